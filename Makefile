@@ -1,0 +1,57 @@
+# Two commands on a fresh machine: `make up` and `make test`. They need python3, pip and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check -q
+TEST ?=
+
+.PHONY: up test lint types layers unit soak bench lock clean
+
+up: $(VENV)/run.stamp
+	$(BIN)/lightgate up $(ARGS)
+
+$(VENV)/run.stamp: requirements/run.txt requirements/build.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --require-hashes -r requirements/build.txt -r requirements/run.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt
+	$(PIP) install --require-hashes -r requirements/test.txt
+	@touch $@
+
+# Each official SDK lives in its own environment: their dependencies clash with each other's and with ours.
+.venv-sdk-%/stamp: requirements/sdk-%.txt
+	$(PYTHON) -m venv .venv-sdk-$*
+	.venv-sdk-$*/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
+	@touch $@
+
+test: lint types layers unit
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/test.stamp
+	$(BIN)/mypy
+
+layers: $(VENV)/test.stamp
+	$(BIN)/lint-imports
+
+unit: $(VENV)/test.stamp .venv-sdk-openai/stamp .venv-sdk-anthropic/stamp
+	$(BIN)/python -m pytest $(TEST)
+
+# Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
+soak: $(VENV)/test.stamp
+	$(BIN)/lightgate selftest
+	$(BIN)/python benchmarks/reader.py
+	$(BIN)/python benchmarks/simulator.py
+
+# Pin every dependency with its hashes again; the *.in files say what is wanted.
+lock: $(VENV)/test.stamp
+	cd requirements && for set in build run test sdk-openai sdk-anthropic; do \
+	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
+	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
+
+clean:
+	rm -rf $(VENV) .venv-sdk-* .mypy_cache .ruff_cache .pytest_cache .hypothesis

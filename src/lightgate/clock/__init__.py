@@ -1,0 +1,1 @@
+"""The stopwatch: instants, every formula once, quantiles, sketches, statistics. No I/O."""

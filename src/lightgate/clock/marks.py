@@ -1,0 +1,94 @@
+"""The instants of one attempt, as they happen.
+
+All instants are integers of nanoseconds of one monotonic clock. A burst is one socket read that held
+at least one token-bearing delta: one burst, one stamp. The formulas over them are in `timing`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Literal
+
+StampSource = Literal["read", "kernel"]
+LATE_FLOOR_NS = 1_000_000  # 1 ms: below this a late client cannot change a conclusion
+LATE_SHARE = 0.02  # ... nor below 2 % of the metric itself
+
+
+class Marks:
+    """The instants of one attempt; None where the thing did not happen."""
+
+    __slots__ = (
+        "answer",
+        "burst_ns",
+        "burst_pieces",
+        "burst_since_ns",
+        "burst_tokens",
+        "burst_weight",
+        "dispatch_lag_ns",
+        "dns_ns",
+        "end",
+        "event",
+        "first",
+        "first_since",
+        "headers",
+        "last",
+        "last_since",
+        "plan",
+        "pool_wait_ns",
+        "send",
+        "stamp_source",
+        "tcp_ns",
+        "tls_ns",
+        "void",
+    )
+
+    def __init__(self, plan: int | None = None, stamp_source: StampSource = "read") -> None:
+        self.plan = plan
+        self.send: int | None = None
+        self.headers: int | None = None
+        self.event: int | None = None
+        self.first: int | None = None
+        self.answer: int | None = None
+        self.last: int | None = None
+        self.end: int | None = None
+        # Durations of the parts of a connect; None where that part did not happen.
+        self.pool_wait_ns: int | None = None
+        self.dns_ns: int | None = None
+        self.tcp_ns: int | None = None
+        self.tls_ns: int | None = None
+        self.stamp_source: StampSource = stamp_source
+        # The bytes behind `first` (`last`) arrived after this instant and not after the stamp.
+        self.first_since: int | None = None
+        self.last_since: int | None = None
+        self.dispatch_lag_ns = 0  # how late after its planned instant our own loop let us send
+        self.void = False  # the wall clock stepped while a kernel stamp was mapped
+        # One entry per burst: stamp, earliest possible arrival, deltas, bytes of text in them, and
+        # tokens where the provider counted along (else -1).
+        self.burst_ns = array("q")
+        self.burst_since_ns = array("q")
+        self.burst_pieces = array("l")
+        self.burst_weight = array("l")
+        self.burst_tokens = array("l")
+
+    def burst(self, stamp: int, since: int, pieces: int, weight: int, tokens: int = -1) -> None:
+        """Record one read that held `pieces` token-bearing deltas.
+
+        `weight` is the bytes of text in them; `tokens` the tokens, where the provider counted along.
+        """
+        if self.first is None:
+            self.first = stamp
+            self.first_since = since
+        self.last = stamp
+        self.last_since = since
+        self.burst_ns.append(stamp)
+        self.burst_since_ns.append(since)
+        self.burst_pieces.append(pieces)
+        self.burst_weight.append(weight)
+        self.burst_tokens.append(tokens)
+
+    @property
+    def connect_ns(self) -> int:
+        """DNS, TCP, TLS and pool wait; zero on a warm, free connection."""
+        return (
+            (self.pool_wait_ns or 0) + (self.dns_ns or 0) + (self.tcp_ns or 0) + (self.tls_ns or 0)
+        )

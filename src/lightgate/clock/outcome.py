@@ -1,0 +1,25 @@
+"""How an attempt ended."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """The outcome classes; only `ok` enters success quantiles, `cut` counts for throughput alone."""
+
+    OK = "ok"
+    EMPTY = "empty"
+    HTTP_ERROR = "http_error"
+    RATE_LIMITED = "rate_limited"
+    STREAM_ERROR = "stream_error"
+    TRUNCATED = "truncated"
+    RESET = "reset"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    CUT = "cut"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it enters the "with failures" quantiles as infinity and counts against goodput."""
+        return self not in {Outcome.OK, Outcome.CANCELLED, Outcome.CUT}

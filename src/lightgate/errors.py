@@ -1,0 +1,203 @@
+"""Every error that a user, a client or a record can see.
+
+An error is one sentence for a person and, where there is one, a hint that says what to do. Its class
+knows the exit code of the command line, the HTTP status of the gateway, a low-cardinality label for
+metrics, whether another try elsewhere makes sense, and (for one attempt's errors) the outcome class.
+
+    LightgateError                exit 1
+    ├── UsageError                exit 2   what was typed is wrong
+    ├── ConfigError               exit 3   what the file or the environment says is wrong
+    ├── CredentialsError          exit 5   a key is missing or refused
+    ├── ThresholdMissed           exit 6   a measured number missed its limit
+    └── AttemptError              one attempt at a provider failed; carries an outcome
+        ├── Unreachable           exit 4   no connection could be made
+        │   ├── NameUnknown                DNS did not answer or knows no such host
+        │   ├── ConnectionFailed           refused, unroutable, or the proxy said no
+        │   └── TlsFailed                  handshake or certificate; never retried in plain text
+        ├── DeadlineMissed        timeout  connect, first_byte, idle or total
+        ├── PeerReset             reset    the connection broke before the answer was complete
+        ├── Truncated             truncated  it ended cleanly without a terminal marker
+        ├── Malformed             stream_error  not HTTP, not SSE, not JSON, not this dialect
+        │   └── TooLarge                   more bytes than the limit allows
+        ├── HttpRefused           http_error  a status of 400 and above
+        │   └── RateLimited       rate_limited  429, with the provider's own wait if it named one
+        ├── StreamError           stream_error  an error object inside an answer of status 200
+        ├── EmptyAnswer           empty    200 without a single token
+        └── Cancelled             cancelled  we closed it
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LightgateError(Exception):
+    """The root; `hint` says what to do about it."""
+
+    exit_code: ClassVar[int] = 1
+    status: ClassVar[int] = 500
+    label: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(LightgateError):
+    """What was typed is wrong."""
+
+    exit_code = 2
+    status = 400
+    label = "usage"
+
+
+class ConfigError(LightgateError):
+    """What the configuration says is wrong; `problems` lists every one with its place."""
+
+    exit_code = 3
+    label = "config"
+
+    def __init__(self, message: str, *, hint: str = "", problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = problems
+
+
+class CredentialsError(LightgateError):
+    """A key is missing or was refused."""
+
+    exit_code = 5
+    status = 401
+    label = "credentials"
+
+
+class ThresholdMissed(LightgateError):  # noqa: N818 - a missed limit is a result, not a defect
+    """A measured number missed its limit."""
+
+    exit_code = 6
+    label = "threshold"
+
+
+class AttemptError(LightgateError):
+    """One attempt at a provider failed."""
+
+    status = 502
+    label = "attempt"
+    retryable = True
+    outcome: ClassVar[str] = "stream_error"
+
+
+class Unreachable(AttemptError):  # noqa: N818 - reads as what the endpoint is
+    """No connection could be made."""
+
+    exit_code = 4
+    label = "connect"
+    outcome = "reset"
+
+
+class NameUnknown(Unreachable):
+    """DNS did not answer or knows no such host."""
+
+    label = "dns"
+
+
+class ConnectionFailed(Unreachable):
+    """Refused, unroutable, or the proxy said no."""
+
+
+class TlsFailed(Unreachable):
+    """The handshake or the certificate failed; plain text is never tried instead."""
+
+    label = "tls"
+
+
+class DeadlineMissed(AttemptError):  # noqa: N818 - names the event
+    """A deadline passed; `phase` is connect, first_byte, idle or total."""
+
+    exit_code = 4
+    status = 504
+    label = "timeout"
+    outcome = "timeout"
+
+    def __init__(self, message: str, *, phase: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.phase = phase
+
+
+class PeerReset(AttemptError):  # noqa: N818 - names the event
+    """The connection broke before the answer was complete; `early` when no byte of it had come."""
+
+    label = "reset"
+    outcome = "reset"
+
+    def __init__(self, message: str, *, hint: str = "", early: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.early = early
+
+
+class Truncated(AttemptError):  # noqa: N818 - names the event
+    """The answer ended cleanly but without its terminal marker."""
+
+    label = "truncated"
+    outcome = "truncated"
+
+
+class Malformed(AttemptError):  # noqa: N818 - names the event
+    """What came back is not HTTP, not SSE, not JSON or not this dialect."""
+
+    label = "malformed"
+
+
+class TooLarge(Malformed):
+    """More bytes than the limit allows."""
+
+    status = 413
+    label = "too_large"
+
+
+class HttpRefused(AttemptError):  # noqa: N818 - names the event
+    """The provider answered with a status of 400 or above."""
+
+    label = "http_error"
+    outcome = "http_error"
+
+    def __init__(self, message: str, *, code: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
+class RateLimited(HttpRefused):
+    """The provider answered 429; `retry_after_s` is the wait that it asked for."""
+
+    status = 429
+    label = "rate_limited"
+    outcome = "rate_limited"
+
+    def __init__(
+        self, message: str, *, code: int = 429, hint: str = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
+class StreamError(AttemptError):
+    """An error object arrived inside an answer of status 200."""
+
+    label = "stream_error"
+
+
+class EmptyAnswer(AttemptError):  # noqa: N818 - names the event
+    """Status 200 and not a single token."""
+
+    label = "empty"
+    outcome = "empty"
+
+
+class Cancelled(AttemptError):  # noqa: N818 - names the event
+    """We closed it ourselves."""
+
+    status = 499
+    label = "cancelled"
+    retryable = False
+    outcome = "cancelled"

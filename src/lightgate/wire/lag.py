@@ -1,0 +1,53 @@
+"""How late a stamp taken in the event loop may be.
+
+A read stamp says when the loop came to the bytes, not when they arrived. Bytes that arrive while the
+loop sleeps wake it; bytes that arrive while it works wait. So the wait is bounded by the time that
+this thread was busy (on a core, or queued for one) without a pause since the previous read. Work of
+a hypervisor that takes the core away is not seen here; a kernel stamp is the answer to that.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Final
+
+IDLE_NS: Final = 20_000  # a pause longer than this can only be sleep in the poller
+SCHEDSTAT: Final = "/proc/thread-self/schedstat"  # Linux: on-core ns, run-queue ns, slices
+
+
+class LoopLag:
+    """Bounds the lateness of read stamps on one event loop."""
+
+    __slots__ = ("_busy_ns", "_fd", "_lag_ns", "_last_ns")
+
+    def __init__(self) -> None:
+        try:
+            self._fd = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1
+        self._last_ns = time.monotonic_ns()
+        self._busy_ns = self._busy()
+        self._lag_ns = 0
+
+    def since(self, stamp_ns: int) -> int:
+        """The earliest instant at which bytes that were read at `stamp_ns` can have arrived."""
+        busy = self._busy()
+        wall, worked = stamp_ns - self._last_ns, busy - self._busy_ns
+        slept = wall - worked
+        self._lag_ns = worked if slept > IDLE_NS else self._lag_ns + wall
+        self._last_ns = stamp_ns
+        self._busy_ns = busy
+        return stamp_ns - self._lag_ns
+
+    def close(self) -> None:
+        """Give the file descriptor back."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _busy(self) -> int:
+        queued = 0
+        if self._fd >= 0:
+            queued = int(os.pread(self._fd, 96, 0).split(b" ", 2)[1])
+        return time.thread_time_ns() + queued

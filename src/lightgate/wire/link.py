@@ -1,0 +1,381 @@
+"""A connected byte stream whose reads are stamped; the client and the door are built on it.
+
+Two ways to stamp a read, one interface:
+- `ReadLink` stamps with the monotonic clock in `data_received`: cheapest, but a busy loop is late;
+- `KernelLink` asks the kernel when the last segment arrived: a busy loop cannot delay that stamp.
+
+Every read reaches the peer as `on_read(data, stamp, since)`: the bytes arrived after `since` and not
+after `stamp`; with a kernel stamp the last of them arrived exactly at `stamp`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from collections import deque
+from typing import Final, Protocol, cast
+
+from lightgate.wire.anchor import RECHECK_NS, SO_TIMESTAMPNS, Anchor
+from lightgate.wire.lag import LoopLag
+
+READ_SIZE: Final = 65536
+HIGH_WATER: Final = 65536  # unsent bytes at which the peer is asked to pause
+LOW_WATER: Final = 16384  # ... and at which it may go on
+_TIMESPEC: Final = struct.Struct("@qq")
+_CONTROL_SIZE: Final = socket.CMSG_SPACE(_TIMESPEC.size)
+
+
+class Peer(Protocol):
+    """What a link tells its owner; after the owner's own close or abort it says nothing more."""
+
+    def on_read(self, data: bytes, stamp: int, since: int) -> None:
+        """Bytes came."""
+
+    def on_eof(self) -> None:
+        """The other side will send no more."""
+
+    def on_lost(self, error: Exception | None) -> None:
+        """The connection is gone; said at most once."""
+
+    def pause_writing(self) -> None:
+        """More than the high water mark is waiting to be sent."""
+
+    def resume_writing(self) -> None:
+        """The backlog has drained."""
+
+
+class Link(Protocol):
+    """One connection."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether bytes may still be written."""
+        ...
+
+    @property
+    def unsent(self) -> int:
+        """Bytes accepted by `write` that the kernel has not taken yet."""
+        ...
+
+    def attach(self, peer: Peer) -> None:
+        """Name the owner; reads reach it from now on."""
+
+    def write(self, data: bytes) -> None:
+        """Send, or queue what the kernel does not take at once."""
+
+    def pause_reading(self) -> None:
+        """Stop reading; the kernel's window closes behind us."""
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+
+    def abort(self) -> None:
+        """Close the socket in this turn of the loop; what is queued is lost."""
+
+    def info(self, name: str) -> object:
+        """Facts of the transport: `socket`, `peername`, `ssl_object`."""
+        ...
+
+
+class ReadLink(asyncio.Protocol):
+    """A link on the loop's own transport, stamped when the loop reads."""
+
+    __slots__ = ("_lag", "_open", "_peer", "_sock", "_transport")
+
+    def __init__(self, lag: LoopLag | None = None, sock: socket.socket | None = None) -> None:
+        self._lag = lag
+        self._sock = sock
+        self._peer: Peer | None = None
+        self._transport: asyncio.Transport | None = None
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether bytes may still be written."""
+        return self._open
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the transport still holds."""
+        return self._transport.get_write_buffer_size() if self._open and self._transport else 0
+
+    def attach(self, peer: Peer) -> None:
+        """Name the owner."""
+        self._peer = peer
+
+    def write(self, data: bytes) -> None:
+        """Hand the bytes to the transport; it sends at the end of this turn of the loop."""
+        if self._open and self._transport is not None:
+            self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        """Stop reading."""
+        if self._open and self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        if self._open and self._transport is not None:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        self._peer = None
+        if self._transport is not None:
+            self._transport.close()
+        self._open = False
+
+    def abort(self) -> None:
+        """Close in this turn: the FIN leaves now, the transport tidies up after it."""
+        self._peer = None
+        if not self._open and (self._transport is None or self._transport.is_closing()):
+            return
+        self._open = False
+        if self._sock is not None:
+            try:
+                self._sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        if self._transport is not None:
+            self._transport.abort()
+
+    def info(self, name: str) -> object:
+        """Facts of the transport."""
+        return self._transport.get_extra_info(name) if self._transport is not None else None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
+        self._open = True
+
+    def data_received(self, data: bytes) -> None:
+        """Stamp first, then everything else."""
+        stamp = time.monotonic_ns()
+        if self._peer is not None:
+            since = stamp if self._lag is None else self._lag.since(stamp)
+            self._peer.on_read(data, stamp, since)
+
+    def eof_received(self) -> bool:
+        """Leave the decision to close to the owner."""
+        if self._peer is not None:
+            self._peer.on_eof()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the owner once."""
+        peer, self._peer, self._open = self._peer, None, False
+        if peer is not None:
+            peer.on_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        if self._peer is not None:
+            self._peer.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        if self._peer is not None:
+            self._peer.resume_writing()
+
+
+class KernelLink:
+    """A link on a bare socket, stamped by the kernel.
+
+    When one read holds several segments only the stamp of the last one is known: `since` is then the
+    instant of the read before, when the socket was seen empty.
+    """
+
+    __slots__ = (
+        "_anchor",
+        "_closing",
+        "_eof",
+        "_fd",
+        "_loop",
+        "_paused",
+        "_peer",
+        "_queue",
+        "_queued",
+        "_reading",
+        "_seen_ns",
+        "_sock",
+        "_view",
+        "_writing_paused",
+    )
+
+    def __init__(self, sock: socket.socket, anchor: Anchor, view: memoryview) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._anchor = anchor
+        self._view = view  # scratch space, shared by all links of one loop
+        self._loop = asyncio.get_running_loop()
+        self._peer: Peer | None = None
+        self._queue: deque[memoryview] = deque()
+        self._queued = 0
+        self._seen_ns = time.monotonic_ns()
+        self._paused = self._closing = self._eof = self._reading = self._writing_paused = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether bytes may still be written."""
+        return self._fd >= 0 and not self._closing
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the kernel has not taken yet."""
+        return self._queued
+
+    def attach(self, peer: Peer) -> None:
+        """Name the owner and start reading."""
+        self._peer = peer
+        self._watch()
+
+    def write(self, data: bytes) -> None:
+        """Send now what the kernel takes, queue the rest."""
+        if not self.is_open or not data:
+            return
+        if self._queue:
+            self._enqueue(memoryview(data))
+            return
+        try:
+            sent = self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._lose(error)
+            return
+        if sent < len(data):
+            self._enqueue(memoryview(data)[sent:])
+            self._loop.add_writer(self._fd, self._writable)
+
+    def pause_reading(self) -> None:
+        """Stop reading."""
+        self._paused = True
+        self._watch()
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        self._paused = False
+        self._watch()
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        self._peer = None
+        if self._queue:
+            self._closing = True
+            self._watch()
+        else:
+            self._shut()
+
+    def abort(self) -> None:
+        """Close the socket now."""
+        self._peer = None
+        self._shut()
+
+    def info(self, name: str) -> object:
+        """Facts of the socket."""
+        if name == "socket":
+            return self._sock
+        if name == "peername" and self._fd >= 0:
+            try:
+                return self._sock.getpeername()
+            except OSError:
+                return None
+        return None
+
+    def _watch(self) -> None:
+        wanted = (
+            self._fd >= 0
+            and self._peer is not None
+            and not (self._paused or self._eof or self._closing)
+        )
+        if wanted and not self._reading:
+            self._loop.add_reader(self._fd, self._readable)
+        elif not wanted and self._reading and self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+        self._reading = wanted
+
+    def _readable(self) -> None:
+        now = time.monotonic_ns()
+        anchor = self._anchor
+        if now - anchor.checked_ns > RECHECK_NS:
+            anchor.check(now)
+        try:
+            size, control, _, _ = self._sock.recvmsg_into((self._view,), _CONTROL_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lose(error)
+            return
+        peer = self._peer
+        if size == 0:
+            self._eof = True
+            self._watch()
+            if peer is not None:
+                peer.on_eof()
+            return
+        stamp = now
+        if control:
+            seconds, nanoseconds = _TIMESPEC.unpack(control[0][2])
+            stamp = seconds * 1_000_000_000 + nanoseconds - anchor.offset_ns
+        since, self._seen_ns = self._seen_ns, now
+        if since > stamp:  # only one segment can have come since, and its stamp is known
+            since = stamp
+        if peer is not None:
+            peer.on_read(bytes(self._view[:size]), stamp, since)
+
+    def _enqueue(self, rest: memoryview) -> None:
+        self._queue.append(rest)
+        self._queued += len(rest)
+        if self._queued > HIGH_WATER and not self._writing_paused and self._peer is not None:
+            self._writing_paused = True
+            self._peer.pause_writing()
+
+    def _writable(self) -> None:
+        queue = self._queue
+        while queue:
+            try:
+                sent = self._sock.send(queue[0])
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                self._lose(error)
+                return
+            self._queued -= sent
+            if sent < len(queue[0]):
+                queue[0] = queue[0][sent:]
+                break
+            queue.popleft()
+        if not queue:
+            self._loop.remove_writer(self._fd)
+            if self._closing:
+                self._shut()
+                return
+        if self._writing_paused and self._queued <= LOW_WATER and self._peer is not None:
+            self._writing_paused = False
+            self._peer.resume_writing()
+
+    def _lose(self, error: OSError) -> None:
+        peer, self._peer = self._peer, None
+        self._shut()
+        if peer is not None:
+            peer.on_lost(error)
+
+    def _shut(self) -> None:
+        if self._fd < 0:
+            return
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._fd = -1
+        self._queue.clear()
+        self._queued = 0
+        self._sock.close()
