@@ -1,8 +1,9 @@
 """Every error that a user, a client or a record can see.
 
-An error is one sentence for a person and, where there is one, a hint that says what to do. Its class
-knows the exit code of the command line, the HTTP status of the gateway, a low-cardinality label for
-metrics, whether another try elsewhere makes sense, and (for one attempt's errors) the outcome class.
+An error is one sentence for a person and, where there is one, a hint that says what to do. Its
+class knows the exit code of the command line, the HTTP status of the gateway, a low-cardinality
+label for metrics, whether another try elsewhere makes sense, and (for one attempt's errors) the
+outcome class.
 
     LightgateError                exit 1
     ├── UsageError                exit 2   what was typed is wrong

@@ -1,7 +1,7 @@
 """The instants of one attempt, as they happen.
 
-All instants are integers of nanoseconds of one monotonic clock. A burst is one socket read that held
-at least one token-bearing delta: one burst, one stamp. The formulas over them are in `timing`.
+All instants are integers of nanoseconds of one monotonic clock. A burst is one socket read that
+held at least one token-bearing delta: one burst, one stamp. The formulas over them are in `timing`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Marks:
         "last_since",
         "plan",
         "pool_wait_ns",
+        "replayed",
         "send",
         "stamp_source",
         "tcp_ns",
@@ -61,6 +62,7 @@ class Marks:
         self.first_since: int | None = None
         self.last_since: int | None = None
         self.dispatch_lag_ns = 0  # how late after its planned instant our own loop let us send
+        self.replayed = False  # sent again on a fresh connection: a pooled one was already closed
         self.void = False  # the wall clock stepped while a kernel stamp was mapped
         # One entry per burst: stamp, earliest possible arrival, deltas, bytes of text in them, and
         # tokens where the provider counted along (else -1).
@@ -73,7 +75,7 @@ class Marks:
     def burst(self, stamp: int, since: int, pieces: int, weight: int, tokens: int = -1) -> None:
         """Record one read that held `pieces` token-bearing deltas.
 
-        `weight` is the bytes of text in them; `tokens` the tokens, where the provider counted along.
+        `weight` is the bytes of text in them; `tokens` the tokens, where the provider counts along.
         """
         if self.first is None:
             self.first = stamp

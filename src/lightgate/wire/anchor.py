@@ -43,7 +43,7 @@ class Anchor:
         self.offset_ns = self._measure()
         self.checked_ns = clock.now_ns()
         # The kernel switches packet stamping on lazily, with the first socket that asks, and off
-        # with the last. One socket that is never used keeps it on, so no first packet goes unstamped.
+        # with the last. One socket that is never used keeps it on: no first packet goes unstamped.
         self._keeper: socket.socket | None = None
         if keep_enabled:
             self._keeper = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

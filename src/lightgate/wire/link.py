@@ -4,21 +4,24 @@ Two ways to stamp a read, one interface:
 - `ReadLink` stamps with the monotonic clock in `data_received`: cheapest, but a busy loop is late;
 - `KernelLink` asks the kernel when the last segment arrived: a busy loop cannot delay that stamp.
 
-Every read reaches the peer as `on_read(data, stamp, since)`: the bytes arrived after `since` and not
-after `stamp`; with a kernel stamp the last of them arrived exactly at `stamp`.
+Every read reaches the peer as `on_read(data, stamp, since)`: the bytes arrived after `since` and
+not after `stamp`; with a kernel stamp the last of them arrived exactly at `stamp`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 import time
 from collections import deque
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from lightgate.wire.anchor import RECHECK_NS, SO_TIMESTAMPNS, Anchor
-from lightgate.wire.lag import LoopLag
+
+if TYPE_CHECKING:
+    from lightgate.wire.lag import LoopLag
 
 READ_SIZE: Final = 65536
 HIGH_WATER: Final = 65536  # unsent bytes at which the peer is asked to pause
@@ -137,10 +140,8 @@ class ReadLink(asyncio.Protocol):
             return
         self._open = False
         if self._sock is not None:
-            try:
+            with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
         if self._transport is not None:
             self._transport.abort()
 
@@ -189,8 +190,8 @@ class ReadLink(asyncio.Protocol):
 class KernelLink:
     """A link on a bare socket, stamped by the kernel.
 
-    When one read holds several segments only the stamp of the last one is known: `since` is then the
-    instant of the read before, when the socket was seen empty.
+    When one read holds several segments only the stamp of the last one is known: `since` is then
+    the instant of the read before, when the socket was seen empty.
     """
 
     __slots__ = (
@@ -328,8 +329,7 @@ class KernelLink:
             seconds, nanoseconds = _TIMESPEC.unpack(control[0][2])
             stamp = seconds * 1_000_000_000 + nanoseconds - anchor.offset_ns
         since, self._seen_ns = self._seen_ns, now
-        if since > stamp:  # only one segment can have come since, and its stamp is known
-            since = stamp
+        since = min(since, stamp)
         if peer is not None:
             peer.on_read(bytes(self._view[:size]), stamp, since)
 

@@ -1,0 +1,147 @@
+"""The entry point: verbs, and the outer wall that turns every error into a sentence."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from lightgate import __version__
+from lightgate.cli.exits import Exit
+from lightgate.errors import ConfigError, LightgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Verb(NamedTuple):
+    """A verb: its module `lightgate.cli.<name>` has a click command named `command`."""
+
+    name: str
+    summary: str
+
+
+VERBS = (
+    Verb("models", "Providers, their models, and which have a key here."),
+    Verb("prices", "What tokens cost, in dollars per million."),
+    Verb("version", "Version, Python, event loop and platform."),
+)
+
+
+class LazyGroup(click.Group):
+    """Imports a verb's module only when that verb is used, so that small verbs start at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all verbs, in the order of the table."""
+        del ctx
+        return [verb.name for verb in VERBS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one verb."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(f"lightgate.cli.{cmd_name}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"lightgate.cli.{cmd_name}.command is not a click command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; an unknown one is answered with the nearest."""
+        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            means = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"There is no verb {args[0]!r}.{means}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs from the table, without importing them."""
+        del ctx
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb.name, verb.summary) for verb in VERBS])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: lightgate models groq",
+)
+@click.version_option(__version__, prog_name="lightgate", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Time every token an LLM provider sends.
+
+    Data goes to stdout, progress to stderr. NO_COLOR turns colours off.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code; a verb may return one itself."""
+    try:
+        result = cli.main(
+            args=None if argv is None else list(argv),
+            prog_name="lightgate",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _broken_pipe()
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("lightgate: interrupted.", err=True)
+        return Exit.INTERRUPTED
+    except click.ClickException as error:
+        return _say_click(error)
+    except Exception as error:  # noqa: BLE001 - the command line's outer wall
+        return _say(_leaf(error))
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is None:
+            raise
+        click.echo("lightgate: interrupted.", err=True)
+        return Exit.INTERRUPTED
+    return result if isinstance(result, int) else Exit.OK
+
+
+def _leaf(error: Exception) -> Exception:
+    """The first real error inside the groups that task groups wrap around it."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _say(error: Exception) -> int:
+    """One sentence and what to do, on stderr; a traceback only on request."""
+    if os.environ.get("LIGHTGATE_DEBUG"):
+        traceback.print_exception(error)
+    if not isinstance(error, LightgateError):
+        click.echo(f"lightgate: something inside failed: {type(error).__name__}: {error}", err=True)
+        click.echo("  Set LIGHTGATE_DEBUG=1 for the traceback.", err=True)
+        return Exit.FAILURE
+    click.echo(f"lightgate: {error.message}", err=True)
+    if isinstance(error, ConfigError):
+        for problem in error.problems:
+            click.echo(f"  {problem}", err=True)
+    if error.hint:
+        click.echo(f"  {error.hint}", err=True)
+    return error.exit_code
+
+
+def _say_click(error: click.ClickException) -> int:
+    """What click found wrong with the typed words, in our own form."""
+    click.echo(f"lightgate: {error.format_message()}", err=True)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    path = context.command_path if context is not None else "lightgate"
+    click.echo(f"  See {path} --help.", err=True)
+    return Exit.USAGE
+
+
+def _broken_pipe() -> int:
+    """The reader has left (`| head`): be quiet, and let the interpreter's last flush go nowhere."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, sys.stdout.fileno())
+    os.close(sink)
+    return Exit.OK

@@ -1,0 +1,132 @@
+"""The record of one attempt at a provider; the same for runs and for production.
+
+One attempt is one JSON object on one line. The fields and their order are a contract with every
+reader: add at the end, never rename.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from lightgate.clock.marks import StampSource
+from lightgate.clock.outcome import Outcome
+from lightgate.clock.timing import Timing, burst_bound_ns, late, ms
+from lightgate.clock.tokens import TokensSource
+
+if TYPE_CHECKING:
+    from lightgate.clock.marks import Marks
+    from lightgate.clock.tokens import Tokens
+
+Source = Literal["bench", "gateway", "probe", "batch"]
+Role = Literal["only", "primary", "hedge", "racer", "fallback", "probe"]
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt was and how it ended: all of its record that is not measured.
+
+    `wall_ns` is the wall clock when the attempt began, for display and joins; `won` is None where
+    nobody competed or the race is not decided.
+    """
+
+    id: str
+    exchange_id: str
+    run_id: str | None = None
+    source: Source
+    target: str
+    provider: str
+    model: str
+    dialect: str
+    seq: int = 0
+    concurrency: int | None = None
+    role: Role = "only"
+    won: bool | None = None
+    outcome: Outcome
+    status: int | None = None
+    error: str | None = None
+    streamed: bool = True
+    wall_ns: int
+    cost_usd: Decimal | None = None
+    cost_source: str | None = None
+    price_as_of: str | None = None
+    finish_reason: str | None = None
+    bytes_in: int = 0
+    bytes_out: int = 0
+    replayed: bool = False
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt; instants in nanoseconds of the monotonic clock, None where absent."""
+
+    id: str
+    exchange_id: str
+    run_id: str | None
+    source: Source
+    target: str
+    provider: str
+    model: str
+    dialect: str
+    seq: int
+    concurrency: int | None
+    role: Role
+    won: bool | None
+    outcome: Outcome
+    status: int | None
+    error: str | None
+    streamed: bool
+    wall_time: str
+    t_plan_ns: int | None
+    t_send_ns: int | None
+    t_headers_ns: int | None
+    t_event_ns: int | None
+    t_first_ns: int | None
+    t_answer_ns: int | None
+    t_last_ns: int | None
+    t_end_ns: int | None
+    pool_wait_ms: float | None
+    dns_ms: float | None
+    tcp_ms: float | None
+    tls_ms: float | None
+    ttft_ms: float | None
+    ttft_plan_ms: float | None
+    ttfa_ms: float | None
+    tte_ms: float | None
+    tth_ms: float | None
+    e2e_ms: float | None
+    speed_tps: float | None
+    speed_total_tps: float | None
+    stall_ms: float | None
+    bursts: int
+    tokens_in: int | None
+    tokens_out: int | None
+    tokens_streamed: int | None
+    tokens_reasoning: int | None
+    tokens_cached: int | None
+    tokens_source: TokensSource | None
+    cost_usd: Decimal | None
+    cost_source: str | None
+    price_as_of: str | None
+    finish_reason: str | None
+    stamp_source: StampSource
+    late: bool
+    bytes_in: int
+    bytes_out: int
+    burst_bound_ms: float | None = None
+    hidden_reasoning: bool = False
+    void: bool = False  # the wall clock stepped: kernel stamps of this attempt mean nothing
+    replayed: bool = False  # a stale pooled connection made the wire send the request once more
+
+    @classmethod
+    def of(cls, facts: AttemptFacts, marks: Marks, tokens: Tokens) -> Attempt:
+        """Put the facts, the instants and every number together.
+
+        `e2e` and `speed_total` exist for complete answers only: where one broke off, its last token
+        is not the last.
+        """
+        return cls(
+            **_identity(facts), **_instants(marks), **_numbers(facts, marks, tokens), **_money(facts)
+        )

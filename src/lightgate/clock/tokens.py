@@ -1,0 +1,165 @@
+"""How many tokens an answer had, and which of them came with which burst.
+
+Chunks are never counted as tokens. The count comes from the highest rung of a ladder that has one:
+final usage, usage counted along in the stream, a local tokenizer, a quarter of the characters. The
+rung is kept as `source`, so that an estimate can never pass for a count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from array import array
+
+    from lightgate.clock.marks import Marks
+
+TokensSource = Literal["usage", "running", "tokenizer", "estimate"]
+CHARS_PER_TOKEN: Final = 4  # the usual rule of thumb for English text
+ONE_PER_DELTA_SLACK: Final = 2  # special tokens that are billed but never streamed
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the provider says it used; None where it does not say.
+
+    `tokens_out` includes reasoning, `tokens_in` includes what was read from the cache.
+    """
+
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    tokens_reasoning: int | None = None
+    tokens_cached: int | None = None
+    tokens_cache_write: int | None = None
+
+
+class Tokens(msgspec.Struct, frozen=True, kw_only=True):
+    """The token counts of one attempt; None where nothing is known.
+
+    `streamed` are the tokens that came with bursts, `first_burst` those of the first one: the
+    decode speed is over the others.
+    """
+
+    out: int | None = None
+    streamed: int | None = None
+    reasoning: int | None = None
+    cached: int | None = None
+    tokens_in: int | None = None
+    source: TokensSource | None = None
+    hidden_reasoning: bool = False
+    first_burst: float | None = None
+
+
+def count(
+    marks: Marks,
+    usage: Usage | None,
+    *,
+    running: int = -1,
+    chars: int = 0,
+    reasoning_streamed: bool = True,
+    tokenizer_count: int | None = None,
+) -> Tokens:
+    """Count the tokens of one attempt by the ladder.
+
+    `running` is the last usage counted along in the stream (-1: the provider does not count along),
+    `chars` the characters of all token-bearing deltas, `tokenizer_count` what a local tokenizer
+    made of the whole text.
+    """
+    said = usage or Usage()
+    out, source = _ladder(marks, said.tokens_out, running, chars, tokenizer_count)
+    reasoning = said.tokens_reasoning
+    hidden = 0 if reasoning_streamed or not reasoning else reasoning
+    streamed, first = _streamed(marks, out, hidden)
+    return Tokens(
+        out=out,
+        streamed=streamed,
+        reasoning=reasoning,
+        cached=said.tokens_cached,
+        tokens_in=said.tokens_in,
+        source=source,
+        hidden_reasoning=hidden > 0,
+        first_burst=first,
+    )
+
+
+def per_burst(marks: Marks, tokens: Tokens) -> list[float]:
+    """Lay the streamed tokens out over the bursts; empty where they are unknown.
+
+    Counted along where the provider did, else in proportion to deltas or to bytes of text.
+    """
+    if not marks.burst_ns or tokens.streamed is None:
+        return []
+    counted = sum(marks.burst_tokens)
+    if counted == tokens.streamed and min(marks.burst_tokens) >= 0:
+        return [float(n) for n in marks.burst_tokens]
+    by_delta = _one_per_delta(marks, tokens.streamed)
+    shares = marks.burst_pieces if by_delta else _shares(marks)
+    total = sum(shares)
+    return [tokens.streamed * share / total for share in shares] if total else []
+
+
+def _ladder(
+    marks: Marks, final: int | None, running: int, chars: int, tokenizer_count: int | None
+) -> tuple[int | None, TokensSource | None]:
+    # Zero beside text that did arrive is a field left blank, not a count.
+    has_text = chars > 0 or len(marks.burst_ns) > 0
+    if final is not None and (final > 0 or not has_text):
+        return final, "usage"
+    if running > 0:
+        return running, "running"
+    if tokenizer_count is not None:
+        return tokenizer_count, "tokenizer"
+    size = chars or sum(marks.burst_weight)
+    if size > 0:
+        return max(1, round(size / CHARS_PER_TOKEN)), "estimate"
+    return None, None
+
+
+def _streamed(marks: Marks, out: int | None, hidden: int) -> tuple[int | None, float | None]:
+    """Find the streamed tokens, and those of the first burst."""
+    if out is None:
+        return None, None
+    if not marks.burst_ns:
+        return 0, None
+    expected = out - hidden
+    if expected <= 0:  # text came, but usage leaves no token for it: the two contradict
+        return None, None
+    counted = _counted_along(marks, out, expected, hidden)
+    return counted or (expected, _first_burst(marks, expected))
+
+
+def _counted_along(marks: Marks, out: int, expected: int, hidden: int) -> tuple[int, float] | None:
+    """Read the provider's own running count as streamed and first-burst tokens, if it really ran.
+
+    A counter that is still below half of the final count at the last token stood still (Anthropic's
+    first event already names a token), and one above it counts something else.
+    """
+    first, total = marks.burst_tokens[0], sum(marks.burst_tokens)
+    if min(marks.burst_tokens) < 0 or first == 0 or total > out or total * 2 < expected:
+        return None
+    if total > expected and first > hidden:  # hidden reasoning was counted with the first burst
+        return total - hidden, float(first - hidden)
+    return min(total, expected), float(first)
+
+
+def _first_burst(marks: Marks, streamed: int) -> float | None:
+    if len(marks.burst_ns) == 1:
+        return float(streamed)
+    if _one_per_delta(marks, streamed):
+        return float(marks.burst_pieces[0])
+    shares = _shares(marks)
+    total = sum(shares)
+    if not total:
+        return None
+    # Tokens are whole: the nearest whole number is closer to the truth than the bare share.
+    return float(min(streamed, max(1, round(streamed * shares[0] / total))))
+
+
+def _one_per_delta(marks: Marks, streamed: int) -> bool:
+    return abs(sum(marks.burst_pieces) - streamed) <= ONE_PER_DELTA_SLACK
+
+
+def _shares(marks: Marks) -> array[int]:
+    """Choose what to lay tokens out by: bytes of text, or deltas where no text was weighed."""
+    return marks.burst_weight if any(marks.burst_weight) else marks.burst_pieces

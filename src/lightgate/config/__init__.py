@@ -1,0 +1,1 @@
+"""The configuration file `lightgate.toml`; importing this package loads no pydantic."""

@@ -1,0 +1,1 @@
+"""Who can be called: the catalogue of providers, targets and keys."""

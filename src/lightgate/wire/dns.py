@@ -1,0 +1,83 @@
+"""Name look-ups with a short memory; the last good answer outlives a resolver that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from typing import Final, NamedTuple, Protocol
+
+from lightgate.clock.source import SYSTEM, Clock
+from lightgate.errors import NameUnknown
+
+TTL_NS: Final = 60 * 1_000_000_000
+TIMEOUT_S: Final = 2.0
+
+
+class Address(NamedTuple):
+    """One socket address."""
+
+    family: int
+    sockaddr: tuple[str, int]
+
+
+class Lookup(Protocol):
+    """What asks the system's resolver; tests put their own in its place."""
+
+    async def __call__(self, host: str, port: int) -> list[Address]:
+        """All addresses of a host, or an OSError."""
+        ...
+
+
+async def system_lookup(host: str, port: int) -> list[Address]:
+    """Ask the system's resolver, in a thread of the loop."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [Address(int(family), (str(sa[0]), int(sa[1]))) for family, _, _, _, sa in found]
+
+
+class Resolver:
+    """Looks names up once a minute."""
+
+    def __init__(self, lookup: Lookup = system_lookup, clock: Clock = SYSTEM) -> None:
+        self._lookup = lookup
+        self._clock = clock
+        self._known: dict[tuple[str, int], tuple[int, list[Address]]] = {}
+
+    async def resolve(self, host: str, port: int) -> tuple[list[Address], bool]:
+        """The addresses, families alternating, and whether the resolver had to be asked."""
+        try:
+            literal = ipaddress.ip_address(host)
+        except ValueError:
+            pass
+        else:
+            family = socket.AF_INET if literal.version == 4 else socket.AF_INET6
+            return [Address(int(family), (host, port))], False
+        known = self._known.get((host, port))
+        if known is not None and self._clock.now_ns() - known[0] < TTL_NS:
+            return known[1], False
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                found = _alternate(await self._lookup(host, port))
+        except (OSError, TimeoutError, UnicodeError) as error:
+            if known is not None:
+                return known[1], True
+            why = "no answer in time" if isinstance(error, TimeoutError) else "no such host"
+            raise NameUnknown(
+                f"The name {host} could not be resolved ({why}).",
+                hint="Check the spelling of the host and this machine's DNS.",
+            ) from None
+        if not found:
+            raise NameUnknown(f"The name {host} has no address.")
+        self._known[host, port] = (self._clock.now_ns(), found)
+        return found, True
+
+
+def _alternate(found: list[Address]) -> list[Address]:
+    """Keep the resolver's order, but let the two families take turns."""
+    first = [a for a in found if a.family == found[0].family] if found else []
+    other = [a for a in found if a.family != found[0].family] if found else []
+    mixed: list[Address] = []
+    for i in range(max(len(first), len(other))):
+        mixed += first[i : i + 1] + other[i : i + 1]
+    return list(dict.fromkeys(mixed))

@@ -1,0 +1,119 @@
+"""Server-sent events, split out of bytes as they come.
+
+All line ends (LF, CRLF, CR), a leading byte order mark, comments, multi-line data, and splits at
+any byte. Nothing is decoded: a UTF-8 character that is split over two reads stays whole.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lightgate.errors import TooLarge
+
+EVENT_LIMIT: Final = 4 * 1024 * 1024
+_BOM: Final = b"\xef\xbb\xbf"
+
+Event = tuple[bytes, bytes]  # name (empty where none was given), data
+
+
+class SseSplitter:
+    """Turns reads into events; keeps what is not yet a whole line."""
+
+    __slots__ = ("_after_cr", "_data", "_limit", "_name", "_parts", "_size", "_started", "comments")
+
+    def __init__(self, limit: int = EVENT_LIMIT) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []  # the unfinished line
+        self._data: list[bytes] = []  # the data lines of the unfinished event
+        self._name = b""
+        self._size = 0  # bytes held for the unfinished event
+        self._started = False
+        self._after_cr = False
+        self.comments = 0  # a sign of life, never an event
+
+    @property
+    def pending(self) -> bool:
+        """Whether an event has begun and not ended."""
+        return bool(self._parts or self._data)
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that these bytes complete."""
+        if (
+            self._started
+            and self._size == 0
+            and not self._name
+            and not self._after_cr
+            and data.startswith(b"data: ")
+            and data.find(b"\n") == len(data) - 2
+            and data.endswith(b"\n\n")
+            and b"\r" not in data
+            and len(data) <= self._limit
+        ):
+            return [(b"", data[6:-2])]  # one event in one read: what nearly every token is
+        return self._split(data)
+
+    def finish(self) -> list[Event]:
+        """The last event, where the stream ended without the blank line after it."""
+        return self._split(b"\n\n") if self.pending else []
+
+    def _split(self, data: bytes) -> list[Event]:
+        if self._after_cr and data:
+            self._after_cr = False
+            if data.startswith(b"\n"):
+                data = data[1:]
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if b"\n" not in data and self._started:
+            self._hold(data)
+            return []
+        if self._parts:
+            data = b"".join((*self._parts, data))
+            self._size -= sum(map(len, self._parts))
+            self._parts.clear()
+        if not self._started:
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._hold(data)
+                return []
+            self._started = True
+            data = data.removeprefix(_BOM)
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        events: list[Event] = []
+        for line in lines:
+            if line:
+                self._line(line)
+            else:
+                self._dispatch(events)
+        self._hold(rest)
+        return events
+
+    def _hold(self, rest: bytes) -> None:
+        if rest:
+            self._parts.append(rest)
+            self._grow(len(rest))
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > self._limit:
+            raise TooLarge(f"One event of the stream is larger than {self._limit} bytes.")
+
+    def _line(self, line: bytes) -> None:
+        field, colon, value = line.partition(b":")
+        if not field and colon:
+            self.comments += 1
+            return
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(value)
+            self._grow(len(value) + 1)
+        elif field == b"event":
+            self._name = value
+
+    def _dispatch(self, events: list[Event]) -> None:
+        if self._data:
+            body = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            events.append((self._name, body))
+            self._data.clear()
+        self._name = b""
+        self._size = 0

@@ -1,0 +1,102 @@
+"""What makes stamped links out of sockets: one per event loop, it owns what the links share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lightgate.errors import ConfigError
+from lightgate.wire.anchor import Anchor, kernel_stamps_available
+from lightgate.wire.lag import LoopLag
+from lightgate.wire.link import READ_SIZE, KernelLink, Link, ReadLink
+from lightgate.wire.tls import TlsLink
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+
+    from lightgate.clock.marks import StampSource
+
+
+def best_source() -> StampSource:
+    """Kernel stamps where the operating system has them, else read stamps."""
+    return "kernel" if kernel_stamps_available() else "read"
+
+
+class Stamper:
+    """Makes links that stamp in one way.
+
+    `watch_lag` (read stamps only) bounds how late each stamp may be, for about two microseconds a
+    read; without it a read stamp is taken as it is.
+    """
+
+    def __init__(self, source: StampSource, *, watch_lag: bool = True) -> None:
+        if source == "kernel" and not kernel_stamps_available():
+            raise ConfigError(
+                "This system's kernel does not stamp received data.",
+                hint="Use read stamps instead (--stamps read).",
+            )
+        self.source: StampSource = source
+        self.anchor = Anchor(keep_enabled=True) if source == "kernel" else None
+        self._lag = LoopLag() if source == "read" and watch_lag else None
+        self._view = memoryview(bytearray(READ_SIZE))
+
+    @property
+    def steps(self) -> int:
+        """How often the wall clock stepped under the kernel's stamps."""
+        return 0 if self.anchor is None else self.anchor.steps
+
+    async def link(
+        self, sock: socket.socket, context: ssl.SSLContext | None = None, host: str = ""
+    ) -> Link:
+        """A link on a connected socket, after the TLS handshake where there is one."""
+        if self.anchor is not None:
+            inner = KernelLink(sock, self.anchor, self._view)
+            return inner if context is None else await _handshake(inner, context, host)
+        loop = asyncio.get_running_loop()
+        lag = self._lag
+        _, link = await loop.create_connection(
+            lambda: ReadLink(lag, sock),
+            sock=sock,
+            ssl=context,
+            server_hostname=host if context is not None else None,
+        )
+        return link
+
+    def accepted(self, sock: socket.socket) -> KernelLink:
+        """A kernel-stamped link on a socket that a listener accepted."""
+        if self.anchor is None:
+            raise ConfigError("Only a kernel stamper makes links of accepted sockets.")
+        return KernelLink(sock, self.anchor, self._view)
+
+    def read_link(self) -> ReadLink:
+        """A read-stamped link for the loop's own server to connect."""
+        return ReadLink(self._lag)
+
+    def close(self) -> None:
+        """Give back what the links shared."""
+        if self.anchor is not None:
+            self.anchor.close()
+        if self._lag is not None:
+            self._lag.close()
+
+
+async def _handshake(inner: KernelLink, context: ssl.SSLContext, host: str) -> TlsLink:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    link = TlsLink(inner, context, host)
+    try:
+        link.start(settle)
+        await done
+    except BaseException:
+        link.abort()
+        raise
+    return link
