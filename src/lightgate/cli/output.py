@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
@@ -11,6 +11,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from decimal import Decimal
 
 UNKNOWN = "unknown"
 # Wide enough that a table that goes into a file or a pipe is never folded.
@@ -40,7 +41,10 @@ def emit_table(
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    console = Console(file=sys.stdout, width=None if terminal else _PIPE_WIDTH, highlight=False)
+    page = io.StringIO()
+    console = Console(file=sys.stdout if terminal else page, highlight=False)
+    if not terminal:
+        console.width = _PIPE_WIDTH
     table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column.title, justify=column.justify, overflow="fold")
@@ -50,6 +54,8 @@ def emit_table(
     console.print(table)
     if caption:
         console.print(Text(caption, style="dim"))
+    for line in page.getvalue().splitlines():
+        click.echo(line.rstrip())
 
 
 def note(text: str) -> None:

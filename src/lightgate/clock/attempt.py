@@ -4,22 +4,16 @@ One attempt is one JSON object on one line. The fields and their order are a con
 reader: add at the end, never rename.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal, Self
 
 import msgspec
 
-from lightgate.clock.marks import StampSource
+from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.timing import Timing, burst_bound_ns, late, ms
-from lightgate.clock.tokens import TokensSource
-
-if TYPE_CHECKING:
-    from lightgate.clock.marks import Marks
-    from lightgate.clock.tokens import Tokens
+from lightgate.clock.tokens import Tokens, TokensSource
 
 Source = Literal["bench", "gateway", "probe", "batch"]
 Role = Literal["only", "primary", "hedge", "racer", "fallback", "probe"]
@@ -121,12 +115,71 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     replayed: bool = False  # a stale pooled connection made the wire send the request once more
 
     @classmethod
-    def of(cls, facts: AttemptFacts, marks: Marks, tokens: Tokens) -> Attempt:
+    def of(cls, facts: AttemptFacts, marks: Marks, tokens: Tokens) -> Self:
         """Put the facts, the instants and every number together.
 
         `e2e` and `speed_total` exist for complete answers only: where one broke off, its last token
         is not the last.
         """
+        timing = Timing.of(marks, tokens, streamed=facts.streamed)
+        complete = facts.outcome is Outcome.OK
+        same = msgspec.structs.asdict(facts)
         return cls(
-            **_identity(facts), **_instants(marks), **_numbers(facts, marks, tokens), **_money(facts)
+            wall_time=wall_time(same.pop("wall_ns")),
+            **same,
+            t_plan_ns=marks.plan,
+            t_send_ns=marks.send,
+            t_headers_ns=marks.headers,
+            t_event_ns=marks.event,
+            t_first_ns=marks.first,
+            t_answer_ns=marks.answer,
+            t_last_ns=marks.last,
+            t_end_ns=marks.end,
+            pool_wait_ms=ms(marks.pool_wait_ns),
+            dns_ms=ms(marks.dns_ns),
+            tcp_ms=ms(marks.tcp_ns),
+            tls_ms=ms(marks.tls_ns),
+            ttft_ms=timing.ttft_ms,
+            ttft_plan_ms=timing.ttft_plan_ms,
+            ttfa_ms=timing.ttfa_ms,
+            tte_ms=timing.tte_ms,
+            tth_ms=timing.tth_ms,
+            e2e_ms=timing.e2e_ms if complete else None,
+            speed_tps=timing.speed_tps,
+            speed_total_tps=timing.speed_total_tps if complete else None,
+            stall_ms=timing.stall_ms,
+            bursts=len(marks.burst_ns),
+            tokens_in=tokens.tokens_in,
+            tokens_out=tokens.out,
+            tokens_streamed=tokens.streamed,
+            tokens_reasoning=tokens.reasoning,
+            tokens_cached=tokens.cached,
+            tokens_source=tokens.source,
+            stamp_source=marks.stamp_source,
+            late=late(marks),
+            burst_bound_ms=ms(burst_bound_ns(marks)),
+            hidden_reasoning=tokens.hidden_reasoning,
+            void=marks.void,
         )
+
+    def to_line(self) -> bytes:
+        """Encode as one line of JSON, with its newline."""
+        return _ENCODER.encode(self) + b"\n"
+
+    @staticmethod
+    def from_line(line: bytes) -> "Attempt":
+        """Decode one line; fields that this version does not know are passed over.
+
+        Raises ValueError on anything that is not an attempt.
+        """
+        return _DECODER.decode(line)
+
+
+def wall_time(wall_ns: int) -> str:
+    """Wall clock as RFC 3339 in UTC, cut to whole microseconds."""
+    at = _EPOCH + timedelta(microseconds=wall_ns // 1000)
+    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_DECODER: Final = msgspec.json.Decoder(Attempt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import tomllib
 from importlib import resources
@@ -11,10 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lightgate.dialect.quirks import Quirks
-from lightgate.provider.spec import Provider, placeholders
+from lightgate.errors import UsageError
+from lightgate.provider.spec import AbortPolicy, Kind, Provider, placeholders
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from lightgate.config.model import Config, ProviderTable
+
+_OWN_KINDS: tuple[Kind, ...] = ("chat", "completion", "embedding")
 
 
 @functools.cache
@@ -37,6 +43,53 @@ def read_catalogue(text: str) -> dict[str, Provider]:
             raise ValueError(f"[{name}] {reason}") from None
         named = {variable.name for variable in row.variables}
         if named != set(placeholders(row.base_url)):
-            raise ValueError(f"[{name}] names variables that its base_url lacks, or lacks some")
+            raise ValueError(f"[{name}] its variables are not those of its base_url")
         rows[name] = row
     return rows
+
+
+def provider_named(name: str, config: Config | None = None) -> Provider:
+    """A provider of the catalogue or of the configuration, what the latter says laid over it."""
+    row = catalogue().get(name)
+    table = config.providers.get(name) if config is not None else None
+    if row is None and table is None:
+        known = {*catalogue(), *(config.providers if config is not None else ())}
+        raise UsageError(
+            f"{name!r} is not a known provider.",
+            hint=did_you_mean(name, known) or "`lightgate models` lists the known ones.",
+        )
+    if row is None:
+        row = own_provider(name, "")
+    return row if table is None else _laid_over(row, table)
+
+
+def own_provider(name: str, base_url: str) -> Provider:
+    """A provider outside the catalogue: plain OpenAI-compatible."""
+    return Provider(name=name, title=name, base_url=base_url, kinds=_OWN_KINDS)
+
+
+def known_providers(config: Config | None = None) -> dict[str, Provider]:
+    """The catalogue and the configuration's own providers, by name."""
+    own = config.providers if config is not None else ()
+    return {name: provider_named(name, config) for name in (*catalogue(), *own)}
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A sentence with the nearest known names, or nothing."""
+    near = difflib.get_close_matches(word.lower(), list(known), n=2, cutoff=0.6)
+    return f"Did you mean {' or '.join(near)}?" if near else ""
+
+
+def _laid_over(row: Provider, table: ProviderTable) -> Provider:
+    changes: dict[str, object] = {}
+    if table.base_url is not None:
+        changes["base_url"] = table.base_url
+    if table.dialect is not None and table.dialect != row.dialect:
+        # Another dialect takes the key as that dialect's own provider does.
+        home = catalogue()[table.dialect]
+        changes |= {"dialect": home.dialect, "auth": home.auth, "headers": home.headers}
+    if table.abort_stops_billing is not None:
+        changes["abort"] = AbortPolicy(
+            stops_billing=table.abort_stops_billing, source="lightgate.toml"
+        )
+    return msgspec.structs.replace(row, **changes)

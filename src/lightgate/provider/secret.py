@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import hmac
-from typing import NoReturn
+import re
+from typing import TYPE_CHECKING, NoReturn
 
-from lightgate.errors import CredentialsError
+from lightgate.errors import CredentialsError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Secret:
@@ -23,7 +29,7 @@ class Secret:
             raise CredentialsError(f"{origin} is empty.")
         if not text.isascii() or any(c <= " " or c == "\x7f" for c in text):
             raise CredentialsError(
-                f"{origin} holds a character that no API key has (a space, a line break, or not ASCII).",
+                f"{origin} holds a character that no key has: a space, a line break or not ASCII.",
                 hint="Copy the key again; one line, no quotes.",
             )
         self._value = text
@@ -51,3 +57,23 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret is never serialised")
+
+
+def first_set(names: Iterable[str], env: Mapping[str, str]) -> str | None:
+    """The first of these variables that holds something."""
+    return next((name for name in names if env.get(name, "").strip()), None)
+
+
+def key_from_env(name: str, env: Mapping[str, str]) -> Secret:
+    """The key in one environment variable."""
+    if not _ENV_NAME.fullmatch(name):
+        # The text is not repeated: it may be the key itself, typed in the wrong place.
+        raise UsageError(
+            "A key is named by its environment variable, and this is not the name of one.",
+            hint="Put the key into a variable, and name the variable.",
+        )
+    if first_set((name,), env) is None:
+        raise CredentialsError(
+            f"The environment variable {name} is not set.", hint=f"export {name}=..."
+        )
+    return Secret(env[name], origin=f"The key in {name}")

@@ -1,9 +1,9 @@
 """How late a stamp taken in the event loop may be.
 
 A read stamp says when the loop came to the bytes, not when they arrived. Bytes that arrive while
-the loop sleeps wake it; bytes that arrive while it works wait. So the wait is bounded by the time that
-this thread was busy (on a core, or queued for one) without a pause since the previous read. Work of
-a hypervisor that takes the core away is not seen here; a kernel stamp is the answer to that.
+the loop sleeps wake it; bytes that arrive while it works wait. So the wait is bounded by the time
+that this thread was busy (on a core, or queued for one) without a pause since the previous read.
+Work of a hypervisor that takes the core away is not seen here; kernel stamps are the answer to it.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class ReadLink(asyncio.Protocol):
     @property
     def unsent(self) -> int:
         """Bytes that the transport still holds."""
-        return self._transport.get_write_buffer_size() if self._open and self._transport else 0
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def attach(self, peer: Peer) -> None:
         """Name the owner."""
@@ -133,17 +133,26 @@ class ReadLink(asyncio.Protocol):
             self._transport.close()
         self._open = False
 
+    def end_writing(self) -> bool:
+        """Send what is queued, then end our half; False where that cannot be (TLS)."""
+        if not self._open or self._transport is None or not self._transport.can_write_eof():
+            return False
+        self._transport.write_eof()
+        self._open = False
+        return True
+
     def abort(self) -> None:
         """Close in this turn: the FIN leaves now, the transport tidies up after it."""
         self._peer = None
-        if not self._open and (self._transport is None or self._transport.is_closing()):
-            return
         self._open = False
-        if self._sock is not None:
-            with contextlib.suppress(OSError):
-                self._sock.shutdown(socket.SHUT_RDWR)
-        if self._transport is not None:
-            self._transport.abort()
+        if self._transport is None:
+            return
+        # asyncio waits for its next turn; uvloop closes at once, and lends no socket to shut.
+        sock = self._sock or self._transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError, TypeError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self._transport.abort()
 
     def info(self, name: str) -> object:
         """Facts of the transport."""
@@ -165,14 +174,15 @@ class ReadLink(asyncio.Protocol):
             self._peer.on_read(data, stamp, since)
 
     def eof_received(self) -> bool:
-        """Leave the decision to close to the owner."""
+        """Leave the decision to close to the owner; TLS has no half-closed state and closes."""
         if self._peer is not None:
             self._peer.on_eof()
-        return True
+        return self._transport is not None and self._transport.can_write_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner once."""
         peer, self._peer, self._open = self._peer, None, False
+        self._transport = None
         if peer is not None:
             peer.on_lost(exc)
 
@@ -197,6 +207,7 @@ class KernelLink:
     __slots__ = (
         "_anchor",
         "_closing",
+        "_ended",
         "_eof",
         "_fd",
         "_loop",
@@ -223,12 +234,13 @@ class KernelLink:
         self._queue: deque[memoryview] = deque()
         self._queued = 0
         self._seen_ns = time.monotonic_ns()
-        self._paused = self._closing = self._eof = self._reading = self._writing_paused = False
+        self._paused = self._closing = self._ended = self._eof = False
+        self._reading = self._writing_paused = False
 
     @property
     def is_open(self) -> bool:
         """Whether bytes may still be written."""
-        return self._fd >= 0 and not self._closing
+        return self._fd >= 0 and not (self._closing or self._ended)
 
     @property
     def unsent(self) -> int:
@@ -276,6 +288,15 @@ class KernelLink:
             self._watch()
         else:
             self._shut()
+
+    def end_writing(self) -> bool:
+        """Send what is queued, then end our half; reading goes on."""
+        if not self.is_open:
+            return False
+        self._ended = True
+        if not self._queue:
+            self._end()
+        return True
 
     def abort(self) -> None:
         """Close the socket now."""
@@ -328,8 +349,9 @@ class KernelLink:
         if control:
             seconds, nanoseconds = _TIMESPEC.unpack(control[0][2])
             stamp = seconds * 1_000_000_000 + nanoseconds - anchor.offset_ns
-        since, self._seen_ns = self._seen_ns, now
-        since = min(since, stamp)
+        since = min(self._seen_ns, stamp)
+        if size < len(self._view):  # a full view may leave bytes behind: then it was not seen empty
+            self._seen_ns = now
         if peer is not None:
             peer.on_read(bytes(self._view[:size]), stamp, since)
 
@@ -360,9 +382,15 @@ class KernelLink:
             if self._closing:
                 self._shut()
                 return
+            if self._ended:
+                self._end()
         if self._writing_paused and self._queued <= LOW_WATER and self._peer is not None:
             self._writing_paused = False
             self._peer.resume_writing()
+
+    def _end(self) -> None:
+        with contextlib.suppress(OSError):  # already gone; the next read says so
+            self._sock.shutdown(socket.SHUT_WR)
 
     def _lose(self, error: OSError) -> None:
         peer, self._peer = self._peer, None

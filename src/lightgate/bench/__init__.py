@@ -1,0 +1,1 @@
+"""The harness: driving load through provider.call and proving the clock."""

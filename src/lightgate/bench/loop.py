@@ -1,0 +1,83 @@
+"""Closed-loop load: so many workers, each sends its next request as soon as its last one ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from lightgate.clock.load import Span, Window, inflight
+from lightgate.clock.marks import Marks
+from lightgate.provider.call import Call, Called
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lightgate.provider.prepare import Prepared
+    from lightgate.wire.client import Client
+    from lightgate.wire.exchange import Deadlines
+
+
+class Job(NamedTuple):
+    """One request to be made; `id` joins it with other records of it."""
+
+    id: str
+    prepared: Prepared
+
+
+class Done(NamedTuple):
+    """One request that was made."""
+
+    job: Job
+    marks: Marks
+    called: Called
+    worker: int
+
+
+class Load(NamedTuple):
+    """How hard to drive: workers, and over how long they start one after the other."""
+
+    concurrency: int
+    ramp_s: float = 0.0
+
+
+async def closed_loop(
+    client: Client,
+    load: Load,
+    jobs: Iterator[Job],
+    deadlines: Deadlines,
+    on_done: Callable[[Done], None],
+) -> None:
+    """Run the jobs until they are used up; no waves: a worker never waits for another."""
+
+    async def worker(number: int) -> None:
+        await asyncio.sleep(load.ramp_s * number / load.concurrency)
+        for job in jobs:
+            marks = Marks(plan=time.monotonic_ns())
+            called = await Call(job.prepared, marks).run(client, deadlines)
+            on_done(Done(job, marks, called, number))
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(load.concurrency):
+            group.create_task(worker(number))
+
+
+def offered(done: list[Done], concurrency: int) -> float | None:
+    """Mean requests in flight while every worker was at work, as a share of what was asked.
+
+    The window runs from the last worker's first send to the first worker's last end.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    spans: list[Span] = []
+    for item in done:
+        begin, end = item.marks.send, item.marks.end
+        if begin is None or end is None:
+            continue
+        spans.append(Span(begin, end))
+        first[item.worker] = min(begin, first.get(item.worker, begin))
+        last[item.worker] = max(end, last.get(item.worker, end))
+    if len(first) < concurrency or min(last.values()) <= max(first.values()):
+        return None
+    mean = inflight(spans, Window(max(first.values()), min(last.values())))
+    return None if mean is None else mean / concurrency

@@ -1,0 +1,126 @@
+"""What a cell of the self test came to, and whether it is within the budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.bench.loop import offered
+from lightgate.bench.selftest.plan import BUDGETS, Budget, Cell
+from lightgate.clock.quantile import quantile, quantiles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.bench.loop import Done
+    from lightgate.bench.selftest.truth import Errors
+
+MS: Final = 1e6
+OFF_NS: Final = 1_000_000  # a read stamp that is off by more than this must be flagged
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """The size of an error over a cell."""
+
+    n: int
+    p50: float
+    p99: float
+    max: float
+
+
+class CellResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell; errors of times in milliseconds, of speed as a share of the true speed."""
+
+    scenario: str
+    title: str
+    concurrency: int
+    stamps: str
+    requests: int
+    tokens: int
+    ttft_ms: Spread | None
+    speed: Spread | None
+    e2e_ms: Spread | None
+    late_share: float
+    unflagged: int
+    wrong_kinds: int
+    wrong_tokens: int
+    wrong_outcomes: int
+    lost: int
+    offered: float | None
+    cpu_us_per_token: float
+    pacing_p99_ms: float | None
+    misses: tuple[str, ...]
+
+
+def summarise(cell: Cell, done: list[Done], errors: list[Errors], cpu_ns: int) -> CellResult:
+    """Put a cell's errors together and hold them against the budget."""
+    tokens = sum(item.called.tokens.streamed or 0 for item in done)
+    pacing = [p for error in errors for p in error.pacing_ns]
+    result = CellResult(
+        scenario=cell.scenario.name,
+        title=cell.scenario.title,
+        concurrency=cell.concurrency,
+        stamps=cell.stamps,
+        requests=len(done),
+        tokens=tokens,
+        ttft_ms=_spread([e.ttft_ns for e in errors], MS),
+        speed=_spread([e.speed for e in errors], 1.0),
+        e2e_ms=_spread([e.e2e_ns for e in errors], MS),
+        late_share=sum(e.flagged for e in errors) / max(1, len(errors)),
+        unflagged=sum(_is_off(e) and not e.flagged for e in errors),
+        wrong_kinds=sum(e.wrong_kind for e in errors),
+        wrong_tokens=sum(e.wrong_tokens for e in errors),
+        wrong_outcomes=sum(e.wrong_outcome for e in errors),
+        lost=len(done) - len(errors),
+        offered=offered(done, cell.concurrency),
+        cpu_us_per_token=cpu_ns / 1000 / max(1, tokens),
+        pacing_p99_ms=_in_ms(quantile(pacing, 0.99)),
+        misses=(),
+    )
+    return msgspec.structs.replace(result, misses=tuple(_misses(result, BUDGETS[cell.stamps])))
+
+
+def _is_off(error: Errors) -> bool:
+    """Whether a time of this request is wrong by more than a millisecond."""
+    return any(abs(e) > OFF_NS for e in (error.ttft_ns, error.e2e_ns) if e is not None)
+
+
+def _misses(result: CellResult, budget: Budget) -> list[str]:
+    found = []
+    ttft, speed, e2e = result.ttft_ms, result.speed, result.e2e_ms
+    if ttft is not None and ttft.p50 > budget.ttft_p50_ns / MS:
+        found.append(f"ttft error p50 {ttft.p50:.3f} ms > {budget.ttft_p50_ns / MS} ms")
+    limit = budget.ttft_p99_ns
+    if ttft is not None and limit is not None and ttft.p99 > limit / MS:
+        found.append(f"ttft error p99 {ttft.p99:.3f} ms > {limit / MS} ms")
+    if speed is not None and budget.speed_p99 is not None and speed.p99 > budget.speed_p99:
+        found.append(f"speed error p99 {speed.p99:.2%} > {budget.speed_p99:.1%}")
+    limit = budget.e2e_p99_ns
+    if e2e is not None and limit is not None and e2e.p99 > limit / MS:
+        found.append(f"e2e error p99 {e2e.p99:.3f} ms > {limit / MS} ms")
+    if result.offered is not None and result.offered < budget.offered:
+        found.append(f"offered {result.offered:.1%} of the concurrency < {budget.offered:.0%}")
+    if result.stamps == "read" and result.unflagged:
+        found.append(f"{result.unflagged} samples off by more than 1 ms were not flagged late")
+    for number, what in (
+        (result.wrong_kinds, "wrong first-token kinds"),
+        (result.wrong_tokens, "wrong token counts"),
+        (result.wrong_outcomes, "wrong outcomes"),
+        (result.lost, "requests that the simulator did not log"),
+    ):
+        if number:
+            found.append(f"{number} {what}")
+    return found
+
+
+def _spread(values: Sequence[float | None], unit: float) -> Spread | None:
+    sizes = [abs(value) / unit for value in values if value is not None]
+    p50, p99, largest = quantiles(sizes, (0.5, 0.99, 1.0))
+    if p50 is None or p99 is None or largest is None:
+        return None
+    return Spread(len(sizes), p50, p99, largest)
+
+
+def _in_ms(nanoseconds: float | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / MS

@@ -1,0 +1,74 @@
+"""`lightgate doctor`: what works from here."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from lightgate.cli.output import Column, emit_json, emit_table, note
+
+
+@click.command(
+    "doctor",
+    epilog="Example: lightgate doctor groq/llama-3.3-70b-versatile",
+)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--key-env", metavar="VAR", help="Variable with the key of NAME=URL#MODEL targets.")
+@click.option("--all", "show_all", is_flag=True, help="List providers without a key too.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    targets: tuple[str, ...], key_env: str | None, *, show_all: bool, as_json: bool
+) -> None:
+    """Check keys, names, connections and this machine's clock.
+
+    Without a TARGET, providers with a key in the environment are asked for their list of models,
+    which costs nothing. A TARGET (provider/model or NAME=URL#MODEL) is called for a few tokens.
+    """
+    import uvloop
+
+    from lightgate.bench.clockcheck import check_clock
+    from lightgate.bench.doctor import examine, verdict
+
+    clock = uvloop.run(check_clock())
+    findings = uvloop.run(examine(targets, os.environ, key_env))
+    shown = [f for f in findings if show_all or f.state not in {"no key", "not running"}]
+    if as_json:
+        emit_json({"clock": clock, "providers": shown})
+    else:
+        note(
+            f"clock: {clock.stamps} stamps, {clock.stamp_error_p50_us:.0f} µs after the send"
+            f" (max {clock.stamp_error_max_us:.0f}); the event loop wakes"
+            f" {clock.wake_p50_us:.0f} µs later (max {clock.wake_max_us:.0f});"
+            f" {clock.cores} cores; {'sound' if clock.sound else 'NOT SOUND'}"
+        )
+        emit_table(
+            [Column("name"), Column("state"), Column("key")]
+            + [Column(f"{part} ms", "right") for part in ("dns", "tcp", "tls", "first byte")]
+            + [Column("ttft ms", "right"), Column("")],
+            [
+                (
+                    f.name,
+                    f.state,
+                    f.key_env or "",
+                    *(
+                        "" if v is None else f"{v:.1f}"
+                        for v in (f.dns_ms, f.tcp_ms, f.tls_ms, f.first_byte_ms, f.ttft_ms)
+                    ),
+                    f.says,
+                )
+                for f in shown
+            ],
+            caption=_caption(len(findings) - len(shown)),
+        )
+    error = verdict(findings, named=bool(targets))
+    if error is not None:
+        raise error
+
+
+def _caption(hidden: int) -> str:
+    return (
+        f"{hidden} providers have no key here or are not running; --all lists them."
+        if hidden
+        else ""
+    )

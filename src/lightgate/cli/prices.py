@@ -1,0 +1,84 @@
+"""`lightgate prices`: what tokens cost."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
+from lightgate.config.load import find_config, load_config
+from lightgate.provider.catalogue import known_providers
+from lightgate.provider.target import own_rates
+
+if TYPE_CHECKING:
+    from lightgate.config.model import Config
+    from lightgate.price.rates import Rates
+
+_KINDS = ("input", "output", "cached", "cache_write", "batch_input", "batch_output")
+
+
+@click.command("prices", epilog="Example: lightgate prices 'groq/*llama*'")
+@click.argument("pattern", required=False)
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="Configuration file to read."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(*, pattern: str | None, config_file: Path | None, as_json: bool) -> None:
+    """Show prices in dollars per million tokens, of all targets or those that match PATTERN.
+
+    PATTERN is a part of provider/model, or a pattern with *, ? and [...]. Your own prices in
+    lightgate.toml come before the list's. An unknown price is "unknown" (null in JSON), never 0.
+    """
+    path = find_config(config_file, env=os.environ, cwd=Path.cwd())
+    config = load_config(path) if path is not None else None
+    rows = {name: rates for name, rates in _all_rates(config).items() if _matches(name, pattern)}
+    if as_json:
+        emit_json([{"target": name, "rates": rates} for name, rates in rows.items()])
+        return
+    if not rows:
+        click.echo(f"No price is known for {pattern!r}." if pattern else "No price is known.")
+        return
+    columns = [Column("target")]
+    columns += [Column(kind.replace("_", " "), "right") for kind in _KINDS]
+    columns += [Column("source"), Column("as of")]
+    emit_table(
+        columns,
+        [
+            (name, *_cells(rates), rates.source, rates.as_of or UNKNOWN)
+            for name, rates in rows.items()
+        ],
+        caption="Dollars per million tokens. +: more for longer prompts.",
+    )
+
+
+def _cells(rates: Rates) -> list[str]:
+    cells = [dollars(getattr(rates, kind)) for kind in _KINDS]
+    return [f"{cells[0]}+", *cells[1:]] if rates.tiered else cells
+
+
+def _all_rates(config: Config | None) -> dict[str, Rates]:
+    """Prices by target: the lists of all known providers, the user's own over them."""
+    from lightgate.price.listed import models_of
+
+    at = datetime.now(UTC)
+    rates = {
+        f"{provider.name}/{model.id}": model.rates
+        for provider in known_providers(config).values()
+        if provider.price_provider is not None
+        for model in models_of(provider.price_provider, at)
+    }
+    own = config.prices if config is not None else {}
+    return rates | {target: own_rates(table) for target, table in own.items()}
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    if pattern is None:
+        return True
+    wild = any(c in pattern for c in "*?[")
+    name, pattern = name.lower(), pattern.lower()
+    return fnmatch.fnmatchcase(name, pattern) if wild else pattern in name

@@ -1,0 +1,142 @@
+"""`lightgate up`: the simulated providers, clocked live."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from lightgate.cli.output import emit_json, note
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from lightgate.bench.watch import Row, Watch
+
+BARS = "▁▂▃▄▅▆▇█"
+REFRESH_S = 0.5
+
+
+@click.command("up", epilog="Example: lightgate up --world weather-2026")
+@click.option("--world", default="tables-2025", show_default=True, help="Name or TOML file.")
+@click.option("--port", default=0, help="Port of the simulator; a free one by default.")
+@click.option("--seed", default=1, show_default=True, help="The world's chance.")
+@click.option("--visitors", default=2, show_default=True, help="Simultaneous users per provider.")
+@click.option("--for", "seconds", type=float, help="Stop after so many seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print the last table as JSON at the end.")
+def command(  # noqa: PLR0913 - one parameter per option
+    *, world: str, port: int, seed: int, visitors: int, seconds: float | None, as_json: bool
+) -> None:
+    """Start the simulated providers and clock them live.
+
+    Light traffic goes to every provider of the world through the same code that benches and
+    routes real ones. Press Ctrl-C to stop.
+    """
+    import uvloop
+
+    from lightgate.sim.spawn import spawn
+
+    with spawn(world, port=port, seed=seed) as sim:
+        note(f"Simulated providers of the world {world!r} at http://127.0.0.1:{sim.port}/")
+        rows = uvloop.run(_watch(sim, visitors=visitors, seed=seed, seconds=seconds))
+    if as_json:
+        emit_json(rows)
+
+
+async def _watch(sim, *, visitors: int, seed: int, seconds: float | None) -> list[Row]:
+    from lightgate.bench.simulated import targets
+    from lightgate.bench.watch import Watch
+    from lightgate.wire.client import Client
+    from lightgate.wire.stamper import best_source
+
+    client = Client(stamp=best_source())
+    watch = Watch(client, targets(sim), visitors=visitors, seed=seed)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    traffic = asyncio.ensure_future(watch.run())
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await _show(watch, stopped)
+    finally:
+        traffic.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await traffic
+        await client.close()
+    return watch.rows()
+
+
+async def _show(watch: Watch, stopped: asyncio.Event) -> None:
+    """Redraw until told to stop; where nobody looks (no terminal), say a line now and then."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=True, highlight=False)
+    if not sys.stderr.isatty():
+        while not stopped.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), 10 * REFRESH_S)
+            note(_line(watch.rows()))
+        return
+    with Live(_table(watch.rows()), console=console, auto_refresh=False) as live:
+        while not stopped.is_set():
+            live.update(_table(watch.rows()), refresh=True)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), REFRESH_S)
+
+
+def _line(rows: list[Row]) -> str:
+    parts = [
+        f"{row.target} {_number(row.ttft_p50_ms)} ms {_number(row.speed_p50_tps)} tok/s n={row.n}"
+        for row in rows
+    ]
+    return " · ".join(parts)
+
+
+def _table(rows: list[Row]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title="How fast the providers are, from here, now")
+    table.add_column("target")
+    for name in ("n", "in flight", "TTFT p50", "p95"):
+        table.add_column(name, justify="right")
+    table.add_column("last 20")
+    for name in ("tok/s p50", "slow 5 %", "stall p95", "e2e p50", "grade", "failed"):
+        table.add_column(name, justify="right")
+    best = min((row.ttft_p50_ms for row in rows if row.ttft_p50_ms is not None), default=None)
+    for row in rows:
+        table.add_row(
+            row.target,
+            str(row.n),
+            str(row.inflight),
+            _number(row.ttft_p50_ms, "ms"),
+            _number(row.ttft_p95_ms, "ms"),
+            _sparkline(row.recent_ttft_ms),
+            _number(row.speed_p50_tps),
+            _number(row.speed_slow5_tps),
+            _number(row.stall_p95_ms, "ms"),
+            _number(row.e2e_p50_ms, "ms"),
+            row.grade or "·",
+            str(row.failures) if row.failures else "·",
+            style="bold" if row.ttft_p50_ms is not None and row.ttft_p50_ms == best else "",
+        )
+    table.caption = "· = not enough samples yet for an honest number (p50 needs 6, p95 needs 72)"
+    return table
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "·" if value is None else f"{value:,.0f}{' ' + unit if unit else ''}"
+
+
+def _sparkline(values: tuple[float, ...]) -> str:
+    top = max(values, default=0.0)
+    if not top:
+        return ""
+    return "".join(BARS[min(len(BARS) - 1, int(value / top * len(BARS)))] for value in values)

@@ -1,0 +1,195 @@
+"""Numbers over many attempts: what a system gives under load, not what one request saw.
+
+Windows and spans are in nanoseconds of the monotonic clock, rates in tokens per second. None where
+a number is undefined.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.clock.outcome import Outcome
+from lightgate.clock.timing import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from lightgate.clock.attempt import Attempt
+
+LATE_LIMIT: Final = 0.01  # above this share of late samples a cell is invalid
+_TOKENS_PRICED: Final = 1_000_000
+_SECONDS_PER_HOUR: Final = 3600
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A stretch of time; its start belongs to it, its stop does not."""
+
+    start_ns: int
+    stop_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return (self.stop_ns - self.start_ns) / NS_PER_S
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """The bursts of one attempt, in time order, and the tokens of each (see `tokens.per_burst`)."""
+
+    burst_ns: Sequence[int]
+    burst_tokens: Sequence[float]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """When one attempt was in flight: from t_send to t_last, or to its end where it failed."""
+
+    start_ns: int
+    stop_ns: int
+
+
+class Slo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request must keep to be good; None is no demand."""
+
+    ttft_ms: float | None = None
+    ttft_plan_ms: float | None = None
+    ttfa_ms: float | None = None
+    e2e_ms: float | None = None
+    stall_ms: float | None = None
+    speed_tps: float | None = None
+    speed_total_tps: float | None = None
+
+
+def throughput(streams: Iterable[Stream], window: Window) -> float | None:
+    """System throughput: tokens whose burst falls in the window / window."""
+    if window.seconds <= 0:
+        return None
+    total = 0.0
+    for stream in streams:
+        first = bisect_left(stream.burst_ns, window.start_ns)
+        after = bisect_left(stream.burst_ns, window.stop_ns)
+        total += math.fsum(stream.burst_tokens[first:after])
+    return total / window.seconds
+
+
+def inflight(spans: Iterable[Span], window: Window) -> float | None:
+    """Requests in flight: the time-weighted mean in the window."""
+    if window.seconds <= 0:
+        return None
+    busy = sum(
+        max(0, min(span.stop_ns, window.stop_ns) - max(span.start_ns, window.start_ns))
+        for span in spans
+    )
+    return busy / (window.stop_ns - window.start_ns)
+
+
+def little(spans: Iterable[Span], window: Window) -> float | None:
+    """What `inflight` should be by Little's law: arrivals per second x mean time in flight.
+
+    Over the requests that were sent in the window. Far from `inflight` means that the window was
+    not steady, or that requests were counted that were never there.
+    """
+    if window.seconds <= 0:
+        return None
+    times = [
+        span.stop_ns - span.start_ns
+        for span in spans
+        if window.start_ns <= span.start_ns < window.stop_ns
+    ]
+    return sum(times) / (window.stop_ns - window.start_ns) if times else None
+
+
+def batch_eff(throughput_c: float, concurrency: int, throughput_1: float) -> float | None:
+    """Batching efficiency at concurrency c: X(c) / (c X(1)); 1 is perfect scaling."""
+    if concurrency < 1 or throughput_1 <= 0:
+        return None
+    return throughput_c / (concurrency * throughput_1)
+
+
+def retain(speed_c: float, speed_1: float) -> float | None:
+    """Share of its speed that one request keeps at concurrency c: speed p50(c) / speed p50(1)."""
+    return speed_c / speed_1 if speed_1 > 0 else None
+
+
+def goodput(attempts: Iterable[Attempt], slo: Slo, *, dropped: int = 0) -> float | None:
+    """Share of the offered requests that meet every SLO.
+
+    Failures count as offered and bad, and so do the `dropped`, which were never sent. What we cut
+    or cancelled ourselves is neither.
+    """
+    judged = [
+        meets(attempt, slo)
+        for attempt in attempts
+        if attempt.outcome not in {Outcome.CUT, Outcome.CANCELLED}
+    ]
+    offered = len(judged) + dropped
+    return sum(judged) / offered if offered else None
+
+
+def meets(attempt: Attempt, slo: Slo) -> bool:
+    """Whether an attempt succeeded and keeps every demand; an undefined number keeps none."""
+    if attempt.outcome is not Outcome.OK:
+        return False
+    for name in slo.__struct_fields__:
+        demand, seen = getattr(slo, name), getattr(attempt, name)
+        if demand is None:
+            continue
+        if seen is None or (seen < demand if name.endswith("_tps") else seen > demand):
+            return False
+    return True
+
+
+def cost_out(
+    *,
+    list_price: Decimal | None = None,
+    hourly: Decimal | None = None,
+    throughput_tps: float | None = None,
+) -> Decimal | None:
+    """Dollars per million output tokens: the list price, or $/hour / (3600 X) x 10^6.
+
+    The second holds only at the load that gave `throughput_tps`: print it beside.
+    """
+    if list_price is not None:
+        return list_price
+    if hourly is None or throughput_tps is None or throughput_tps <= 0:
+        return None
+    return hourly * _TOKENS_PRICED / (_SECONDS_PER_HOUR * Decimal(str(throughput_tps)))
+
+
+def in_statistics(attempt: Attempt) -> bool:
+    """Whether an attempt may enter a provider's speed statistics.
+
+    Only complete answers that we waited for: no losers, no replays, none across a clock step.
+    """
+    return (
+        attempt.outcome is Outcome.OK
+        and attempt.won is not False
+        and not attempt.void
+        and not attempt.replayed
+    )
+
+
+def successes(
+    attempts: Iterable[Attempt], metric: Callable[[Attempt], float | None]
+) -> list[float]:
+    """Collect one metric of the attempts that count, where it is defined."""
+    seen = (metric(attempt) for attempt in attempts if in_statistics(attempt))
+    return [value for value in seen if value is not None]
+
+
+def with_failures(
+    attempts: Sequence[Attempt], metric: Callable[[Attempt], float | None]
+) -> list[float]:
+    """Collect one duration of the attempts that count, and +inf for every failure."""
+    failures = sum(attempt.outcome.is_failure for attempt in attempts)
+    return successes(attempts, metric) + [math.inf] * failures
+
+
+def late_share(attempts: Iterable[Attempt]) -> float | None:
+    """Share of the attempts that count in which the client itself was late; see `LATE_LIMIT`."""
+    flags = [attempt.late for attempt in attempts if in_statistics(attempt)]
+    return sum(flags) / len(flags) if flags else None

@@ -1,0 +1,267 @@
+"""Quantiles of unlimited samples in bounded space, mergeable over time and machines.
+
+DDSketch (Masson, Rim and Lee, VLDB 2019): a bucket for every power of gamma = (1 + e) / (1 - e), so
+that any value of a bucket is within the relative error e of the value that stands for it. Buckets
+are one dense numpy array with an offset; zero and +inf (a failure) have buckets of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+import zlib
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+import numpy as np
+
+from lightgate.clock.quantile import rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike, NDArray
+
+RELATIVE_ERROR: Final = 0.01
+LIMIT: Final = 2048  # buckets: 17 decades at 1 %; beyond it the lowest are collapsed into one
+TINY: Final = 1e-9  # what is smaller counts as zero: a picosecond, where samples are milliseconds
+_LARGEST: Final = math.log(sys.float_info.max)
+_GROWTH: Final = 64  # spare buckets at a reallocation
+_MAGIC: Final = b"LGDD\x01"  # the last byte is the version of the format
+# relative error, lowest index, buckets, bytes per bucket, zeros, infinities, min, max, sum
+_HEAD: Final = struct.Struct("<diIBQQddd")
+_CRC: Final = struct.Struct("<I")
+_WIDTHS: Final = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+
+
+class Sketch(Protocol):
+    """A summary of samples that answers for quantiles."""
+
+    def add(self, value: float, count: int = 1) -> None:
+        """Take a sample in."""
+
+    def merge(self, other: Self) -> None:
+        """Take in all that another one has seen."""
+
+    def quantile(self, q: float) -> float | None:
+        """Nearest-rank quantile, or None before the first sample."""
+        ...
+
+
+class DDSketch:
+    """A sketch of values from 0 to +inf with a bounded relative error.
+
+    `count` is of all samples; `low`, `high` and `total` are exact, over the finite ones.
+    """
+
+    __slots__ = (
+        "_buckets",
+        "_log_gamma",
+        "_offset",
+        "high",
+        "infinities",
+        "low",
+        "relative_error",
+        "total",
+        "zeros",
+    )
+
+    def __init__(self, relative_error: float = RELATIVE_ERROR) -> None:
+        if not 1e-4 <= relative_error <= 0.5:
+            raise ValueError(
+                f"a relative error lies between 0.0001 and 0.5, not at {relative_error}"
+            )
+        self.relative_error = relative_error
+        self._log_gamma = math.log1p(2.0 * relative_error / (1.0 - relative_error))
+        self._buckets: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._offset = 0  # the index of the first bucket
+        self.zeros = 0
+        self.infinities = 0
+        self.low = math.inf
+        self.high = -math.inf
+        self.total = 0.0
+
+    @property
+    def count(self) -> int:
+        """Samples taken in, zeros and infinities included."""
+        return int(self._buckets.sum()) + self.zeros + self.infinities
+
+    def add(self, value: float, count: int = 1) -> None:
+        """Take `count` samples of one value in."""
+        if not value >= 0.0 or count < 1:
+            raise ValueError(f"a sample is a number from 0 up, at least once: {value} x {count}")
+        if value == math.inf:
+            self.infinities += count
+            return
+        self._note(value, value, value * count)
+        if value < TINY:
+            self.zeros += count
+            return
+        index = self._index(value)
+        at = index - self._offset
+        if not 0 <= at < len(self._buckets):
+            self._cover(index, index)
+            at = max(0, index - self._offset)
+        self._buckets[at] += count
+
+    def add_many(self, values: ArrayLike) -> None:
+        """Take an array of samples in at once."""
+        samples = np.asarray(values, dtype=np.float64).ravel()
+        if not bool(np.all(samples >= 0.0)):
+            raise ValueError("a sample is a number from 0 up")
+        finite = samples[np.isfinite(samples)]
+        self.infinities += len(samples) - len(finite)
+        if len(finite) == 0:
+            return
+        self._note(float(finite.min()), float(finite.max()), float(finite.sum()))
+        large = finite[finite >= TINY]
+        self.zeros += len(finite) - len(large)
+        if len(large) == 0:
+            return
+        indices = np.ceil(np.log(large) / self._log_gamma).astype(np.int64)
+        self._cover(int(indices.min()), int(indices.max()))
+        places = np.maximum(indices - self._offset, 0)
+        self._buckets += np.bincount(places, minlength=len(self._buckets))
+
+    def merge(self, other: Self) -> None:
+        """Take in all that another sketch of the same error has seen."""
+        if other.relative_error != self.relative_error:
+            raise ValueError(
+                f"sketches of different errors do not merge: {other.relative_error} into "
+                f"{self.relative_error}"
+            )
+        self.zeros += other.zeros
+        self.infinities += other.infinities
+        self._note(other.low, other.high, other.total)
+        size = len(other._buckets)
+        if size == 0:
+            return
+        self._cover(other._offset, other._offset + size - 1)
+        start = other._offset - self._offset
+        if start < 0:  # its lowest buckets are below ours: collapse them
+            cut = min(-start, size)
+            self._buckets[0] += other._buckets[:cut].sum()
+            self._buckets[: size - cut] += other._buckets[cut:]
+        else:
+            self._buckets[start : start + size] += other._buckets
+
+    def quantile(self, q: float) -> float | None:
+        """Nearest-rank quantile within the relative error; +inf where failures reach that far."""
+        n = self.count
+        place = rank(n, q)
+        if n == 0:
+            return None
+        if place > n - self.infinities:
+            return math.inf
+        if place <= self.zeros:
+            return self.low
+        cumulative = np.cumsum(self._buckets)
+        at = int(np.searchsorted(cumulative, place - self.zeros))
+        return min(self.high, max(self.low, self._value(at + self._offset)))
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the finite samples, exact; None before the first."""
+        finite = self.count - self.infinities
+        return self.total / finite if finite else None
+
+    def to_bytes(self) -> bytes:
+        """Serialise: a header, the counts in as few bytes as the largest needs, a checksum."""
+        used = np.flatnonzero(self._buckets)
+        first, stop = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
+        counts = self._buckets[first:stop]
+        largest = int(counts.max()) if len(counts) else 0
+        width = next(size for size in _WIDTHS if largest < 1 << (8 * size))
+        head = _HEAD.pack(
+            self.relative_error,
+            self._offset + first if len(used) else 0,
+            len(counts),
+            width,
+            self.zeros,
+            self.infinities,
+            self.low,
+            self.high,
+            self.total,
+        )
+        body = _MAGIC + head + counts.astype(_WIDTHS[width]).tobytes()
+        return body + _CRC.pack(zlib.crc32(body))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read what `to_bytes` wrote; ValueError on anything else."""
+        start = len(_MAGIC) + _HEAD.size
+        if len(data) < start + _CRC.size or not data.startswith(_MAGIC):
+            raise ValueError("not a sketch of this version")
+        if _CRC.unpack(data[-_CRC.size :])[0] != zlib.crc32(data[: -_CRC.size]):
+            raise ValueError("a damaged sketch: the checksum differs")
+        error, offset, size, width, zeros, infinities, low, high, total = _HEAD.unpack(
+            data[len(_MAGIC) : start]
+        )
+        if width not in _WIDTHS or size > LIMIT or len(data) != start + size * width + _CRC.size:
+            raise ValueError("a damaged sketch: its length is not what its header says")
+        counts = np.frombuffer(data, dtype=_WIDTHS[width], count=size, offset=start)
+        sketch = cls(error)
+        sketch._buckets, sketch._offset = counts.astype(np.int64), offset
+        sketch.zeros, sketch.infinities = zeros, infinities
+        sketch.low, sketch.high, sketch.total = low, high, total
+        sketch._verify()
+        return sketch
+
+    def _verify(self) -> None:
+        """Refuse numbers that no samples can give."""
+        if bool(np.any(self._buckets < 0)) or float(self._buckets.sum(dtype=np.float64)) > 2**62:
+            raise ValueError("a damaged sketch: counts beyond any count of samples")
+        if len(self._buckets) and not (
+            self._index(TINY) <= self._offset
+            and self._offset + len(self._buckets) - 1 <= self._index(sys.float_info.max)
+        ):
+            raise ValueError("a damaged sketch: buckets beyond any number")
+        seen = self.count - self.infinities > 0
+        empty = self.low == math.inf and self.high == -math.inf and self.total == 0.0
+        filled = 0.0 <= self.low <= self.high < math.inf and self.total >= 0.0
+        if not (filled if seen else empty):
+            raise ValueError("a damaged sketch: its counts and its extremes contradict")
+
+    def _note(self, low: float, high: float, total: float) -> None:
+        self.low = min(self.low, low)
+        self.high = max(self.high, high)
+        self.total += total
+
+    def _index(self, value: float) -> int:
+        return math.ceil(math.log(value) / self._log_gamma)
+
+    def _value(self, index: int) -> float:
+        """Give the value with the least worst relative error to all of a bucket."""
+        exponent = index * self._log_gamma + math.log1p(-self.relative_error)
+        return math.exp(min(exponent, _LARGEST))
+
+    def _cover(self, lowest: int, highest: int) -> None:
+        """Make room for these indices; beyond the limit the lowest buckets become one."""
+        size = len(self._buckets)
+        if size:
+            if lowest >= self._offset and highest < self._offset + size:
+                return
+            lowest = min(lowest, self._offset)
+            highest = max(highest, self._offset + size - 1)
+        if highest - lowest + 1 + 2 * _GROWTH <= LIMIT:
+            lowest, highest = lowest - _GROWTH, highest + _GROWTH
+        lowest = max(lowest, highest - LIMIT + 1)
+        wider = np.zeros(highest - lowest + 1, dtype=np.int64)
+        start = self._offset - lowest
+        if size and start < 0:
+            cut = min(-start, size)
+            wider[0] = self._buckets[:cut].sum()
+            wider[: size - cut] += self._buckets[cut:]
+        elif size:
+            wider[start : start + size] = self._buckets
+        self._buckets, self._offset = wider, lowest
+
+
+def merge_all(sketches: Iterable[DDSketch]) -> DDSketch:
+    """Merge many sketches into a new one; an empty one of nothing."""
+    merged: DDSketch | None = None
+    for sketch in sketches:
+        if merged is None:
+            merged = DDSketch(sketch.relative_error)
+        merged.merge(sketch)
+    return merged if merged is not None else DDSketch()

@@ -1,0 +1,152 @@
+"""Finding, reading and checking `lightgate.toml`: every problem at once, each with its place."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from lightgate.config.place import line_numbers, line_of
+from lightgate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightgate.config.model import Config
+
+FILE_NAME: Final = "lightgate.toml"
+SYSTEM_FILE: Final = Path("/etc/lightgate") / FILE_NAME
+_AT_LINE = re.compile(r"^(.*?) \(at line (\d+), column (\d+)\)$", re.DOTALL)
+
+
+def find_config(
+    explicit: Path | None, *, env: Mapping[str, str], cwd: Path, system: Path = SYSTEM_FILE
+) -> Path | None:
+    """The file to read: flag, $LIGHTGATE_CONFIG, working folder, user's folder, system's folder."""
+    if explicit is None and env.get("LIGHTGATE_CONFIG"):
+        explicit = Path(env["LIGHTGATE_CONFIG"])
+    if explicit is not None:
+        if not explicit.is_file():
+            raise ConfigError(f"There is no configuration file {explicit}.")
+        return explicit
+    places = (cwd / FILE_NAME, user_folder(env) / FILE_NAME, system)
+    return next((place for place in places if place.is_file()), None)
+
+
+def user_folder(env: Mapping[str, str]) -> Path:
+    """Where this user's configuration lives, by the platform's custom."""
+    home = Path(env.get("HOME") or Path.home())
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support" / "lightgate"
+    return Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "lightgate"
+
+
+def load_config(path: Path) -> Config:
+    """Read and check one file."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as reason:
+        said = reason.strerror if isinstance(reason, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"The configuration file {path} cannot be read: {said}.") from reason
+    return parse_config(text, name=str(path))
+
+
+def parse_config(text: str, *, name: str = FILE_NAME) -> Config:
+    """Check the text of a file; `name` is what problems call it."""
+    from pydantic import ValidationError
+
+    from lightgate.config.model import Config
+
+    try:
+        data = tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as reason:
+        raise ConfigError(
+            f"{name} is not valid TOML.", problems=(_syntax_problem(name, str(reason), text),)
+        ) from None
+    try:
+        return Config.model_validate(data)
+    except ValidationError as errors:
+        lines = line_numbers(text)
+        found = sorted(
+            {
+                (line_of(lines, error["loc"]), key_path(error["loc"]), _sentence(error))
+                for error in errors.errors(include_url=False, include_context=True)
+            }
+        )
+        problems = tuple(f"{name}:{line}: {key}: {said}" for line, key, said in found)
+        count = f"{len(problems)} problems" if len(problems) > 1 else "a problem"
+        raise ConfigError(f"{name} has {count}.", problems=problems) from None
+
+
+def config_schema() -> dict[str, Any]:
+    """JSON Schema of the file, for editors."""
+    from lightgate.config.model import Config
+
+    return Config.model_json_schema()
+
+
+def key_path(parts: Sequence[str | int]) -> str:
+    """The path of a key as one would write it in the file."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part != "[key]":
+            shown = part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"'
+            text += f".{shown}" if text else shown
+    return text or "(the file)"
+
+
+def _syntax_problem(name: str, message: str, text: str) -> str:
+    match = _AT_LINE.match(message)
+    if match is None:  # "(at end of document)"
+        return f"{name}:{len(text.splitlines()) or 1}: {message}"
+    return f"{name}:{match[2]}:{match[3]}: {match[1]}"
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    """One problem in our own words; the value itself is never repeated, it may be a secret."""
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"unknown key{_near(str(error['loc'][-1]), _known_keys(error['loc'][:-1]))}"
+    if kind == "missing":
+        return "this key is needed"
+    if kind == "too_short":
+        return f"needs at least {context['min_length']}"
+    if kind == "value_error":
+        return str(context.get("error", error["msg"]))
+    if kind == "literal_error":
+        choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+        return f"one of {', '.join(choices)}{_near(str(error['input']), choices)}"
+    said = str(error["msg"]).removeprefix("Input should be ")
+    return f"should be {said}" if said != error["msg"] else said
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _known_keys(path: Sequence[str | int]) -> list[str]:
+    """The keys that the table at `path` has."""
+    from lightgate.config.model import Config, Table
+
+    table: type[Table] = Config
+    for part in path:
+        field = table.model_fields.get(str(part))
+        inner = _table_in(field.annotation) if field is not None else None
+        table = inner or table
+    return list(table.model_fields)
+
+
+def _table_in(annotation: Any) -> Any:
+    """The table class inside `X | None`, `dict[str, X]` or `tuple[X, ...]`."""
+    from lightgate.config.model import Table
+
+    if isinstance(annotation, type) and issubclass(annotation, Table):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := _table_in(arg))), None)

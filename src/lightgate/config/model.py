@@ -1,0 +1,296 @@
+"""Every table and key of `lightgate.toml`, with its default.
+
+Importing this module loads pydantic: only code that holds a configuration does so.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date  # noqa: TC003 - pydantic reads the annotations when the class is made
+from decimal import Decimal
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
+
+from lightgate.config.address import check_base_url
+from lightgate.config.duration import PATTERN, parse_duration
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ENV_KEY = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+_HEDGE_QUANTILE = re.compile(r"p(7[5-9]|8[0-9]|9[0-9])")
+
+
+def _auto_or_duration(value: object) -> int | None:
+    return None if value == "auto" else parse_duration(value)
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool | str):
+        raise ValueError("a number, without quotes")  # noqa: TRY004 - pydantic collects ValueErrors
+    return value
+
+
+def _hedge(value: str) -> str:
+    if value not in {"off", "auto"} and not _HEDGE_QUANTILE.fullmatch(value):
+        try:
+            parse_duration(value)
+        except ValueError:
+            raise ValueError('hedge is "off", "auto", "p75" to "p99", or a duration') from None
+    return value
+
+
+def _api_key(value: str) -> str:
+    if value != "none" and not _ENV_KEY.fullmatch(value):
+        # The text is not repeated: it may be the key itself.
+        raise ValueError(
+            'a key does not belong into the file; write "env:NAME" with the name of the environment'
+            ' variable that holds it, or "none"'
+        )
+    return value
+
+
+def _target(value: str) -> str:
+    provider, _, model = value.partition("/")
+    if not _NAME.fullmatch(provider) or not model or any(c.isspace() for c in model):
+        raise ValueError("a target is provider/model")
+    return value
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(
+            "a name has letters, digits, '-', '_' and '.', and begins with none of these"
+        )
+    return value
+
+
+def _ledger_url(value: str) -> str:
+    if value != "sqlite" and not value.startswith(("postgresql://", "postgres://")):
+        raise ValueError('the ledger is "sqlite" or a postgresql:// URL')
+    return value
+
+
+def _shared_url(value: str) -> str:
+    if value and not value.startswith(("redis://", "rediss://", "valkey://", "valkeys://")):
+        raise ValueError('shared.url is "" (off) or a redis:// URL')
+    return value
+
+
+_DURATION_SCHEMA = WithJsonSchema(
+    {"type": "string", "pattern": PATTERN, "examples": ["800ms", "5s"]}
+)
+Duration = Annotated[int, PlainValidator(parse_duration), _DURATION_SCHEMA]
+AutoDuration = Annotated[
+    int | None,
+    PlainValidator(_auto_or_duration),
+    WithJsonSchema({"type": "string", "examples": ["auto", "8s"]}),
+]
+BaseUrl = Annotated[str, AfterValidator(check_base_url)]
+TargetName = Annotated[str, AfterValidator(_target)]
+Name = Annotated[str, AfterValidator(_name)]
+Whole = Annotated[int, Strict()]
+Flag = Annotated[bool, Strict()]
+Dollars = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=1_000_000)]
+Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1_000_000)]
+Policy = Literal[
+    "fastest",
+    "cheapest",
+    "balanced",
+    "ordered",
+    "weighted",
+    "voice",
+    "coding",
+    "agent",
+    "batch",
+    "cascade",
+]
+
+
+class Table(BaseModel):
+    """A table of the file: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BreakerTable(Table):
+    """When a failing target is left alone, and for how long; read by the gateway."""
+
+    streak: Whole = Field(
+        default=3, ge=1, description="hard failures in a row that open the breaker"
+    )
+    open: Duration = Field(
+        default=parse_duration("5s"), description="first pause; doubles up to max_open"
+    )
+    max_open: Duration = Field(default=parse_duration("300s"), description="longest pause")
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        if self.open > self.max_open:
+            raise ValueError("open is longer than max_open")
+        return self
+
+
+class GatewayTable(Table):
+    """Where the gateway listens and keeps its files; read by the gateway."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
+    port: Whole = Field(default=8080, ge=0, le=65535, description="port; 0 takes a free one")
+    workers: Whole = Field(default=1, ge=1, le=256, description="processes that serve requests")
+    data: str = Field(
+        default="./lightgate-data", min_length=1, description="folder for journals and ledger"
+    )
+    breaker: BreakerTable = Field(default_factory=BreakerTable, description="circuit breaker")
+
+
+class LedgerTable(Table):
+    """Where records are kept; read by the gateway."""
+
+    url: Annotated[str, AfterValidator(_ledger_url)] = Field(
+        default="sqlite", description='"sqlite" or "postgresql://..."'
+    )
+
+
+class SharedTable(Table):
+    """What several machines share; read by the gateway."""
+
+    url: Annotated[str, AfterValidator(_shared_url)] = Field(
+        default="", description='"" or "redis://..."'
+    )
+
+
+class ProviderTable(Table):
+    """A provider: changes to a known one, or an endpoint of your own."""
+
+    base_url: BaseUrl | None = Field(
+        default=None, description="base URL; needed for an unknown name"
+    )
+    dialect: Literal["openai", "anthropic", "gemini"] | None = Field(
+        default=None, description="its dialect"
+    )
+    api_key: Annotated[str, AfterValidator(_api_key)] | None = Field(
+        default=None, description='"env:NAME" or "none"; the key itself is refused'
+    )
+    hourly_cost: Dollars | None = Field(
+        default=None, description="self-hosted: dollars per hour instead of token prices"
+    )
+    abort_stops_billing: Flag | None = Field(
+        default=None, description="whether closing a stream stops the bill"
+    )
+    variables: dict[str, str] = Field(
+        default_factory=dict, description="values for the variables of a templated base URL"
+    )
+
+
+class SloTable(Table):
+    """What a target must meet to be eligible; read by the gateway."""
+
+    ttft_p50: Duration | None = Field(default=None, description="time to first token, median")
+    ttft_p95: Duration | None = Field(default=None, description="time to first token, 95 %")
+    ttft_p99: Duration | None = Field(default=None, description="time to first token, 99 %")
+    ttfa_p50: Duration | None = Field(
+        default=None, description="time to first answer token, median"
+    )
+    ttfa_p95: Duration | None = Field(default=None, description="time to first answer token, 95 %")
+    e2e_p50: Duration | None = Field(default=None, description="whole answer, median")
+    e2e_p95: Duration | None = Field(default=None, description="whole answer, 95 %")
+    speed_p5: Positive | None = Field(
+        default=None, description="tokens per second while decoding, slow 5 %"
+    )
+    speed_p50: Positive | None = Field(
+        default=None, description="tokens per second while decoding, median"
+    )
+    speed_total_p50: Positive | None = Field(
+        default=None, description="tokens per second in total, median"
+    )
+
+
+class CacheTable(Table):
+    """Whether equal requests may be answered from memory; read by the gateway."""
+
+    mode: Literal["off", "exact"] = Field(default="off", description="off or exact")
+    ttl: Duration = Field(default=parse_duration("1h"), description="how long an answer is kept")
+
+
+class TierTable(Table):
+    """One step of a cascade; read by the gateway."""
+
+    upto: Literal["simple", "medium", "complex"] | None = Field(
+        default=None, description="hardest request for this tier; left out in the last one"
+    )
+    targets: tuple[TargetName, ...] = Field(min_length=1, description="targets of this tier")
+
+
+class ModelTable(Table):
+    """What clients ask for, and how it is answered; read by the gateway."""
+
+    targets: tuple[TargetName, ...] = Field(default=(), description="candidates, provider/model")
+    policy: Policy = Field(default="fastest", description="how a target is chosen")
+    hedge: Annotated[str, AfterValidator(_hedge)] = Field(
+        default="auto", description="when a second target is started"
+    )
+    race: Whole = Field(default=1, ge=1, le=8, description="targets started at once")
+    ttft_timeout: AutoDuration = Field(default=None, description='first-token deadline, or "auto"')
+    timeout: Duration = Field(default=parse_duration("120s"), description="whole request")
+    idle_timeout: Duration = Field(
+        default=parse_duration("60s"), description="longest silence in a stream"
+    )
+    retries: Whole = Field(default=0, ge=0, le=10, description="on the same target")
+    max_tokens: Whole | None = Field(
+        default=None, ge=1, description="cap, also where the client names none"
+    )
+    slo: SloTable | None = Field(default=None, description="service levels that a target must meet")
+    cache: CacheTable | None = Field(default=None, description="answers from memory")
+    tiers: tuple[TierTable, ...] = Field(default=(), description="steps of a cascade")
+    verify: tuple[Literal["json_schema", "not_refused", "not_truncated"], ...] = Field(
+        default=(), description="checks that send a request one tier up"
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.policy == "cascade":
+            if not self.tiers:
+                raise ValueError('policy "cascade" needs tiers')
+            if any(tier.upto is None for tier in self.tiers[:-1]):
+                raise ValueError("every tier but the last needs upto")
+        elif self.tiers:
+            raise ValueError('tiers belong to policy "cascade"')
+        elif not self.targets:
+            raise ValueError("a model needs targets")
+        return self
+
+
+class PriceTable(Table):
+    """Your own price of one target, in dollars per million tokens."""
+
+    input: Dollars = Field(description="prompt tokens")
+    output: Dollars = Field(description="answer tokens")
+    cached: Dollars | None = Field(default=None, description="prompt tokens read from the cache")
+    cache_write: Dollars | None = Field(
+        default=None, description="prompt tokens written to the cache"
+    )
+    batch_input: Dollars | None = Field(default=None, description="prompt tokens in a batch")
+    batch_output: Dollars | None = Field(default=None, description="answer tokens in a batch")
+    as_of: date | None = Field(default=None, description="the day from which the price is known")
+
+
+class Config(Table):
+    """The whole file."""
+
+    gateway: GatewayTable = Field(default_factory=GatewayTable, description="the gateway")
+    ledger: LedgerTable = Field(default_factory=LedgerTable, description="where records are kept")
+    shared: SharedTable = Field(default_factory=SharedTable, description="what machines share")
+    providers: dict[Name, ProviderTable] = Field(default_factory=dict, description="by name")
+    models: dict[str, ModelTable] = Field(
+        default_factory=dict, description="by the name clients use"
+    )
+    prices: dict[TargetName, PriceTable] = Field(default_factory=dict, description="by target")

@@ -1,0 +1,59 @@
+"""Which dialect a provider's endpoint speaks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+import msgspec
+
+from lightgate.dialect import openai_chat
+from lightgate.dialect.fault import Fault, fault
+from lightgate.dialect.request import Built, Kind, Request
+from lightgate.dialect.scanner import DEFAULT_QUIRKS, Grammar, Scanner
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from lightgate.dialect.quirks import Quirks
+
+__all__ = ["Built", "Dialect", "Family", "dialect_for"]
+
+Family = Literal["openai", "anthropic", "gemini"]
+
+
+class _Build(Protocol):
+    def __call__(self, request: Request, quirks: Quirks) -> Built: ...
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint's way of asking and answering."""
+
+    name: str
+    builder: _Build
+    grammar: Grammar
+
+    def build(self, request: Request, quirks: Quirks = DEFAULT_QUIRKS) -> Built:
+        """Say a request in this dialect; UsageError names a field that it has no words for."""
+        return self.builder(request, quirks)
+
+    def scanner(self, quirks: Quirks = DEFAULT_QUIRKS) -> Scanner:
+        """Make the reader of one answer."""
+        return Scanner(self.grammar, quirks)
+
+    def fault(self, status: int, body: bytes) -> Fault:
+        """Read an error answer; its shape need not be this dialect's own."""
+        return fault(status, body)
+
+
+_DIALECTS: Final[dict[tuple[str, str], Dialect]] = {
+    ("openai", "chat"): Dialect(
+        name="openai-chat", builder=openai_chat.build, grammar=openai_chat.GRAMMAR
+    ),
+}
+
+
+def dialect_for(family: Family, kind: Kind) -> Dialect:
+    """Find the dialect of a family's endpoint."""
+    found = _DIALECTS.get((family, kind))
+    if found is None:
+        raise UsageError(f"The {family} family has no endpoint of the kind {kind!r}.")
+    return found

@@ -1,0 +1,105 @@
+"""The neutral facts of a request, and what a dialect makes of them.
+
+`Request` is one half of the seam for translation between dialects: every dialect builds from it.
+The other half, reading a client's body into it, belongs to the gateway.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal["chat", "completion", "responses", "embedding"]
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+ToolWord = Literal["auto", "none", "required"]
+
+
+class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    """A piece of text inside a message."""
+
+    text: str
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="image"):
+    """An image, by address or by value; exactly one of `url` and `data` is set.
+
+    `media_type` goes with `data` and is required there; base64 is the builder's business.
+    """
+
+    url: str | None = None
+    data: bytes | None = None
+    media_type: str | None = None
+
+
+Part = Text | Image
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that the model made; `arguments` is the JSON text exactly as it wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn; a tool's result has the role `tool` and names the call that it answers."""
+
+    role: Role
+    content: str | tuple[Part, ...] = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that the model may call; `parameters` is a JSON schema."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class Schema(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON schema that the answer must follow."""
+
+    name: str
+    schema: dict[str, Any]
+    strict: bool = True
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What to ask, said in no dialect; None or empty means "not asked for".
+
+    `tool_choice` is auto, none, required, or the name of one of `tools`. `reasoning` is an effort in
+    words (none, minimal, low, medium, high, ...) or a budget in tokens. `extra` are fields for the
+    body in the provider's own words; they are merged last, objects into objects, and win.
+    """
+
+    model: str
+    messages: tuple[Message, ...] = ()
+    kind: Kind = "chat"
+    stream: bool = True
+    max_tokens: int | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool = False
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    tools: tuple[Tool, ...] = ()
+    tool_choice: str | None = None
+    schema: Schema | None = None
+    reasoning: str | int | None = None
+    inputs: tuple[str, ...] = ()
+    prompt: str | None = None
+    extra: dict[str, Any] = {}
+
+
+class Built(msgspec.Struct, frozen=True, kw_only=True):
+    """A request in a dialect's words; `path` is relative to the provider's base URL."""
+
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes

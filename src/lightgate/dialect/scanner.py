@@ -1,0 +1,270 @@
+"""Reads a provider's answer event by event: tokens, usage, finish, errors, the terminal marker.
+
+A dialect's `Grammar` parses an event and reports what it saw. The scanner spares it most of that work:
+it remembers the exact bytes before and after the text of the last plain text event (the skeleton). An event with the same
+head and tail, whose middle holds no quote, backslash or control character, can differ from the
+remembered one in nothing but that text, so it needs no parsing. Everything else is parsed.
+docs/decisions/0003 has the argument and the figures.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from lightgate.dialect.fault import Fault
+from lightgate.dialect.kinds import NONE, REASONING, TEXT
+from lightgate.dialect.quirks import Quirks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lightgate.clock.tokens import Usage
+
+__all__ = ["DEFAULT_QUIRKS", "Fault", "Grammar", "Scanner", "decoded"]
+
+DEFAULT_QUIRKS: Final = Quirks()
+BROKEN_FINISHES: Final = frozenset({"abort", "error"})  # the server gave up, whatever it calls it
+_UNSAFE: Final = b'"\\' + bytes(range(0x20))  # what ends or bends a JSON string
+_PLACES: Final = 4  # occurrences of a text that are tried as its place in the event
+_PATIENCE: Final = 4  # skeletons in a row that may miss before learning them becomes rarer
+_RARELY: Final = 64  # ... namely once in so many text events
+
+T = TypeVar("T")
+
+
+class Grammar(NamedTuple):
+    """How a dialect reads: each function tells the scanner what it saw in the bytes.
+
+    `eof_ends`: the dialect has no terminal marker; a finish reason and then the end of the body is one.
+    """
+
+    event: Callable[[Scanner, bytes, bytes], None]
+    whole: Callable[[Scanner, bytes], None]
+    eof_ends: bool = False
+
+
+class Scanner:
+    """The state of one answer; it never raises on a provider's bytes.
+
+    `usage_running` are the output tokens so far where the provider counts along from its first
+    token on, else -1. `weight` are the bytes of text in the last event's token-bearing deltas,
+    `reasoning_weight` the bytes of all reasoning text, `chars` the characters of all text.
+    `finish` is the provider's own word.
+    """
+
+    __slots__ = (
+        "_cut",
+        "_eof_ends",
+        "_grammar",
+        "_name",
+        "_now",
+        "_pieces",
+        "_plain",
+        "_prefix",
+        "_skeleton_kind",
+        "_start",
+        "_suffix",
+        "_text",
+        "_unused",
+        "_used",
+        "_wait",
+        "chars",
+        "done",
+        "error",
+        "finish",
+        "kinds",
+        "reasoning_weight",
+        "usage",
+        "usage_running",
+        "weight",
+    )
+
+    def __init__(self, grammar: Grammar, quirks: Quirks = DEFAULT_QUIRKS) -> None:
+        self._grammar = grammar
+        self._eof_ends = grammar.eof_ends or not quirks.done_marker
+        self.usage: Usage | None = None
+        self.usage_running = -1
+        self.finish: str | None = None
+        self.error: Fault | None = None
+        self.done = False
+        self.kinds = NONE
+        self.weight = 0
+        self.chars = 0
+        self.reasoning_weight = 0
+        # The event at hand: kinds, token-bearing deltas, the last one's text, whether it holds
+        # nothing but deltas, and its usage.
+        self._now = NONE
+        self._pieces = 0
+        self._text = ""
+        self._plain = True
+        self._used: Usage | None = None
+        # The skeleton; a start of 0 means that there is none.
+        self._start = 0
+        self._cut = 0
+        self._prefix = b""
+        self._suffix = b""
+        self._name = b""
+        self._skeleton_kind = NONE
+        self._unused = 0  # skeletons learned in a row that spared no parse
+        self._wait = 0  # text events until one may be learned again
+
+    def event(self, name: bytes, data: bytes) -> int:
+        """Take one SSE event; return the kinds of its token-bearing deltas."""
+        start = self._start
+        if start and data.startswith(self._prefix) and data.endswith(self._suffix):
+            middle = data[start : self._cut]
+            size = len(middle.translate(None, _UNSAFE))
+            if size and size == len(middle) and name == self._name:
+                try:
+                    self.chars += size if middle.isascii() else len(middle.decode())
+                except UnicodeDecodeError:
+                    return self._parse(name, data)
+                self.weight = size
+                self._unused = 0
+                kind = self._skeleton_kind
+                if kind == REASONING:
+                    self.reasoning_weight += size
+                return kind
+        return self._parse(name, data)
+
+    def whole(self, body: bytes) -> int:
+        """Take a whole answer that was not streamed; return the kinds in it."""
+        self._begin()
+        self._grammar.whole(self, body)
+        self.kinds |= self._now
+        self.done = self.error is None
+        return self._now
+
+    def eof(self) -> None:
+        """Note that the body ended; without a terminal marker `done` stays false."""
+        if self._eof_ends and self.finish is not None:
+            self.saw_end()
+
+    def _parse(self, name: bytes, data: bytes) -> int:
+        if self.done:  # duplicates of the terminal marker, and whatever follows it
+            self.weight = 0
+            return NONE
+        self._begin()
+        self._grammar.event(self, name, data)
+        kinds = self._now
+        if self._used is not None:
+            self._count_along(self._used)
+        if kinds:
+            self.kinds |= kinds
+            if self._plain and self._pieces == 1 and kinds in {TEXT, REASONING}:
+                self._consider(name, data)
+        return kinds
+
+    # What a grammar reports.
+
+    def saw_token(self, kind: int, text: str) -> None:
+        """Note one token-bearing delta; sound has no text to weigh."""
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        self.weight += size
+        self.chars += len(text)
+        if kind == REASONING:
+            self.reasoning_weight += size
+        self._now |= kind
+        self._pieces += 1
+        self._text = text
+
+    def saw_usage(self, usage: Usage | None) -> None:
+        """Note usage; the last one wins."""
+        if usage is not None:
+            self.usage = self._used = usage
+            self._plain = False
+
+    def saw_finish(self, reason: Any) -> None:
+        """Note a finish reason; the first one wins, and null is none."""
+        if not isinstance(reason, str) or not reason:
+            return
+        self._plain = False
+        if self.finish is None:
+            self.finish = reason
+        if reason.lower() in BROKEN_FINISHES:
+            self.saw_error(Fault(reason, f"The provider ended the answer with {reason!r}."))
+
+    def saw_error(self, fault: Fault) -> None:
+        """Note an error; the first one wins."""
+        self._plain = False
+        if self.error is None:
+            self.error = fault
+
+    def saw_end(self) -> None:
+        """Note the terminal marker; what follows is ignored."""
+        self._plain = False
+        self.done = True
+        self._start = 0
+
+    # The skeleton.
+
+    def _begin(self) -> None:
+        self.weight = 0
+        self._now = NONE
+        self._pieces = 0
+        self._text = ""
+        self._plain = True
+        self._used = None
+
+    def _count_along(self, usage: Usage) -> None:
+        """Follow a running count, but only one that was there from the first token on.
+
+        One that appears later is the final usage beside the last words, not a count along.
+        """
+        starts = self._now and not self.kinds
+        if usage.tokens_out is not None and (starts or self.usage_running >= 0):
+            self.usage_running = usage.tokens_out
+
+    def _consider(self, name: bytes, data: bytes) -> None:
+        """Learn a skeleton from this event, unless the last ones were never of use."""
+        if self._start and data.startswith(self._prefix) and data.endswith(self._suffix):
+            return  # the skeleton holds; it was the text that had to be parsed
+        if self._wait:
+            self._wait -= 1
+            return
+        self._unused += 1
+        if self._unused > _PATIENCE:
+            self._wait = _RARELY
+        self._learn(name, data)
+
+    def _learn(self, name: bytes, data: bytes) -> None:
+        text = self._text.encode("utf-8", "surrogatepass")
+        needle = b'"' + text + b'"'
+        place = data.find(needle)
+        for _ in range(_PLACES):
+            if place < 0:
+                return
+            start = place + 1
+            if self._is_text_at(name, data, start, start + len(text)):
+                self._prefix, self._suffix = data[:start], data[start + len(text) :]
+                self._start, self._cut = start, -len(self._suffix)
+                self._name, self._skeleton_kind = name, self._now
+                return
+            place = data.find(needle, start)
+
+    def _is_text_at(self, name: bytes, data: bytes, start: int, stop: int) -> bool:
+        """Prove that these bytes are the text: another text in their place must be read there."""
+        other = "0" if self._text != "0" else "1"
+        probe = Scanner(self._grammar)
+        self._grammar.event(probe, name, data[:start] + other.encode() + data[stop:])
+        return (probe._pieces, probe._now, probe._text, probe._plain) == (1, self._now, other, True)
+
+
+def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
+    """Decode into the decoder's type; None for what is not JSON of that shape.
+
+    Halves of an emoji, cut at a chunk's end as lone surrogates or broken UTF-8, are let through.
+    """
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError:
+        return None
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return msgspec.convert(json.loads(data.decode("utf-8", "replace")), decoder.type)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,1 @@
+"""What tokens cost; importing this package loads no price list."""

@@ -1,0 +1,59 @@
+"""What a request cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lightgate.price.rates import LIST_TERMS, MTOK, Cost, Rates, Terms
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from decimal import Decimal
+
+    from lightgate.clock.tokens import Usage
+
+
+def price_of(
+    price_provider: str | None, model: str, usage: Usage, at: datetime, *, terms: Terms = LIST_TERMS
+) -> Cost:
+    """The cost of one request: own dollars per hour, then own rates, then the list.
+
+    A target that is paid by the hour has no price per request: its dollars per token depend on the
+    load, and are clock's `cost_out` of a whole cell.
+    """
+    if terms.hourly_cost is not None:
+        return Cost(cost_source="hourly")
+    if terms.override is not None:
+        dollars = _at_rates(terms.override, usage, batch=terms.batch)
+        if dollars is None:
+            return Cost()
+        return Cost(cost_usd=dollars, cost_source="override", price_as_of=terms.override.as_of)
+    if price_provider is None:
+        return Cost()
+    from lightgate.price.listed import list_as_of, list_cost
+
+    dollars = list_cost(price_provider, model, usage, at, batch=terms.batch)
+    if dollars is None:
+        return Cost()
+    return Cost(cost_usd=dollars, cost_source="list", price_as_of=list_as_of(at))
+
+
+def _at_rates(rates: Rates, usage: Usage, *, batch: bool) -> Decimal | None:
+    """Dollars at own rates; cached tokens without a rate of their own cost what others do."""
+    price_in = rates.batch_input if batch else rates.input
+    price_out = rates.batch_output if batch else rates.output
+    if usage.tokens_in is None or usage.tokens_out is None or price_in is None or price_out is None:
+        return None
+    cached, written = usage.tokens_cached or 0, usage.tokens_cache_write or 0
+    fresh = usage.tokens_in - cached - written
+    if fresh < 0:
+        return None  # the provider contradicts itself
+    price_cached = price_in if rates.cached is None else rates.cached
+    price_written = price_in if rates.cache_write is None else rates.cache_write
+    total = (
+        fresh * price_in
+        + cached * price_cached
+        + written * price_written
+        + usage.tokens_out * price_out
+    )
+    return total / MTOK

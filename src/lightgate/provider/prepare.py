@@ -1,0 +1,71 @@
+"""From a target and neutral facts to the bytes of one HTTP request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from lightgate import __version__
+from lightgate.dialect.registry import dialect_for
+from lightgate.errors import UsageError
+from lightgate.wire.origin import Origin, split_url
+
+if TYPE_CHECKING:
+    from lightgate.dialect.quirks import Quirks
+    from lightgate.dialect.registry import Dialect
+    from lightgate.dialect.request import Request
+    from lightgate.provider.target import Target
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class Prepared(NamedTuple):
+    """A request that is ready to be written; its bytes hold the key, so it has no readable form."""
+
+    origin: Origin
+    payload: bytes
+    dialect: Dialect
+    quirks: Quirks
+    streamed: bool
+
+    def __repr__(self) -> str:
+        return f"Prepared({self.origin}, {len(self.payload)} bytes)"
+
+
+def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prepared:
+    """Build the request in the target's dialect; the host comes from the target alone."""
+    dialect = dialect_for(target.provider.dialect, request.kind)
+    built = dialect.build(request, target.provider.quirks)
+    origin, root = split_url(target.base_url)
+    return Prepared(
+        origin,
+        _payload(
+            origin,
+            root.rstrip("/") + built.path,
+            (*built.headers, *target.headers(), *extra_headers),
+            built.body,
+        ),
+        dialect,
+        target.provider.quirks,
+        request.stream and request.kind != "embedding",
+    )
+
+
+def _payload(origin: Origin, path: str, headers: Pairs, body: bytes) -> bytes:
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"host: {origin.authority}",
+        f"user-agent: lightgate/{__version__}",
+        "accept-encoding: identity",
+        f"content-length: {len(body)}",
+    ]
+    for name, value in headers:
+        if any(c in "\r\n\0" for c in name + value):
+            raise UsageError(f"The value of the header {name!r} has a line break in it.")
+        lines.append(f"{name}: {value}")
+    try:
+        return "\r\n".join((*lines, "", "")).encode("latin-1") + body
+    except UnicodeEncodeError:
+        raise UsageError(
+            "A header or the model's name has characters that HTTP cannot carry.",
+            hint="Check the key and the model name for stray characters.",
+        ) from None

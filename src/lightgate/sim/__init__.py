@@ -1,0 +1,1 @@
+"""Simulated providers on loopback whose every token has a known absolute instant."""

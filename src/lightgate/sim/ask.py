@@ -1,0 +1,180 @@
+"""What a request asks for, read from the bodies of all dialects.
+
+Only what shapes the answer is read; everything else a client may send is ignored, as providers do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from lightgate.sim.world import Family
+
+Kind = Literal["chat", "completions", "responses", "embeddings", "messages", "gemini"]
+FAMILY_OF: Final[dict[Kind, Family]] = {
+    "chat": "openai",
+    "completions": "openai",
+    "responses": "openai",
+    "embeddings": "openai",
+    "messages": "anthropic",
+    "gemini": "gemini",
+}
+LONGEST: Final = 1_000_000  # tokens
+
+
+class BadAsk(Exception):  # noqa: N818 - it is the request that is bad, not the program
+    """The body is not a request of this dialect; the message is the answer's."""
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """One request for tokens."""
+
+    kind: Kind
+    model: str  # as written
+    stream: bool
+    cap: int | None  # most tokens out
+    fill: bool  # ignore_eos: the cap is the length
+    usage_asked: bool
+    tokens_in: int
+    tool: bool  # a tool call is demanded
+    tool_name: str | None  # the first tool on offer
+    json: bool  # the text must be JSON
+    inputs: tuple[str, ...] = ()
+    encoding: str = "float"
+    dimensions: int | None = None
+
+    @property
+    def model_name(self) -> str:
+        """The model without a fault's suffix."""
+        return self.model.partition("!")[0]
+
+    @property
+    def fault(self) -> str:
+        """The fault in the model's suffix, or nothing."""
+        return self.model.partition("!")[2]
+
+
+def read_ask(kind: Kind, body: bytes, path_model: str = "", *, stream: bool = False) -> Ask:
+    """Read a body; Gemini names model and streaming in the path."""
+    try:
+        tree = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise BadAsk("The body is not valid JSON.") from None
+    if not isinstance(tree, dict):
+        raise BadAsk("The body is not a JSON object.")
+    model = path_model or tree.get("model")
+    if not isinstance(model, str) or not model:
+        raise BadAsk("The field `model` is missing.")
+    content, field = _content(kind, tree)
+    if content is None:
+        raise BadAsk(f"The field `{field}` is missing.")
+    tools = tree.get("tools")
+    return Ask(
+        kind=kind,
+        model=model,
+        stream=stream if kind == "gemini" else tree.get("stream") is True,
+        cap=_cap(kind, tree),
+        fill=tree.get("ignore_eos") is True,
+        usage_asked=_is_true(tree.get("stream_options"), "include_usage"),
+        tokens_in=max((_characters(content) + _characters(tree.get("system"))) // 4, 1),
+        tool=_wants_tool(tree),
+        tool_name=_tool_name(tools),
+        json=_wants_json(tree),
+        inputs=_inputs(content) if kind == "embeddings" else (),
+        encoding="base64" if tree.get("encoding_format") == "base64" else "float",
+        dimensions=_dimensions(tree),
+    )
+
+
+def _content(kind: Kind, tree: dict[str, Any]) -> tuple[Any, str]:
+    field = {
+        "chat": "messages",
+        "completions": "prompt",
+        "responses": "input",
+        "embeddings": "input",
+        "messages": "messages",
+        "gemini": "contents",
+    }[kind]
+    content = tree.get(field)
+    if kind in {"chat", "messages", "gemini"} and not (isinstance(content, list) and content):
+        content = None
+    if kind == "messages" and content is not None and "max_tokens" not in tree:
+        return None, "max_tokens"
+    return content, field
+
+
+def _cap(kind: Kind, tree: dict[str, Any]) -> int | None:
+    if kind == "gemini":
+        config = tree.get("generationConfig")
+        value = config.get("maxOutputTokens") if isinstance(config, dict) else None
+        field = "generationConfig.maxOutputTokens"
+    else:
+        fields = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+        field = next((name for name in fields if tree.get(name) is not None), "max_tokens")
+        value = tree.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LONGEST:
+        raise BadAsk(f"The field `{field}` must be a number from 1 to {LONGEST}.")
+    return value
+
+
+def _is_true(tree: Any, field: str) -> bool:
+    return isinstance(tree, dict) and tree.get(field) is True
+
+
+def _wants_tool(tree: dict[str, Any]) -> bool:
+    choice = tree.get("tool_choice")
+    if isinstance(choice, dict):
+        return choice.get("type") in {"any", "tool", "function"}
+    return choice == "required"
+
+
+def _tool_name(tools: Any) -> str | None:
+    """The first name on offer, wherever a dialect keeps it."""
+    first = tools[0] if isinstance(tools, list) and tools else None
+    if not isinstance(first, dict):
+        return None
+    declared = first.get("functionDeclarations")
+    inner = declared[0] if isinstance(declared, list) and declared else first.get("function")
+    name = (inner if isinstance(inner, dict) else first).get("name")
+    return name if isinstance(name, str) else None
+
+
+def _wants_json(tree: dict[str, Any]) -> bool:
+    wanted = tree.get("response_format")
+    if isinstance(tree.get("text"), dict):
+        wanted = tree["text"].get("format")
+    config = tree.get("generationConfig")
+    if isinstance(config, dict) and config.get("responseMimeType") == "application/json":
+        return True
+    return isinstance(wanted, dict) and wanted.get("type") in {"json_object", "json_schema"}
+
+
+def _dimensions(tree: dict[str, Any]) -> int | None:
+    value = tree.get("dimensions")
+    return min(value, 4096) if isinstance(value, int) and value > 0 else None
+
+
+def _inputs(content: Any) -> tuple[str, ...]:
+    items = content if isinstance(content, list) else [content]
+    if items and all(isinstance(item, int) for item in items):
+        items = [items]  # one text as token ids
+    return tuple(item if isinstance(item, str) else repr(item) for item in items)
+
+
+def _characters(tree: Any) -> int:
+    """Characters of all text below; a token id counts as four."""
+    total, todo = 0, [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, str):
+            total += len(node)
+        elif isinstance(node, list):
+            todo.extend(node)
+        elif isinstance(node, dict):
+            todo.extend(node.get(key) for key in ("content", "text", "parts", "input") if key in node)
+        elif isinstance(node, int) and not isinstance(node, bool):
+            total += 4
+    return total

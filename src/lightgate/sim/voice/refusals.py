@@ -1,0 +1,61 @@
+"""Errors in each dialect's shape, outside and inside a stream."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from lightgate.sim.world import Family
+
+_OPENAI: Final = {
+    400: ("invalid_request_error", None),
+    401: ("invalid_request_error", "invalid_api_key"),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("requests", "rate_limit_exceeded"),
+}
+_ANTHROPIC: Final = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+_GEMINI: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def refusal(family: Family, status: int, message: str, request_id: str) -> bytes:
+    """The body of an error answer."""
+    return json.dumps(_tree(family, status, message, request_id)).encode()
+
+
+def stream_error(family: Family, kind: str, message: str, request_id: str) -> bytes:
+    """An error event inside a stream of status 200; overloaded, as providers put it."""
+    if kind == "responses":
+        fields = {"type": "error", "sequence_number": 0, "code": "server_error"}
+        data = json.dumps({**fields, "message": message, "param": None})
+        return f"event: error\ndata: {data}\n\n".encode()
+    status = 529 if family == "anthropic" else 503
+    data = json.dumps(_tree(family, status, message, request_id))
+    name = "event: error\n" if family == "anthropic" else ""
+    return f"{name}data: {data}\n\n".encode()
+
+
+def _tree(family: Family, status: int, message: str, request_id: str) -> dict[str, object]:
+    if family == "anthropic":
+        kind = _ANTHROPIC.get(status, "api_error")
+        error = {"type": kind, "message": message}
+        return {"type": "error", "error": error, "request_id": request_id}
+    if family == "gemini":
+        name = _GEMINI.get(status, "INTERNAL")
+        return {"error": {"code": status, "message": message, "status": name}}
+    kind, code = _OPENAI.get(status, ("server_error", None))
+    inside = {"message": message, "type": kind, "param": None, "code": code or status}
+    return {"error": inside}

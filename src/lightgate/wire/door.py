@@ -1,0 +1,112 @@
+"""The door: an HTTP/1.1 server that stamps what comes in and notices at once who leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from lightgate.errors import ConfigError
+from lightgate.wire.connection import ServerConnection, Service
+from lightgate.wire.inbound import Inbound
+from lightgate.wire.limits import Limits
+from lightgate.wire.listen import BACKLOG, Arrival, KernelListener, open_sockets
+from lightgate.wire.reply import Reply
+from lightgate.wire.stamper import Stamper
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+
+    from lightgate.clock.marks import StampSource
+    from lightgate.wire.connection import Handler, ServedLink
+
+__all__ = ["Door", "Inbound", "Limits", "Reply"]
+
+
+class _Listener(Protocol):
+    def close(self) -> None: ...
+
+
+class Door:
+    """Serves one handler; needs a running loop.
+
+    The handler runs as one task per request and is cancelled when the client hangs up before the
+    reply is finished; what it does after `finish` is its own and goes on.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        stamp: StampSource = "read",
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        if tls is not None and stamp == "kernel":
+            raise ConfigError("A door with TLS stamps when it reads.", hint="Use stamp='read'.")
+        self._limits = limits or Limits()
+        self._service = Service(handler, self._limits)
+        self._stamper = Stamper("kernel") if stamp == "kernel" else None
+        self._tls = tls
+        self._listeners: list[_Listener] = []
+
+    @property
+    def connections(self) -> int:
+        """Clients that are connected now."""
+        return len(self._service.connections)
+
+    async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
+        """Start accepting; the port that was bound (a free one for 0)."""
+        sockets = await open_sockets(host, port, reuse_port=reuse_port)
+        for sock in sockets:
+            self._listeners.append(await self._listener(sock))
+        bound: int = sockets[0].getsockname()[1]
+        return bound
+
+    async def drain(self, budget_s: float) -> None:
+        """Accept no more, let running replies finish within the budget, then abort the rest."""
+        self._stop_accepting()
+        for connection in tuple(self._service.connections):
+            connection.retire()
+        try:
+            async with asyncio.timeout(budget_s):
+                while self._service.connections:
+                    self._service.emptied.clear()
+                    await self._service.emptied.wait()
+        except TimeoutError:
+            pass
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop now: sockets are closed, handlers cancelled and waited for."""
+        self._stop_accepting()
+        running = [c.task for c in self._service.connections if c.task is not None]
+        for connection in tuple(self._service.connections):
+            connection.abort()
+        if running:  # a handler that will not be cancelled must not stop the door
+            await asyncio.wait(running, timeout=self._limits.linger_s)
+        if self._stamper is not None:
+            self._stamper.close()
+
+    async def _listener(self, sock: socket.socket) -> _Listener:
+        if self._stamper is not None:
+            return KernelListener(sock, self._stamper, self._greet)
+        return await asyncio.get_running_loop().create_server(
+            lambda: Arrival(self._greet),
+            sock=sock,
+            ssl=self._tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=None if self._tls is None else self._limits.head_s,
+        )
+
+    def _greet(self, link: ServedLink, peer: str, accepted_ns: int) -> None:
+        if self._service.closing:
+            link.abort()
+        else:
+            ServerConnection(link, self._service, peer, accepted_ns)
+
+    def _stop_accepting(self) -> None:
+        self._service.closing = True
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
