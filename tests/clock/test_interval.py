@@ -41,18 +41,15 @@ def test_failures_make_an_open_end() -> None:
     assert found.high == math.inf
 
 
-def _below(n: int, q: Fraction, k: int) -> Fraction:
-    return sum(
-        (math.comb(n, i) * q**i * (1 - q) ** (n - i) for i in range(k)), start=Fraction(0)
-    )
-
-
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(st.integers(1, 150), st.sampled_from(["0.05", "0.5", "0.9", "0.95"]))
 def test_the_ranks_are_the_tightest_by_exact_arithmetic(n: int, share: str) -> None:
     q, tail = Fraction(share), Fraction(1, 40)
-    low = max(k for k in range(n + 1) if _below(n, q, k) <= tail)
-    high = min((k for k in range(1, n + 1) if 1 - _below(n, q, k) <= tail), default=n + 1)
+    below = [Fraction(0)]  # below[k]: the probability of fewer than k
+    for k in range(n):
+        below.append(below[-1] + math.comb(n, k) * q**k * (1 - q) ** (n - k))
+    low = max(k for k in range(n + 1) if below[k] <= tail)
+    high = min((k for k in range(1, n + 1) if 1 - below[k] <= tail), default=n + 1)
     assert ranks(n, float(share)) == ((low, high) if low >= 1 and high <= n else None)
 
 

@@ -238,13 +238,12 @@ class DDSketch:
     def _cover(self, lowest: int, highest: int) -> None:
         """Make room for these indices; beyond the limit the lowest buckets become one."""
         size = len(self._buckets)
-        if size:
-            if lowest >= self._offset and highest < self._offset + size:
-                return
-            lowest = min(lowest, self._offset)
-            highest = max(highest, self._offset + size - 1)
-        if highest - lowest + 1 + 2 * _GROWTH <= LIMIT:
-            lowest, highest = lowest - _GROWTH, highest + _GROWTH
+        first, last = (self._offset, self._offset + size - 1) if size else (highest + 1, lowest - 1)
+        if (lowest >= first or size == LIMIT) and highest <= last:
+            return
+        # Spare room only on the side that grows: a top that drifts up would cost buckets below.
+        lowest = first if lowest >= first else lowest - _GROWTH
+        highest = last if highest <= last else highest + _GROWTH
         lowest = max(lowest, highest - LIMIT + 1)
         wider = np.zeros(highest - lowest + 1, dtype=np.int64)
         start = self._offset - lowest

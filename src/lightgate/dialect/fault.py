@@ -33,8 +33,8 @@ _HTML: Final = re.compile(rb"\s*(?:<!doctype html|<html|<head|<body|<\?xml|<!--)
 class Fault(msgspec.Struct, frozen=True):
     """What a provider says went wrong.
 
-    `code` is its own word for it, or ours (malformed, blocked, http_NNN, error); `status` is an HTTP
-    status that it named, None where it named none.
+    `code` is its own word for it, or ours (malformed, blocked, http_NNN, error). `status` is an
+    HTTP status that it named, None where it named none.
     """
 
     code: str
@@ -94,7 +94,8 @@ def error_of(value: Any) -> Fault:
     """Read the value of an `error` field, which is an error whatever it looks like."""
     if isinstance(value, dict):
         return _made(value, _sentence(value))
-    return Fault("error", clean(str(value)) or "The provider reported an error.")
+    text = clean(value) if isinstance(value, str) else ""
+    return Fault("error", text or "The provider reported an error without a message.")
 
 
 def _made(source: dict[str, Any], message: str) -> Fault:

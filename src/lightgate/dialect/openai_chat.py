@@ -103,7 +103,7 @@ class _XGroq(msgspec.Struct, gc=False):
 
 
 class _Chunk(msgspec.Struct, gc=False):
-    choices: list[_Choice] | None | msgspec.UnsetType = msgspec.UNSET
+    choices: list[_Choice] | msgspec.UnsetType | None = msgspec.UNSET
     usage: Any = None
     error: Any = None
     x_groq: _XGroq | None = None

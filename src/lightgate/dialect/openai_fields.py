@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.facts import cannot, chosen_tool, image_url, put, text_only
@@ -10,12 +10,17 @@ from lightgate.dialect.request import Text
 
 if TYPE_CHECKING:
     from lightgate.dialect.quirks import Quirks
-    from lightgate.dialect.request import Message, Part, Request
+    from lightgate.dialect.request import Message, Part, Request, Tool
+
+MOST: Final = 1 << 40  # tokens; more than this is no count
 
 
 def count(value: Any) -> int | None:
-    """Read a token count; None for what is none."""
-    return int(value) if isinstance(value, int | float) and value >= 0 else None
+    """Read a token count; None for what cannot be one."""
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if not whole or isinstance(value, bool) or not 0 <= value <= MOST:
+        return None
+    return int(value)
 
 
 def sub(value: dict[str, Any], field: str) -> dict[str, Any]:
@@ -76,7 +81,7 @@ def message(said: Message, quirks: Quirks, dialect: str) -> dict[str, Any]:
 
 
 def sampling(body: dict[str, Any], request: Request, quirks: Quirks, dialect: str) -> None:
-    """Add temperature, top_p, stop, seed, min_tokens and ignore_eos to a chat or completions body."""
+    """Add the wishes that chat and completions share; UsageError for one the provider lacks."""
     put(
         body,
         temperature=request.temperature,
@@ -112,28 +117,16 @@ def streaming(body: dict[str, Any], request: Request, quirks: Quirks) -> None:
 
 def tools(body: dict[str, Any], request: Request) -> None:
     """Add tools and the choice among them to a chat body."""
-    put(
-        body,
-        tools=[
-            {
-                "type": "function",
-                "function": _function(tool.name, tool.description, tool.parameters),
-            }
-            for tool in request.tools
-        ],
-    )
+    put(body, tools=[{"type": "function", "function": function(tool)} for tool in request.tools])
     name = chosen_tool(request)
-    put(
-        body,
-        tool_choice={"type": "function", "function": {"name": name}}
-        if name
-        else request.tool_choice,
-    )
+    named = {"type": "function", "function": {"name": name}}
+    put(body, tool_choice=named if name else request.tool_choice)
 
 
-def _function(name: str, description: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {"name": name}
-    put(out, description=description or None, parameters=parameters)
+def function(tool: Tool) -> dict[str, Any]:
+    """Describe a function; no parameters means none."""
+    out: dict[str, Any] = {"name": tool.name}
+    put(out, description=tool.description or None, parameters=tool.parameters)
     return out
 
 

@@ -13,17 +13,14 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     The defaults fit a plain OpenAI-compatible server.
     """
 
-    max_tokens_field: str = (
-        "max_tokens"  # chat only: "max_completion_tokens" at newer OpenAI models
-    )
+    max_tokens_field: str = "max_tokens"  # of chat; "max_completion_tokens" at OpenAI itself
     stream_usage: bool = True  # may be sent stream_options.include_usage
     obfuscation: bool = False  # pads every delta with random letters unless told not to (OpenAI)
     min_tokens: bool = False  # knows min_tokens (vLLM, SGLang)
     ignore_eos: bool = False  # knows ignore_eos (vLLM, SGLang)
     system_role: Literal["system", "developer"] = "system"
     seed_field: str | None = "seed"  # "random_seed" at Mistral; None where there is none
-    reasoning_style: Literal["effort", "object", "none"] = (
-        "effort"  # reasoning_effort | reasoning:{}
-    )
+    # "effort": reasoning_effort; "object": reasoning {effort or max_tokens}; "none": not known
+    reasoning_style: Literal["effort", "object", "none"] = "effort"
     schema: bool = True  # knows response_format json_schema
     done_marker: bool = True  # ends with [DONE]; False: a finish reason, then the end of the body

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
-from lightgate.dialect import openai_chat
+from lightgate.dialect import (
+    anthropic_messages,
+    anthropic_request,
+    gemini,
+    gemini_request,
+    openai_chat,
+    openai_completions,
+    openai_embeddings,
+    openai_responses,
+)
 from lightgate.dialect.fault import Fault, fault
 from lightgate.dialect.request import Built, Kind, Request
 from lightgate.dialect.scanner import DEFAULT_QUIRKS, Grammar, Scanner
@@ -47,6 +56,25 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 _DIALECTS: Final[dict[tuple[str, str], Dialect]] = {
     ("openai", "chat"): Dialect(
         name="openai-chat", builder=openai_chat.build, grammar=openai_chat.GRAMMAR
+    ),
+    ("openai", "completion"): Dialect(
+        name="openai-completions",
+        builder=openai_completions.build,
+        grammar=openai_completions.GRAMMAR,
+    ),
+    ("openai", "responses"): Dialect(
+        name="openai-responses", builder=openai_responses.build, grammar=openai_responses.GRAMMAR
+    ),
+    ("openai", "embedding"): Dialect(
+        name="openai-embeddings", builder=openai_embeddings.build, grammar=openai_embeddings.GRAMMAR
+    ),
+    ("anthropic", "chat"): Dialect(
+        name="anthropic-messages",
+        builder=anthropic_request.build,
+        grammar=anthropic_messages.GRAMMAR,
+    ),
+    ("gemini", "chat"): Dialect(
+        name="gemini", builder=gemini_request.build, grammar=gemini.GRAMMAR
     ),
 }
 

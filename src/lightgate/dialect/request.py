@@ -72,9 +72,9 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask, said in no dialect; None or empty means "not asked for".
 
-    `tool_choice` is auto, none, required, or the name of one of `tools`. `reasoning` is an effort in
-    words (none, minimal, low, medium, high, ...) or a budget in tokens. `extra` are fields for the
-    body in the provider's own words; they are merged last, objects into objects, and win.
+    `tool_choice` is auto, none, required, or the name of one of `tools`. `reasoning` is an effort
+    in words (none, minimal, low, medium, high, ...) or a budget in tokens. `extra` are fields for
+    the body in the provider's own words; they are merged last, objects into objects, and win.
     """
 
     model: str

@@ -1,9 +1,10 @@
 """Reads a provider's answer event by event: tokens, usage, finish, errors, the terminal marker.
 
-A dialect's `Grammar` parses an event and reports what it saw. The scanner spares it most of that work:
-it remembers the exact bytes before and after the text of the last plain text event (the skeleton). An event with the same
-head and tail, whose middle holds no quote, backslash or control character, can differ from the
-remembered one in nothing but that text, so it needs no parsing. Everything else is parsed.
+A dialect's `Grammar` parses an event and reports what it saw. The scanner spares it most of that
+work: it remembers the exact bytes before and after the text of the last plain text event (the
+skeleton). An event with the same head and tail, whose middle holds no quote, backslash or control
+character, can differ from the remembered one in nothing but that text, so it needs no parsing.
+Everything else is parsed.
 docs/decisions/0003 has the argument and the figures.
 """
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from lightgate.clock.tokens import Usage
 
-__all__ = ["DEFAULT_QUIRKS", "Fault", "Grammar", "Scanner", "decoded"]
+__all__ = ["DEFAULT_QUIRKS", "Fault", "Grammar", "Scanner", "as_json", "decoded"]
 
 DEFAULT_QUIRKS: Final = Quirks()
 BROKEN_FINISHES: Final = frozenset({"abort", "error"})  # the server gave up, whatever it calls it
@@ -38,7 +39,7 @@ T = TypeVar("T")
 class Grammar(NamedTuple):
     """How a dialect reads: each function tells the scanner what it saw in the bytes.
 
-    `eof_ends`: the dialect has no terminal marker; a finish reason and then the end of the body is one.
+    `eof_ends`: there is no terminal marker; a finish reason, then the end of the body, is one.
     """
 
     event: Callable[[Scanner, bytes, bytes], None]
@@ -268,3 +269,11 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
         return msgspec.convert(json.loads(data.decode("utf-8", "replace")), decoder.type)
     except (ValueError, RecursionError):
         return None
+
+
+def as_json(value: Any) -> str:
+    """Write arguments that came as an object as the text that the model wrote."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:  # nested deeper than any argument is
+        return ""

@@ -17,6 +17,9 @@ Where = Literal["request", "port"]
 Work = Callable[[Draft, Argument], None]
 
 
+EVENT_LIMIT: Final = 4 * 1024 * 1024  # bytes of one event that a client must accept
+
+
 class Fault(NamedTuple):
     """A row of the table; `outcome` is the class that a correct client records (None: as without)."""
 
@@ -47,6 +50,19 @@ class FaultCall(NamedTuple):
     def text(self) -> str:
         """As it is written in a header."""
         return f"{self.fault.name}:{self.argument.text}" if self.argument.text else self.fault.name
+
+    def outcome(self, *, streamed: bool) -> str:
+        """The class that a correct client records for an answer with this fault."""
+        fault, argument = self.fault, self.argument
+        special = {
+            "status": "rate_limited" if argument.text == "429" else "http_error",
+            "stall": "ok" if "," in argument.text else "timeout",
+            "huge-event": "ok" if argument.text.isdigit() and argument.count <= EVENT_LIMIT else "stream_error",
+            "truncated": "truncated" if streamed else "reset",
+        }
+        if fault.streams_only and not streamed:
+            return "ok"
+        return special.get(fault.name, fault.outcome or "ok")
 
 
 _ROWS: Final = (

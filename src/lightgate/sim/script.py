@@ -23,14 +23,15 @@ from lightgate.sim.world import Shape
     COMMENT,
     ERROR,  # an error event inside the stream
     PART,  # the first bytes of the next beat, up to the middle of a character
-    JUNK,  # bytes that a fault made up
+    JUNK,  # bytes that a fault made up, framed
+    RAW,  # the same without framing
     WHOLE,  # a complete answer that is not streamed
     HALF,  # its first half
     END,  # the body ends as HTTP says it should
     CUT,  # the connection closes, the body is not complete
     RESET,  # the same with a TCP reset
     HANG,  # nothing more, the connection stays open
-) = range(18)
+) = range(19)
 KINDS: Final = (
     "head",
     "role",
@@ -44,6 +45,7 @@ KINDS: Final = (
     "error",
     "part",
     "junk",
+    "raw",
     "whole",
     "half",
     "end",

@@ -22,6 +22,7 @@ from lightgate.sim.script import (
     HEAD,
     JUNK,
     LAST_WORDS,
+    RAW,
     RESET,
     ROLE,
     TEXT,
@@ -188,11 +189,12 @@ def bad_chunk(draft: Draft, argument: Argument) -> None:
     """Chunked framing that cannot be read."""
     draft.junk = b"zz\r\nnot a chunk\r\n"
     if draft.script.streamed:
-        _stop(draft, argument.count, JUNK)
+        _stop(draft, argument.count, RAW)
     else:
+        at = draft.script.end_ns
         draft.script.truncate(0)
-        draft.script.add(0, HEAD)
-        draft.script.add(0, JUNK)
+        draft.script.add(at, HEAD)
+        draft.script.add(at, RAW)
     draft.script.add(draft.script.end_ns, CUT)
 
 

@@ -13,23 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import traceback
-from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
-from lightgate.clock.source import SYSTEM, Clock
+from lightgate.wire.deadline import Deadline
 from lightgate.wire.inbound import Inbound, RequestError
 from lightgate.wire.intake import BODY, IDLE, Intake
 from lightgate.wire.link import Link
 from lightgate.wire.reply import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from lightgate.wire.limits import Limits
-
-    Handler = Callable[[Inbound, Reply], Awaitable[None]]
+    from lightgate.wire.service import Service
 
 logger = logging.getLogger(__name__)
 
@@ -47,51 +41,12 @@ class ServedLink(Link, Protocol):
         ...
 
 
-class Service:
-    """What all connections of one door share."""
-
-    __slots__ = (
-        "_clock",
-        "_date",
-        "_second",
-        "closing",
-        "connections",
-        "emptied",
-        "handler",
-        "limits",
-    )
-
-    def __init__(self, handler: Handler, limits: Limits, clock: Clock = SYSTEM) -> None:
-        self.handler = handler
-        self.limits = limits
-        self.closing = False
-        self.connections: set[ServerConnection] = set()
-        self.emptied = asyncio.Event()
-        self._clock = clock
-        self._second = -1
-        self._date = b""
-
-    def date(self) -> bytes:
-        """The value of the Date field, made once a second."""
-        second = self._clock.wall_ns() // 1_000_000_000
-        if second != self._second:
-            self._second = second
-            self._date = formatdate(second, usegmt=True).encode()
-        return self._date
-
-    def forget(self, connection: ServerConnection) -> None:
-        """The connection and its handler are over."""
-        self.connections.discard(connection)
-        if not self.connections:
-            self.emptied.set()
-
-
 class ServerConnection:
     """The state machine of one connection; a link's peer and its replies' room."""
 
     __slots__ = (
         "_accepted_ns",
-        "_deadline_ns",
+        "_deadline",
         "_drained",
         "_intake",
         "_loop",
@@ -104,8 +59,6 @@ class ServerConnection:
         "_service",
         "_state",
         "_task",
-        "_timer",
-        "_timer_ns",
         "link",
         "writing_paused",
     )
@@ -126,11 +79,9 @@ class ServerConnection:
         self._task: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._mark = 0  # unsent bytes when the write deadline was set
-        self._deadline_ns = 0  # 0: none
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ns = 0
-        service.connections.add(self)
-        self._arm(service.limits.idle_s)
+        self._deadline = Deadline(self._loop, self._expire)
+        self._deadline.set(service.limits.idle_s)
+        service.guests.add(self)
         link.attach(self)
 
     # Reply's room
@@ -210,14 +161,14 @@ class ServerConnection:
         self.writing_paused = True
         if self._state in {_BUSY, _FLUSH}:
             self._mark = self.link.unsent
-            self._arm(self._service.limits.write_s)
+            self._deadline.set(self._service.limits.write_s)
 
     def resume_writing(self) -> None:
         """The client caught up."""
         self.writing_paused = False
         self._wake()
         if self._state == _BUSY:
-            self._deadline_ns = 0
+            self._deadline.clear()
         elif self._state == _FLUSH:
             self._next()
 
@@ -235,16 +186,15 @@ class ServerConnection:
             self._serve(intake, rest, stamp)
         elif intake.phase != phase:
             limits = self._service.limits
-            self._arm(limits.body_s if intake.phase == BODY else limits.head_s)
+            self._deadline.set(limits.body_s if intake.phase == BODY else limits.head_s)
             if intake.awaits_go:
                 self.link.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _serve(self, intake: Intake, rest: bytes, stamp: int) -> None:
-        head = intake.head
-        if head is None:
-            return
+        head, body = intake.head, intake.body
+        intake.body = b""
         self._state = _BUSY
-        self._deadline_ns = 0
+        self._deadline.clear()
         if rest:
             self._queue.insert(0, (rest, stamp))
             self._queued += len(rest)
@@ -254,7 +204,7 @@ class ServerConnection:
             method=head.method,
             target=head.target,
             headers=tuple(head.headers),
-            body=intake.body,
+            body=body,
             peer=self._peer,
             accepted_ns=self._accepted_ns,
             first_byte_ns=intake.first_ns,
@@ -306,7 +256,7 @@ class ServerConnection:
             self._end()
             return
         self._state = _READING
-        self._arm(self._service.limits.idle_s)
+        self._deadline.set(self._service.limits.idle_s)
         while self._queue and self._state == _READING:
             data, stamp = self._queue.pop(0)
             self._queued -= len(data)
@@ -337,14 +287,11 @@ class ServerConnection:
             return
         self._mark = self.link.unsent
         limits = self._service.limits
-        self._arm(limits.write_s if self._mark else limits.linger_s)
+        self._deadline.set(limits.write_s if self._mark else limits.linger_s)
 
     def _leave(self) -> None:
         self._state = _GONE
-        self._deadline_ns = 0
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadline.close()
         self._intake.drop()
         self._queue.clear()
         self._wake()
@@ -356,29 +303,6 @@ class ServerConnection:
             self._drained.set_result(None)
         self._drained = None
 
-    # Deadlines: one lazy timer per connection; a request that comes in one read touches none.
-
-    def _arm(self, seconds: float) -> None:
-        now = time.monotonic_ns()
-        self._deadline_ns = now + int(seconds * 1e9)
-        if self._timer is not None:
-            if self._timer_ns <= self._deadline_ns:
-                return
-            self._timer.cancel()
-        self._timer_ns = self._deadline_ns
-        self._timer = self._loop.call_later(seconds, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        if not self._deadline_ns:
-            return
-        left = self._deadline_ns - time.monotonic_ns()
-        if left > 0:
-            self._timer_ns = self._deadline_ns
-            self._timer = self._loop.call_later(left / 1e9, self._tick)
-        else:
-            self._expire()
-
     def _expire(self) -> None:
         limits = self._service.limits
         unsent = self.link.unsent
@@ -388,10 +312,10 @@ class ServerConnection:
             self._refuse(408, "The request did not come in time.")
         elif unsent and unsent < self._mark:
             self._mark = unsent
-            self._arm(limits.write_s)
+            self._deadline.set(limits.write_s)
         elif self._state == _LINGER and self._mark and not unsent:
             self._mark = 0
-            self._arm(limits.linger_s)
+            self._deadline.set(limits.linger_s)
         else:
             self.abort()
 

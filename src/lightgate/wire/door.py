@@ -6,11 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from lightgate.errors import ConfigError
-from lightgate.wire.connection import ServerConnection, Service
+from lightgate.wire.connection import ServerConnection
 from lightgate.wire.inbound import Inbound
 from lightgate.wire.limits import Limits
 from lightgate.wire.listen import BACKLOG, Arrival, KernelListener, open_sockets
 from lightgate.wire.reply import Reply
+from lightgate.wire.service import Service
 from lightgate.wire.stamper import Stamper
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     import ssl
 
     from lightgate.clock.marks import StampSource
-    from lightgate.wire.connection import Handler, ServedLink
+    from lightgate.wire.connection import ServedLink
+    from lightgate.wire.service import Handler
 
 __all__ = ["Door", "Inbound", "Limits", "Reply"]
 
@@ -53,7 +55,7 @@ class Door:
     @property
     def connections(self) -> int:
         """Clients that are connected now."""
-        return len(self._service.connections)
+        return len(self._service.guests)
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Start accepting; the port that was bound (a free one for 0)."""
@@ -66,11 +68,11 @@ class Door:
     async def drain(self, budget_s: float) -> None:
         """Accept no more, let running replies finish within the budget, then abort the rest."""
         self._stop_accepting()
-        for connection in tuple(self._service.connections):
-            connection.retire()
+        for guest in tuple(self._service.guests):
+            guest.retire()
         try:
             async with asyncio.timeout(budget_s):
-                while self._service.connections:
+                while self._service.guests:
                     self._service.emptied.clear()
                     await self._service.emptied.wait()
         except TimeoutError:
@@ -80,9 +82,9 @@ class Door:
     async def close(self) -> None:
         """Stop now: sockets are closed, handlers cancelled and waited for."""
         self._stop_accepting()
-        running = [c.task for c in self._service.connections if c.task is not None]
-        for connection in tuple(self._service.connections):
-            connection.abort()
+        running = [guest.task for guest in self._service.guests if guest.task is not None]
+        for guest in tuple(self._service.guests):
+            guest.abort()
         if running:  # a handler that will not be cancelled must not stop the door
             await asyncio.wait(running, timeout=self._limits.linger_s)
         if self._stamper is not None:

@@ -16,12 +16,13 @@ from lightgate.errors import (
     PeerReset,
     TooLarge,
 )
+from lightgate.wire.tls import said_goodbye
 
 if TYPE_CHECKING:
     from lightgate.wire.link import Link
     from lightgate.wire.origin import Origin
 
-HEAD_LIMIT: Final = 64 * 1024
+HEAD_LIMIT: Final = 64 * 1024  # also for what stands between two pieces of a body, and trailers
 Headers = list[tuple[bytes, bytes]]  # names in lower case
 
 
@@ -35,7 +36,11 @@ class Deadlines(NamedTuple):
 
 
 class Taker(Protocol):
-    """Who takes an answer as it comes. An AttemptError that it raises ends the exchange."""
+    """Who takes an answer as it comes.
+
+    An AttemptError that it raises ends the exchange. So does any other exception, which is a defect:
+    the caller gets it as it is, and the loop's own handler hears of it too.
+    """
 
     def on_open(self, exchange: Exchange) -> None:
         """The request is about to be sent; `exchange.cancel()` closes the socket at once."""
@@ -44,7 +49,7 @@ class Taker(Protocol):
         """The first byte of the request is about to be written; pool wait is over."""
 
     def on_head(self, status: int, headers: Headers, stamp: int) -> None:
-        """The status line and the headers came."""
+        """The status line and the headers came; the list is the taker's to keep."""
 
     def on_body(self, data: bytes, stamp: int, since: int) -> None:
         """All body bytes of one read."""
@@ -57,16 +62,16 @@ class Exchange:
     """The state of one exchange; `done` is its end."""
 
     __slots__ = (
+        "_bare",
         "_bodies",
         "_deadlines",
         "_error",
-        "_head_bytes",
         "_headers",
         "_link",
         "_loop",
         "_origin",
         "_parser",
-        "_stamp",
+        "_paused",
         "_started",
         "_status",
         "_taker",
@@ -89,11 +94,11 @@ class Exchange:
         self._parser = httptools.HttpResponseParser(self)
         self._headers: Headers = []
         self._bodies: list[bytes] = []
-        self._head_bytes = 0
+        self._bare = 0  # bytes since the last piece of a body: heads, chunk sizes, trailers
         self._status = 0  # of the final answer; 0 until its headers are complete
-        self._stamp = 0
         self._error: AttemptError | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._paused = False
         self._started = self._touched = self.sent_ns = 0
         self.bytes_in = 0
         self.complete = False
@@ -107,6 +112,9 @@ class Exchange:
         self._taker.on_open(self)
         if self.done.done():
             return
+        if not self._link.is_open:  # it broke while nobody watched it
+            self.eof(None)
+            return
         self.sent_ns = self._touched = time.monotonic_ns()
         self._taker.on_sent(self.sent_ns)
         self._arm()
@@ -118,38 +126,56 @@ class Exchange:
             self._fail(Cancelled("The call was cancelled."))
 
     def pause(self) -> None:
-        """Stop reading: the caller's own client is slow."""
-        self._link.pause_reading()
+        """Stop reading: the caller's own client is slow. Silence is no longer the provider's."""
+        if not self.done.done():
+            self._paused = True
+            self._link.pause_reading()
 
     def resume(self) -> None:
-        """Go on reading."""
-        self._touched = time.monotonic_ns()
-        self._link.resume_reading()
+        """Go on reading; the idle deadline begins anew."""
+        if self._paused and not self.done.done():
+            self._paused = False
+            self._touched = time.monotonic_ns()
+            self._arm()
+            self._link.resume_reading()
+
+    def leave(self) -> None:
+        """Nobody waits for the end any more: no timer fires, no error is owed to anyone."""
+        self._stop_timer()
+        if self.done.done() and not self.done.cancelled():
+            self.done.exception()
 
     # From the connection
 
     def read(self, data: bytes, stamp: int, since: int) -> None:
         """Bytes came: parse, hand on, complete."""
-        self._stamp = stamp
+        if self.done.done():  # nobody asked for more
+            self.keep_alive = False
+            self._link.abort()
+            return
         self._touched = time.monotonic_ns()
         self.bytes_in += len(data)
-        if not self._status:
-            self._head_bytes += len(data)
+        heading = not self._status
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._error = self._error or _malformed(self._origin, data, self._status, error)
-        if not self._status and self._head_bytes > HEAD_LIMIT:
-            self._error = self._error or TooLarge(
-                f"{self._origin.authority} sent more than {HEAD_LIMIT} bytes of headers."
-            )
-        if self._bodies and not self.done.done():
-            body = self._bodies[0] if len(self._bodies) == 1 else b"".join(self._bodies)
-            self._bodies.clear()
-            try:
-                self._taker.on_body(body, stamp, since)
-            except AttemptError as error:
-                self._error = self._error or error
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._error = self._error or self._malformed(data, error)
+        try:
+            if heading:
+                self._take_head(len(data), stamp)
+            if self._bodies:
+                body = self._bodies[0] if len(self._bodies) == 1 else b"".join(self._bodies)
+                self._bodies.clear()
+                self._bare = 0
+                if not self.done.done():
+                    self._taker.on_body(body, stamp, since)
+            else:
+                self._count_bare(len(data))
+        except AttemptError as error:
+            self._error = error
+        except BaseException as error:
+            self._fail(error)
+            raise
         if self._error is not None:
             self._fail(self._error)
         elif self.complete:
@@ -159,7 +185,7 @@ class Exchange:
         """The other side closed, cleanly or not."""
         if self.done.done():
             return
-        if self._status and not self.framed and error is None:
+        if self._status and not self.framed and error is None and said_goodbye(self._link):
             self.complete = True  # such an answer ends with its connection
             self._finish(time.monotonic_ns())
             return
@@ -168,33 +194,28 @@ class Exchange:
         how = "reset" if error is not None else "closed"
         self._fail(PeerReset(f"{self._origin.authority} {how} the connection {what}.", early=early))
 
-    # From the parser
+    # From the parser. Nothing here may raise: the parser would hide what it was.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._headers.append((name.lower(), value))
+        """One header; a trailer is not one."""
+        if not self._status:
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """All headers: the final ones, or those of an interim answer."""
         status = int(self._parser.get_status_code())
-        if status < 200:
-            self._headers = []
-            return
-        names = {name for name, _ in self._headers}
-        self.framed = (
-            b"content-length" in names or b"transfer-encoding" in names or status in {204, 304}
-        )
-        self._status = status
-        encoding = next((v for n, v in self._headers if n == b"content-encoding"), b"identity")
-        if encoding.lower() != b"identity":
-            self._error = Malformed(
-                f"{self._origin.authority} compressed its answer although identity was asked for."
+        if status >= 200:
+            names = {name for name, _ in self._headers}
+            self.framed = (
+                b"content-length" in names or b"transfer-encoding" in names or status in {204, 304}
             )
+            self._status = status
             return
-        try:
-            self._taker.on_head(status, self._headers, self._stamp)
-        except AttemptError as error:
-            self._error = error
+        self._headers = []
+        if status in {0, 101} or status < 100:
+            self._error = Malformed(
+                f"{self._origin.authority} answered with status {status}, which nobody asked for."
+            )
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -203,18 +224,46 @@ class Exchange:
 
     def on_message_complete(self) -> None:
         """An answer is whole."""
-        if self._status:
-            self.keep_alive = bool(self._parser.should_keep_alive()) and not self.complete
+        if self._status and not self.complete:
+            self.keep_alive = bool(self._parser.should_keep_alive())
             self.complete = True
 
     def on_message_begin(self) -> None:
         """A second answer to one request means that the two sides disagree about framing."""
         if self.complete:
-            self.keep_alive = False
+            self._error = Malformed(
+                f"{self._origin.authority} sent more than one answer to one request."
+            )
+
+    def _take_head(self, size: int, stamp: int) -> None:
+        if self.bytes_in == size:
+            self._arm()  # the first bytes: from here on silence counts
+        if not self._status:
+            return
+        self._bare = 0
+        refusal = _refuse(self._origin, str(self._parser.get_http_version()), self._headers)
+        if refusal is not None:
+            self._bodies.clear()
+            raise refusal
+        self._taker.on_head(self._status, self._headers, stamp)
+
+    def _count_bare(self, size: int) -> None:
+        self._bare += size
+        if self._bare > HEAD_LIMIT:
+            what = "trailers" if self._status else "headers"
+            raise TooLarge(f"{self._origin.authority} sent more than {HEAD_LIMIT} bytes of {what}.")
+
+    def _malformed(self, data: bytes, error: Exception) -> Malformed:
+        where = self._origin.authority
+        if self.bytes_in == len(data) and not data.startswith(b"HTTP/"[: len(data)]):
+            return _not_http(where)
+        reason = str(error).splitlines()[0][:120] if str(error) else error.__class__.__name__
+        return Malformed(f"{where} broke the HTTP framing: {reason}.")
 
     # Deadlines
 
     def _arm(self) -> None:
+        self._stop_timer()
         due = self._due()
         if due is not None:
             wait = max(0.0, (due[0] - time.monotonic_ns()) / 1e9)
@@ -225,10 +274,11 @@ class Exchange:
         times: list[tuple[int, str]] = []
         if limits.total_s is not None:
             times.append((self._started + int(limits.total_s * 1e9), "total"))
-        if self.bytes_in == 0 and limits.first_byte_s is not None:
-            times.append((self.sent_ns + int(limits.first_byte_s * 1e9), "first_byte"))
-        if self.bytes_in and limits.idle_s is not None:
-            times.append((self._touched + int(limits.idle_s * 1e9), "idle"))
+        if not self._paused:
+            if self.bytes_in == 0 and limits.first_byte_s is not None:
+                times.append((self.sent_ns + int(limits.first_byte_s * 1e9), "first_byte"))
+            if self.bytes_in and limits.idle_s is not None:
+                times.append((self._touched + int(limits.idle_s * 1e9), "idle"))
         return min(times) if times else None
 
     def _check(self) -> None:
@@ -247,15 +297,20 @@ class Exchange:
         self._stop_timer()
         if self.done.done():
             return
+        if self._paused:  # the next exchange on this connection did not ask for it
+            self._link.resume_reading()
         try:
             self._taker.on_end(stamp)
         except AttemptError as error:
             self._fail(error)
             return
+        except BaseException as error:
+            self._fail(error)
+            raise
         if not self.done.done():
             self.done.set_result(None)
 
-    def _fail(self, error: AttemptError) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._stop_timer()
         self.keep_alive = False
         self._link.abort()
@@ -268,12 +323,21 @@ class Exchange:
             self._timer = None
 
 
-def _malformed(
-    origin: Origin, data: bytes, status: int, error: httptools.HttpParserError
-) -> Malformed:
-    if not status and not data.startswith(b"HTTP/"):
-        return Malformed(
-            f"{origin.authority} does not speak HTTP/1.1.", hint="Check the port and the scheme."
-        )
-    reason = str(error).splitlines()[0][:120] if str(error) else error.__class__.__name__
-    return Malformed(f"{origin.authority} broke the HTTP framing: {reason}.")
+def _refuse(origin: Origin, version: str, headers: Headers) -> Malformed | None:
+    """What makes a well-formed head one that we cannot take, or None."""
+    where = origin.authority
+    if version not in {"1.0", "1.1"}:
+        return _not_http(where)
+    if sum(len(name) + len(value) + 4 for name, value in headers) > HEAD_LIMIT:
+        return TooLarge(f"{where} sent more than {HEAD_LIMIT} bytes of headers.")
+    for name, value in headers:
+        coding = value.strip().lower()
+        if name == b"content-encoding" and coding not in {b"", b"identity"}:
+            return Malformed(f"{where} compressed its answer although identity was asked for.")
+        if name == b"transfer-encoding" and coding != b"chunked":
+            return Malformed(f"{where} used a transfer coding other than chunked.")
+    return None
+
+
+def _not_http(where: str) -> Malformed:
+    return Malformed(f"{where} does not speak HTTP/1.1.", hint="Check the port and the scheme.")

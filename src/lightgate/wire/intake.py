@@ -31,6 +31,8 @@ class Intake:
         "phase",
     )
 
+    head: Head  # of the request that came last; unset until the first one
+
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._buffer = b""  # an unfinished head
@@ -40,17 +42,14 @@ class Intake:
         self._chunks: ChunkedBody | None = None
         self.phase = IDLE
         self.first_ns = 0  # stamp of the read that held the request's first byte
-        self.head: Head | None = None  # of the request that is coming or came last
         self.body = b""  # of the request that came last
 
     @property
     def awaits_go(self) -> bool:
         """Whether the client holds a body back until it is told to go on."""
-        head = self.head
         return (
             self.phase == BODY
-            and head is not None
-            and head.expects
+            and self.head.expects
             and not self._parts
             and (self._chunks is None or self._chunks.untouched)
         )
@@ -58,7 +57,7 @@ class Intake:
     @property
     def is_head_method(self) -> bool:
         """Whether a refusal must come without a body."""
-        if self.phase == BODY and self.head is not None:
+        if self.phase == BODY:
             return self.head.method == b"HEAD"
         return self._buffer.startswith(b"HEAD ")
 
@@ -70,20 +69,16 @@ class Intake:
             self.first_ns = stamp
         else:
             data = self._buffer + data
-        if data.startswith(b"\r\n"):  # one empty line before a request is tolerated (RFC 9112, 2.2)
-            data = data[2:]
-            self._scanned = 0
-            if not data:
-                self.phase, self._buffer = IDLE, b""
-                return None
-        end = data.find(b"\r\n\r\n", max(self._scanned - 3, 0)) + 4
+        # One empty line before a request is tolerated (RFC 9112, 2.2).
+        start = 2 if data.startswith(b"\r\n") else 0
+        end = data.find(b"\r\n\r\n", max(self._scanned - 3, start)) + 4
         self._buffer = data
         if (end if end > 3 else len(data)) > self._limits.head_bytes:
             raise RequestError(431, f"The head is larger than {self._limits.head_bytes} bytes.")
         if end == 3:
             self._check_part(data)
             return None
-        self.head = head = Head(data[:end], self._limits)
+        self.head = head = Head(data[start:end], self._limits)
         self._buffer = b""
         self._scanned = 0
         return self._begin_body(head, data[end:])

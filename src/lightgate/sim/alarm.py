@@ -1,0 +1,108 @@
+"""One timer that is sharper than the event loop's.
+
+The loop's own timers have a grain of a millisecond. On Linux a timerfd, watched like a socket, wakes
+the loop within tens of microseconds. Elsewhere the loop's timer is set a little early and the rest is
+waited out in turns of the loop without sleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import struct
+import sys
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from lightgate.clock.source import SYSTEM, Clock
+
+_CLOCK_MONOTONIC: Final = 1
+_ABSOLUTE: Final = 1  # TFD_TIMER_ABSTIME
+_SPEC: Final = struct.Struct("@qqqq")  # itimerspec: interval, then first expiry
+EARLY_NS: Final = 1_500_000  # the loop's grain and a half
+
+
+class Alarm(Protocol):
+    """Wakes its owner once, at or soon after the instant that was set last."""
+
+    def set(self, due_ns: int) -> None:
+        """Ring at this instant of the monotonic clock instead of any earlier order."""
+
+    def close(self) -> None:
+        """Never ring again."""
+
+
+class KernelAlarm:
+    """An alarm on a timerfd."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        flags = os.O_NONBLOCK | os.O_CLOEXEC  # TFD_NONBLOCK, TFD_CLOEXEC
+        self._fd = int(self._libc.timerfd_create(_CLOCK_MONOTONIC, flags))
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create failed")
+        self._settime = self._libc.timerfd_settime
+        self._spec = ctypes.create_string_buffer(_SPEC.size)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fd, self._ring)
+
+    def set(self, due_ns: int) -> None:
+        """An instant of the past rings at once."""
+        seconds, nanoseconds = divmod(max(due_ns, 1), 1_000_000_000)
+        _SPEC.pack_into(self._spec, 0, 0, 0, seconds, nanoseconds)
+        self._settime(self._fd, _ABSOLUTE, self._spec, None)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _ring(self) -> None:
+        try:
+            os.read(self._fd, 8)
+        except BlockingIOError:
+            return  # it was set anew after it had rung
+        self._wake()
+
+
+class LoopAlarm:
+    """An alarm on the loop's timers."""
+
+    def __init__(self, wake: Callable[[], None], clock: Clock = SYSTEM) -> None:
+        self._wake = wake
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.Handle | None = None
+        self._due_ns = 0
+
+    def set(self, due_ns: int) -> None:
+        """Early by the loop's grain, then turn by turn."""
+        self.close()
+        self._due_ns = due_ns
+        wait_ns = due_ns - self._clock.now_ns() - EARLY_NS
+        if wait_ns > 0:
+            self._handle = self._loop.call_later(wait_ns * 1e-9, self._ring)
+        else:
+            self._handle = self._loop.call_soon(self._ring)
+
+    def close(self) -> None:
+        """Forget the order."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _ring(self) -> None:
+        self._handle = None
+        if self._clock.now_ns() >= self._due_ns:
+            self._wake()
+        else:
+            self._handle = self._loop.call_soon(self._ring)
+
+
+def best_alarm(wake: Callable[[], None]) -> Alarm:
+    """The sharpest alarm of this system."""
+    return KernelAlarm(wake) if sys.platform == "linux" else LoopAlarm(wake)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from typing import NoReturn
+
+import click
+import pytest
+
+from lightgate import __version__, errors
+from lightgate.cli import main as entry
+from lightgate.cli.exits import Exit
+from lightgate.cli.main import VERBS, cli, main
+
+
+def run_raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
+    def fail(*args: object, **kwargs: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(entry.cli, "main", fail)
+    return main([])
+
+
+def test_version_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"lightgate {__version__}\n"
+
+
+def test_help_lists_every_verb_without_importing_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(verb.name in shown and verb.summary in shown for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+def test_every_verb_has_help_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == 0
+    assert f"Example: lightgate {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+def test_every_option_says_what_it_does(verb: str) -> None:
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    assert command.name == verb
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    assert all(option.help for option in options)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (errors.UsageError("Wrong.", hint="Do this."), 2, "lightgate: Wrong.\n  Do this.\n"),
+        (
+            errors.ConfigError("Bad.", problems=("a:1: x", "a:2: y")),
+            3,
+            "lightgate: Bad.\n  a:1: x\n",
+        ),
+        (errors.NameUnknown("No such host."), 4, "lightgate: No such host.\n"),
+        (errors.CredentialsError("No key."), 5, "lightgate: No key.\n"),
+        (errors.ThresholdMissed("Too slow."), 6, "lightgate: Too slow.\n"),
+        (errors.EmptyAnswer("Nothing."), 1, "lightgate: Nothing.\n"),
+        (KeyboardInterrupt(), 130, "lightgate: interrupted.\n"),
+        (click.Abort(), 130, "lightgate: interrupted.\n"),
+        (ExceptionGroup("g", [errors.CredentialsError("No key.")]), 5, "lightgate: No key.\n"),
+        (BaseExceptionGroup("g", [KeyboardInterrupt()]), 130, "lightgate: interrupted.\n"),
+    ],
+)
+def test_every_error_has_its_exit_code_and_one_sentence(
+    error: BaseException,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("LIGHTGATE_DEBUG", raising=False)
+    assert run_raising(error, monkeypatch) == code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(said)
+    assert "Traceback" not in shown.err
+
+
+def test_the_unexpected_is_one_sentence_unless_debugging(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("LIGHTGATE_DEBUG", raising=False)
+    assert run_raising(ZeroDivisionError("oh"), monkeypatch) == 1
+    shown = capsys.readouterr().err
+    assert "LIGHTGATE_DEBUG=1" in shown
+    assert "Traceback" not in shown
+    monkeypatch.setenv("LIGHTGATE_DEBUG", "1")
+    assert run_raising(ZeroDivisionError("oh"), monkeypatch) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_verb_may_give_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry.cli, "main", lambda **kwargs: 6)
+    assert main([]) == 6
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    code = "import sys; from lightgate.cli.main import main; sys.exit(main(['models', '--json']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == Exit.OK
+
+
+def test_exit_codes_of_the_errors_are_those_of_the_command_line() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.LightgateError)}
+    assert codes == set(Exit) - {Exit.OK, Exit.INTERRUPTED}
+
+
+def test_shell_completion_knows_the_verbs() -> None:
+    env = {**os.environ, "_LIGHTGATE_COMPLETE": "bash_complete"}
+    env |= {"COMP_WORDS": "lightgate ver", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "lightgate"], env=env, capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout == "plain,version\n"
+
+
+def test_tables_have_no_colour_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lightgate.cli.output import Column, emit_table
+
+    page = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", page)
+    emit_table([Column("name"), Column("n", "right")], [("[bold]x", "1")], caption="one")
+    assert page.getvalue() == "name     n\n[bold]x  1\none\n"

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightgate.cli.main import main
+from lightgate.cli.output import dollars
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("LIGHTGATE_CONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def rates(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, dict[str, Any]]:
+    assert main(["prices", "--json", *args]) == 0
+    return {row["target"]: row["rates"] for row in json.loads(capsys.readouterr().out)}
+
+
+def test_all_prices(capsys: pytest.CaptureFixture[str]) -> None:
+    found = rates(capsys)
+    assert found["groq/llama-3.3-70b-versatile"]["output"] == 0.79
+    assert {name.split("/")[0] for name in found} >= {
+        "openai",
+        "gemini",
+        "vertex",
+        "xai",
+        "bedrock",
+    }
+
+
+@pytest.mark.parametrize(
+    "pattern", ["groq/llama-3.3-70b-v", "GROQ/*-70b-versatile", "*/llama-3.3-70b-v*"]
+)
+def test_patterns(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = rates(capsys, pattern)
+    assert "groq/llama-3.3-70b-versatile" in found
+    assert "openai/gpt-4o" not in found
+
+
+def test_unknown_is_null_and_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rates(capsys, "groq/llama-3.3-70b-versatile").popitem()[1]["cached"] is None
+    assert main(["prices", "groq/llama-3.3-70b-versatile"]) == 0
+    assert "unknown" in capsys.readouterr().out
+
+
+def test_nothing_matches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rates(capsys, "no-such-model") == {}
+    assert main(["prices", "no-such-model"]) == 0
+    assert "No price is known" in capsys.readouterr().out
+
+
+def test_own_prices_come_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = tmp_path / "own.toml"
+    config.write_text(
+        '[prices."openai/gpt-4o"]\ninput = 0\noutput = 1.25\n[prices."lab/s1"]\ninput = 1\noutput = 2\n'
+    )
+    found = rates(capsys, "--config", str(config))
+    assert found["openai/gpt-4o"]["source"] == "override"
+    assert (found["openai/gpt-4o"]["input"], found["openai/gpt-4o"]["output"]) == (0, 1.25)
+    assert found["lab/s1"]["output"] == 2
+    assert found["openai/gpt-4o-mini"]["source"] == "list"
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (None, "unknown"),
+        (Decimal(0), "0.00"),
+        (Decimal("0.5"), "0.50"),
+        (Decimal("0.075"), "0.075"),
+        (Decimal("1E+2"), "100.00"),
+        (Decimal("12.3400"), "12.34"),
+    ],
+)
+def test_dollars(amount: Decimal | None, shown: str) -> None:
+    assert dollars(amount) == shown

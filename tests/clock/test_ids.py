@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import numpy as np
+
+from lightgate.clock.ids import Ids
+from lightgate.clock.source import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def repeatable(seed: int) -> Callable[[int], int]:
+    rng = np.random.default_rng(seed)
+    return lambda bits: int.from_bytes(rng.bytes(16), "big") >> (128 - bits)
+
+
+def test_an_id_is_a_version_7_uuid_of_its_millisecond() -> None:
+    clock = ManualClock(wall_ns=1_700_000_000_123_999_999)
+    made = UUID(Ids(clock, repeatable(1)).new())
+    assert made.version == 7
+    assert made.variant == "specified in RFC 4122"
+    assert made.int >> 80 == 1_700_000_000_123
+
+
+def test_ids_sort_by_time() -> None:
+    clock = ManualClock()
+    ids = Ids(clock, repeatable(2))
+    made = []
+    for _ in range(100):
+        made.append(ids.new())
+        clock.advance(1_000_000)
+    assert made == sorted(made)
+
+
+def test_ids_rise_while_the_clock_stands_still_or_goes_back() -> None:
+    clock = ManualClock()
+    ids = Ids(clock, repeatable(3))
+    made = [ids.new() for _ in range(1000)]
+    clock.step_wall(-3_600_000_000_000)
+    made += [ids.new() for _ in range(1000)]
+    assert made == sorted(made)
+    assert len(set(made)) == 2000
+
+
+def test_a_full_tail_moves_on_to_the_next_millisecond() -> None:
+    clock = ManualClock()
+    ids = Ids(clock, lambda bits: (1 << bits) - 1)
+    first, second = UUID(ids.new()), UUID(ids.new())
+    assert (second.int >> 80) - (first.int >> 80) == 1
+    assert second.version == 7
+
+
+def test_two_makers_do_not_meet() -> None:
+    clock = ManualClock()
+    one, other = Ids(clock), Ids(clock)
+    assert {one.new() for _ in range(100)}.isdisjoint(other.new() for _ in range(100))

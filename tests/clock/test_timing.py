@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import pytest
+
+from lightgate.clock import timing
+from lightgate.clock.marks import Marks, StampSource
+from lightgate.clock.timing import Timing
+from lightgate.clock.tokens import Tokens, Usage, count
+
+MS = 1_000_000
+
+
+def one_stream(*, counted: bool) -> Marks:
+    """The worked example: 5 reasoning and 10 text chunks of 4 tokens, one every 40 ms."""
+    marks = Marks(plan=0)
+    marks.send = 0
+    marks.headers = 90 * MS
+    marks.event = 100 * MS  # a chunk that holds the role alone
+    for chunk in range(15):
+        stamp = (300 + 40 * chunk) * MS
+        marks.burst(stamp, stamp, 1, 16, 4 if counted else -1)
+    marks.answer = 500 * MS
+    marks.end = 901 * MS  # finish at 862, usage at 900: no tokens
+    return marks
+
+
+def test_one_stream_with_counts_along() -> None:
+    marks = one_stream(counted=True)
+    tokens = count(marks, Usage(tokens_out=62), running=60)
+    found = Timing.of(marks, tokens)
+    assert (found.ttft_ms, found.ttfa_ms, found.tte_ms, found.tth_ms) == (300, 500, 100, 90)
+    assert found.speed_tps == pytest.approx(100.0, abs=1e-9)
+    assert found.tpot_ms == pytest.approx(10.0)
+    assert found.e2e_ms == 860
+    assert found.stall_ms == 40
+    assert found.speed_total_tps == pytest.approx(62 / 0.860)
+
+
+def test_one_stream_with_final_usage_only() -> None:
+    marks = one_stream(counted=False)
+    tokens = count(marks, Usage(tokens_out=62))
+    found = Timing.of(marks, tokens)
+    assert (found.ttft_ms, found.ttfa_ms) == (300, 500)
+    assert found.speed_tps == pytest.approx((62 - 4) / 0.560)
+    assert round(found.speed_tps or 0, 1) == 103.6
+    assert found.tpot_ms == pytest.approx(9.66, abs=0.01)
+
+
+def test_the_plan_counts_the_wait_in_our_own_queue() -> None:
+    marks = one_stream(counted=True)
+    marks.plan = -250 * MS
+    assert timing.ttft_plan(marks) == 550 * MS
+    assert timing.e2e_plan(marks) == 1110 * MS
+    assert timing.ttft(marks) == 300 * MS
+
+
+def test_connect_is_apart_from_ttft_and_inside_the_total() -> None:
+    marks = one_stream(counted=True)
+    assert timing.connect(marks) is None
+    assert timing.ttft_cold(marks) is None
+    marks.dns_ns, marks.tcp_ns, marks.tls_ns, marks.pool_wait_ns = MS, 20 * MS, 18 * MS, MS
+    assert timing.connect(marks) == 40 * MS
+    assert timing.ttft(marks) == 300 * MS
+    assert timing.ttft_cold(marks) == 340 * MS
+    assert timing.speed_total(marks, Tokens(out=90)) == pytest.approx(100.0)
+
+
+def test_gaps_are_between_bursts() -> None:
+    marks = Marks()
+    for stamp in (10, 30, 90):
+        marks.burst(stamp * MS, stamp * MS, 1, 4)
+    assert timing.gap(marks) == [20 * MS, 60 * MS]
+    assert timing.stall(marks) == 60 * MS
+
+
+def test_one_burst_has_no_speed_and_no_gap() -> None:
+    marks = Marks(plan=0)
+    marks.send = 0
+    marks.burst(200 * MS, 200 * MS, 30, 100)
+    found = Timing.of(marks, count(marks, Usage(tokens_out=30)))
+    assert (found.ttft_ms, found.e2e_ms) == (200, 200)
+    assert found.speed_total_tps == pytest.approx(150.0)
+    assert (found.speed_tps, found.tpot_ms, found.stall_ms) == (None, None, None)
+
+
+def test_an_empty_answer_has_headers_and_nothing_else() -> None:
+    marks = Marks(plan=0)
+    marks.send, marks.headers, marks.event, marks.end = 0, 50 * MS, 60 * MS, 70 * MS
+    found = Timing.of(marks, Tokens(out=0, streamed=0, source="usage"))
+    assert found == Timing(tth_ms=50, tte_ms=60)
+
+
+def test_an_attempt_that_was_never_sent_has_no_numbers() -> None:
+    assert Timing.of(Marks(plan=0), Tokens()) == Timing()
+
+
+def test_what_was_not_streamed_has_no_first_token() -> None:
+    marks = one_stream(counted=False)
+    found = Timing.of(marks, count(marks, Usage(tokens_out=62)), streamed=False)
+    assert found == Timing(
+        tth_ms=90, e2e_ms=860, e2e_plan_ms=860, speed_total_tps=found.speed_total_tps
+    )
+    assert found.speed_total_tps == pytest.approx(62 / 0.860)
+
+
+def test_a_clock_step_voids_all_but_the_connect() -> None:
+    marks = one_stream(counted=True)
+    marks.void = True
+    marks.tcp_ns = 5 * MS
+    assert Timing.of(marks, count(marks, Usage(tokens_out=62))) == Timing(connect_ms=5)
+
+
+def test_unknown_tokens_leave_the_speed_undefined() -> None:
+    marks = one_stream(counted=False)
+    assert timing.speed(marks, Tokens(out=62, streamed=62)) is None
+    assert timing.speed(marks, Tokens(first_burst=4.0)) is None
+    assert timing.speed_total(marks, Tokens()) is None
+    assert timing.tpot(marks, Tokens()) is None
+
+
+def test_hidden_reasoning_is_not_in_the_decode_speed() -> None:
+    marks = Marks()
+    marks.send = 0
+    for at in range(11):
+        marks.burst((1000 + 10 * at) * MS, (1000 + 10 * at) * MS, 1, 4)
+    usage = Usage(tokens_out=111, tokens_reasoning=100)
+    tokens = count(marks, usage, reasoning_streamed=False)
+    assert timing.speed(marks, tokens) == pytest.approx(100.0)
+    assert timing.speed_total(marks, tokens) == pytest.approx(111 / 1.1)
+
+
+def test_overhead_is_both_ways() -> None:
+    assert timing.overhead(received=10, sent_on=25, last_in=1000, last_out=1007) == 22
+
+
+def test_words() -> None:
+    assert timing.words(50.0) == pytest.approx(38.46, abs=0.01)
+
+
+def late_by(
+    *, first: int = 0, last: int = 0, dispatch: int = 0, source: StampSource = "read"
+) -> Marks:
+    """Two bursts, ttft 200 ms and e2e 1,000 ms, with stamps that may be this many ms late."""
+    marks = Marks(plan=0, stamp_source=source)
+    marks.send = 0
+    marks.dispatch_lag_ns = dispatch * MS
+    marks.burst(200 * MS, (200 - first) * MS, 3, 4)
+    marks.burst(1000 * MS, (1000 - last) * MS, 2, 4)
+    return marks
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        (late_by(), False),
+        (late_by(first=4), False),  # 2 % of a ttft of 200 ms
+        (late_by(first=5), True),
+        (late_by(last=16), False),  # 2 % of a decode span of 800 ms
+        (late_by(last=17), True),
+        (late_by(dispatch=4), False),
+        (late_by(dispatch=5), True),
+        (late_by(first=5, last=17, source="kernel"), False),
+        (late_by(dispatch=5, source="kernel"), True),
+    ],
+)
+def test_a_late_client_flags_the_sample(marks: Marks, expected: bool) -> None:
+    assert timing.late(marks) is expected
+
+
+def test_below_a_millisecond_nobody_is_late() -> None:
+    marks = Marks(plan=0)
+    marks.send = 0
+    marks.dispatch_lag_ns = MS
+    marks.burst(2 * MS, MS, 1, 4)
+    assert not timing.late(marks)
+    marks.first_since = MS - 1
+    assert timing.late(marks)
+
+
+def test_a_late_send_is_late_even_if_nothing_came() -> None:
+    marks = Marks(plan=0)
+    marks.dispatch_lag_ns = 2 * MS
+    assert timing.late(marks)
+
+
+def test_a_short_decode_span_is_guarded_too() -> None:
+    marks = Marks(plan=0)
+    marks.send = 0
+    marks.burst(1000 * MS, 995 * MS, 1, 4)  # 0.5 % of the ttft, but 10 % of the span
+    marks.burst(1050 * MS, 1050 * MS, 1, 4)
+    assert timing.late(marks)
+
+
+def test_kernel_bursts_of_several_deltas_have_a_bound() -> None:
+    assert timing.burst_bound_ns(late_by(first=5, last=17, source="kernel")) == 17 * MS
+    assert timing.burst_bound_ns(late_by(first=5, last=17)) is None
+    assert timing.burst_bound_ns(Marks(stamp_source="kernel")) is None
+
+
+def test_a_kernel_stamp_of_one_delta_is_exact() -> None:
+    marks = Marks(stamp_source="kernel")
+    marks.burst(10 * MS, 2 * MS, 1, 4)
+    assert timing.burst_bound_ns(marks) == 0

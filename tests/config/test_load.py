@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from lightgate.config.load import (
+    config_schema,
+    find_config,
+    key_path,
+    load_config,
+    parse_config,
+    user_folder,
+)
+from lightgate.errors import ConfigError
+
+# The example of the public contract, whole.
+CONTRACT = """
+[gateway]
+host = "127.0.0.1"
+port = 8080
+workers = 1
+data = "./lightgate-data"
+
+[gateway.breaker]
+streak = 3
+open = "5s"
+max_open = "300s"
+
+[ledger]
+url = "sqlite"
+[shared]
+url = ""
+
+[providers.groq]
+api_key = "env:GROQ_API_KEY"
+[providers.lab]
+base_url = "http://127.0.0.1:9001/v1"
+dialect = "openai"
+api_key = "env:LAB_KEY"
+hourly_cost = 2.69
+abort_stops_billing = true
+
+[models.fast-llama]
+targets = ["groq/llama-3.3-70b-versatile", "lab/s1"]
+policy = "fastest"
+hedge = "auto"
+race = 1
+ttft_timeout = "auto"
+timeout = "120s"
+idle_timeout = "60s"
+retries = 0
+max_tokens = 1024
+slo = { ttft_p95 = "500ms", speed_p50 = 80 }
+cache = { mode = "exact", ttl = "1h" }
+
+[models.smart]
+policy = "cascade"
+tiers = [ { upto = "simple", targets = ["groq/a"] }, { upto = "medium", targets = ["openai/b"] },
+  { targets = ["anthropic/c"] } ]
+verify = ["json_schema", "not_refused", "not_truncated"]
+
+[prices."lab/s1"]
+input = 0.1
+output = 0.40
+"""
+
+
+def problems(text: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text)
+    assert caught.value.exit_code == 3
+    return caught.value.problems
+
+
+def test_the_contract_is_valid() -> None:
+    config = parse_config(CONTRACT)
+    assert config.gateway.breaker.open == 5 * 10**9
+    assert config.providers["lab"].hourly_cost == Decimal("2.69")
+    fast = config.models["fast-llama"]
+    assert fast.ttft_timeout is None
+    assert fast.slo is not None
+    assert fast.slo.ttft_p95 == 500_000_000
+    assert fast.slo.speed_p50 == 80
+    assert fast.slo.ttft_p99 is None
+    assert [tier.upto for tier in config.models["smart"].tiers] == ["simple", "medium", None]
+    assert config.prices["lab/s1"].output == Decimal("0.40")
+
+
+def test_an_empty_file_has_the_defaults_of_the_contract() -> None:
+    config = parse_config("")
+    assert (config.gateway.host, config.gateway.port) == ("127.0.0.1", 8080)
+    assert config.gateway.breaker.streak == 3
+    assert config.ledger.url == "sqlite"
+    assert config.shared.url == ""
+
+
+def test_a_configuration_is_immutable() -> None:
+    config = parse_config("")
+    with pytest.raises(ValidationError):
+        config.gateway.port = 1  # type: ignore[misc]  # that it is refused is what is tested
+
+
+def test_every_problem_at_once_with_its_place() -> None:
+    found = problems(
+        '[gateway]\nprt = 8080\nworkers = "3"\n\n[gateway.breaker]\nopen = "5 s"\n'
+        '[models.fast]\ntargets = ["x"]\npolicy = "fastst"\n'
+    )
+    assert found == (
+        "lightgate.toml:2: gateway.prt: unknown key; did you mean 'port'?",
+        "lightgate.toml:3: gateway.workers: should be a valid integer",
+        "lightgate.toml:6: gateway.breaker.open: a duration is a number and a unit in quotes,"
+        ' such as "800ms", "5s" or "1h"',
+        "lightgate.toml:8: models.fast.targets[0]: a target is provider/model",
+        "lightgate.toml:9: models.fast.policy: one of fastest, cheapest, balanced, ordered,"
+        " weighted, voice, coding, agent, batch, cascade; did you mean 'fastest'?",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("[gatway]\nport = 1", ":1: gatway:", "did you mean 'gateway'"),
+        ("[gateway]\nport = 70000", ":2: gateway.port:", "less than or equal to 65535"),
+        ("[gateway]\nport = true", ":2: gateway.port:", "integer"),
+        ("[gateway]\nport = 80.5", ":2: gateway.port:", "integer"),
+        ('[gateway.breaker]\nopen = "9s"\nmax_open = "1s"', ":1: gateway.breaker:", "longer than"),
+        ('[ledger]\nurl = "mysql://h"', ":2: ledger.url:", "postgresql"),
+        ('[shared]\nurl = "http://h"', ":2: shared.url:", "redis"),
+        ("[providers.x]\nhourly_cost = -1", ":2: providers.x.hourly_cost:", "greater than"),
+        ("[providers.x]\nhourly_cost = inf", ":2: providers.x.hourly_cost:", "finite"),
+        ('[providers.x]\nhourly_cost = "1"', ":2: providers.x.hourly_cost:", "without quotes"),
+        ('[providers.x]\nabort_stops_billing = "yes"', ":2:", "valid boolean"),
+        ('[providers.x]\nbase_url = "h/v1"', ":2: providers.x.base_url:", "http://"),
+        ('[providers."a/b"]\napi_key = "none"', ':1: providers."a/b":', "a name has"),
+        ('[models.m]\ntargets = ["a/b"]\nhedge = "p50"', ":3: models.m.hedge:", "p75"),
+        ('[models.m]\ntargets = ["a/b"]\nrace = 0', ":3: models.m.race:", "greater than"),
+        ("[models.m]\nrace = 1", ":1: models.m:", "needs targets"),
+        ('[models.m]\npolicy = "cascade"', ":1: models.m:", "needs tiers"),
+        ('[models.m]\ntiers = [{targets=["a/b"]}]', ":1: models.m:", "belong to"),
+        (
+            '[models.m]\npolicy = "cascade"\ntiers = [{targets=["a/b"]},{targets=["a/b"]}]',
+            ":1: models.m:",
+            "upto",
+        ),
+        ('[models.m]\npolicy = "cascade"\ntiers = [{targets=[]}]', ":3:", "at least 1"),
+        ('[prices."a/b"]\ninput = 1', ':1: prices."a/b".output:', "needed"),
+        ("[prices.ab]\ninput = 1\noutput = 1", ":1: prices.ab:", "provider/model"),
+        ("gateway = 3", ":1: gateway:", "should be"),
+    ],
+)
+def test_one_problem(text: str, place: str, said: str) -> None:
+    (problem,) = problems(text)
+    assert place in problem
+    assert said in problem
+
+
+def test_a_key_in_the_file_is_refused_and_not_repeated() -> None:
+    (problem,) = problems('[providers.groq]\napi_key = "gsk_live_123"')
+    assert "gsk_live" not in problem
+    assert "env:NAME" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a = 1\nb = \n", ":2:5: "),
+        ("[gateway\n", ":1:9: "),
+        ('a = "x', ":1"),
+        ("a=1\na=2", ":2:4: "),
+    ],
+)
+def test_bad_toml_has_line_and_column(text: str, place: str) -> None:
+    (problem,) = problems(text)
+    assert problem.startswith(f"lightgate.toml{place}")
+
+
+@pytest.mark.parametrize("hedge", ["off", "auto", "p75", "p99", "800ms"])
+def test_hedges(hedge: str) -> None:
+    config = parse_config(f'[models.m]\ntargets = ["a/b"]\nhedge = "{hedge}"')
+    assert config.models["m"].hedge == hedge
+
+
+@given(st.text(max_size=80))
+@settings(max_examples=150, derandomize=True)
+def test_any_text_is_a_configuration_or_a_list_of_problems(text: str) -> None:
+    try:
+        parse_config(text)
+    except ConfigError as error:
+        assert error.problems
+        assert all(problem.startswith("lightgate.toml:") for problem in error.problems)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+KEYS = st.sampled_from(["host", "port", "open", "targets", "slo", "tiers", "x", "a/b", "ö"])
+
+
+@given(
+    st.sampled_from(["gateway", "gateway.breaker", "providers.a", "models.a", 'prices."a/b"']),
+    st.dictionaries(KEYS, st.lists(st.integers(), max_size=2) | st.integers() | st.booleans()),
+)
+@settings(max_examples=150, derandomize=True)
+def test_any_values_are_accepted_or_placed(table: str, values: dict[str, object]) -> None:
+    lines = [
+        f"{json.dumps(key, ensure_ascii=False)} = {json.dumps(v)}" for key, v in values.items()
+    ]
+    try:
+        parse_config("\n".join([f"[{table}]", *lines]))
+    except ConfigError as error:
+        assert error.problems
+        numbers = [int(problem.split(":")[1]) for problem in error.problems]
+        assert numbers == sorted(numbers)
+        assert max(numbers) <= len(lines) + 1
+
+
+def test_search_order(tmp_path: Path) -> None:
+    here, home, system = tmp_path / "here", tmp_path / "home", tmp_path / "etc" / "lightgate.toml"
+    env = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
+    user = user_folder(env) / "lightgate.toml"
+    named, flag = tmp_path / "named.toml", tmp_path / "flag.toml"
+    for path in (here / "lightgate.toml", user, system, named, flag):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    named_env = {**env, "LIGHTGATE_CONFIG": str(named)}
+    assert find_config(flag, env=named_env, cwd=here, system=system) == flag
+    assert find_config(None, env=named_env, cwd=here, system=system) == named
+    assert find_config(None, env=env, cwd=here, system=system) == here / "lightgate.toml"
+    (here / "lightgate.toml").unlink()
+    assert find_config(None, env=env, cwd=here, system=system) == user
+    user.unlink()
+    assert find_config(None, env=env, cwd=here, system=system) == system
+    system.unlink()
+    assert find_config(None, env=env, cwd=here, system=system) is None
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    gone = tmp_path / "gone.toml"
+    for explicit, env in ((gone, {}), (None, {"LIGHTGATE_CONFIG": str(gone)})):
+        with pytest.raises(ConfigError, match=r"gone\.toml"):
+            find_config(explicit, env=env, cwd=tmp_path)
+
+
+def test_an_unreadable_file_is_one_sentence(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load_config(bad)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path)
+
+
+def test_key_paths_are_written_as_in_the_file() -> None:
+    assert key_path(("models", "a b", "tiers", 1, "upto")) == 'models."a b".tiers[1].upto'
+    assert key_path(()) == "(the file)"
+
+
+def test_the_schema_has_every_table() -> None:
+    schema = config_schema()
+    assert set(schema["properties"]) == {
+        "gateway", "ledger", "shared", "providers", "models", "prices",
+    }  # fmt: skip
+    assert schema["additionalProperties"] is False
+    assert schema["$defs"]["BreakerTable"]["properties"]["open"]["type"] == "string"
+    json.dumps(schema)

@@ -1,0 +1,19 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.fixture
+def missing():
+    """What to do when a part of the machine is missing: skip, or fail where all must be there."""
+
+    def say(reason: str) -> None:
+        if os.environ.get("LIGHTGATE_REQUIRE_ALL"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    return say

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightgate.clock.tokens import Usage
+from lightgate.price.cost import price_of
+from lightgate.price.rates import Cost, Rates, Terms
+
+AT = datetime(2026, 11, 15, tzinfo=UTC)
+OWN = Rates(
+    input=Decimal(2),
+    output=Decimal(8),
+    cached=Decimal("0.5"),
+    cache_write=Decimal("2.5"),
+    source="override",
+    as_of="2026-11-01",
+)
+UNKNOWN = Cost()
+TOKENS = st.integers(min_value=0, max_value=10_000_000)
+
+
+def own(usage: Usage, rates: Rates = OWN, *, batch: bool = False) -> Cost:
+    return price_of(None, "m", usage, AT, terms=Terms(override=rates, batch=batch))
+
+
+def test_own_rates_by_kind_of_token() -> None:
+    usage = Usage(tokens_in=1000, tokens_out=100, tokens_cached=400, tokens_cache_write=100)
+    cost = own(usage)
+    assert cost.cost_usd == Decimal("0.00225")  # 500*2 + 400*0.5 + 100*2.5 + 100*8, in millionths
+    assert (cost.cost_source, cost.price_as_of) == ("override", "2026-11-01")
+
+
+def test_cached_tokens_without_a_rate_cost_what_others_do() -> None:
+    rates = Rates(input=Decimal(2), output=Decimal(8))
+    usage = Usage(tokens_in=1_000_000, tokens_out=0, tokens_cached=400_000)
+    assert own(usage, rates).cost_usd == Decimal(2)
+
+
+def test_unknown_tokens_are_not_free() -> None:
+    assert own(Usage(tokens_in=10)) == UNKNOWN
+    assert own(Usage(tokens_out=10)) == UNKNOWN
+    assert own(Usage()) == UNKNOWN
+
+
+def test_a_provider_that_contradicts_itself_has_no_cost() -> None:
+    assert own(Usage(tokens_in=10, tokens_out=1, tokens_cached=11)) == UNKNOWN
+
+
+def test_an_unknown_batch_price_is_not_the_standard_one() -> None:
+    usage = Usage(tokens_in=1_000_000, tokens_out=1_000_000)
+    assert own(usage, batch=True) == UNKNOWN
+    batch = Rates(batch_input=Decimal(1), batch_output=Decimal(4))
+    assert own(usage, batch, batch=True).cost_usd == Decimal(5)
+
+
+def test_no_list_no_price() -> None:
+    assert price_of(None, "m", Usage(tokens_in=1, tokens_out=1), AT) == UNKNOWN
+    assert price_of("groq", "no-such-model", Usage(tokens_in=1, tokens_out=1), AT) == UNKNOWN
+    assert price_of("no-such-list", "m", Usage(tokens_in=1, tokens_out=1), AT) == UNKNOWN
+
+
+def test_by_the_hour_comes_before_every_token_price() -> None:
+    terms = Terms(override=OWN, hourly_cost=Decimal("2.69"))
+    cost = price_of("groq", "m", Usage(tokens_in=1, tokens_out=1), AT, terms=terms)
+    assert cost == Cost(cost_source="hourly")
+
+
+def test_own_rates_come_before_the_list() -> None:
+    usage = Usage(tokens_in=1_000_000, tokens_out=0)
+    cost = price_of("openai", "gpt-4o", usage, AT, terms=Terms(override=OWN))
+    assert (cost.cost_usd, cost.cost_source) == (Decimal(2), "override")
+
+
+@given(fresh=TOKENS, cached=TOKENS, out=TOKENS)
+@settings(max_examples=100, derandomize=True)
+def test_cost_is_the_sum_of_its_parts(fresh: int, cached: int, out: int) -> None:
+    whole = own(Usage(tokens_in=fresh + cached, tokens_out=out, tokens_cached=cached)).cost_usd
+    parts = [
+        own(Usage(tokens_in=fresh, tokens_out=0)).cost_usd,
+        own(Usage(tokens_in=cached, tokens_out=0, tokens_cached=cached)).cost_usd,
+        own(Usage(tokens_in=0, tokens_out=out)).cost_usd,
+    ]
+    assert whole == sum(part for part in parts if part is not None)
