@@ -101,7 +101,7 @@ def test_a_verb_may_give_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main([]) == 6
 
 
-def test_a_reader_that_leaves_is_no_error() -> None:
+def test_a_reader_that_leaves_is_answered_quietly() -> None:
     code = "import sys; from lightgate.cli.main import main; sys.exit(main(['models', '--json']))"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -110,7 +110,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(timeout=60) == Exit.OK
+        assert process.wait(timeout=60) == Exit.FAILURE
 
 
 def test_exit_codes_of_the_errors_are_those_of_the_command_line() -> None:

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lightgate.cli.main import main
 from lightgate.cli.output import dollars
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +62,8 @@ def test_nothing_matches(capsys: pytest.CaptureFixture[str]) -> None:
 def test_own_prices_come_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "own.toml"
     config.write_text(
-        '[prices."openai/gpt-4o"]\ninput = 0\noutput = 1.25\n[prices."lab/s1"]\ninput = 1\noutput = 2\n'
+        '[prices."openai/gpt-4o"]\ninput = 0\noutput = 1.25\n'
+        '[prices."lab/s1"]\ninput = 1\noutput = 2\n'
     )
     found = rates(capsys, "--config", str(config))
     assert found["openai/gpt-4o"]["source"] == "override"

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 import platform
-
-import pytest
+from typing import TYPE_CHECKING
 
 from lightgate import __version__
 from lightgate.cli.main import main
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_text(capsys: pytest.CaptureFixture[str]) -> None:

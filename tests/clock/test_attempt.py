@@ -99,6 +99,12 @@ def test_a_void_attempt_keeps_its_instants_alone() -> None:
     assert (made.ttft_ms, made.e2e_ms, made.t_first_ns) == (None, None, 210 * MS)
 
 
+def test_a_replayed_request_says_so() -> None:
+    stamped = marks()
+    stamped.replayed = True
+    assert Attempt.of(facts(), stamped, Tokens()).replayed
+
+
 def test_one_attempt_is_one_line_and_comes_back() -> None:
     made = attempt(error='a "quoted"\nerror', outcome=Outcome.RESET, won=False, role="hedge")
     line = made.to_line()

@@ -76,6 +76,11 @@ def test_identical_samples_tie() -> None:
     assert found.interval == Interval(1.0, 1.0)
 
 
+def test_the_median_is_an_observed_value() -> None:
+    found = compare([1.0, 3.0] * 4, [1.0] * 8, rng=np.random.default_rng(1))
+    assert found.ratio == 1.0
+
+
 def test_few_blocks_give_no_verdict() -> None:
     rng = np.random.default_rng(1)
     blocks = [0] * 20 + [1] * 20 + [2] * 20

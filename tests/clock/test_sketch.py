@@ -140,6 +140,13 @@ def test_merging_across_the_bound_loses_no_sample() -> None:
         assert merged.quantile(0.75) == pytest.approx(1e20, rel=WITHIN)
 
 
+def test_merging_collapses_only_what_is_below_the_bound() -> None:
+    merged = merge_all([sketch_of([1e25] * 2), sketch_of([1e-8, 1e10, 1e15, 1e20])])
+    assert merged.count == 6
+    for at, exact in ((2, 1e10), (3, 1e15), (4, 1e20), (5, 1e25)):
+        assert merged.quantile(at / 6) == pytest.approx(exact, rel=WITHIN)
+
+
 def test_the_largest_float_fits() -> None:
     made = sketch_of([1.7e308])
     assert made.quantile(0.5) == 1.7e308

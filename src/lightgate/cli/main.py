@@ -27,6 +27,10 @@ class Verb(NamedTuple):
 
 
 VERBS = (
+    Verb("up", "Simulated providers, clocked live."),
+    Verb("sim", "Simulated providers alone."),
+    Verb("selftest", "Prove the clock on this machine."),
+    Verb("doctor", "What works from here: keys, connections, clock."),
     Verb("models", "Providers, their models, and which have a key here."),
     Verb("prices", "What tokens cost, in dollars per million."),
     Verb("version", "Version, Python, event loop and platform."),
@@ -140,8 +144,11 @@ def _say_click(error: click.ClickException) -> int:
 
 
 def _broken_pipe() -> int:
-    """The reader has left (`| head`): be quiet, and let the interpreter's last flush go nowhere."""
+    """The reader has left (`| head`): be quiet, and let the interpreter's last flush go nowhere.
+
+    The exit code is the one that click gives where it notices first.
+    """
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)
-    return Exit.OK
+    return Exit.FAILURE

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lightgate.bench.watch import Row, Watch
+    from lightgate.provider.target import Target
 
 BARS = "▁▂▃▄▅▆▇█"
 REFRESH_S = 0.5
@@ -28,7 +29,7 @@ REFRESH_S = 0.5
 @click.option("--visitors", default=2, show_default=True, help="Simultaneous users per provider.")
 @click.option("--for", "seconds", type=float, help="Stop after so many seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print the last table as JSON at the end.")
-def command(  # noqa: PLR0913 - one parameter per option
+def command(
     *, world: str, port: int, seed: int, visitors: int, seconds: float | None, as_json: bool
 ) -> None:
     """Start the simulated providers and clock them live.
@@ -38,23 +39,28 @@ def command(  # noqa: PLR0913 - one parameter per option
     """
     import uvloop
 
-    from lightgate.sim.spawn import spawn
+    from lightgate.bench.simulated import targets
+    from lightgate.sim.serve import Options
+    from lightgate.sim.spawn import SimProcess
+    from lightgate.sim.world import load
 
-    with spawn(world, port=port, seed=seed) as sim:
-        note(f"Simulated providers of the world {world!r} at http://127.0.0.1:{sim.port}/")
-        rows = uvloop.run(_watch(sim, visitors=visitors, seed=seed, seconds=seconds))
+    with SimProcess(Options(world=world, port=port, seed=seed)) as sim:
+        note(f"Simulated providers of the world {world!r} at {sim.url}/")
+        visited = targets(sim.facts, load(world))
+        rows = uvloop.run(_watch(visited, visitors=visitors, seed=seed, seconds=seconds))
     if as_json:
         emit_json(rows)
 
 
-async def _watch(sim, *, visitors: int, seed: int, seconds: float | None) -> list[Row]:
-    from lightgate.bench.simulated import targets
+async def _watch(
+    visited: list[Target], *, visitors: int, seed: int, seconds: float | None
+) -> list[Row]:
     from lightgate.bench.watch import Watch
     from lightgate.wire.client import Client
     from lightgate.wire.stamper import best_source
 
     client = Client(stamp=best_source())
-    watch = Watch(client, targets(sim), visitors=visitors, seed=seed)
+    watch = Watch(client, visited, visitors=visitors, seed=seed)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

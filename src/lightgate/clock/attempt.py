@@ -50,7 +50,6 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None = None
     bytes_in: int = 0
     bytes_out: int = 0
-    replayed: bool = False
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +159,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
             burst_bound_ms=ms(burst_bound_ns(marks)),
             hidden_reasoning=tokens.hidden_reasoning,
             void=marks.void,
+            replayed=marks.replayed,
         )
 
     def to_line(self) -> bytes:

@@ -114,9 +114,8 @@ def permutation_p(
     samples = _samples([a, b])
     labels = _labels(blocks, samples.shape[1])
     sums = np.bincount(labels, weights=np.log(samples[0]) - np.log(samples[1]))
-    seen = abs(float(sums.sum())) * (
-        1.0 - 1e-12
-    )  # the same sum in another order is no less extreme
+    # Rounding must not make the same sum, added in another order, look less extreme.
+    seen = abs(float(sums.sum())) * (1.0 - 1e-12)
     count = len(sums)
     if count < 63 and 2**count <= rounds:
         bits = np.arange(2**count)[:, None] >> np.arange(count) & 1

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 _SCHEMES = ("http", "https")
-_HOST = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
+_HOST = re.compile(
+    r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?"
+)
 
 
 def check_base_url(text: str) -> str:

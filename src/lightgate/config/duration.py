@@ -20,7 +20,7 @@ _DURATION = re.compile(PATTERN)
 
 def parse_duration(text: object) -> int:
     """Nanoseconds of a positive duration; ValueError says how to write one."""
-    match = _DURATION.match(text) if isinstance(text, str) else None
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(
             'a duration is a number and a unit in quotes, such as "800ms", "5s" or "1h"'

@@ -5,115 +5,28 @@ Importing this module loads pydantic: only code that holds a configuration does 
 
 from __future__ import annotations
 
-import re
 from datetime import date  # noqa: TC003 - pydantic reads the annotations when the class is made
-from decimal import Decimal
-from typing import Annotated, Literal, Self
+from typing import Literal, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    Strict,
-    WithJsonSchema,
-    model_validator,
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from lightgate.config.duration import parse_duration
+from lightgate.config.values import (
+    ApiKey,
+    AutoDuration,
+    BaseUrl,
+    Dollars,
+    Duration,
+    Flag,
+    Hedge,
+    LedgerUrl,
+    Name,
+    Policy,
+    Positive,
+    SharedUrl,
+    TargetName,
+    Whole,
 )
-
-from lightgate.config.address import check_base_url
-from lightgate.config.duration import PATTERN, parse_duration
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_ENV_KEY = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
-_HEDGE_QUANTILE = re.compile(r"p(7[5-9]|8[0-9]|9[0-9])")
-
-
-def _auto_or_duration(value: object) -> int | None:
-    return None if value == "auto" else parse_duration(value)
-
-
-def _number(value: object) -> object:
-    if isinstance(value, bool | str):
-        raise ValueError("a number, without quotes")  # noqa: TRY004 - pydantic collects ValueErrors
-    return value
-
-
-def _hedge(value: str) -> str:
-    if value not in {"off", "auto"} and not _HEDGE_QUANTILE.fullmatch(value):
-        try:
-            parse_duration(value)
-        except ValueError:
-            raise ValueError('hedge is "off", "auto", "p75" to "p99", or a duration') from None
-    return value
-
-
-def _api_key(value: str) -> str:
-    if value != "none" and not _ENV_KEY.fullmatch(value):
-        # The text is not repeated: it may be the key itself.
-        raise ValueError(
-            'a key does not belong into the file; write "env:NAME" with the name of the environment'
-            ' variable that holds it, or "none"'
-        )
-    return value
-
-
-def _target(value: str) -> str:
-    provider, _, model = value.partition("/")
-    if not _NAME.fullmatch(provider) or not model or any(c.isspace() for c in model):
-        raise ValueError("a target is provider/model")
-    return value
-
-
-def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError(
-            "a name has letters, digits, '-', '_' and '.', and begins with none of these"
-        )
-    return value
-
-
-def _ledger_url(value: str) -> str:
-    if value != "sqlite" and not value.startswith(("postgresql://", "postgres://")):
-        raise ValueError('the ledger is "sqlite" or a postgresql:// URL')
-    return value
-
-
-def _shared_url(value: str) -> str:
-    if value and not value.startswith(("redis://", "rediss://", "valkey://", "valkeys://")):
-        raise ValueError('shared.url is "" (off) or a redis:// URL')
-    return value
-
-
-_DURATION_SCHEMA = WithJsonSchema(
-    {"type": "string", "pattern": PATTERN, "examples": ["800ms", "5s"]}
-)
-Duration = Annotated[int, PlainValidator(parse_duration), _DURATION_SCHEMA]
-AutoDuration = Annotated[
-    int | None,
-    PlainValidator(_auto_or_duration),
-    WithJsonSchema({"type": "string", "examples": ["auto", "8s"]}),
-]
-BaseUrl = Annotated[str, AfterValidator(check_base_url)]
-TargetName = Annotated[str, AfterValidator(_target)]
-Name = Annotated[str, AfterValidator(_name)]
-Whole = Annotated[int, Strict()]
-Flag = Annotated[bool, Strict()]
-Dollars = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=1_000_000)]
-Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1_000_000)]
-Policy = Literal[
-    "fastest",
-    "cheapest",
-    "balanced",
-    "ordered",
-    "weighted",
-    "voice",
-    "coding",
-    "agent",
-    "batch",
-    "cascade",
-]
 
 
 class Table(BaseModel):
@@ -155,17 +68,13 @@ class GatewayTable(Table):
 class LedgerTable(Table):
     """Where records are kept; read by the gateway."""
 
-    url: Annotated[str, AfterValidator(_ledger_url)] = Field(
-        default="sqlite", description='"sqlite" or "postgresql://..."'
-    )
+    url: LedgerUrl = Field(default="sqlite", description='"sqlite" or "postgresql://..."')
 
 
 class SharedTable(Table):
     """What several machines share; read by the gateway."""
 
-    url: Annotated[str, AfterValidator(_shared_url)] = Field(
-        default="", description='"" or "redis://..."'
-    )
+    url: SharedUrl = Field(default="", description='"" or "redis://..."')
 
 
 class ProviderTable(Table):
@@ -175,9 +84,9 @@ class ProviderTable(Table):
         default=None, description="base URL; needed for an unknown name"
     )
     dialect: Literal["openai", "anthropic", "gemini"] | None = Field(
-        default=None, description="its dialect"
+        default=None, description="openai, anthropic or gemini; openai for an unknown name"
     )
-    api_key: Annotated[str, AfterValidator(_api_key)] | None = Field(
+    api_key: ApiKey | None = Field(
         default=None, description='"env:NAME" or "none"; the key itself is refused'
     )
     hourly_cost: Dollars | None = Field(
@@ -225,7 +134,8 @@ class TierTable(Table):
     """One step of a cascade; read by the gateway."""
 
     upto: Literal["simple", "medium", "complex"] | None = Field(
-        default=None, description="hardest request for this tier; left out in the last one"
+        default=None,
+        description="hardest request here: simple, medium, complex; left out in the last tier",
     )
     targets: tuple[TargetName, ...] = Field(min_length=1, description="targets of this tier")
 
@@ -234,9 +144,12 @@ class ModelTable(Table):
     """What clients ask for, and how it is answered; read by the gateway."""
 
     targets: tuple[TargetName, ...] = Field(default=(), description="candidates, provider/model")
-    policy: Policy = Field(default="fastest", description="how a target is chosen")
-    hedge: Annotated[str, AfterValidator(_hedge)] = Field(
-        default="auto", description="when a second target is started"
+    policy: Policy = Field(
+        default="fastest", description=f"how a target is chosen: {', '.join(get_args(Policy))}"
+    )
+    hedge: Hedge = Field(
+        default="auto",
+        description='when a second one is started: "off", "auto", "p75" to "p99", or a duration',
     )
     race: Whole = Field(default=1, ge=1, le=8, description="targets started at once")
     ttft_timeout: AutoDuration = Field(default=None, description='first-token deadline, or "auto"')
@@ -252,7 +165,8 @@ class ModelTable(Table):
     cache: CacheTable | None = Field(default=None, description="answers from memory")
     tiers: tuple[TierTable, ...] = Field(default=(), description="steps of a cascade")
     verify: tuple[Literal["json_schema", "not_refused", "not_truncated"], ...] = Field(
-        default=(), description="checks that send a request one tier up"
+        default=(),
+        description="checks that send it one tier up: json_schema, not_refused, not_truncated",
     )
 
     @model_validator(mode="after")

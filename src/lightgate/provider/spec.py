@@ -35,7 +35,7 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A service that answers requests; `price_provider` is its id in genai-prices.
 
-    `as_of` is the day on which the row was last held against the provider's documentation.
+    `as_of` is the day on which the row was last held against public documentation or code.
     """
 
     name: str

@@ -157,7 +157,13 @@ def _base_url(provider: Provider, table: ProviderTable | None, env: Mapping[str,
     values = {
         name: _value(provider, known[name], given, env) for name in placeholders(provider.base_url)
     }
-    return check_base_url(fill(provider.base_url, values))
+    try:
+        return check_base_url(fill(provider.base_url, values))
+    except ValueError as reason:
+        raise ConfigError(
+            f"The base URL of {provider.title} is wrong: {reason}.",
+            hint=f"Check {', '.join(values)}.",
+        ) from None
 
 
 def _value(

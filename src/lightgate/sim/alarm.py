@@ -1,8 +1,8 @@
 """One timer that is sharper than the event loop's.
 
-The loop's own timers have a grain of a millisecond. On Linux a timerfd, watched like a socket, wakes
-the loop within tens of microseconds. Elsewhere the loop's timer is set a little early and the rest is
-waited out in turns of the loop without sleep.
+The loop's own timers have a grain of a millisecond. On Linux a timerfd, watched like a socket,
+wakes the loop within tens of microseconds. Elsewhere the loop's timer is set a little early and the
+rest is waited out in turns of the loop without sleep.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.source import SYSTEM, Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CLOCK_MONOTONIC: Final = 1
 _ABSOLUTE: Final = 1  # TFD_TIMER_ABSTIME

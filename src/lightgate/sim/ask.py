@@ -5,11 +5,12 @@ Only what shapes the answer is read; everything else a client may send is ignore
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from lightgate.sim.world import Family
+if TYPE_CHECKING:
+    from lightgate.sim.world import Family
 
 Kind = Literal["chat", "completions", "responses", "embeddings", "messages", "gemini"]
 FAMILY_OF: Final[dict[Kind, Family]] = {
@@ -174,7 +175,9 @@ def _characters(tree: Any) -> int:
         elif isinstance(node, list):
             todo.extend(node)
         elif isinstance(node, dict):
-            todo.extend(node.get(key) for key in ("content", "text", "parts", "input") if key in node)
+            todo.extend(
+                node.get(key) for key in ("content", "text", "parts", "input") if key in node
+            )
         elif isinstance(node, int) and not isinstance(node, bool):
             total += 4
     return total

@@ -6,7 +6,10 @@ is computed, not waited in.
 
 from __future__ import annotations
 
-from lightgate.sim.world import Rate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lightgate.sim.world import Rate
 
 
 class Slots:
@@ -26,7 +29,7 @@ class Slots:
         self._free_ns[slot] = until_ns
 
     def release(self, slot: int, held_until_ns: int, now_ns: int) -> None:
-        """An abandoned request gives its slot back, unless a later one is already planned into it."""
+        """An abandoned request gives its slot back, unless a later one is planned into it."""
         if self._free_ns[slot] == held_until_ns:
             self._free_ns[slot] = min(held_until_ns, now_ns)
 

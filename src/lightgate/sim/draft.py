@@ -6,15 +6,18 @@ Faults edit drafts; the stream plays the finished one.
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lightgate.sim.script import Script
-from lightgate.sim.world import Shape
+import msgspec
 
-LONGEST_S: Final = 1e6  # beyond eleven days an argument is a typing error
+if TYPE_CHECKING:
+    from lightgate.sim.script import Script
+    from lightgate.sim.world import Shape
+
+LARGEST: Final = 1e9  # beyond that an argument is a typing error
 
 
-class Argument(NamedTuple):
+class Argument(msgspec.Struct, frozen=True):
     """A fault's argument: numbers separated by commas, or a word."""
 
     fault: str
@@ -27,7 +30,7 @@ class Argument(NamedTuple):
             numbers = [float(part) for part in self.text.split(",")]
         except ValueError:
             return False
-        return all(math.isfinite(number) and abs(number) < 1e9 for number in numbers)
+        return all(math.isfinite(number) and abs(number) < LARGEST for number in numbers)
 
     @property
     def number(self) -> float:

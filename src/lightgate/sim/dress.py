@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lightgate.sim.draft import Draft
+if TYPE_CHECKING:
+    from lightgate.sim.draft import Draft
 
 _LINE_ENDS: Final = {"lf": b"\n", "crlf": b"\r\n", "cr": b"\r"}
 _COMMENT: Final = b": sim keep-alive\n\n"
@@ -21,9 +22,7 @@ class Dress:
         self._comment = draft.shape.comments and events
         self._space = not draft.no_space
         self._before = (_BOM if draft.bom and events else b"") + b"\n" * draft.blank_lines
-        self.plain = not (
-            self._before or self._comment or draft.no_space or self._end != b"\n"
-        )
+        self.plain = not (self._before or self._comment or draft.no_space or self._end != b"\n")
 
     def put_on(self, data: bytes) -> bytes:
         """One beat of a stream."""

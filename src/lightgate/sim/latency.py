@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from lightgate.sim.world import Point
+if TYPE_CHECKING:
+    from lightgate.sim.world import Point
 
 Z95: Final = 1.6448536269514722  # the standard normal quantile of 0.95
 NS: Final = 1_000_000_000
@@ -74,17 +75,17 @@ class Dice:
         "mid_size",
         "stall",
         "stall_size",
-        "ttft",
         "tps",
+        "ttft",
     )
 
     def __init__(self, seed: int, provider: str, number: int) -> None:
         key = (seed & 0xFFFFFFFFFFFFFFFF, zlib.crc32(provider.encode()), number)
         self._rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
-        # Standard normals: TTFT, speed, size of the two kinds of stall.
-        self.ttft, self.tps, self.stall_size, self.mid_size = self._rng.standard_normal(4).tolist()
-        # Uniforms: failure, stall before the first token, stall inside, where inside, fault rules.
-        self.fail, self.stall, self.mid, self.mid_at, self.fault = self._rng.random(5).tolist()
+        normals: list[float] = self._rng.standard_normal(4).tolist()
+        self.ttft, self.tps, self.stall_size, self.mid_size = normals
+        uniforms: list[float] = self._rng.random(5).tolist()
+        self.fail, self.stall, self.mid, self.mid_at, self.fault = uniforms
 
     def gaps_ns(self, low_ms: float, high_ms: float, count: int) -> list[int]:
         """So many uniform gaps, in nanoseconds."""

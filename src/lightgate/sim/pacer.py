@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.source import SYSTEM, Clock
 from lightgate.sim.alarm import Alarm, best_alarm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SPIN_NS: Final = 25_000  # nearer than this, looking again is cheaper than sleeping
 TURN_NS: Final = 2_000_000  # then the loop gets a turn: new requests must be read in time

@@ -7,9 +7,10 @@ role chunk, the tail, comments, and the ways in which a connection can end. Offs
 from __future__ import annotations
 
 from array import array
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lightgate.sim.world import Shape
+if TYPE_CHECKING:
+    from lightgate.sim.world import Shape
 
 (
     HEAD,  # status line and headers
@@ -20,7 +21,6 @@ from lightgate.sim.world import Shape
     FINISH,
     USAGE,
     DONE,  # the dialect's terminal marker
-    COMMENT,
     ERROR,  # an error event inside the stream
     PART,  # the first bytes of the next beat, up to the middle of a character
     JUNK,  # bytes that a fault made up, framed
@@ -31,7 +31,7 @@ from lightgate.sim.world import Shape
     CUT,  # the connection closes, the body is not complete
     RESET,  # the same with a TCP reset
     HANG,  # nothing more, the connection stays open
-) = range(19)
+) = range(18)
 KINDS: Final = (
     "head",
     "role",
@@ -41,7 +41,6 @@ KINDS: Final = (
     "finish",
     "usage",
     "done",
-    "comment",
     "error",
     "part",
     "junk",
@@ -135,7 +134,7 @@ class Script:
         del self.tokens[length:]
 
     def after(self, tokens: int) -> int:
-        """The index of the first beat after so many tokens went out (0: the first burst, or its role)."""
+        """The index of the first beat, head and role apart, that follows so many tokens."""
         seen = 0
         for index, kind in enumerate(self.kind):
             if seen >= tokens and kind not in {HEAD, ROLE}:
@@ -167,17 +166,18 @@ def divide(total: int, shape: Shape, *, tool: bool) -> Counts:
 
 
 class Tail(NamedTuple):
-    """What a dialect does to a script: its beats after the last token, and tool calls in one piece."""
+    """What a dialect does to a script: the beats after the last token, and two peculiarities."""
 
     beats: tuple[int, ...]
-    whole_tools: bool = False
+    whole_tools: bool = False  # a tool call comes in one piece
+    opens: bool = True  # there is an event before the first token
 
 
 def stream_script(counts: Counts, pace: Pace, shape: Shape, tail: Tail) -> Script:
     """The beats of a streamed answer."""
     script = Script(streamed=True)
     script.add(_ns(shape.head_ms), HEAD)
-    if shape.role_ms is not None:
+    if shape.role_ms is not None and tail.opens:
         script.add(max(_ns(shape.role_ms), _ns(shape.head_ms)), ROLE)
     instants = pace.instants_ns(counts.streamed, max(shape.first, 1))
     for kind, first, last in _bursts(counts, shape, whole_tools=tail.whole_tools):
@@ -202,12 +202,11 @@ def whole_script(counts: Counts, pace: Pace) -> Script:
     return script
 
 
-def _bursts(
-    counts: Counts, shape: Shape, *, whole_tools: bool
-) -> list[tuple[int, int, int]]:
+def _bursts(counts: Counts, shape: Shape, *, whole_tools: bool) -> list[tuple[int, int, int]]:
     """(kind, first token, one past the last) of every burst; no burst mixes kinds."""
     size = shape.chunk * shape.events
-    out, index = [], 0
+    out: list[tuple[int, int, int]] = []
+    index = 0
     for kind, count in ((REASONING, counts.reasoning), (TEXT, counts.text), (TOOL, counts.tool)):
         end = index + count
         while index < end:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lightgate.clock.source import SYSTEM, Clock
-from lightgate.sim.ask import Ask
 from lightgate.sim.capacity import Bucket, Slots
 from lightgate.sim.draft import Draft, Refusal
 from lightgate.sim.faults import FaultCall, parse_fault
@@ -24,7 +23,10 @@ from lightgate.sim.script import (
 )
 from lightgate.sim.voice import anthropic, chat, gemini, responses
 from lightgate.sim.weather import Luck, Sky
-from lightgate.sim.world import Maker, Model, Shape, Stall, World
+
+if TYPE_CHECKING:
+    from lightgate.sim.ask import Ask
+    from lightgate.sim.world import Maker, Model, Shape, Stall, World
 
 DEFAULT_TOKENS = 100
 
@@ -152,7 +154,8 @@ class Station:
 def tail_of(ask: Ask, shape: Shape) -> Tail:
     """The beats after the last token in the dialect of the request."""
     if ask.kind in {"chat", "completions"}:
-        return chat.tail(shape.usage, asked=ask.usage_asked)
+        tail = chat.tail(shape.usage, asked=ask.usage_asked)
+        return tail._replace(opens=ask.kind == "chat")
     tails = {"responses": responses.TAIL, "messages": anthropic.TAIL, "gemini": gemini.TAIL}
     return tails[ask.kind]
 

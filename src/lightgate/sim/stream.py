@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lightgate.sim.draft import Draft
 from lightgate.sim.dress import Dress, split_point
-from lightgate.sim.log import Entry
 from lightgate.sim.script import (
     BURSTS,
     CUT,
     END,
+    ERROR,
     HALF,
     HANG,
     HEAD,
@@ -23,8 +22,12 @@ from lightgate.sim.script import (
     RESET,
     WHOLE,
 )
-from lightgate.sim.voice.answer import Voice
-from lightgate.wire.door import Reply
+
+if TYPE_CHECKING:
+    from lightgate.sim.draft import Draft
+    from lightgate.sim.log import Entry
+    from lightgate.sim.voice.answer import Voice
+    from lightgate.wire.door import Reply
 
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)  # close with a reset
 _MOST_UNSENT: Final = 1 << 18  # bytes; a client this far behind holds its own stream up
@@ -43,6 +46,7 @@ class Stream:
         "_carry",
         "_draft",
         "_dress",
+        "_error",
         "_first",
         "_headers",
         "_index",
@@ -69,14 +73,18 @@ class Stream:
         self._dress = Dress(draft, events=draft.script.streamed)
         self._index = 0
         self._first = 0  # streamed tokens before the beat that is ready
-        self._body = b""
+        self._body = self._error = b""
         self._carry = b""
         self._ready = b""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def begin(self, body: bytes) -> int:
-        """Prepare the first beat; its due instant. `body` is what a beat of a whole answer sends."""
+    def begin(self, body: bytes, error: bytes) -> int:
+        """Prepare the first beat; its due instant.
+
+        `body` is what the beat of a whole answer sends, `error` the dialect's error event.
+        """
         self._body = b"\n" * self._draft.blank_lines + body
+        self._error = error
         self._prepare()
         return self._start_ns + self._script.at_ns[0]
 
@@ -118,6 +126,8 @@ class Stream:
     def _render(self, index: int) -> bytes:
         script = self._script
         kind, tokens = script.kind[index], script.tokens[index]
+        if kind == ERROR:
+            return self._dress.put_on(self._error)
         if self._voice is None:
             return b""
         if kind in BURSTS and tokens == 0:
@@ -148,6 +158,6 @@ class Stream:
 
 
 def _no_linger(sock: object) -> None:
-    """Make the next close a reset; the loop's own transport gives a wrapper with the same method."""
+    """Make the next close a reset; the loop's own transport gives a wrapper of its socket."""
     if isinstance(sock, socket.socket) or hasattr(sock, "setsockopt"):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from email.utils import formatdate
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 import numpy as np
@@ -28,7 +28,9 @@ from lightgate.sim.script import (
     TEXT,
     WHOLE,
 )
-from lightgate.sim.world import UsageStyle
+
+if TYPE_CHECKING:
+    from lightgate.sim.world import UsageStyle
 
 _BUSY: Final = "Too many requests"
 _PAGE: Final = (
@@ -152,7 +154,7 @@ def hang(draft: Draft, _: Argument) -> None:
 
 
 def _stop(draft: Draft, tokens: int, last: int) -> None:
-    """End the answer after so many tokens with this beat; half of the body if it is not streamed."""
+    """End after so many tokens with this beat; after half of the body if it is not streamed."""
     script = draft.script
     if script.streamed:
         index = script.after(tokens)
@@ -202,11 +204,7 @@ def empty(draft: Draft, _: Argument) -> None:
     """Everything but the tokens."""
     script = draft.script
     draft.empty = True
-    kept = [
-        (script.at_ns[i], kind)
-        for i, kind in enumerate(script.kind)
-        if kind not in BURSTS
-    ]
+    kept = [(script.at_ns[i], kind) for i, kind in enumerate(script.kind) if kind not in BURSTS]
     script.truncate(0)
     for at, kind in kept:
         script.add(at, kind)

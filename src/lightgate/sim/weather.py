@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import zlib
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lightgate.sim.latency import NS, Dice, Parameters
-from lightgate.sim.world import Weather
+
+if TYPE_CHECKING:
+    from lightgate.sim.world import Weather
 
 
 class Spells:

@@ -8,7 +8,7 @@ parts of it; `like` in a provider takes another provider of the same world.
 from __future__ import annotations
 
 import tomllib
-from decimal import Decimal
+from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations at run time
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -22,11 +22,11 @@ UsageStyle = Literal["auto", "absent", "finish", "separate", "late", "every", "f
 _SHIPPED = resources.files("lightgate.sim") / "worlds"
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of a world file; an unknown key is an error."""
 
 
-class Point(Table):
+class Point(Table, frozen=True):
     """A model at one load: p50 and p95 of TTFT in ms, p50 and slow p95 of tokens per second."""
 
     load: int
@@ -34,15 +34,15 @@ class Point(Table):
     tps: tuple[float, float]
 
 
-class Exact(Table):
+class Exact(Table, frozen=True):
     """A script without chance: TTFT and the time per token in ms (a pair: uniform between them)."""
 
     ttft_ms: float
     gap_ms: float | tuple[float, float]
 
 
-class Stall(Table):
-    """One pause inside some streams: after this share of the tokens, in every n-th or a share of streams."""
+class Stall(Table, frozen=True):
+    """One pause after this share of the tokens, in every n-th stream or in a share of them."""
 
     ms: float
     at: float = 0.5
@@ -51,7 +51,7 @@ class Stall(Table):
     phase: int = 0
 
 
-class Shape(Table):
+class Shape(Table, frozen=True):
     """How an answer is cut into chunks and segments, and what it contains."""
 
     tokens: int | None = None  # natural length; None: as long as the request allows
@@ -74,7 +74,7 @@ class Shape(Table):
     stall: Stall | None = None
 
 
-class Weather(Table):
+class Weather(Table, frozen=True):
     """What goes wrong by chance; durations in seconds, shares per request."""
 
     good_mean_s: float = 1800.0
@@ -95,14 +95,14 @@ class Weather(Table):
     shock_ttft: float = 2.0
 
 
-class Rate(Table):
+class Rate(Table, frozen=True):
     """A token bucket over requests: so many a second, so many at once."""
 
     per_s: float
     burst: int = 1
 
 
-class FaultRule(Table):
+class FaultRule(Table, frozen=True):
     """A fault by name for every n-th request (n % every == phase) or a share of them."""
 
     name: str
@@ -112,14 +112,14 @@ class FaultRule(Table):
     share: float = 0.0
 
 
-class Price(Table):
+class Price(Table, frozen=True):
     """Dollars per million tokens."""
 
     input: Decimal
     output: Decimal
 
 
-class Model(Table):
+class Model(Table, frozen=True):
     """One model of a provider: a curve or an exact script, and the shape of its answers."""
 
     curve: tuple[Point, ...] = ()
@@ -129,7 +129,7 @@ class Model(Table):
     price: Price | None = None
 
 
-class Maker(Table):
+class Maker(Table, frozen=True):
     """One simulated provider."""
 
     title: str = ""
@@ -144,14 +144,14 @@ class Maker(Table):
     models: dict[str, Model] = {}
 
 
-class World(Table):
+class World(Table, frozen=True):
     """A set of simulated providers; `source` says where its numbers come from."""
 
     name: str
     title: str
     source: str
-    weather: Weather | None = None
     providers: dict[str, Maker]
+    weather: Weather | None = None
 
 
 def shipped() -> tuple[str, ...]:
@@ -174,7 +174,8 @@ def parse(tree: dict[str, Any], place: str) -> World:
         world = msgspec.convert(tree, World)
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"The world {place!r} is not valid: {error}.", hint="docs/reference/worlds.md lists every key."
+            f"The world {place!r} is not valid: {error}.",
+            hint="docs/reference/worlds.md lists every key.",
         ) from None
     problems = tuple(_problems(world))
     if problems:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.clock.marks import Marks, StampSource
-from lightgate.errors import AttemptError, DeadlineMissed, PeerReset
+from lightgate.errors import AttemptError, Cancelled, DeadlineMissed, PeerReset
 from lightgate.wire.dial import Dialer
 from lightgate.wire.dns import Resolver
 from lightgate.wire.exchange import Deadlines, Exchange, Taker
@@ -29,14 +30,15 @@ KEEP_IDLE_NS: Final = 55 * 1_000_000_000  # below the 60 s after which many serv
 class Connection:
     """A pooled connection: carries one exchange at a time."""
 
-    __slots__ = ("_on_gone", "exchange", "idle_since", "link", "origin", "uses")
+    __slots__ = ("_on_gone", "exchange", "gone", "idle_since", "link", "origin", "pooled")
 
     def __init__(self, link: Link, origin: Origin, on_gone: Callable[[Connection], None]) -> None:
         self.link = link
         self.origin = origin
         self.exchange: Exchange | None = None
         self.idle_since = 0
-        self.uses = 0
+        self.pooled = False  # has been idle: the server may have closed it meanwhile
+        self.gone = False
         self._on_gone = on_gone
         link.attach(self)
 
@@ -51,12 +53,12 @@ class Connection:
 
     def on_eof(self) -> None:
         """The server closed."""
+        self._end(None)
         self.link.abort()
-        self._gone(None)
 
     def on_lost(self, error: Exception | None) -> None:
         """The connection broke."""
-        self._gone(error or ConnectionResetError("connection lost"))
+        self._end(error or ConnectionResetError("connection lost"))
 
     def pause_writing(self) -> None:
         """A request is written whole; the link queues what the kernel does not take."""
@@ -64,22 +66,68 @@ class Connection:
     def resume_writing(self) -> None:
         """See `pause_writing`."""
 
-    def _gone(self, error: Exception | None) -> None:
+    def _end(self, error: Exception | None) -> None:
         if self.exchange is not None:
             self.exchange.eof(error)
         else:
             self._on_gone(self)
 
 
+class _Order(NamedTuple):
+    """One call of `Client.exchange`."""
+
+    origin: Origin
+    payload: bytes
+    taker: Taker
+    marks: Marks
+    deadlines: Deadlines
+    began_ns: int
+
+    def left_s(self) -> float | None:
+        """What is left of the total deadline."""
+        total_s = self.deadlines.total_s
+        if total_s is None:
+            return None
+        return max(0.0, total_s - (time.monotonic_ns() - self.began_ns) / 1e9)
+
+
 class _Pool:
-    """The connections of one origin."""
+    """The connections of one origin.
 
-    __slots__ = ("idle", "open", "waiting")
+    Under a limit, those who wait are served in their order: room is promised to the first of them
+    before anybody else can take it, and a promise is kept by an idle connection or by a new one.
+    """
 
-    def __init__(self) -> None:
-        self.idle: list[Connection] = []  # the newest is reused first: it is the warmest
+    __slots__ = ("_limit", "idle", "open", "promised", "waiting")
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self.idle: deque[Connection] = deque()  # the newest is reused first: it is the warmest
         self.waiting: deque[asyncio.Future[None]] = deque()
-        self.open = 0
+        self.open = 0  # also those that are being opened
+        self.promised = 0
+
+    def may_open(self, wanted: int) -> int:
+        """How many of the wanted connections there is room to open."""
+        if self._limit is None:
+            return wanted
+        return max(0, min(wanted, self._limit - self.open - self.promised))
+
+    def has_room(self) -> bool:
+        """Whether one more caller finds an idle connection or may open one."""
+        return self._limit is None or len(self.idle) + self._limit - self.open > self.promised
+
+    def is_full(self) -> bool:
+        """Whether no connection may be opened unless another one closes."""
+        return self._limit is not None and self.open >= self._limit
+
+    def wake(self) -> None:
+        """Promise the room that there is to those who have waited longest."""
+        while self.waiting and self.has_room():
+            waiter = self.waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self.promised += 1
 
 
 class Client:
@@ -95,16 +143,14 @@ class Client:
         context: ssl.SSLContext | None = None,
         watch_lag: bool = True,
     ) -> None:
-        self.stamper = Stamper(stamp, watch_lag=watch_lag)
         self._limit = limit
-        self._dialer = Dialer(
-            self.stamper,
-            resolver or Resolver(),
-            Proxies.from_env(os.environ) if proxies is None else proxies,
-            context,
-        )
+        proxies = Proxies.from_env(os.environ) if proxies is None else proxies
+        self.stamper = Stamper(stamp, watch_lag=watch_lag)
+        self._dialer = Dialer(self.stamper, resolver or Resolver(), proxies, context)
         self._pools: dict[Origin, _Pool] = {}
         self._busy: set[Connection] = set()
+        self._dialing: dict[asyncio.Timeout, asyncio.Future[None]] = {}
+        self._closed = False
 
     async def exchange(
         self,
@@ -119,155 +165,194 @@ class Client:
         A pooled connection that the server closed under us before any byte of the answer came is
         replaced once by a fresh one: the request cannot have been answered on it.
         """
-        began = time.monotonic_ns()
-        connection = await self._acquire(origin, marks, deadlines, fresh=False)
+        order = _Order(origin, payload, taker, marks, deadlines, time.monotonic_ns())
+        connection = await self._acquire(order)
         try:
-            return await self._run(connection, payload, taker, deadlines, began)
+            return await self._run(connection, order)
         except PeerReset as error:
-            if not error.early or connection.uses < 2:
+            if not (error.early and connection.pooled):
                 raise
         marks.replayed = True
-        connection = await self._acquire(origin, marks, deadlines, fresh=True)
-        return await self._run(connection, payload, taker, deadlines, began)
+        return await self._run(await self._acquire(order, fresh=True), order)
 
     async def warm(self, origin: Origin, count: int, connect_s: float | None = 10.0) -> int:
         """Open connections until `count` are idle; the number that are. Never raises for one."""
-        pool = self._pools.setdefault(origin, _Pool())
-        missing = count - len(pool.idle)
+        if self._closed:
+            return 0
+        pool = self._pool(origin)
+        missing = pool.may_open(count - len(pool.idle))
+        pool.open += max(0, missing)
 
         async def one() -> None:
-            try:
-                connection = await self._dial(origin, Marks(), connect_s)
-            except AttemptError:
-                return
-            self._release(connection)
+            with contextlib.suppress(AttemptError):
+                self._release(await self._dial(pool, origin, Marks(), (connect_s, "connect")))
 
         await asyncio.gather(*(one() for _ in range(missing)))
         return len(pool.idle)
 
     async def close(self) -> None:
         """Close every connection; exchanges under way end as cancelled."""
+        self._closed = True
+        pools = list(self._pools.values())
+        self._pools.clear()
         for connection in list(self._busy):
             if connection.exchange is not None:
                 connection.exchange.cancel()
-        for pool in self._pools.values():
+        for pool in pools:
             for connection in pool.idle:
                 connection.link.abort()
+            pool.idle.clear()
             for waiter in pool.waiting:
-                waiter.cancel()
-        self._pools.clear()
+                if not waiter.done():
+                    waiter.set_exception(Cancelled("The client was closed."))
+        for scope in self._dialing:
+            if not scope.expired():
+                scope.reschedule(asyncio.get_running_loop().time())
+        if self._dialing:
+            await asyncio.wait(list(self._dialing.values()))
         await asyncio.sleep(0)  # transports report their end in the next turn
         self.stamper.close()
 
     @property
     def open_connections(self) -> int:
-        """Connections that are open now, idle ones too."""
+        """Connections that are open now or being opened, idle ones too."""
         return sum(pool.open for pool in self._pools.values())
 
-    async def _run(
-        self,
-        connection: Connection,
-        payload: bytes,
-        taker: Taker,
-        deadlines: Deadlines,
-        began: int,
-    ) -> Exchange:
-        exchange = Exchange(connection.link, connection.origin, taker, deadlines)
+    async def _run(self, connection: Connection, order: _Order) -> Exchange:
+        exchange = Exchange(connection.link, order.origin, order.taker, order.deadlines)
         connection.exchange = exchange
-        connection.uses += 1
         self._busy.add(connection)
         try:
-            exchange.start(payload, began)
+            exchange.start(order.payload, order.began_ns)
             await exchange.done
-        except asyncio.CancelledError:
-            exchange.cancel()
-            _ = exchange.done.exception()  # seen: the cancellation speaks for it
-            raise
         finally:
+            exchange.leave()
             self._busy.discard(connection)
             connection.exchange = None
             if exchange.keep_alive and exchange.complete and connection.link.is_open:
                 self._release(connection)
             else:
-                connection.link.abort()
-                self._forget(connection)
+                self._drop(connection)
         return exchange
 
-    async def _acquire(
-        self, origin: Origin, marks: Marks, deadlines: Deadlines, *, fresh: bool
-    ) -> Connection:
-        pool = self._pools.setdefault(origin, _Pool())
-        began = time.monotonic_ns()
-        while not fresh and pool.idle:
-            connection = pool.idle.pop()
-            if began - connection.idle_since < KEEP_IDLE_NS and connection.link.is_open:
-                return connection
-            connection.link.abort()
-            self._forget(connection)
-        if self._limit is not None and pool.open >= self._limit:
-            connection_or_none = await self._wait(pool, origin, deadlines)
-            marks.pool_wait_ns = time.monotonic_ns() - began
-            if connection_or_none is not None:
-                return connection_or_none
-        return await self._dial(origin, marks, deadlines.connect_s)
-
-    async def _wait(self, pool: _Pool, origin: Origin, deadlines: Deadlines) -> Connection | None:
-        """Wait for a connection or for room to open one (None)."""
-        while self._limit is not None and pool.open >= self._limit and not pool.idle:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            pool.waiting.append(waiter)
-            try:
-                async with asyncio.timeout(deadlines.total_s):
-                    await waiter
-            except TimeoutError:
-                raise DeadlineMissed(
-                    f"No connection to {origin.authority} became free in time.", phase="total"
-                ) from None
-            finally:
-                if waiter in pool.waiting:
-                    pool.waiting.remove(waiter)
-        return pool.idle.pop() if pool.idle else None
-
-    async def _dial(self, origin: Origin, marks: Marks, connect_s: float | None) -> Connection:
-        pool = self._pools.setdefault(origin, _Pool())
-        pool.open += 1
+    async def _acquire(self, order: _Order, *, fresh: bool = False) -> Connection:
+        """A connection that is the caller's alone; nothing is awaited once it is found."""
+        if self._closed:
+            raise Cancelled("The client was closed.")
+        pool = self._pool(order.origin)
+        if pool.has_room():
+            pool.promised += 1
+        else:
+            await self._wait(pool, order)
         try:
-            async with asyncio.timeout(connect_s):
+            connection = None if fresh else self._reuse(pool)
+            if connection is not None:
+                return connection
+            if pool.is_full():  # a fresh one is asked for; the oldest idle one makes room
+                self._drop(pool.idle.popleft())
+            pool.open += 1
+        finally:
+            pool.promised -= 1
+        connect_s, left_s = order.deadlines.connect_s, order.left_s()
+        if left_s is not None and (connect_s is None or left_s < connect_s):
+            return await self._dial(pool, order.origin, order.marks, (left_s, "total"))
+        return await self._dial(pool, order.origin, order.marks, (connect_s, "connect"))
+
+    def _reuse(self, pool: _Pool) -> Connection | None:
+        now = time.monotonic_ns()
+        while pool.idle:
+            connection = pool.idle.pop()
+            if now - connection.idle_since < KEEP_IDLE_NS and connection.link.is_open:
+                return connection
+            self._drop(connection)
+        return None
+
+    async def _wait(self, pool: _Pool, order: _Order) -> None:
+        """Wait until room is promised to us."""
+        began = time.monotonic_ns()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        pool.waiting.append(waiter)
+        served = False
+        try:
+            async with asyncio.timeout(order.left_s()):
+                await waiter
+            served = True
+        except TimeoutError:
+            raise DeadlineMissed(
+                f"No connection to {order.origin.authority} became free in time.", phase="total"
+            ) from None
+        finally:
+            order.marks.pool_wait_ns = time.monotonic_ns() - began
+            if not served:
+                _give_up(pool, waiter)
+
+    async def _dial(
+        self, pool: _Pool, origin: Origin, marks: Marks, limit: tuple[float | None, str]
+    ) -> Connection:
+        """Open a connection that the pool already counts, within the limit of a deadline."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        scope = asyncio.timeout(limit[0])
+        link: Link | None = None
+        try:
+            async with scope:
+                self._dialing[scope] = ended
                 link = await self._dialer.dial(origin, marks)
         except TimeoutError:
-            pool.open -= 1
-            _wake(pool)
-            raise DeadlineMissed(
-                f"{origin.authority} did not accept a connection in time.", phase="connect"
-            ) from None
-        except BaseException:
-            pool.open -= 1
-            _wake(pool)
-            raise
+            if not self._closed:
+                raise DeadlineMissed(
+                    f"{origin.authority} did not accept a connection in time.", phase=limit[1]
+                ) from None
+        finally:
+            del self._dialing[scope]
+            ended.set_result(None)
+            if link is None:
+                pool.open -= 1
+                pool.wake()
+        if link is None or self._closed:
+            if link is not None:
+                link.abort()
+            raise Cancelled("The client was closed.")
         return Connection(link, origin, self._forget)
+
+    def _pool(self, origin: Origin) -> _Pool:
+        pool = self._pools.get(origin)
+        if pool is None:
+            pool = self._pools[origin] = _Pool(self._limit)
+        return pool
 
     def _release(self, connection: Connection) -> None:
         pool = self._pools.get(connection.origin)
         if pool is None:  # the client was closed meanwhile
             connection.link.abort()
             return
-        connection.idle_since = time.monotonic_ns()
+        now = time.monotonic_ns()
+        connection.idle_since = now
+        connection.pooled = True
         pool.idle.append(connection)
-        _wake(pool)
+        while now - pool.idle[0].idle_since > KEEP_IDLE_NS:
+            self._drop(pool.idle.popleft())
+        pool.wake()
+
+    def _drop(self, connection: Connection) -> None:
+        connection.link.abort()
+        self._forget(connection)
 
     def _forget(self, connection: Connection) -> None:
         pool = self._pools.get(connection.origin)
-        if pool is None:
+        if pool is None or connection.gone:
             return
+        connection.gone = True
         pool.open -= 1
         if connection in pool.idle:
             pool.idle.remove(connection)
-        _wake(pool)
+        pool.wake()
 
 
-def _wake(pool: _Pool) -> None:
-    while pool.waiting:
-        waiter = pool.waiting.popleft()
-        if not waiter.done():
-            waiter.set_result(None)
-            return
+def _give_up(pool: _Pool, waiter: asyncio.Future[None]) -> None:
+    """Leave the queue; room that was promised meanwhile goes to the next one."""
+    if not waiter.done() or waiter.cancelled():
+        with contextlib.suppress(ValueError):  # a cancelled one may have been passed over already
+            pool.waiting.remove(waiter)
+    elif waiter.exception() is None:
+        pool.promised -= 1
+        pool.wake()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import re
 import socket
 import ssl
 import time
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 STAGGER_S: Final = 0.25  # the next address is tried this long after the one before (RFC 8305)
 PROXY_HEAD_LIMIT: Final = 16 * 1024
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])[ \r]")
 
 
 class Dialer:
@@ -42,9 +46,8 @@ class Dialer:
         resolved = time.monotonic_ns()
         if asked:
             marks.dns_ns = resolved - began
-        sock = await _connect(addresses, f"{origin.scheme}://{host}:{port}")
+        sock = await _connect(addresses, f"The proxy {proxy.where}" if proxy else str(origin))
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if proxy is not None:
                 await _tunnel(sock, proxy, origin)
             connected = time.monotonic_ns()
@@ -64,18 +67,21 @@ class Dialer:
 
             self._context = client_context()
         try:
-            return await self.stamper.link(sock, self._context, origin.host)
+            # A name may be written with the root's dot; certificates and SNI are without it.
+            return await self.stamper.link(sock, self._context, origin.host.removesuffix("."))
         except ssl.SSLCertVerificationError as error:
+            why = error.verify_message.rstrip(".")
             raise TlsFailed(
-                f"The certificate of {origin.host} is not trusted: {error.verify_message}.",
+                f"The certificate of {origin.host} is not trusted: {why}.",
                 hint="Check the host name; for a private authority set SSL_CERT_FILE.",
             ) from None
-        except (ssl.SSLError, OSError) as error:
-            why = getattr(error, "reason", None) or error.__class__.__name__
-            raise TlsFailed(
-                f"No TLS connection with {origin.authority}: {why}.",
-                hint="Does this port speak https?",
-            ) from None
+        except ssl.SSLError as error:
+            why = (error.reason or "the handshake failed").replace("_", " ").lower()
+        except OSError:
+            why = "it closed the connection during the handshake"
+        raise TlsFailed(
+            f"No TLS connection with {origin.authority}: {why}.", hint="Does this port speak https?"
+        )
 
 
 async def _connect(addresses: list[Address], name: str) -> socket.socket:
@@ -83,54 +89,66 @@ async def _connect(addresses: list[Address], name: str) -> socket.socket:
     if len(addresses) == 1:
         return await _connect_one(addresses[0], name)
     waiting: set[asyncio.Task[socket.socket]] = set()
-    failure: AttemptError | None = None
+    failure: AttemptError = ConnectionFailed(f"{name} could not be reached.")
     try:
-        for address in [*addresses, None]:
-            if address is not None:
-                waiting.add(asyncio.ensure_future(_connect_one(address, name)))
-            timeout = STAGGER_S if address is not None else None
+        for address in addresses:
+            waiting.add(asyncio.ensure_future(_connect_one(address, name)))
+            last = address is addresses[-1]
             while waiting:
-                done, waiting = await asyncio.wait(
-                    waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                done, _ = await asyncio.wait(
+                    waiting,
+                    timeout=None if last else STAGGER_S,
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
                 for task in done:
-                    error = task.exception()
-                    if error is None:
+                    waiting.discard(task)
+                    try:
                         return task.result()
-                    if isinstance(error, AttemptError):
+                    except AttemptError as error:
                         failure = error
-                if timeout is not None:
+                if not last:
                     break
     finally:
         for task in waiting:
             task.add_done_callback(_close_late)
             task.cancel()
-    raise failure or ConnectionFailed(f"{name} could not be reached.")
+    raise failure
 
 
 def _close_late(task: asyncio.Task[socket.socket]) -> None:
+    """Give back a connection that nobody waits for any more."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 
 
 async def _connect_one(address: Address, name: str) -> socket.socket:
-    sock = socket.socket(address.family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    sock.setblocking(False)
+    sock: socket.socket | None = None
     try:
+        sock = socket.socket(address.family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().sock_connect(sock, address.sockaddr)
-    except OSError as error:
-        sock.close()
-        refused = isinstance(error, ConnectionRefusedError)
-        raise ConnectionFailed(
-            f"{name} refused the connection."
-            if refused
-            else f"{name} could not be reached ({error.strerror or error.__class__.__name__}).",
-            hint="Is the server running, and is the port right?",
-        ) from None
-    except BaseException:
-        sock.close()
+    except BaseException as error:
+        if sock is not None:
+            sock.close()
+        if isinstance(error, OSError):
+            raise _unreachable(name, error) from None
         raise
     return sock
+
+
+def _unreachable(name: str, error: OSError) -> ConnectionFailed:
+    if error.errno == errno.ECONNREFUSED:
+        return ConnectionFailed(
+            f"{name} refused the connection.", hint="Is the server running, and is the port right?"
+        )
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return ConnectionFailed(
+            f"{name} could not be reached: this machine allows no more open files.",
+            hint="Raise the limit (ulimit -n) or lower the concurrency.",
+        )
+    why = os.strerror(error.errno) if error.errno else error.__class__.__name__
+    return ConnectionFailed(f"{name} could not be reached ({why}).", hint="Is the address right?")
 
 
 async def _tunnel(sock: socket.socket, proxy: Proxy, origin: Origin) -> None:
@@ -145,12 +163,13 @@ async def _tunnel(sock: socket.socket, proxy: Proxy, origin: Origin) -> None:
             head += part
     except OSError:
         head = b""
-    words = head.split(b"\r\n", 1)[0].split(b" ", 2)
-    granted = len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1][:1] == b"2"
-    if not granted or not head.endswith(b"\r\n\r\n"):
-        said = words[1].decode("ascii", "replace")[:3] if len(words) > 1 else "nothing"
-        raise ConnectionFailed(
-            f"The proxy {proxy.host}:{proxy.port} gave no tunnel to {origin.authority}"
-            f" (it answered {said}).",
-            hint="Check HTTPS_PROXY and NO_PROXY.",
-        )
+    answer = _STATUS_LINE.match(head)
+    status = answer[1].decode("ascii") if answer else ""
+    if status.startswith("2") and head.endswith(b"\r\n\r\n"):
+        return
+    said = f"answered {status}" if status else "sent no HTTP answer"
+    hint = "The proxy wants a name and a password: http://name:password@host:port."
+    raise ConnectionFailed(
+        f"The proxy {proxy.where} gave no tunnel to {origin.authority} (it {said}).",
+        hint=hint if status == "407" else "Check HTTPS_PROXY and NO_PROXY.",
+    )

@@ -11,6 +11,7 @@ from lightgate.clock.source import SYSTEM, Clock
 from lightgate.errors import NameUnknown
 
 TTL_NS: Final = 60 * 1_000_000_000
+RETRY_NS: Final = 5 * 1_000_000_000  # a resolver that failed is left alone for this long
 TIMEOUT_S: Final = 2.0
 
 
@@ -36,13 +37,24 @@ async def system_lookup(host: str, port: int) -> list[Address]:
     return [Address(int(family), (str(sa[0]), int(sa[1]))) for family, _, _, _, sa in found]
 
 
+class _Question:
+    """A look-up under way, and how many wait for it."""
+
+    __slots__ = ("task", "waiting")
+
+    def __init__(self, task: asyncio.Task[list[Address]]) -> None:
+        self.task = task
+        self.waiting = 0
+
+
 class Resolver:
-    """Looks names up once a minute."""
+    """Looks names up once a minute, each name once at a time."""
 
     def __init__(self, lookup: Lookup = system_lookup, clock: Clock = SYSTEM) -> None:
         self._lookup = lookup
         self._clock = clock
-        self._known: dict[tuple[str, int], tuple[int, list[Address]]] = {}
+        self._known: dict[tuple[str, int], tuple[int, list[Address]]] = {}  # good until, answer
+        self._asking: dict[tuple[str, int], _Question] = {}
 
     async def resolve(self, host: str, port: int) -> tuple[list[Address], bool]:
         """The addresses, families alternating, and whether the resolver had to be asked."""
@@ -54,23 +66,54 @@ class Resolver:
             family = socket.AF_INET if literal.version == 4 else socket.AF_INET6
             return [Address(int(family), (host, port))], False
         known = self._known.get((host, port))
-        if known is not None and self._clock.now_ns() - known[0] < TTL_NS:
+        if known is not None and self._clock.now_ns() < known[0]:
             return known[1], False
+        return await self._ask(host, port), True
+
+    async def _ask(self, host: str, port: int) -> list[Address]:
+        """Ask, or join those who have asked; the last one to leave ends the question."""
+        question = self._asking.get((host, port))
+        if question is None:
+            question = _Question(asyncio.ensure_future(self._answer(host, port)))
+            self._asking[host, port] = question
+        question.waiting += 1
+        try:
+            return await asyncio.shield(question.task)
+        finally:
+            question.waiting -= 1
+            if not question.waiting:
+                question.task.cancel()
+            if self._asking.get((host, port)) is question and (
+                not question.waiting or question.task.done()
+            ):
+                del self._asking[host, port]
+
+    async def _answer(self, host: str, port: int) -> list[Address]:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 found = _alternate(await self._lookup(host, port))
-        except (OSError, TimeoutError, UnicodeError) as error:
-            if known is not None:
-                return known[1], True
-            why = "no answer in time" if isinstance(error, TimeoutError) else "no such host"
+            why = "it has no address"
+        except TimeoutError:
+            found, why = [], "no answer in time"
+        except (OSError, UnicodeError) as error:
+            found, why = [], _reason(error)
+        if found:
+            self._known[host, port] = (self._clock.now_ns() + TTL_NS, found)
+            return found
+        known = self._known.get((host, port))
+        if known is None:
             raise NameUnknown(
                 f"The name {host} could not be resolved ({why}).",
                 hint="Check the spelling of the host and this machine's DNS.",
-            ) from None
-        if not found:
-            raise NameUnknown(f"The name {host} has no address.")
-        self._known[host, port] = (self._clock.now_ns(), found)
-        return found, True
+            )
+        self._known[host, port] = (self._clock.now_ns() + RETRY_NS, known[1])
+        return known[1]
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    if isinstance(error, socket.gaierror) and error.errno != socket.EAI_NONAME:
+        return (error.strerror or "the resolver failed").lower()
+    return "no such host"
 
 
 def _alternate(found: list[Address]) -> list[Address]:

@@ -38,8 +38,8 @@ class Deadlines(NamedTuple):
 class Taker(Protocol):
     """Who takes an answer as it comes.
 
-    An AttemptError that it raises ends the exchange. So does any other exception, which is a defect:
-    the caller gets it as it is, and the loop's own handler hears of it too.
+    An AttemptError that it raises ends the exchange. So does any other exception, which is a
+    defect: the caller gets it as it is, and the loop's own handler hears of it too.
     """
 
     def on_open(self, exchange: Exchange) -> None:
@@ -164,12 +164,11 @@ class Exchange:
             if heading:
                 self._take_head(len(data), stamp)
             if self._bodies:
-                body = self._bodies[0] if len(self._bodies) == 1 else b"".join(self._bodies)
+                body = b"".join(self._bodies)  # of one piece: that piece, no copy
                 self._bodies.clear()
                 self._bare = 0
-                if not self.done.done():
-                    self._taker.on_body(body, stamp, since)
-            else:
+                self._taker.on_body(body, stamp, since)
+            elif self._error is None:
                 self._count_bare(len(data))
         except AttemptError as error:
             self._error = error
@@ -212,7 +211,7 @@ class Exchange:
             self._status = status
             return
         self._headers = []
-        if status in {0, 101} or status < 100:
+        if status == 101 or status < 100:
             self._error = Malformed(
                 f"{self._origin.authority} answered with status {status}, which nobody asked for."
             )
@@ -246,6 +245,8 @@ class Exchange:
             self._bodies.clear()
             raise refusal
         self._taker.on_head(self._status, self._headers, stamp)
+        if self.done.done():  # the taker cancelled
+            self._bodies.clear()
 
     def _count_bare(self, size: int) -> None:
         self._bare += size

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ipaddress
+import re
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from lightgate.errors import UsageError
+
+_HINT: Final = "Write it like https://api.example.com/v1."
+_LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME: Final = re.compile(rf"(?=.{{1,254}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
 
 
 class Origin(NamedTuple):
@@ -33,27 +39,47 @@ class Origin(NamedTuple):
 
 def split_url(url: str) -> tuple[Origin, str]:
     """An http(s) URL as its origin and its path; anything that could hide a host is refused."""
-    hint = "Write it like https://api.example.com/v1."
     if any(c <= " " or c in '<>"\\^`{|}' or c == "\x7f" for c in url):
-        raise UsageError(f"The URL {url!r} has characters that a URL cannot have.", hint=hint)
+        raise UsageError(f"The URL {url!r} has characters that a URL cannot have.", hint=_HINT)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"The URL {url!r} cannot be read: {error}.", hint=hint) from None
+        raise UsageError(f"The URL {url!r} cannot be read: {error}.", hint=_HINT) from None
     if parts.scheme not in {"http", "https"}:
-        raise UsageError(f"The URL {url!r} does not begin with http:// or https://.", hint=hint)
-    if not parts.hostname:
-        raise UsageError(f"The URL {url!r} names no host.", hint=hint)
+        raise UsageError(f"The URL {url!r} does not begin with http:// or https://.", hint=_HINT)
     if parts.username is not None or parts.password is not None:
         raise UsageError(
-            f"The URL for {parts.hostname} carries credentials.",
+            f"The URL for {parts.hostname or 'a host'} carries credentials.",
             hint="Put the key into an environment variable, never into a URL.",
         )
-    if parts.fragment:
-        raise UsageError(f"The URL {url!r} has a fragment.", hint=hint)
+    if not parts.hostname:
+        raise UsageError(f"The URL {url!r} names no host.", hint=_HINT)
+    if "#" in url:
+        raise UsageError(f"The URL {url!r} has a fragment.", hint=_HINT)
     if port == 0:
-        raise UsageError(f"The URL {url!r} has port 0.", hint=hint)
-    usual = 443 if parts.scheme == "https" else 80
+        raise UsageError(f"The URL {url!r} has port 0.", hint=_HINT)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
-    return Origin(parts.scheme, parts.hostname, port or usual), path
+    if not path.isascii():
+        raise UsageError(f"The path of {url!r} has characters outside ASCII.", hint=_HINT)
+    usual = 443 if parts.scheme == "https" else 80
+    return Origin(parts.scheme, _host(parts.hostname, url), port or usual), path
+
+
+def _host(text: str, url: str) -> str:
+    """An address, or a name in the form that DNS and certificates know it by."""
+    if ":" in text:
+        try:
+            address = ipaddress.IPv6Address(text)
+        except ValueError:
+            raise UsageError(f"The URL {url!r} has an unreadable address.", hint=_HINT) from None
+        if address.scope_id is not None:
+            raise UsageError(f"The URL {url!r} names an address of one link only.", hint=_HINT)
+        return str(address)
+    try:
+        name = text if text.isascii() else text.encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        name = ""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"The URL {url!r} names a host that cannot exist.", hint=_HINT)
+    return name

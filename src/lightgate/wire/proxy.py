@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from lightgate.errors import ConfigError
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from lightgate.wire.origin import Origin
 
+_PORT: Final = re.compile(r":[0-9]{1,5}\Z")
+
 
 class Proxy(NamedTuple):
     """One proxy; `authorization` is the header's value or empty."""
@@ -21,6 +24,11 @@ class Proxy(NamedTuple):
     host: str
     port: int
     authorization: str = ""
+
+    @property
+    def where(self) -> str:
+        """Host and port, for sentences."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def connect_head(self, origin: Origin) -> bytes:
         """The request that asks the proxy for a tunnel."""
@@ -32,7 +40,7 @@ class Proxy(NamedTuple):
         return (head + "\r\n").encode("ascii")
 
     def __repr__(self) -> str:
-        return f"Proxy({self.host}:{self.port})"  # never the credentials
+        return f"Proxy({self.where})"  # never the credentials
 
 
 class Proxies(NamedTuple):
@@ -50,51 +58,68 @@ class Proxies(NamedTuple):
             return env.get(name.lower(), "") or env.get(name, "")
 
         every = value("ALL_PROXY")
+        # In a CGI program the upper-case name can be set by a request's Proxy header.
+        http = env.get("http_proxy", "") if "REQUEST_METHOD" in env else value("HTTP_PROXY")
         names = [n.strip().lower() for n in value("NO_PROXY").split(",")]
         return cls(
-            # HTTP_PROXY in upper case can be set by a CGI request header; only lower case counts.
-            _parse(env.get("http_proxy", "") or every),
+            _parse(http or every),
             _parse(value("HTTPS_PROXY") or every),
             tuple(n for n in names if n),
         )
 
     def choose(self, origin: Origin) -> Proxy | None:
-        """The proxy for an origin, or None for a direct connection."""
+        """The proxy for an origin, or None for a direct connection; loopback is always direct."""
         proxy = self.https if origin.secure else self.http
-        return None if proxy is None or self._bypassed(origin.host.lower()) else proxy
-
-    def _bypassed(self, host: str) -> bool:
-        if host == "localhost" or _is_loopback(host):
-            return True
-        for name in self.bypass:
-            bare = name.lstrip(".")
-            if name == "*" or host == bare or host.endswith("." + bare):
-                return True
-        return False
+        if proxy is None:
+            return None
+        host = origin.host.lower().rstrip(".")
+        address = _address(host)
+        if host == "localhost" or (address is not None and address.is_loopback):
+            return None
+        return None if any(_covers(n, host, address, origin.port) for n in self.bypass) else proxy
 
 
-def _is_loopback(host: str) -> bool:
+def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ip_address(text)
     except ValueError:
-        return False
+        return None
+
+
+def _covers(rule: str, host: str, address: IPv4Address | IPv6Address | None, port: int) -> bool:
+    """Whether one word of NO_PROXY means this host: a name, its subdomains, a network, `*`."""
+    if rule == "*":
+        return True
+    if _address(rule) is None:
+        rule, _, digits = rule.rpartition(":") if _PORT.search(rule) else (rule, "", "")
+        if digits and int(digits) != port:
+            return False
+    rule = rule.removeprefix("[").removesuffix("]")
+    if address is not None:
+        try:
+            return address in ip_network(rule, strict=False)
+        except ValueError:
+            return False
+    name = rule.removeprefix("*").strip(".")
+    return bool(name) and (host == name or host.endswith("." + name))
 
 
 def _parse(url: str) -> Proxy | None:
     if not url:
         return None
-    parts = urlsplit(url if "://" in url else f"http://{url}")
     try:
-        port = parts.port or 8080
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname or "", parts.port or 8080
+        usable = parts.scheme == "http" and host.isascii()
     except ValueError:
-        port = 0
-    if parts.scheme != "http" or not parts.hostname or not port:
+        host, usable = "", False
+    if not usable or not host:
         raise ConfigError(
-            f"The proxy for {parts.hostname or 'outbound calls'} in the environment is not usable.",
+            f"The proxy {host or 'setting'} in the environment is not usable.",
             hint="Set it like http://proxy.example.com:3128; only http:// proxies are supported.",
         )
     authorization = ""
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
-    return Proxy(parts.hostname, port, authorization)
+    return Proxy(host, port, authorization)

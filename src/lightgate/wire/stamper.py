@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import ssl
 
     from lightgate.clock.marks import StampSource
+    from lightgate.wire.link import Peer
 
 
 def best_source() -> StampSource:
@@ -56,7 +57,7 @@ class Stamper:
         loop = asyncio.get_running_loop()
         lag = self._lag
         _, link = await loop.create_connection(
-            lambda: ReadLink(lag, sock),
+            lambda: _DialedLink(lag, sock),
             sock=sock,
             ssl=context,
             server_hostname=host if context is not None else None,
@@ -79,6 +80,25 @@ class Stamper:
             self.anchor.close()
         if self._lag is not None:
             self._lag.close()
+
+
+class _DialedLink(ReadLink):
+    """A read link that reads nothing until it has an owner, as a kernel link does.
+
+    The loop tells the dialer of a connection a turn after it began to read from it.
+    """
+
+    __slots__ = ()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, and what it may already hold in the kernel."""
+        super().connection_made(transport)
+        self.pause_reading()
+
+    def attach(self, peer: Peer) -> None:
+        """Name the owner and start reading."""
+        super().attach(peer)
+        self.resume_reading()
 
 
 async def _handshake(inner: KernelLink, context: ssl.SSLContext, host: str) -> TlsLink:

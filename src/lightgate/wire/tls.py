@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
@@ -22,13 +23,39 @@ def client_context() -> ssl.SSLContext:
     return context
 
 
+def said_goodbye(link: Link) -> bool:
+    """Whether the end of a link's bytes is one that nobody on the way can have faked.
+
+    Without TLS that is always taken to be so; with TLS the other side must have said so itself.
+    """
+    tls = link.info("ssl_object")
+    if not isinstance(tls, ssl.SSLObject):
+        return True
+    try:
+        return not tls.read(1)
+    except ssl.SSLZeroReturnError:
+        return True
+    except ssl.SSLError:  # it would like to read more
+        return False
+
+
 class TlsLink:
     """A link that speaks TLS over another one; the inner link's stamps are kept as they are.
 
     `on_handshake` is called once, with None or with the error that ended it.
     """
 
-    __slots__ = ("_in", "_inner", "_on_handshake", "_open", "_out", "_peer", "_ready", "_tls")
+    __slots__ = (
+        "_early",
+        "_in",
+        "_inner",
+        "_on_handshake",
+        "_open",
+        "_out",
+        "_peer",
+        "_ready",
+        "_tls",
+    )
 
     def __init__(self, inner: Link, context: ssl.SSLContext, host: str) -> None:
         self._in = ssl.MemoryBIO()
@@ -36,6 +63,7 @@ class TlsLink:
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=host)
         self._inner = inner
         self._peer: Peer | None = None
+        self._early: tuple[int, int] | None = None  # stamps of bytes that came before the owner
         self._ready = False
         self._open = True
         self._on_handshake: _HandshakeDone | None = None
@@ -59,8 +87,11 @@ class TlsLink:
         return self._inner.unsent
 
     def attach(self, peer: Peer) -> None:
-        """Name the owner."""
+        """Name the owner; what came with the handshake reaches it in the next turn."""
         self._peer = peer
+        if self._early is not None:
+            asyncio.get_running_loop().call_soon(self._deliver, *self._early)
+            self._early = None
 
     def write(self, data: bytes) -> None:
         """Encrypt and send."""
@@ -105,34 +136,18 @@ class TlsLink:
             self._shake()
             if not self._ready:
                 return
-        parts: list[bytes] = []
-        ended = False
-        while True:
-            try:
-                part = self._tls.read(_PLAIN_SIZE)
-            except ssl.SSLWantReadError:
-                break
-            except ssl.SSLZeroReturnError:
-                ended = True
-                break
-            except ssl.SSLError as error:
-                self._lose(error)
-                return
-            if not part:
-                ended = True
-                break
-            parts.append(part)
-        self._flush()  # key updates and alerts that the reading produced
-        if parts and self._peer is not None:
-            self._peer.on_read(parts[0] if len(parts) == 1 else b"".join(parts), stamp, since)
-        if ended and self._peer is not None:
-            self._peer.on_eof()
+        if self._peer is None:
+            self._early = (stamp, since)
+            return
+        self._deliver(stamp, since)
 
     def on_eof(self) -> None:
         """The socket ended; whether the answer was whole is for HTTP framing to judge."""
         if not self._ready:
             self._lose(ConnectionResetError("closed during the TLS handshake"))
-        elif self._peer is not None:
+        elif self._peer is None:
+            self._lose(ConnectionResetError("closed after the TLS handshake"))
+        else:
             self._peer.on_eof()
 
     def on_lost(self, error: Exception | None) -> None:
@@ -164,6 +179,31 @@ class TlsLink:
         done, self._on_handshake = self._on_handshake, None
         if done is not None:
             done(None)
+
+    def _deliver(self, stamp: int, since: int) -> None:
+        parts: list[bytes] = []
+        ended = False
+        failure: ssl.SSLError | None = None
+        while not ended and failure is None:
+            try:
+                part = self._tls.read(_PLAIN_SIZE)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                ended = True
+            except ssl.SSLError as error:
+                failure = error
+            else:
+                ended = not part
+                parts.append(part)
+        self._flush()  # key updates and alerts that the reading produced
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        if data and self._peer is not None:
+            self._peer.on_read(data, stamp, since)
+        if failure is not None:
+            self._lose(failure)
+        elif ended and self._peer is not None:
+            self._peer.on_eof()
 
     def _flush(self) -> None:
         data = self._out.read()

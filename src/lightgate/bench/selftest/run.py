@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.bench.loop import Done, Job, Load, closed_loop
 from lightgate.bench.selftest.result import CellResult, summarise
-from lightgate.bench.selftest.truth import compare, decode_log
+from lightgate.bench.selftest.truth import compare, decode_page
+from lightgate.bench.simulated import target
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import LightgateError
 from lightgate.provider.prepare import prepare
-from lightgate.provider.spec import Provider
-from lightgate.provider.target import Target
+from lightgate.sim.world import load
 from lightgate.wire.client import Client
 from lightgate.wire.exchange import Deadlines
 from lightgate.wire.fetch import fetch
@@ -26,15 +26,51 @@ if TYPE_CHECKING:
 
     from lightgate.bench.selftest.plan import Cell
     from lightgate.bench.selftest.truth import Entry
+    from lightgate.sim.serve import Facts
 
+WORLD: Final = "selftest"
+PROVIDER: Final = "lab"
 RAMP_S: Final = {1: 0.0, 32: 0.5}  # the rest: one second, so that first tokens do not come as one
 PROMPT: Final = "Say something of the length that was asked for."
 DEADLINES: Final = Deadlines(connect_s=10, first_byte_s=30, idle_s=10, total_s=120)
 
 
-async def run_cell(cell: Cell, port: int, on_done: Callable[[Done], None]) -> CellResult:
-    """Run one cell against the simulator on this port and compare it with the log."""
-    origin = Origin("http", "127.0.0.1", port)
+class Lab:
+    """A running simulator of the world `selftest`, and how far its log was read."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._world = load(WORLD)
+        self._read = 0  # the number of the next entry of the log
+        self.origin = Origin("http", facts.host, facts.port)
+
+    def jobs(self, cell: Cell) -> Iterator[Job]:
+        """The requests of a cell, each with an id that the simulator logs."""
+        serial = f"{cell.scenario.name}-{cell.concurrency}-{cell.stamps}-{time.monotonic_ns():x}"
+        models = itertools.cycle(
+            (target(self._facts, self._world, PROVIDER, model), _request(model, cell.tokens))
+            for model in cell.scenario.models
+        )
+        for number in range(cell.requests):
+            job = f"{serial}-{number}"
+            yield Job(job, prepare(*next(models), (("x-request-id", job),)))
+
+    async def entries(self, client: Client) -> dict[str, Entry]:
+        """What the simulator logged since the last call, by request id."""
+        found: dict[str, Entry] = {}
+        more = True
+        while more:
+            answer = await fetch(client, self.origin, f"/sim/log?since={self._read}")
+            if answer.status != 200:
+                raise LightgateError(f"The simulator's log answered {answer.status}.")
+            page = decode_page(answer.body)
+            found |= {entry.request_id: entry for entry in page.entries}
+            self._read, more = page.next, page.more
+        return found
+
+
+async def run_cell(cell: Cell, lab: Lab, on_done: Callable[[Done], None]) -> CellResult:
+    """Run one cell against the simulator and compare it with the log."""
     client = Client(stamp=cell.stamps)
     done: list[Done] = []
 
@@ -43,54 +79,36 @@ async def run_cell(cell: Cell, port: int, on_done: Callable[[Done], None]) -> Ce
         on_done(item)
 
     try:
-        await client.warm(origin, cell.concurrency)
+        await client.warm(lab.origin, cell.concurrency)
         cpu = time.process_time_ns()
-        load = Load(cell.concurrency, RAMP_S.get(cell.concurrency, 1.0))
-        await closed_loop(client, load, _jobs(cell, port), DEADLINES, finished)
+        load_shape = Load(cell.concurrency, RAMP_S.get(cell.concurrency, 1.0))
+        await closed_loop(client, load_shape, lab.jobs(cell), DEADLINES, finished)
         cpu = time.process_time_ns() - cpu
-        entries = await _log(client, origin)
+        await settle()
+        entries = await lab.entries(client)
     finally:
         await client.close()
     errors = [compare(item, entries[item.job.id]) for item in done if item.job.id in entries]
     return summarise(cell, done, errors, cpu)
 
 
-def _jobs(cell: Cell, port: int) -> Iterator[Job]:
-    serial = f"{cell.scenario.name}-{cell.concurrency}-{cell.stamps}-{time.monotonic_ns():x}"
-    models = itertools.cycle(cell.scenario.models)
-    for number in range(cell.requests):
-        job = f"{serial}-{number}"
-        yield Job(job, prepare(*_request(cell, port, next(models)), (("x-request-id", job),)))
-
-
-def _request(cell: Cell, port: int, model: str) -> tuple[Target, Request]:
-    url = f"http://127.0.0.1:{port}/selftest/v1"
-    row = Provider(name="selftest", title="Self test", base_url=url, auth="none", local=True)
-    target = Target(name=f"selftest/{model}", provider=row, model=model, base_url=url)
+def _request(model: str, tokens: int) -> Request:
     messages = (Message(role="user", content=PROMPT),)
-    return target, Request(model=model, messages=messages, max_tokens=cell.tokens, stream=True)
+    return Request(model=model, messages=messages, max_tokens=tokens, stream=True)
 
 
-async def _log(client: Client, origin: Origin) -> dict[str, Entry]:
-    answer = await fetch(client, origin, "/sim/log")
-    if answer.status != 200:
-        raise LightgateError(f"The simulator's log answered {answer.status}.")
-    log = decode_log(answer.body)
-    return {entry.id: entry for entry in log.entries}
+def pin_cores() -> int | None:
+    """Keep this process on the first of its cores; the core for the simulator is returned.
 
-
-def pin_cores() -> set[int]:
-    """Keep this process on the first of its cores; the rest, for the simulator, are returned.
-
-    With one core, or on a system without affinity, nothing is pinned and the set is empty.
+    With one core, or on a system without affinity, nothing is pinned and there is none.
     """
     if not hasattr(os, "sched_setaffinity"):
-        return set()
+        return None
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
-        return set()
+        return None
     os.sched_setaffinity(0, {cores[0]})
-    return set(cores[1:])
+    return cores[1]
 
 
 async def settle() -> None:

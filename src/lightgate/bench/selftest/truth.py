@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from lightgate.bench.loop import Done
 
 NS_PER_S: Final = 1_000_000_000
+UNSURE_NS: Final = 1_000_000  # a burst of unknown age up to this is as good as exact
 
 
 class Sent(msgspec.Struct, frozen=True, array_like=True):
     """One write of the simulator: planned and actual instant, tokens and their kind."""
 
     planned_ns: int
-    actual_ns: int
+    actual_ns: int | None  # None: never written
     tokens: int
     kind: str
 
@@ -27,20 +28,29 @@ class Sent(msgspec.Struct, frozen=True, array_like=True):
 class Entry(msgspec.Struct, frozen=True):
     """One request as the simulator saw it."""
 
-    id: str
+    request_id: str
     model: str
     received_ns: int
     plan: tuple[Sent, ...]
     outcome: str
-    tokens: dict[str, int]
-    usage: dict[str, int] | None = None
+    usage: dict[str, object] | None = None  # as it was sent
 
 
-class Log(msgspec.Struct, frozen=True):
-    """What `GET /sim/log` gives."""
+class Page(msgspec.Struct, frozen=True):
+    """What `GET /sim/log` gives: some entries, and where to go on."""
 
     entries: tuple[Entry, ...]
-    dropped: int = 0
+    next: int
+    more: bool
+    dropped: int
+
+
+class Burst(NamedTuple):
+    """One write that carried tokens."""
+
+    at_ns: int
+    tokens: int
+    kind: str
 
 
 class Errors(NamedTuple):
@@ -56,24 +66,25 @@ class Errors(NamedTuple):
     pacing_ns: tuple[int, ...]  # the simulator's own |actual - planned|
 
 
-decode_log: Final = msgspec.json.Decoder(Log).decode
+decode_page: Final = msgspec.json.Decoder(Page).decode
 
 
 def compare(done: Done, entry: Entry) -> Errors:
     """Hold one measured request against the log."""
     marks, called = done.marks, done.called
-    bursts = [sent for sent in entry.plan if sent.tokens > 0 and sent.actual_ns > 0]
+    written = [(sent, sent.actual_ns) for sent in entry.plan if sent.actual_ns is not None]
+    bursts = [Burst(at, sent.tokens, sent.kind) for sent, at in written if sent.tokens > 0]
     ttft = e2e = None
     speed: float | None = None
     wrong_kind = wrong_tokens = False
     if bursts and called.streamed:
-        ttft = _minus(timing.ttft(marks), bursts[0].actual_ns - entry.received_ns)
+        ttft = _minus(timing.ttft(marks), bursts[0].at_ns - entry.received_ns)
         wrong_kind = kinds.names(called.first_kinds) != (bursts[0].kind,)
     if bursts and called.streamed and entry.outcome == "ok":
-        e2e = _minus(timing.e2e(marks), bursts[-1].actual_ns - entry.received_ns)
+        e2e = _minus(timing.e2e(marks), bursts[-1].at_ns - entry.received_ns)
         speed = _speed_error(timing.speed(marks, called.tokens), bursts)
     if entry.usage is not None and called.outcome == "ok":
-        wrong_tokens = called.tokens.out != entry.usage.get("tokens_out")
+        wrong_tokens = called.tokens.out != entry.usage.get("completion_tokens")
     bound = timing.burst_bound_ns(marks) or 0
     return Errors(
         ttft,
@@ -82,8 +93,8 @@ def compare(done: Done, entry: Entry) -> Errors:
         wrong_kind,
         wrong_tokens,
         called.outcome != entry.outcome,
-        timing.late(marks) or bound > 1_000_000,
-        tuple(abs(sent.actual_ns - sent.planned_ns) for sent in entry.plan if sent.actual_ns > 0),
+        timing.late(marks) or bound > UNSURE_NS,
+        tuple(abs(at - sent.planned_ns) for sent, at in written),
     )
 
 
@@ -91,9 +102,9 @@ def _minus(measured: int | None, true: int) -> int | None:
     return None if measured is None else measured - true
 
 
-def _speed_error(measured: float | None, bursts: list[Sent]) -> float | None:
-    span = bursts[-1].actual_ns - bursts[0].actual_ns
+def _speed_error(measured: float | None, bursts: list[Burst]) -> float | None:
+    span = bursts[-1].at_ns - bursts[0].at_ns
     if measured is None or span <= 0:
         return None
-    true = sum(sent.tokens for sent in bursts[1:]) * NS_PER_S / span
+    true = sum(burst.tokens for burst in bursts[1:]) * NS_PER_S / span
     return measured / true - 1

@@ -1,1 +1,1 @@
-"""What simulated answers look like on the wire, written apart from `dialect` so that each checks the other."""
+"""What answers look like on the wire, written apart from `dialect`: each checks the other."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import itertools
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from lightgate.sim.script import Counts
-from lightgate.sim.voice.words import Words
-from lightgate.sim.world import UsageStyle
+if TYPE_CHECKING:
+    from lightgate.sim.script import Counts
+    from lightgate.sim.voice.words import Words
+    from lightgate.sim.world import UsageStyle
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ class Voice(Protocol):
     content_type: bytes  # of a stream
 
     def beat(self, kind: int, first: int, tokens: int) -> bytes:
-        """The bytes of one beat that holds the streamed tokens first … first + tokens − 1."""
+        """The bytes of one beat that holds the streamed tokens first … first + tokens - 1."""
         ...
 
     def whole(self) -> bytes:
@@ -64,4 +66,4 @@ class Spread:
         """(first token, tokens) of each event; as even as whole tokens allow."""
         events = max(min(events, tokens), 1)
         edges = [first + tokens * k // events for k in range(events + 1)]
-        return [(a, b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        return [(a, b - a) for a, b in itertools.pairwise(edges)]

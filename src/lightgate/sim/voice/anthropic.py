@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
+
+from msgspec.json import decode, encode
 
 from lightgate.sim.script import DONE, FINISH, REASONING, ROLE, TEXT, Tail
 from lightgate.sim.voice.answer import Answer, Spread
+from lightgate.sim.voice.words import plain
 
 REASONS: Final = {"stop": "end_turn", "length": "max_tokens", "tool": "tool_use"}
 TAIL: Final = Tail((FINISH, DONE))
@@ -14,8 +16,8 @@ TAIL: Final = Tail((FINISH, DONE))
 
 def event(name: str, fields: dict[str, object]) -> bytes:
     """One named event whose data repeats the name as its type."""
-    data = json.dumps({"type": name, **fields}, ensure_ascii=False)
-    return f"event: {name}\ndata: {data}\n\n".encode()
+    data = encode({"type": name, **fields})
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 class MessageVoice:
@@ -125,15 +127,15 @@ class MessageVoice:
         answer, counts = self._answer, self._answer.counts
         content: list[dict[str, object]] = []
         if counts.reasoning:
-            text = json.loads(b'"%b"' % answer.words.piece(0, counts.reasoning))
+            text = plain(answer.words.piece(0, counts.reasoning))
             content.append({"type": "thinking", "thinking": text, "signature": "sim"})
         if counts.text:
-            text = json.loads(b'"%b"' % answer.words.piece(0, counts.text))
+            text = plain(answer.words.piece(0, counts.text))
             content.append({"type": "text", "text": text})
         if counts.tool:
-            text = json.loads(b'"%b"' % answer.tool_words.piece(0, counts.tool))
+            text = plain(answer.tool_words.piece(0, counts.tool))
             call = {"type": "tool_use", "id": f"toolu_{answer.id}", "name": answer.tool_name}
-            content.append({**call, "input": json.loads(text)})
+            content.append({**call, "input": decode(text)})
         document = self._frame() | {
             "content": None if answer.null_choices else content,
             "stop_reason": answer.reason_in(REASONS),
@@ -141,4 +143,4 @@ class MessageVoice:
         }
         if answer.usage != "absent":
             document["usage"] = self._usage(counts.total)
-        return json.dumps(document, ensure_ascii=False).encode()
+        return encode(document)

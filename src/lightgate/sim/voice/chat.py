@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lightgate.sim.script import DONE, FINISH, REASONING, ROLE, TEXT, TOOL, USAGE, Tail
+from msgspec.json import encode
+
+from lightgate.sim.script import DONE, FINISH, REASONING, ROLE, TEXT, USAGE, Tail
 from lightgate.sim.voice.answer import Answer, Spread
-from lightgate.sim.world import UsageStyle
+from lightgate.sim.voice.words import plain
+
+if TYPE_CHECKING:
+    from lightgate.sim.world import UsageStyle
 
 REASONS: Final = {"stop": "stop", "length": "length", "tool": "tool_calls"}
 _ALWAYS: Final = frozenset(("finish", "every", "fused"))
@@ -43,7 +47,7 @@ class ChatVoice:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._reason = json.dumps(answer.reason_in(REASONS)).encode()
+        self._reason = encode(answer.reason_in(REASONS))
         head = {
             "id": f"chatcmpl-{answer.id}",
             "object": "chat.completion.chunk",
@@ -51,15 +55,15 @@ class ChatVoice:
             "model": answer.model,
             "system_fingerprint": "fp_sim",
         }
-        self._head = b"data: " + json.dumps(head).encode()[:-1] + b', "choices": '
+        self._head = b"data: " + encode(head)[:-1] + b',"choices":'
         if answer.null_choices:
-            self._head += b'null, "ignored": '
+            self._head += b'null,"ignored":'
         self._choice = self._head + b'[{"index":0,"delta":'
         every = self._reason if answer.finish_every else b"null"
         self._close = b',"logprobs":null,"finish_reason":' + every
         unasked = b',"usage":null}\n\n' if answer.usage_asked else b"}\n\n"
         self._end = b"}]" + unasked
-        self._usage = json.dumps(usage_counts(answer)).encode()
+        self._usage = encode(usage_counts(answer))
         self._said = 0  # events rendered
 
     def beat(self, kind: int, first: int, tokens: int) -> bytes:
@@ -108,7 +112,7 @@ class ChatVoice:
         out = b""
         call = b'{"tool_calls":[{"index":0,%b"function":{%b"arguments":"%b"}}]}'
         if first == 0:
-            name = json.dumps(self._answer.tool_name).encode()
+            name = encode(self._answer.tool_name)
             intro = b'"id":"call_%b","type":"function",' % self._answer.id.encode()
             out = self._choice + call % (intro, b'"name":%b,' % name, b"") + self._close + end
             first, tokens = 1, tokens - 1
@@ -135,13 +139,13 @@ class ChatVoice:
         answer, counts = self._answer, self._answer.counts
         message: dict[str, object] = {"role": "assistant", "content": None, "refusal": None}
         if counts.text or not counts.tool:
-            message["content"] = json.loads(b'"%b"' % answer.words.piece(0, counts.text))
+            message["content"] = plain(answer.words.piece(0, counts.text))
         if counts.reasoning:
             thought = answer.words.piece(0, counts.reasoning)
-            message[answer.reasoning_field] = json.loads(b'"%b"' % thought)
+            message[answer.reasoning_field] = plain(thought)
         if counts.tool:
             text = answer.tool_words.piece(0, max(counts.tool - 1, 0))
-            arguments = json.loads(b'"%b"' % text) or "{}"
+            arguments = plain(text) or "{}"
             function = {"name": answer.tool_name, "arguments": arguments}
             call = {"id": f"call_{answer.id}", "type": "function", "function": function}
             message["tool_calls"] = [call]
@@ -161,6 +165,4 @@ class ChatVoice:
         }
         if answer.usage != "absent":
             document["usage"] = usage_counts(answer)
-        return json.dumps(document, ensure_ascii=False).encode()
-
-
+        return encode(document)

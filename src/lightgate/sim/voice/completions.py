@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from msgspec.json import encode
 
 from lightgate.sim.script import DONE, FINISH, ROLE, USAGE
 from lightgate.sim.voice.answer import Answer, Spread
 from lightgate.sim.voice.chat import sends_usage, usage_counts
+from lightgate.sim.voice.words import plain
 
 REASONS = {"stop": "stop", "length": "length", "tool": "stop"}
 
@@ -18,12 +19,12 @@ class CompletionVoice:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._reason = json.dumps(answer.reason_in(REASONS)).encode()
-        self._head = (
-            b"data: " + json.dumps(self._frame()).encode()[:-1] + b', "choices": '
-        ) + (b'null, "ignored": ' if answer.null_choices else b"")
+        self._reason = encode(answer.reason_in(REASONS))
+        self._head = (b"data: " + encode(self._frame())[:-1] + b',"choices":') + (
+            b'null,"ignored":' if answer.null_choices else b""
+        )
         self._null = b',"usage":null}\n\n' if answer.usage_asked else b"}\n\n"
-        self._usage = json.dumps(usage_counts(answer)).encode()
+        self._usage = encode(usage_counts(answer))
 
     def _frame(self) -> dict[str, object]:
         answer = self._answer
@@ -73,10 +74,10 @@ class CompletionVoice:
     def whole(self) -> bytes:
         """The text_completion object."""
         answer = self._answer
-        text = json.loads(b'"%b"' % answer.words.piece(0, answer.counts.streamed))
+        text = plain(answer.words.piece(0, answer.counts.streamed))
         reason = answer.reason_in(REASONS)
         choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
         document = self._frame() | {"choices": None if answer.null_choices else [choice]}
         if answer.usage != "absent":
             document["usage"] = usage_counts(answer)
-        return json.dumps(document, ensure_ascii=False).encode()
+        return encode(document)

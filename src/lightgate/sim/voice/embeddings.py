@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
-import json
 import zlib
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.json import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DIMENSIONS = 64
 
@@ -25,4 +28,4 @@ def embeddings(model: str, inputs: Sequence[str], tokens_in: int, style: tuple[s
             value = base64.b64encode(vector.tobytes()).decode()
         data.append({"object": "embedding", "index": index, "embedding": value})
     usage = {"prompt_tokens": tokens_in, "total_tokens": tokens_in}
-    return json.dumps({"object": "list", "data": data, "model": model, "usage": usage}).encode()
+    return encode({"object": "list", "data": data, "model": model, "usage": usage})

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
+
+from msgspec.json import decode, encode
 
 from lightgate.sim.script import FINISH, REASONING, ROLE, TEXT, Tail
 from lightgate.sim.voice.answer import Answer, Spread
+from lightgate.sim.voice.words import plain
 
 REASONS: Final = {"stop": "STOP", "length": "MAX_TOKENS", "tool": "STOP"}
 # A function call comes in one piece, and the end of the body is the only terminal marker.
-TAIL: Final = Tail((FINISH,), whole_tools=True)
+TAIL: Final = Tail((FINISH,), whole_tools=True, opens=False)
 
 
 class GeminiVoice:
@@ -41,7 +43,7 @@ class GeminiVoice:
 
     def _event(self, chunk: dict[str, object]) -> bytes:
         self._said += 1
-        data = json.dumps(chunk, ensure_ascii=False).encode()
+        data = encode(chunk)
         if self._array:
             return (b"[" if self._said == 1 else b",\n") + data
         return b"data: " + data + b"\n\n"
@@ -49,10 +51,10 @@ class GeminiVoice:
     def _part(self, kind: int, first: int, tokens: int) -> dict[str, object]:
         answer, counts = self._answer, self._answer.counts
         if kind == TEXT:
-            return {"text": _plain(answer.words.piece(first - counts.reasoning, tokens))}
+            return {"text": plain(answer.words.piece(first - counts.reasoning, tokens))}
         if kind == REASONING:
-            return {"text": _plain(answer.words.piece(first, tokens)), "thought": True}
-        arguments = json.loads(_plain(answer.tool_words.piece(0, counts.tool)))
+            return {"text": plain(answer.words.piece(first, tokens)), "thought": True}
+        arguments = decode(plain(answer.tool_words.piece(0, counts.tool)))
         return {"functionCall": {"name": answer.tool_name, "args": arguments}}
 
     def _chunk(
@@ -102,9 +104,4 @@ class GeminiVoice:
         if counts.tool:
             parts.append(self._part(-1, 0, counts.tool))
         document = self._chunk(parts, None, finish=True)
-        return json.dumps(document, ensure_ascii=False).encode()
-
-
-def _plain(piece: bytes) -> str:
-    text = json.loads(b'"%b"' % piece)
-    return str(text)
+        return encode(document)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from lightgate.sim.world import Family
+from msgspec.json import encode
+
+if TYPE_CHECKING:
+    from lightgate.sim.world import Family
 
 _OPENAI: Final = {
     400: ("invalid_request_error", None),
@@ -33,19 +35,19 @@ _GEMINI: Final = {
 
 def refusal(family: Family, status: int, message: str, request_id: str) -> bytes:
     """The body of an error answer."""
-    return json.dumps(_tree(family, status, message, request_id)).encode()
+    return encode(_tree(family, status, message, request_id))
 
 
 def stream_error(family: Family, kind: str, message: str, request_id: str) -> bytes:
     """An error event inside a stream of status 200; overloaded, as providers put it."""
     if kind == "responses":
         fields = {"type": "error", "sequence_number": 0, "code": "server_error"}
-        data = json.dumps({**fields, "message": message, "param": None})
-        return f"event: error\ndata: {data}\n\n".encode()
+        data = encode({**fields, "message": message, "param": None})
+        return b"event: error\ndata: %b\n\n" % data
     status = 529 if family == "anthropic" else 503
-    data = json.dumps(_tree(family, status, message, request_id))
-    name = "event: error\n" if family == "anthropic" else ""
-    return f"{name}data: {data}\n\n".encode()
+    data = refusal(family, status, message, request_id)
+    name = b"event: error\n" if family == "anthropic" else b""
+    return b"%bdata: %b\n\n" % (name, data)
 
 
 def _tree(family: Family, status: int, message: str, request_id: str) -> dict[str, object]:

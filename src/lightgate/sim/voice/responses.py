@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
+
+from msgspec.json import encode
 
 from lightgate.sim.script import FINISH, REASONING, ROLE, TEXT, Tail
 from lightgate.sim.voice.answer import Answer, Spread
+from lightgate.sim.voice.words import plain
 
 # response.completed (or .incomplete) holds finish and usage and is the terminal marker.
 TAIL: Final = Tail((FINISH,))
@@ -46,7 +48,7 @@ class ResponseVoice:
     def _event(self, name: str, fields: dict[str, object]) -> bytes:
         data = {"type": name, "sequence_number": self._number, **fields}
         self._number += 1
-        return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+        return b"event: %b\ndata: %b\n\n" % (name.encode(), encode(data))
 
     def _created(self) -> bytes:
         self._opened = True
@@ -80,8 +82,8 @@ class ResponseVoice:
             place = b',"summary_index":0'
         number, self._number = self._number, self._number + 1
         return (
-            b'event: %b\ndata: {"type":"%b","sequence_number":%d,"item_id":"%b","output_index":%d%b,'
-            b'"delta":"%b"}\n\n'
+            b'event: %b\ndata: {"type":"%b","sequence_number":%d,"item_id":"%b",'
+            b'"output_index":%d%b,"delta":"%b"}\n\n'
             % (
                 name.encode(),
                 name.encode(),
@@ -139,7 +141,7 @@ class ResponseVoice:
             item, counts.reasoning + counts.text
         )
         count = {"reasoning": counts.reasoning, "message": counts.text}.get(item, counts.tool)
-        return str(json.loads(b'"%b"' % self._piece(item, start, count)))
+        return plain(self._piece(item, start, count))
 
     def _item(self, item: str, *, done: bool) -> dict[str, object]:
         status = "completed" if done else "in_progress"
@@ -208,7 +210,7 @@ class ResponseVoice:
 
     def whole(self) -> bytes:
         """The response object."""
-        return json.dumps(self._final(), ensure_ascii=False).encode()
+        return encode(self._final())
 
 
 def _item_of(kind: int) -> str:

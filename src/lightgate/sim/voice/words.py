@@ -6,26 +6,32 @@ tokens as they stand inside a JSON string, escaped and in UTF-8.
 
 from __future__ import annotations
 
-import json
 from typing import Final, Protocol
 
-_NOUNS: Final = (
-    "ant bat bay bee box bus cab cat cow cup day dog ear egg elm eye fan fig fog fox gem gum hat hen "
-    "ice ink jam jar jet key kit lap leg log map mat mud net nut oak oar owl pan pea pen pie pig pot "
-    "ray rib rod rug sea ski sky sun tea toe toy van web yak"
-).split()
-_PLAIN: Final = "".join(f" {noun}" for noun in _NOUNS)
+from msgspec.json import decode, encode
+
+_PLAIN: Final = (
+    " ant bat bay bee box bus cab cat cow cup day dog ear egg elm eye fan fig fog fox gem gum hat"
+    " hen ice ink jam jar jet key kit lap leg log map mat mud net nut oak oar owl pan pea pen pie"
+    " pig pot ray rib rod rug sea ski sky sun tea toe toy van web yak"
+)
 # Every token is a space and characters of three, two and four bytes of UTF-8: ten bytes.
 _WIDE: Final = " 光é🙂 時ñ🚦 門ü🏁 速ß🌍"
 TOKEN_CHARS: Final = 4
 TOOL_NAME: Final = "look"  # four characters: it is a tool call's first token
 
 
+def plain(piece: bytes) -> str:
+    """A piece as the text that it stands for."""
+    text: str = decode(b'"%b"' % piece, type=str)
+    return text
+
+
 class Words(Protocol):
     """A supply of tokens."""
 
     def piece(self, first: int, count: int) -> bytes:
-        """Tokens first … first + count − 1 as the inside of a JSON string."""
+        """Tokens first … first + count - 1 as the inside of a JSON string."""
         ...
 
 
@@ -67,4 +73,4 @@ class JsonText:
     def piece(self, first: int, count: int) -> bytes:
         """Tokens of the object, escaped."""
         part = self._text[TOKEN_CHARS * first : TOKEN_CHARS * (first + count)]
-        return json.dumps(part)[1:-1].encode()
+        return encode(part)[1:-1]

@@ -1,0 +1,213 @@
+"""`lightgate selftest`: the proof of the clock on this machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from lightgate.cli.output import Column, emit_json, emit_table, note
+from lightgate.errors import ThresholdMissed, UsageError
+
+if TYPE_CHECKING:
+    from lightgate.bench.loop import Done
+    from lightgate.bench.selftest.plan import Cell
+    from lightgate.bench.selftest.result import CellResult, Spread
+    from lightgate.clock.marks import StampSource
+
+STAMPS = {"kernel": ("kernel",), "read": ("read",), "both": ("kernel", "read")}
+
+
+@click.command("selftest", epilog="Example: lightgate selftest --quick")
+@click.option("--quick", is_flag=True, help="Fewer requests: about a minute instead of four.")
+@click.option(
+    "--stamps", type=click.Choice(sorted(STAMPS)), help="Who stamps a read; both by default."
+)
+@click.option(
+    "--concurrency", default="1,32,256,1024", show_default=True, help="Streams at once, by comma."
+)
+@click.option("--scenario", "only", multiple=True, help="Only this one, e.g. S3; repeatable.")
+@click.option("--pin/--no-pin", default=True, help="Keep client and simulator on their own cores.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    *,
+    quick: bool,
+    stamps: str | None,
+    concurrency: str,
+    only: tuple[str, ...],
+    pin: bool,
+    as_json: bool,
+) -> None:
+    """Measure our own error against a simulator whose every write is known.
+
+    Errors are against the instants at which the simulator really wrote, in its own log, so its
+    own delays are not ours. Exit code 6 if the error budget is missed.
+    """
+    from lightgate.bench.selftest.plan import cells
+
+    plan = [
+        cell
+        for cell in cells(stamps=_sources(stamps), concurrency=_numbers(concurrency), quick=quick)
+        if not only or cell.scenario.name.lower() in {name.lower() for name in only}
+    ]
+    if not plan:
+        raise UsageError(f"There is no scenario {only[0]!r}.", hint="S1 to S8, S10, S12 or slow.")
+    results = _run(plan, pin=pin)
+    if as_json:
+        emit_json({"ok": not any(result.misses for result in results), "cells": results, **_peak()})
+    else:
+        emit_table(_COLUMNS, [_row(result) for result in results], caption=_CAPTION)
+        note(f"Peak memory of this process: {_peak()['peak_rss_mb']:.0f} MB")
+    misses = [
+        f"{result.scenario} at {result.concurrency} ({result.stamps}): {miss}"
+        for result in results
+        for miss in result.misses
+    ]
+    if misses:
+        more = f" (and {len(misses) - 1} more)" if len(misses) > 1 else ""
+        raise ThresholdMissed(f"The error budget was missed: {misses[0]}{more}.")
+    note(f"The clock holds its error budget in all {len(results)} cells.")
+
+
+def _run(plan: list[Cell], *, pin: bool) -> list[CellResult]:
+    import uvloop
+
+    from lightgate.bench.selftest.run import WORLD, Lab, pin_cores, run_cell, settle
+    from lightgate.sim.serve import Options
+    from lightgate.sim.spawn import SimProcess
+
+    progress = _Progress(plan)
+
+    async def every() -> list[CellResult]:
+        results = []
+        for cell in plan:
+            await settle()
+            progress.begin(cell)
+            results.append(await run_cell(cell, lab, progress.tick))
+            progress.end(results[-1])
+        return results
+
+    core = pin_cores() if pin else None
+    with SimProcess(Options(world=WORLD, cpu=core)) as sim:
+        lab = Lab(sim.facts)
+        results: list[CellResult] = uvloop.run(every())
+    return results
+
+
+class _Progress:
+    """One line on stderr that fills up, where a person looks; else one line per cell."""
+
+    def __init__(self, plan: list[Cell]) -> None:
+        self._cells = len(plan)
+        self._number = 0
+        self._done = 0
+        self._shown = 0.0
+        self._cell: Cell | None = None
+        self._live = sys.stderr.isatty()
+
+    def begin(self, cell: Cell) -> None:
+        self._cell, self._done = cell, 0
+        self._number += 1
+        self._show()
+
+    def tick(self, done: Done) -> None:
+        del done
+        self._done += 1
+        if time.monotonic() - self._shown > 0.5:
+            self._show()
+
+    def end(self, result: CellResult) -> None:
+        ttft = result.ttft_ms
+        error = "" if ttft is None else f"ttft error p99 {ttft.p99:.3f} ms"
+        verdict = "ok" if not result.misses else "; ".join(result.misses)
+        if self._live:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+        note(
+            f"[{self._number}/{self._cells}] {result.scenario:<4} {result.concurrency:>4} streams"
+            f" {result.stamps:<6} {error}  {verdict}"
+        )
+
+    def _show(self) -> None:
+        if self._live and self._cell is not None:
+            self._shown = time.monotonic()
+            text = (
+                f"\r\x1b[2K[{self._number}/{self._cells}] {self._cell.scenario.name}"
+                f" {self._cell.concurrency} streams: {self._done} of {self._cell.requests}"
+            )
+            click.echo(text, nl=False, err=True)
+
+
+_COLUMNS = (
+    Column("scenario"),
+    Column("streams", "right"),
+    Column("stamps"),
+    Column("n", "right"),
+    Column("ttft ms p50", "right"),
+    Column("p99", "right"),
+    Column("max", "right"),
+    Column("speed % p50", "right"),
+    Column("p99", "right"),
+    Column("max", "right"),
+    Column("e2e ms p50", "right"),
+    Column("p99", "right"),
+    Column("max", "right"),
+    Column("flagged", "right"),
+    Column("offered", "right"),
+    Column("CPU ms/1k tok", "right"),
+    Column("verdict"),
+)
+_CAPTION = (
+    "Errors against the simulator's own write instants. flagged: late, or a burst of uncertain age."
+)
+
+
+def _row(result: CellResult) -> tuple[str, ...]:
+    return (
+        result.scenario,
+        str(result.concurrency),
+        result.stamps,
+        str(result.requests),
+        *_three(result.ttft_ms, 1.0, 3),
+        *_three(result.speed, 100.0, 3),
+        *_three(result.e2e_ms, 1.0, 3),
+        f"{result.late_share:.1%}",
+        "·" if result.offered is None else f"{result.offered:.1%}",
+        f"{result.cpu_us_per_token:.1f}",
+        "ok" if not result.misses else "MISSED",
+    )
+
+
+def _three(spread: Spread | None, factor: float, digits: int) -> tuple[str, str, str]:
+    if spread is None:
+        return "·", "·", "·"
+    p50, p99, most = (f"{v * factor:.{digits}f}" for v in (spread.p50, spread.p99, spread.max))
+    return p50, p99, most
+
+
+def _sources(stamps: str | None) -> tuple[StampSource, ...]:
+    from lightgate.wire.stamper import best_source
+
+    if stamps is None:
+        stamps = "both" if best_source() == "kernel" else "read"
+    return STAMPS[stamps]  # type: ignore[return-value] # the table holds nothing else
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if not numbers or min(numbers) < 1 or max(numbers) > 4096:
+        raise UsageError(
+            f"--concurrency {text!r} is no list of numbers from 1 to 4096.",
+            hint="Write it like 1,32,256.",
+        )
+    return numbers
+
+
+def _peak() -> dict[str, float]:
+    import resource
+
+    return {"peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}

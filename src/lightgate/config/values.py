@@ -1,0 +1,109 @@
+"""The kinds of values in `lightgate.toml`, and the sentence about a wrong one.
+
+Importing this module loads pydantic: only code that holds a configuration does so.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, WithJsonSchema
+
+from lightgate.config.address import check_base_url
+from lightgate.config.duration import PATTERN, parse_duration
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ENV_KEY = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+_HEDGE_QUANTILE = re.compile(r"p(7[5-9]|8[0-9]|9[0-9])")
+
+
+def _auto_or_duration(value: object) -> int | None:
+    return None if value == "auto" else parse_duration(value)
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool | str):
+        raise ValueError("a number, without quotes")  # noqa: TRY004 - pydantic collects ValueErrors
+    return value
+
+
+def _hedge(value: str) -> str:
+    if value not in {"off", "auto"} and not _HEDGE_QUANTILE.fullmatch(value):
+        try:
+            parse_duration(value)
+        except ValueError:
+            raise ValueError('hedge is "off", "auto", "p75" to "p99", or a duration') from None
+    return value
+
+
+def _api_key(value: str) -> str:
+    if value != "none" and not _ENV_KEY.fullmatch(value):
+        # The text is not repeated: it may be the key itself.
+        raise ValueError(
+            'a key does not belong into the file; write "env:NAME" with the name of the environment'
+            ' variable that holds it, or "none"'
+        )
+    return value
+
+
+def _target(value: str) -> str:
+    provider, _, model = value.partition("/")
+    if not _NAME.fullmatch(provider) or not model or any(c.isspace() for c in model):
+        raise ValueError("a target is provider/model")
+    return value
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(
+            "a name has letters, digits, '-', '_' and '.', and begins with none of these"
+        )
+    return value
+
+
+def _ledger_url(value: str) -> str:
+    if value != "sqlite" and not value.startswith(("postgresql://", "postgres://")):
+        raise ValueError('the ledger is "sqlite" or a postgresql:// URL')
+    return value
+
+
+def _shared_url(value: str) -> str:
+    if value and not value.startswith(("redis://", "rediss://", "valkey://", "valkeys://")):
+        raise ValueError('shared.url is "" (off) or a redis:// URL')
+    return value
+
+
+_DURATION_SCHEMA = WithJsonSchema(
+    {"type": "string", "pattern": PATTERN, "examples": ["800ms", "5s"]}
+)
+Duration = Annotated[int, PlainValidator(parse_duration), _DURATION_SCHEMA]
+AutoDuration = Annotated[
+    int | None,
+    PlainValidator(_auto_or_duration),
+    WithJsonSchema({"type": "string", "examples": ["auto", "8s"]}),
+]
+ApiKey = Annotated[str, AfterValidator(_api_key)]
+Hedge = Annotated[str, AfterValidator(_hedge)]
+LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
+SharedUrl = Annotated[str, AfterValidator(_shared_url)]
+BaseUrl = Annotated[str, AfterValidator(check_base_url)]
+TargetName = Annotated[str, AfterValidator(_target)]
+Name = Annotated[str, AfterValidator(_name)]
+Whole = Annotated[int, Strict()]
+Flag = Annotated[bool, Strict()]
+Dollars = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=1_000_000)]
+Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1_000_000)]
+Policy = Literal[
+    "fastest",
+    "cheapest",
+    "balanced",
+    "ordered",
+    "weighted",
+    "voice",
+    "coding",
+    "agent",
+    "batch",
+    "cascade",
+]

@@ -1,0 +1,170 @@
+"""Error answers of every shape become one short sentence without secrets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightgate.dialect.fault import MESSAGE_LIMIT, Fault, clean, malformed
+from lightgate.dialect.registry import dialect_for
+
+DIALECT = dialect_for("openai", "chat")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (
+            429,
+            '{"error":{"message":"Rate limit reached","type":"requests","param":null,'
+            '"code":"rate_limit_exceeded"}}',
+            Fault("rate_limit_exceeded", "Rate limit reached", 429),
+        ),
+        (
+            400,
+            '{"error":{"message":"Bad\\n  field","type":"invalid_request_error","code":null}}',
+            Fault("invalid_request_error", "Bad field", 400),
+        ),
+        (
+            401,
+            '{"error":{"code":"401","message":"Access denied due to invalid key."}}',
+            Fault("http_401", "Access denied due to invalid key.", 401),
+        ),
+        (
+            400,
+            '{"error":{"code":"content_filter","message":"Filtered","status":400,'
+            '"innererror":{"code":"ResponsibleAIPolicyViolation"}}}',
+            Fault("content_filter", "Filtered", 400),
+        ),
+        (
+            529,
+            '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
+            Fault("overloaded_error", "Overloaded", 529),
+        ),
+        (
+            400,
+            '{"error":{"code":400,"message":"Bad key","status":"INVALID_ARGUMENT"}}',
+            Fault("INVALID_ARGUMENT", "Bad key", 400),
+        ),
+        (
+            429,
+            '[{"error":{"code":429,"message":"Quota","status":"RESOURCE_EXHAUSTED"}}]',
+            Fault("RESOURCE_EXHAUSTED", "Quota", 429),
+        ),
+        (
+            502,
+            '{"error":{"message":"Provider returned error","code":502,'
+            '"metadata":{"raw":"upstream died","provider_name":"X"}}}',
+            Fault("http_502", "Provider returned error: upstream died", 502),
+        ),
+        (
+            400,
+            '{"object":"error","message":"too long","type":"BadRequestError","code":400}',
+            Fault("BadRequestError", "too long", 400),
+        ),
+        (404, '{"detail":"Not Found"}', Fault("http_404", "Not Found", 404)),
+        (
+            422,
+            '{"detail":[{"loc":["body","model"],"msg":"field required","type":"missing"}]}',
+            Fault("missing", "field required", 422),
+        ),
+        (
+            422,
+            '{"error":"Input too long","error_type":"validation"}',
+            Fault("validation", "Input too long", 422),
+        ),
+        (
+            403,
+            '{"success":false,"errors":[{"code":10000,"message":"Authentication error"}]}',
+            Fault("http_403", "Authentication error", 403),
+        ),
+        (400, '{"message":"invalid request"}', Fault("http_400", "invalid request", 400)),
+        (
+            500,
+            '{"error":{"type":"x"}}',
+            Fault("x", "The provider reported an error without a message.", 500),
+        ),
+        (503, "upstream connect error\r\n", Fault("http_503", "upstream connect error", 503)),
+        (500, "", Fault("http_500", "The provider answered 500.", 500)),
+        (500, "{}", Fault("http_500", "{}", 500)),
+        (
+            502,
+            "<html>\n<head><title>502 Bad\nGateway &amp; more</title></head><body>x</body></html>",
+            Fault("http_502", "an HTML page titled '502 Bad Gateway & more'", 502),
+        ),
+        (
+            403,
+            "\n<!DOCTYPE HTML><p>secret page</p>",
+            Fault("http_403", "an HTML page without a title", 403),
+        ),
+    ],
+)
+def test_error_answers(status: int, body: str, expected: Fault) -> None:
+    assert DIALECT.fault(status, body.encode()) == expected
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-abc123DEF456ghi789",
+        "sk-ant-api03-Zz_9-xx",
+        "sk-abcd****wxyz",
+        "gsk_AbCd1234EfGh5678",
+        "xai-0a1b2c3d4e5f",
+        "AIzaSyA1234567890abcdefghijklmnopqrstu",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
+        "0123456789abcdef0123456789abcdef",
+        "7f1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+        "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo+MDEyMzQ1Njc4OQ==",
+        "Bearer abc.def",
+        "api_key=hunter2",
+        'x-api-key: "hunter2"',
+    ],
+)
+def test_what_looks_like_a_key_is_masked(secret: str) -> None:
+    said = DIALECT.fault(401, json.dumps({"error": {"message": f"Wrong: {secret} !"}}).encode())
+    word = secret.split()[-1].split("=")[-1] if " " in secret else secret
+    assert word.strip('"') not in said.message
+    assert said.message.startswith("Wrong: ***")
+    assert "hunter2" not in said.message
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "The model meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8 does not exist",
+        "claude-sonnet-4-5-20250929 is overloaded, try claude-3-5-haiku-20241022",
+        "maximum context length is 128000 tokens, you asked for 131072 at /v1/chat/completions",
+        "internationalizationally unsupported parameter: 'max_completion_tokens'",
+    ],
+)
+def test_names_and_numbers_stay_readable(harmless: str) -> None:
+    assert clean(harmless) == harmless
+
+
+def test_a_message_is_cut_at_its_limit() -> None:
+    said = clean("word " * 500)
+    assert len(said) == MESSAGE_LIMIT
+    assert said.endswith("\N{HORIZONTAL ELLIPSIS}")
+
+
+def test_a_key_at_the_limit_is_masked_before_the_cut() -> None:
+    key = "sk-" + "a1B2" * 20
+    assert "a1B2" not in clean("x" * (MESSAGE_LIMIT - 10) + " " + key)
+
+
+def test_another_familys_error_in_a_good_answer_is_that_error() -> None:
+    body = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
+    assert malformed(body) == Fault("overloaded_error", "Overloaded", None)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None, database=None)
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda t: t.encode("utf-8", "replace")))
+def test_any_body_becomes_one_printable_line(body: bytes) -> None:
+    said = DIALECT.fault(500, body)
+    assert said.status == 500
+    assert 0 < len(said.message) <= MESSAGE_LIMIT
+    assert said.message.isprintable()

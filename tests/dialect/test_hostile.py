@@ -1,0 +1,121 @@
+"""No bytes of a provider make a scanner raise."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightgate.dialect.quirks import Quirks
+from lightgate.dialect.registry import dialect_for
+
+if TYPE_CHECKING:
+    from lightgate.dialect.registry import Family
+    from lightgate.dialect.request import Kind
+
+SPEAKERS: list[tuple[Family, Kind]] = [
+    ("openai", "chat"),
+    ("openai", "completion"),
+    ("openai", "responses"),
+    ("openai", "embedding"),
+    ("anthropic", "chat"),
+    ("gemini", "chat"),
+]
+FIELDS = """type choices delta message content text reasoning reasoning_content reasoning_details
+refusal tool_calls function name arguments audio data transcript finish_reason usage prompt_tokens
+completion_tokens error x_groq item response status output summary incomplete_details reason
+content_block thinking partial_json stop_reason input input_tokens output_tokens candidates parts
+thought functionCall args inlineData finishReason usageMetadata candidatesTokenCount promptFeedback
+blockReason embedding detail code""".split()
+TYPES = [
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "message_delta",
+    "response.output_text.delta",
+    "response.output_item.added",
+    "response.completed",
+    "function_call",
+    "tool_use",
+    "error",
+]
+leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(TYPES),
+    st.text(max_size=4),
+)
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5)
+    ),
+    max_leaves=15,
+)
+names = st.sampled_from([b"", b"error", b"ping", b"message_delta", b"\xff\xfe"])
+
+
+@pytest.mark.parametrize("speaker", SPEAKERS, ids=str)
+def test_random_values_and_bytes_are_survived(speaker: tuple[Family, Kind]) -> None:
+    @settings(max_examples=250, derandomize=True, deadline=None, database=None)
+    @given(st.lists(st.tuples(names, values | st.binary(max_size=30)), max_size=4))
+    def check(events: list[tuple[bytes, object]]) -> None:
+        streamed, whole = dialect_for(*speaker).scanner(), dialect_for(*speaker).scanner()
+        for name, value in events:
+            data = value if isinstance(value, bytes) else json.dumps(value).encode()
+            kinds = streamed.event(name, data)
+            assert kinds == kinds & streamed.kinds
+            whole.whole(data)
+            assert whole.done is (whole.error is None)
+        streamed.eof()
+
+    check()
+
+
+@pytest.mark.parametrize("speaker", SPEAKERS, ids=str)
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"<html><title>Down</title>",
+        b"\x00\x01\x02",
+        b"[" * 100_000,
+        b'{"error":' * 2000 + b"1" + b"}" * 2000,
+        b'{"choices":[{"delta":{"content":"' + b"x" * 10,
+        b"null",
+        b'"text"',
+        b"42",
+        b"\xff" * 50,
+    ],
+    ids=range(9),
+)
+def test_rubbish_is_a_malformed_answer(speaker: tuple[Family, Kind], data: bytes) -> None:
+    streamed, whole = dialect_for(*speaker).scanner(), dialect_for(*speaker).scanner()
+    assert streamed.event(b"", data) == 0
+    assert whole.whole(data) == 0
+    for scanner in (streamed, whole):
+        assert scanner.error is not None
+        assert scanner.error.code == "malformed"
+        assert not scanner.done
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, 1e300, True, "7", None, [1], 1 << 70])
+def test_a_count_that_cannot_be_one_is_unknown(count: object) -> None:
+    scanner = dialect_for("openai", "chat").scanner()
+    usage = {"prompt_tokens": 3.0, "completion_tokens": count}
+    scanner.event(b"", json.dumps({"choices": [], "usage": usage}).encode())
+    assert scanner.usage is not None
+    assert (scanner.usage.tokens_in, scanner.usage.tokens_out) == (3, None)
+
+
+def test_a_provider_without_a_marker_ends_at_the_end_of_the_body() -> None:
+    chunk = b'{"choices":[{"delta":{"content":"a"},"finish_reason":%b}]}'
+    for finish, done in ((b'"stop"', True), (b"null", False)):
+        scanner = dialect_for("openai", "chat").scanner(Quirks(done_marker=False))
+        scanner.event(b"", chunk % finish)
+        scanner.eof()
+        assert scanner.done is done
