@@ -75,7 +75,7 @@ def test_the_numbers_are_in_record_units() -> None:
     assert (made.bursts, made.tokens_in, made.tokens_out, made.tokens_streamed) == (5, 7, 5, 5)
     assert (made.tokens_cached, made.tokens_reasoning, made.tokens_source) == (0, None, "usage")
     assert made.wall_time == "2023-11-14T22:13:20.123456Z"
-    assert (made.late, made.void, made.replayed, made.burst_bound_ms) == (False, False, False, None)
+    assert (made.late, made.void, made.replayed, made.stamp_bound_ms) == (False, False, False, 0)
 
 
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.OK])

@@ -19,8 +19,7 @@ DIALECT = dialect_for("openai", "chat")
     [
         (
             429,
-            '{"error":{"message":"Rate limit reached","type":"requests","param":null,'
-            '"code":"rate_limit_exceeded"}}',
+            '{"error":{"message":"Rate limit reached","type":"r","code":"rate_limit_exceeded"}}',
             Fault("rate_limit_exceeded", "Rate limit reached", 429),
         ),
         (
@@ -35,8 +34,7 @@ DIALECT = dialect_for("openai", "chat")
         ),
         (
             400,
-            '{"error":{"code":"content_filter","message":"Filtered","status":400,'
-            '"innererror":{"code":"ResponsibleAIPolicyViolation"}}}',
+            '{"error":{"code":"content_filter","message":"Filtered","innererror":{"code":"X"}}}',
             Fault("content_filter", "Filtered", 400),
         ),
         (
@@ -56,9 +54,8 @@ DIALECT = dialect_for("openai", "chat")
         ),
         (
             502,
-            '{"error":{"message":"Provider returned error","code":502,'
-            '"metadata":{"raw":"upstream died","provider_name":"X"}}}',
-            Fault("http_502", "Provider returned error: upstream died", 502),
+            '{"error":{"message":"Provider error","code":502,"metadata":{"raw":"upstream died"}}}',
+            Fault("http_502", "Provider error: upstream died", 502),
         ),
         (
             400,
@@ -119,6 +116,7 @@ def test_error_answers(status: int, body: str, expected: Fault) -> None:
         "0123456789abcdef0123456789abcdef",
         "7f1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
         "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo+MDEyMzQ1Njc4OQ==",
+        "q7_Rk-2mZx_8Lp-Wn4_Tb-6Vc_Yd-9Hs_Jf-3Gq_Xr-5Nt_Ka",
         "Bearer abc.def",
         "api_key=hunter2",
         'x-api-key: "hunter2"',
@@ -126,10 +124,7 @@ def test_error_answers(status: int, body: str, expected: Fault) -> None:
 )
 def test_what_looks_like_a_key_is_masked(secret: str) -> None:
     said = DIALECT.fault(401, json.dumps({"error": {"message": f"Wrong: {secret} !"}}).encode())
-    word = secret.split()[-1].split("=")[-1] if " " in secret else secret
-    assert word.strip('"') not in said.message
-    assert said.message.startswith("Wrong: ***")
-    assert "hunter2" not in said.message
+    assert said.message.replace("!", "").strip() == "Wrong: ***"
 
 
 @pytest.mark.parametrize(

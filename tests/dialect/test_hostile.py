@@ -24,12 +24,59 @@ SPEAKERS: list[tuple[Family, Kind]] = [
     ("anthropic", "chat"),
     ("gemini", "chat"),
 ]
-FIELDS = """type choices delta message content text reasoning reasoning_content reasoning_details
-refusal tool_calls function name arguments audio data transcript finish_reason usage prompt_tokens
-completion_tokens error x_groq item response status output summary incomplete_details reason
-content_block thinking partial_json stop_reason input input_tokens output_tokens candidates parts
-thought functionCall args inlineData finishReason usageMetadata candidatesTokenCount promptFeedback
-blockReason embedding detail code""".split()
+FIELDS = [
+    "type",
+    "choices",
+    "delta",
+    "message",
+    "content",
+    "text",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "refusal",
+    "tool_calls",
+    "function",
+    "name",
+    "arguments",
+    "audio",
+    "data",
+    "transcript",
+    "finish_reason",
+    "usage",
+    "prompt_tokens",
+    "completion_tokens",
+    "error",
+    "x_groq",
+    "item",
+    "response",
+    "status",
+    "output",
+    "summary",
+    "incomplete_details",
+    "reason",
+    "content_block",
+    "thinking",
+    "partial_json",
+    "stop_reason",
+    "input",
+    "input_tokens",
+    "output_tokens",
+    "candidates",
+    "parts",
+    "thought",
+    "functionCall",
+    "args",
+    "inlineData",
+    "finishReason",
+    "usageMetadata",
+    "candidatesTokenCount",
+    "promptFeedback",
+    "blockReason",
+    "embedding",
+    "detail",
+    "code",
+]
 TYPES = [
     "message_start",
     "content_block_start",
@@ -119,3 +166,12 @@ def test_a_provider_without_a_marker_ends_at_the_end_of_the_body() -> None:
         scanner.event(b"", chunk % finish)
         scanner.eof()
         assert scanner.done is done
+
+
+def test_a_finish_reason_is_a_short_word() -> None:
+    scanner = dialect_for("openai", "chat").scanner()
+    choice = {"delta": {}, "finish_reason": "very\n" * 1000}
+    scanner.event(b"", json.dumps({"choices": [choice]}).encode())
+    assert scanner.finish is not None
+    assert len(scanner.finish) <= 64
+    assert scanner.finish.isprintable()

@@ -1,4 +1,4 @@
-"""Golden request builds: neutral facts in, a body out, or the name of the field that has no words."""
+"""Golden request builds: neutral facts in, a body out, or the field that has no words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def test_facts_become_the_body_or_are_refused_by_name(case: Path) -> None:
     built = dialect.build(request, quirks)
     assert built.path == golden["path"]
     assert json.loads(built.body) == golden["body"]
-    accept = "text/event-stream" if request.stream else "application/json"
+    streamed = request.stream and request.kind != "embedding"
+    accept = "text/event-stream" if streamed else "application/json"
     assert built.headers == (("content-type", "application/json"), ("accept", accept))
 
 

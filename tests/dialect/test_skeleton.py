@@ -58,13 +58,14 @@ words = st.sampled_from(["text", "text", "text", "reasoning", "tool", "empty"])
 
 
 def chat_event(said: str, word: str, ident: str, used: int | None) -> dict[str, Any]:
-    delta: dict[str, Any] = {
+    deltas: dict[str, dict[str, Any]] = {
         "text": {"content": said},
         "reasoning": {"content": "", "reasoning": said},
         "tool": {"tool_calls": [{"index": 0, "function": {"arguments": said}}]},
         "empty": {"role": "assistant", "content": ""},
-    }[word]
-    event: dict[str, Any] = {"id": ident, "choices": [{"delta": delta, "finish_reason": None}]}
+    }
+    choice = {"delta": deltas[word], "finish_reason": None}
+    event: dict[str, Any] = {"id": ident, "choices": [choice]}
     if used is not None:
         event["usage"] = {"prompt_tokens": 1, "completion_tokens": used}
     return event
@@ -103,13 +104,14 @@ def anthropic_event(said: str, word: str, ident: str, used: int | None) -> dict[
 
 
 def gemini_event(said: str, word: str, ident: str, used: int | None) -> dict[str, Any]:
-    part: dict[str, Any] = {
+    parts: dict[str, dict[str, Any]] = {
         "text": {"text": said},
         "reasoning": {"text": said, "thought": True},
         "tool": {"functionCall": {"name": said}},
         "empty": {"text": "", "thoughtSignature": said},
-    }[word]
-    event: dict[str, Any] = {"candidates": [{"content": {"parts": [part]}}], "responseId": ident}
+    }
+    candidate = {"content": {"parts": [parts[word]]}}
+    event: dict[str, Any] = {"candidates": [candidate], "responseId": ident}
     if used is not None:
         event["usageMetadata"] = {"candidatesTokenCount": used}
     return event
@@ -171,7 +173,7 @@ def assert_agree(dialect: Dialect, events: list[tuple[bytes, bytes]]) -> None:
 
 @pytest.mark.parametrize("speaker", SPEAKERS, ids=str)
 def test_fast_and_slow_agree_on_random_streams(speaker: tuple[Family, Kind]) -> None:
-    @settings(max_examples=150, derandomize=True, deadline=None, database=None)
+    @settings(max_examples=250, derandomize=True, deadline=None, database=None)
     @given(streams(speaker))
     def check(events: list[tuple[bytes, bytes]]) -> None:
         assert_agree(dialect_for(*speaker), events)
@@ -223,6 +225,11 @@ def test_the_text_is_not_mistaken_for_an_equal_string_before_it() -> None:
         assert scanner.event(b"", event % word) == TEXT
     assert scanner.event(b"", event.replace(b'"id":"content"', b'"id":"x"') % b"") == 0
     assert scanner.chars == len("contentiddelta")
+
+
+def test_an_escaped_text_is_not_mistaken_for_an_equal_key() -> None:
+    event = b'{"%b":0,"choices":[{"delta":{"content":"\\u0069ndex"}}]}'
+    assert_agree(dialect_for("openai", "chat"), [(b"", event % w) for w in (b"index", b"longer")])
 
 
 def test_a_shape_that_changes_every_time_is_soon_no_longer_learned() -> None:

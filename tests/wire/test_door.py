@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import socket
@@ -79,7 +80,8 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes, bytes]:
 
 
 async def settle(condition: Callable[[], bool]) -> None:
-    while not condition():
+    """Give the loop turns until something that it does by itself has happened."""
+    while not condition():  # noqa: ASYNC110 - no event is set for what the kernel does
         await asyncio.sleep(0)
 
 
@@ -470,16 +472,14 @@ def test_abort_closes_the_socket_in_the_same_turn(
 ) -> None:
     async def scene() -> None:
         done = asyncio.Event()
+        ends: list[bytes] = []
 
         async def handler(inbound: Inbound, reply: Reply) -> None:
             reply.abort()
             client.setblocking(True)  # no turn of the loop can come between
             client.settimeout(5)
-            try:
-                assert client.recv(100) == b""
-            except ConnectionResetError:
-                pass
-            reply.send(b"") if not reply.finished else None
+            with contextlib.suppress(ConnectionResetError):
+                ends.append(client.recv(100))
             done.set()
 
         door = Door(handler, stamp=stamp)
@@ -487,6 +487,7 @@ def test_abort_closes_the_socket_in_the_same_turn(
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(GET)
             await done.wait()
+            assert ends in ([], [b""])  # a reset, or the end of the stream
             await settle(lambda: door.connections == 0)
         await door.close()
 
@@ -542,10 +543,8 @@ def test_drain_aborts_what_does_not_end(run: Callable[[Scene], None], stamp: Sta
         await door.drain(0.01)
         assert cancelled.is_set()
         assert door.connections == 0
-        try:
+        with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
-        except ConnectionResetError:
-            pass
         writer.close()
 
     run(scene)
@@ -568,7 +567,7 @@ def test_accepted_sockets_do_not_delay_and_ports_are_shared(
         writer.close()
         for door in doors:
             await door.close()
-        with pytest.raises(OSError, match="refused"):
+        with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
 
     run(scene)

@@ -129,8 +129,7 @@ def test_requests_of_h11_are_read_alike(
 
 SEEDS = (
     b"POST /v1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nX: y\r\n\r\nhello",
-    b"POST /v1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n",
+    b"PUT /v1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\n\r\n",
     b"GET /v1?a=b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
 )
 SHARDS = st.sampled_from(

@@ -153,13 +153,15 @@ _COLUMNS = (
     Column("e2e ms p50", "right"),
     Column("p99", "right"),
     Column("max", "right"),
-    Column("flagged", "right"),
+    Column("late", "right"),
+    Column("unsure", "right"),
     Column("offered", "right"),
     Column("CPU ms/1k tok", "right"),
     Column("verdict"),
 )
 _CAPTION = (
-    "Errors against the simulator's own write instants. flagged: late, or a burst of uncertain age."
+    "Errors against the simulator's own write instants. late: our loop was; unsure: other events"
+    " followed the first or last token in one read, so its stamp is only bounded."
 )
 
 
@@ -173,6 +175,7 @@ def _row(result: CellResult) -> tuple[str, ...]:
         *_three(result.speed, 100.0, 3),
         *_three(result.e2e_ms, 1.0, 3),
         f"{result.late_share:.1%}",
+        f"{result.unsure_share:.1%}",
         "·" if result.offered is None else f"{result.offered:.1%}",
         f"{result.cpu_us_per_token:.1f}",
         "ok" if not result.misses else "MISSED",

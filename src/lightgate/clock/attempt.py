@@ -12,7 +12,7 @@ import msgspec
 
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import Outcome
-from lightgate.clock.timing import Timing, burst_bound_ns, late, ms
+from lightgate.clock.timing import Timing, stamp_bound_ns, late, ms
 from lightgate.clock.tokens import Tokens, TokensSource
 
 Source = Literal["bench", "gateway", "probe", "batch"]
@@ -108,7 +108,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     late: bool
     bytes_in: int
     bytes_out: int
-    burst_bound_ms: float | None = None
+    stamp_bound_ms: float | None = None
     hidden_reasoning: bool = False
     void: bool = False  # the wall clock stepped: kernel stamps of this attempt mean nothing
     replayed: bool = False  # a stale pooled connection made the wire send the request once more
@@ -156,7 +156,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
             tokens_source=tokens.source,
             stamp_source=marks.stamp_source,
             late=late(marks),
-            burst_bound_ms=ms(burst_bound_ns(marks)),
+            stamp_bound_ms=ms(stamp_bound_ns(marks)),
             hidden_reasoning=tokens.hidden_reasoning,
             void=marks.void,
             replayed=marks.replayed,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """The outcome classes; only `ok` enters success quantiles, `cut` counts for throughput alone."""
+    """The outcome classes; only `ok` enters success quantiles, `cut` counts for throughput only."""
 
     OK = "ok"
     EMPTY = "empty"
@@ -21,5 +21,5 @@ class Outcome(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether it enters the "with failures" quantiles as infinity and counts against goodput."""
+        """Whether it is infinity in the "with failures" quantiles and counts against goodput."""
         return self not in {Outcome.OK, Outcome.CANCELLED, Outcome.CUT}

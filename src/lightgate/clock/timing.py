@@ -119,35 +119,27 @@ def late(marks: Marks) -> bool:
     """Whether the client itself may have moved a number of this attempt.
 
     A send after its plan by more than max(1 ms, 2 % of `ttft_plan`), or, with read stamps, a first
-    or last stamp that may be after the arrival by more than max(1 ms, 2 % of `ttft`, of `e2e`, or
-    of the decode span, whichever is shortest). A kernel stamp is never moved by a busy loop.
+    or last stamp that may be after the arrival by more than 1 ms: the shortest metric that a stamp
+    enters is a gap, and 2 % of a gap is less than that. A kernel stamp is never moved by a busy
+    loop.
     """
     if marks.dispatch_lag_ns > _allowed(ttft_plan(marks)):
         return True
-    if marks.stamp_source == "kernel":
-        return False
-    span = _between(marks.first, marks.last) or None  # 0 with one burst: no speed to protect
-    first_lag = _between(marks.first_since, marks.first)
-    last_lag = _between(marks.last_since, marks.last)
-    return (first_lag or 0) > _allowed(ttft(marks), span) or (last_lag or 0) > _allowed(
-        e2e(marks), span
-    )
+    return marks.stamp_source == "read" and (stamp_bound_ns(marks) or 0) > LATE_FLOOR_NS
 
 
-def burst_bound_ns(marks: Marks) -> int | None:
-    """How far a kernel stamp of the first or last token may be from its arrival.
+def stamp_bound_ns(marks: Marks) -> int | None:
+    """How long before its stamp the first or the last token may have arrived.
 
-    One read can hold several segments, and only the stamp of the last one is known: a first or last
-    burst of several deltas arrived between `since` and its stamp. 0 where both are single deltas,
-    None without bursts and for read stamps, which `late` judges.
+    With read stamps the time for which the loop was busy; with kernel stamps 0, unless other
+    events followed the token in the same read: only the last segment's stamp is known, and the
+    token came after the read before it. None without a token.
     """
-    if marks.stamp_source != "kernel" or not marks.burst_ns:
+    first_bound = _between(marks.first_since, marks.first)
+    last_bound = _between(marks.last_since, marks.last)
+    if first_bound is None or last_bound is None:
         return None
-    ends = (0, -1)
-    return max(
-        marks.burst_ns[at] - marks.burst_since_ns[at] if marks.burst_pieces[at] > 1 else 0
-        for at in ends
-    )
+    return max(first_bound, last_bound)
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,7 +199,6 @@ def _between(start: int | None, stop: int | None) -> int | None:
     return None if start is None or stop is None else stop - start
 
 
-def _allowed(*metrics: int | None) -> float:
-    """How late a stamp may be before it can change one of the metrics that it enters."""
-    shortest = min((metric for metric in metrics if metric is not None), default=0)
-    return max(LATE_FLOOR_NS, LATE_SHARE * shortest)
+def _allowed(metric: int | None) -> float:
+    """How late a send may be before it can change the metric that it enters."""
+    return max(LATE_FLOOR_NS, LATE_SHARE * (metric or 0))

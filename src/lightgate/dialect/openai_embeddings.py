@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.dialect.facts import built, cannot, need, refuse
+from lightgate.dialect.facts import built, need, refuse
 from lightgate.dialect.fault import error_of, malformed
 from lightgate.dialect.openai_chat import marker, stray
 from lightgate.dialect.openai_fields import chat_usage
@@ -35,9 +35,10 @@ _UNKNOWN: Final = (
 
 
 def build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every builder is called alike
-    """Say a request as POST /embeddings."""
-    if request.stream:
-        raise cannot(NAME, "stream", "an embedding comes in one piece")
+    """Say a request as POST /embeddings.
+
+    `stream` says nothing here: it is true unless told otherwise, and a vector comes in one piece.
+    """
     refuse(request, NAME, *_UNKNOWN)
     body: dict[str, Any] = {"model": request.model, "input": list(need(request, NAME, "inputs"))}
     return built("/embeddings", body, request.extra, stream=False)

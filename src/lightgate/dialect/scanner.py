@@ -3,8 +3,8 @@
 A dialect's `Grammar` parses an event and reports what it saw. The scanner spares it most of that
 work: it remembers the exact bytes before and after the text of the last plain text event (the
 skeleton). An event with the same head and tail, whose middle holds no quote, backslash or control
-character, can differ from the remembered one in nothing but that text, so it needs no parsing.
-Everything else is parsed.
+character (in fact: nothing unprintable), can differ from the remembered one in nothing but that
+text, so it needs no parsing. Everything else is parsed.
 docs/decisions/0003 has the argument and the figures.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from lightgate.dialect.fault import Fault
+from lightgate.dialect.fault import CODE_LIMIT, Fault, clean
 from lightgate.dialect.kinds import NONE, REASONING, TEXT
 from lightgate.dialect.quirks import Quirks
 
@@ -28,9 +28,8 @@ __all__ = ["DEFAULT_QUIRKS", "Fault", "Grammar", "Scanner", "as_json", "decoded"
 
 DEFAULT_QUIRKS: Final = Quirks()
 BROKEN_FINISHES: Final = frozenset({"abort", "error"})  # the server gave up, whatever it calls it
-_UNSAFE: Final = b'"\\' + bytes(range(0x20))  # what ends or bends a JSON string
-_PLACES: Final = 4  # occurrences of a text that are tried as its place in the event
-_PATIENCE: Final = 4  # skeletons in a row that may miss before learning them becomes rarer
+_LEARNED: Final = frozenset({TEXT, REASONING})
+_PATIENCE: Final = 4  # skeletons in a row that may be of no use before learning becomes rare
 _RARELY: Final = 64  # ... namely once in so many text events
 
 T = TypeVar("T")
@@ -115,21 +114,21 @@ class Scanner:
     def event(self, name: bytes, data: bytes) -> int:
         """Take one SSE event; return the kinds of its token-bearing deltas."""
         start = self._start
-        if start and data.startswith(self._prefix) and data.endswith(self._suffix):
-            middle = data[start : self._cut]
-            size = len(middle.translate(None, _UNSAFE))
-            if size and size == len(middle) and name == self._name:
-                try:
-                    self.chars += size if middle.isascii() else len(middle.decode())
-                except UnicodeDecodeError:
-                    return self._parse(name, data)
-                self.weight = size
-                self._unused = 0
-                kind = self._skeleton_kind
-                if kind == REASONING:
-                    self.reasoning_weight += size
-                return kind
-        return self._parse(name, data)
+        if not start or data[:start] != self._prefix or data[self._cut :] != self._suffix:
+            return self._parse(name, data)
+        middle = data[start : self._cut]
+        try:
+            text = middle.decode()
+        except UnicodeDecodeError:
+            return self._parse(name, data, known=True)
+        if not text or not text.isprintable() or '"' in text or "\\" in text or name != self._name:
+            return self._parse(name, data, known=True)
+        self.weight = len(middle)
+        self.chars += len(text)
+        self._unused = 0
+        if self._skeleton_kind == REASONING:
+            self.reasoning_weight += len(middle)
+        return self._skeleton_kind
 
     def whole(self, body: bytes) -> int:
         """Take a whole answer that was not streamed; return the kinds in it."""
@@ -144,7 +143,8 @@ class Scanner:
         if self._eof_ends and self.finish is not None:
             self.saw_end()
 
-    def _parse(self, name: bytes, data: bytes) -> int:
+    def _parse(self, name: bytes, data: bytes, *, known: bool = False) -> int:
+        """Read an event in full; `known`: the skeleton fits, it is the text that does not."""
         if self.done:  # duplicates of the terminal marker, and whatever follows it
             self.weight = 0
             return NONE
@@ -155,7 +155,7 @@ class Scanner:
             self._count_along(self._used)
         if kinds:
             self.kinds |= kinds
-            if self._plain and self._pieces == 1 and kinds in {TEXT, REASONING}:
+            if self._plain and self._pieces == 1 and kinds in _LEARNED and not known:
                 self._consider(name, data)
         return kinds
 
@@ -183,6 +183,7 @@ class Scanner:
         if not isinstance(reason, str) or not reason:
             return
         self._plain = False
+        reason = clean(reason, CODE_LIMIT)  # it goes into records and messages
         if self.finish is None:
             self.finish = reason
         if reason.lower() in BROKEN_FINISHES:
@@ -220,31 +221,24 @@ class Scanner:
             self.usage_running = usage.tokens_out
 
     def _consider(self, name: bytes, data: bytes) -> None:
-        """Learn a skeleton from this event, unless the last ones were never of use."""
-        if self._start and data.startswith(self._prefix) and data.endswith(self._suffix):
-            return  # the skeleton holds; it was the text that had to be parsed
+        """Learn a skeleton from this event, unless the last ones were of no use."""
         if self._wait:
             self._wait -= 1
             return
-        self._unused += 1
-        if self._unused > _PATIENCE:
-            self._wait = _RARELY
-        self._learn(name, data)
-
-    def _learn(self, name: bytes, data: bytes) -> None:
         text = self._text.encode("utf-8", "surrogatepass")
         needle = b'"' + text + b'"'
-        place = data.find(needle)
-        for _ in range(_PLACES):
-            if place < 0:
-                return
-            start = place + 1
-            if self._is_text_at(name, data, start, start + len(text)):
-                self._prefix, self._suffix = data[:start], data[start + len(text) :]
-                self._start, self._cut = start, -len(self._suffix)
-                self._name, self._skeleton_kind = name, self._now
-                return
-            place = data.find(needle, start)
+        if data.count(needle) != 1:  # escaped, or in doubt: the next text will do as well
+            return
+        if self._unused >= _PATIENCE:
+            self._start, self._wait, self._unused = 0, _RARELY, _PATIENCE - 1
+            return
+        self._unused += 1
+        start = data.index(needle) + 1
+        stop = start + len(text)
+        if self._is_text_at(name, data, start, stop):
+            self._prefix, self._suffix = data[:start], data[stop:]
+            self._start, self._cut = start, stop - len(data)
+            self._name, self._skeleton_kind = name, self._now
 
     def _is_text_at(self, name: bytes, data: bytes, start: int, stop: int) -> bool:
         """Prove that these bytes are the text: another text in their place must be read there."""

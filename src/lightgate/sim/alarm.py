@@ -31,6 +31,9 @@ class Alarm(Protocol):
     def set(self, due_ns: int) -> None:
         """Ring at this instant of the monotonic clock instead of any earlier order."""
 
+    def clear(self) -> None:
+        """Forget the order; after it has rung, one of the two must be called."""
+
     def close(self) -> None:
         """Never ring again."""
 
@@ -39,7 +42,6 @@ class KernelAlarm:
     """An alarm on a timerfd."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
         self._libc = ctypes.CDLL(None, use_errno=True)
         flags = os.O_NONBLOCK | os.O_CLOEXEC  # TFD_NONBLOCK, TFD_CLOEXEC
         self._fd = int(self._libc.timerfd_create(_CLOCK_MONOTONIC, flags))
@@ -48,12 +50,19 @@ class KernelAlarm:
         self._settime = self._libc.timerfd_settime
         self._spec = ctypes.create_string_buffer(_SPEC.size)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._fd, self._ring)
+        # The expiry is not read: each ring is followed by a new order or a clear, and either resets
+        # the descriptor for less than a read costs.
+        self._loop.add_reader(self._fd, wake)
 
     def set(self, due_ns: int) -> None:
         """An instant of the past rings at once."""
         seconds, nanoseconds = divmod(max(due_ns, 1), 1_000_000_000)
         _SPEC.pack_into(self._spec, 0, 0, 0, seconds, nanoseconds)
+        self._settime(self._fd, _ABSOLUTE, self._spec, None)
+
+    def clear(self) -> None:
+        """Disarm; like a new order this takes back an expiry that nobody has read."""
+        _SPEC.pack_into(self._spec, 0, 0, 0, 0, 0)
         self._settime(self._fd, _ABSOLUTE, self._spec, None)
 
     def close(self) -> None:
@@ -62,13 +71,6 @@ class KernelAlarm:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
-
-    def _ring(self) -> None:
-        try:
-            os.read(self._fd, 8)
-        except BlockingIOError:
-            return  # it was set anew after it had rung
-        self._wake()
 
 
 class LoopAlarm:
@@ -83,7 +85,7 @@ class LoopAlarm:
 
     def set(self, due_ns: int) -> None:
         """Early by the loop's grain, then turn by turn."""
-        self.close()
+        self.clear()
         self._due_ns = due_ns
         wait_ns = due_ns - self._clock.now_ns() - EARLY_NS
         if wait_ns > 0:
@@ -92,6 +94,10 @@ class LoopAlarm:
             self._handle = self._loop.call_soon(self._ring)
 
     def close(self) -> None:
+        """Forget the order for good."""
+        self.clear()
+
+    def clear(self) -> None:
         """Forget the order."""
         if self._handle is not None:
             self._handle.cancel()

@@ -78,6 +78,8 @@ class Pacer:
             self._running = False
             if self._heap:
                 self._alarm.set(self._heap[0][0])
+            else:
+                self._alarm.clear()
 
     def close(self) -> None:
         """Fire no more."""

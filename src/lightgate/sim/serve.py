@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STDIN: Final = 0
+TIDY_S: Final = 5.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,9 +80,12 @@ async def _serve(options: Options, world: World, announce: Callable[[Facts, Worl
     loop.add_signal_handler(signal.SIGTERM, end, 0)
     if options.until_eof:
         loop.add_reader(STDIN, _watch_stdin, end)
-    # What exists now lives as long as the server: a collection that walks it would only be late.
+    # A collection in the middle of a thousand streams takes 6 ms and finds next to nothing (48
+    # objects in as many streams, measured), so it waits until nothing is planned.
     gc.collect()
     gc.freeze()
+    gc.disable()
+    tidying = loop.create_task(_tidy(server))
     facts = Facts(
         port=port,
         host=options.host,
@@ -95,7 +99,15 @@ async def _serve(options: Options, world: World, announce: Callable[[Facts, Worl
         announce(facts, world)
         return await stop
     finally:
+        tidying.cancel()
         await server.close()
+
+
+async def _tidy(server: SimServer) -> None:
+    while True:
+        await asyncio.sleep(TIDY_S)
+        if server.idle:
+            gc.collect()
 
 
 def _watch_stdin(end: Callable[[int], None]) -> None:

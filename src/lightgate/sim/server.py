@@ -13,6 +13,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.sim.ask import FAMILY_OF, Ask, BadAsk, read_ask
 from lightgate.sim.connections import Seen
 from lightgate.sim.faults import FaultCall, parse_fault
+from lightgate.sim.latency import Dice
 from lightgate.sim.listing import model_document, models_document, world_document
 from lightgate.sim.log import PAGE, Entry, SimLog
 from lightgate.sim.pacer import Pacer
@@ -61,8 +62,14 @@ class SimServer:
         self._seen = Seen()
         self._ids = Ids()
 
+    @property
+    def idle(self) -> bool:
+        """Whether no write is planned."""
+        return self._pacer is None or len(self._pacer) == 0
+
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Listen; the port of all providers."""
+        Dice(self.seed, "", 0)  # numpy takes milliseconds to throw its first dice
         born_ns = SYSTEM.now_ns()
         self._pacer = Pacer()
         self._stations = {

@@ -20,6 +20,7 @@ from lightgate.sim.script import (
     PART,
     RAW,
     RESET,
+    ROLE,
     WHOLE,
 )
 
@@ -110,7 +111,9 @@ class Stream:
 
     def _prepare(self) -> None:
         kind = self._script.kind[self._index]
-        if self._carry:
+        if ROLE <= kind <= ERROR and not self._carry:
+            self._ready = self._render(self._index)
+        elif self._carry:
             self._ready, self._carry = self._carry, b""
         elif kind == JUNK:
             self._ready = self._draft.junk
@@ -118,10 +121,8 @@ class Stream:
             whole = self._render(self._index + 1)
             cut = split_point(whole)
             self._ready, self._carry = whole[:cut], whole[cut:]
-        elif kind >= RAW or kind == HEAD:
-            self._ready = b""
         else:
-            self._ready = self._render(self._index)
+            self._ready = b""
 
     def _render(self, index: int) -> bytes:
         script = self._script

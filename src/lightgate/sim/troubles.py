@@ -26,7 +26,6 @@ from lightgate.sim.script import (
     RESET,
     ROLE,
     TEXT,
-    WHOLE,
 )
 
 if TYPE_CHECKING:
@@ -327,10 +326,10 @@ def no_finish(draft: Draft, _: Argument) -> None:
 
 
 def long_length(draft: Draft, _: Argument) -> None:
-    """More promised than sent, then a close."""
+    """More promised than sent, then a close; a stream loses its tail too, so that none is there."""
     draft.length = 512
     script = draft.script
     if script.streamed:
-        _replace_end(draft, CUT)
-    elif script.kind[-1] == WHOLE:
+        _stop(draft, sum(script.tokens), CUT)
+    else:
         script.add(script.end_ns, CUT)

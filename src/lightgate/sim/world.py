@@ -8,7 +8,7 @@ parts of it; `like` in a provider takes another provider of the same world.
 from __future__ import annotations
 
 import tomllib
-from decimal import Decimal  # noqa: TC003 - msgspec reads the annotations at run time
+from decimal import Decimal
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal

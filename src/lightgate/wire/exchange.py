@@ -117,8 +117,9 @@ class Exchange:
             return
         self.sent_ns = self._touched = time.monotonic_ns()
         self._taker.on_sent(self.sent_ns)
-        self._arm()
-        self._link.write(payload)
+        self._link.write(payload)  # right after the stamp; the timer can wait
+        if not self.done.done():
+            self._arm()
 
     def cancel(self) -> None:
         """Close the socket in this turn of the loop and end the exchange as cancelled."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 import struct
 import time
@@ -22,6 +23,7 @@ from lightgate.wire.anchor import RECHECK_NS, SO_TIMESTAMPNS, Anchor
 
 if TYPE_CHECKING:
     from lightgate.wire.lag import LoopLag
+    from lightgate.wire.poller import Poller
 
 READ_SIZE: Final = 65536
 HIGH_WATER: Final = 65536  # unsent bytes at which the peer is asked to pause
@@ -88,13 +90,14 @@ class Link(Protocol):
 class ReadLink(asyncio.Protocol):
     """A link on the loop's own transport, stamped when the loop reads."""
 
-    __slots__ = ("_lag", "_open", "_peer", "_sock", "_transport")
+    __slots__ = ("_lag", "_open", "_peer", "_plain", "_sock", "_transport")
 
     def __init__(self, lag: LoopLag | None = None, sock: socket.socket | None = None) -> None:
         self._lag = lag
         self._sock = sock
         self._peer: Peer | None = None
         self._transport: asyncio.Transport | None = None
+        self._plain: socket.socket | None = None  # where it may be written to past the transport
         self._open = False
 
     @property
@@ -112,9 +115,24 @@ class ReadLink(asyncio.Protocol):
         self._peer = peer
 
     def write(self, data: bytes) -> None:
-        """Hand the bytes to the transport; it sends at the end of this turn of the loop."""
-        if self._open and self._transport is not None:
-            self._transport.write(data)
+        """Send now what the kernel takes; the transport alone would wait for the loop's next turn.
+
+        Only where the socket is ours to use (a client's, without TLS) and nothing is queued before.
+        """
+        if not self._open or self._transport is None or not data:
+            return
+        sock = self._plain
+        if sock is not None and not self._transport.get_write_buffer_size():
+            try:
+                sent = sock.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:
+                sent = 0  # the transport meets the same error and reports it in its own way
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self._transport.write(data)
 
     def pause_reading(self) -> None:
         """Stop reading."""
@@ -147,11 +165,14 @@ class ReadLink(asyncio.Protocol):
         self._open = False
         if self._transport is None:
             return
-        # asyncio waits for its next turn; uvloop closes at once, and lends no socket to shut.
+        # The transport itself closes in its next turn only, so the connection is shut under it.
         sock = self._sock or self._transport.get_extra_info("socket")
-        if sock is not None:
-            with contextlib.suppress(OSError, TypeError):
-                sock.shutdown(socket.SHUT_RDWR)
+        if sock is not None and sock.fileno() >= 0:
+            # uvloop lends a socket that cannot be shut, but has a descriptor that can.
+            borrowed = socket.socket(sock.family, sock.type, sock.proto, fileno=sock.fileno())
+            with contextlib.suppress(OSError):
+                borrowed.shutdown(socket.SHUT_RDWR)
+            borrowed.detach()
         self._transport.abort()
 
     def info(self, name: str) -> object:
@@ -164,6 +185,8 @@ class ReadLink(asyncio.Protocol):
         """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
+        if self._transport.get_extra_info("sslcontext") is None:
+            self._plain = self._sock
         self._open = True
 
     def data_received(self, data: bytes) -> None:
@@ -209,33 +232,35 @@ class KernelLink:
         "_closing",
         "_ended",
         "_eof",
+        "_events",
         "_fd",
-        "_loop",
         "_paused",
         "_peer",
+        "_poller",
         "_queue",
         "_queued",
-        "_reading",
         "_seen_ns",
         "_sock",
         "_view",
         "_writing_paused",
     )
 
-    def __init__(self, sock: socket.socket, anchor: Anchor, view: memoryview) -> None:
+    def __init__(
+        self, sock: socket.socket, anchor: Anchor, poller: Poller, view: memoryview
+    ) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._sock = sock
         self._fd = sock.fileno()
         self._anchor = anchor
+        self._poller = poller
         self._view = view  # scratch space, shared by all links of one loop
-        self._loop = asyncio.get_running_loop()
         self._peer: Peer | None = None
         self._queue: deque[memoryview] = deque()
         self._queued = 0
         self._seen_ns = time.monotonic_ns()
-        self._paused = self._closing = self._ended = self._eof = False
-        self._reading = self._writing_paused = False
+        self._events = 0  # what the poller watches for
+        self._paused = self._closing = self._ended = self._eof = self._writing_paused = False
 
     @property
     def is_open(self) -> bool:
@@ -268,7 +293,7 @@ class KernelLink:
             return
         if sent < len(data):
             self._enqueue(memoryview(data)[sent:])
-            self._loop.add_writer(self._fd, self._writable)
+            self._watch()
 
     def pause_reading(self) -> None:
         """Stop reading."""
@@ -315,16 +340,25 @@ class KernelLink:
         return None
 
     def _watch(self) -> None:
-        wanted = (
-            self._fd >= 0
-            and self._peer is not None
-            and not (self._paused or self._eof or self._closing)
-        )
-        if wanted and not self._reading:
-            self._loop.add_reader(self._fd, self._readable)
-        elif not wanted and self._reading and self._fd >= 0:
-            self._loop.remove_reader(self._fd)
-        self._reading = wanted
+        """Tell the poller what is of interest now."""
+        if self._fd < 0:
+            return
+        events = select.EPOLLOUT if self._queue else 0
+        if self._peer is not None and not (self._paused or self._eof or self._closing):
+            events |= select.EPOLLIN
+        if events == self._events:
+            return
+        self._events = events
+        if events:
+            self._poller.watch(self._fd, events, self._ready)
+        else:  # an error would be reported for ever; it waits for the next read or write
+            self._poller.forget(self._fd)
+
+    def _ready(self, events: int) -> None:
+        if events & ~select.EPOLLOUT and self._events & select.EPOLLIN:
+            self._readable()
+        if events & ~select.EPOLLIN and self._events & select.EPOLLOUT:
+            self._writable()
 
     def _readable(self) -> None:
         now = time.monotonic_ns()
@@ -378,7 +412,7 @@ class KernelLink:
                 break
             queue.popleft()
         if not queue:
-            self._loop.remove_writer(self._fd)
+            self._watch()
             if self._closing:
                 self._shut()
                 return
@@ -401,9 +435,9 @@ class KernelLink:
     def _shut(self) -> None:
         if self._fd < 0:
             return
-        self._loop.remove_reader(self._fd)
-        self._loop.remove_writer(self._fd)
+        self._poller.forget(self._fd)
         self._fd = -1
+        self._events = 0
         self._queue.clear()
         self._queued = 0
         self._sock.close()

@@ -9,6 +9,7 @@ from lightgate.errors import ConfigError
 from lightgate.wire.anchor import Anchor, kernel_stamps_available
 from lightgate.wire.lag import LoopLag
 from lightgate.wire.link import READ_SIZE, KernelLink, Link, ReadLink
+from lightgate.wire.poller import Poller
 from lightgate.wire.tls import TlsLink
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Stamper:
         self.source: StampSource = source
         self.anchor = Anchor(keep_enabled=True) if source == "kernel" else None
         self._lag = LoopLag() if source == "read" and watch_lag else None
+        self._poller = Poller() if source == "kernel" else None
         self._view = memoryview(bytearray(READ_SIZE))
 
     @property
@@ -51,24 +53,21 @@ class Stamper:
         self, sock: socket.socket, context: ssl.SSLContext | None = None, host: str = ""
     ) -> Link:
         """A link on a connected socket, after the TLS handshake where there is one."""
-        if self.anchor is not None:
-            inner = KernelLink(sock, self.anchor, self._view)
-            return inner if context is None else await _handshake(inner, context, host)
-        loop = asyncio.get_running_loop()
-        lag = self._lag
-        _, link = await loop.create_connection(
-            lambda: _DialedLink(lag, sock),
-            sock=sock,
-            ssl=context,
-            server_hostname=host if context is not None else None,
-        )
-        return link
+        inner: Link
+        if self.anchor is not None and self._poller is not None:
+            inner = KernelLink(sock, self.anchor, self._poller, self._view)
+        else:
+            lag = self._lag
+            _, inner = await asyncio.get_running_loop().create_connection(
+                lambda: _DialedLink(lag, sock), sock=sock
+            )
+        return inner if context is None else await _handshake(inner, context, host)
 
     def accepted(self, sock: socket.socket) -> KernelLink:
         """A kernel-stamped link on a socket that a listener accepted."""
-        if self.anchor is None:
+        if self.anchor is None or self._poller is None:
             raise ConfigError("Only a kernel stamper makes links of accepted sockets.")
-        return KernelLink(sock, self.anchor, self._view)
+        return KernelLink(sock, self.anchor, self._poller, self._view)
 
     def read_link(self) -> ReadLink:
         """A read-stamped link for the loop's own server to connect."""
@@ -78,6 +77,8 @@ class Stamper:
         """Give back what the links shared."""
         if self.anchor is not None:
             self.anchor.close()
+        if self._poller is not None:
+            self._poller.close()
         if self._lag is not None:
             self._lag.close()
 
@@ -101,7 +102,7 @@ class _DialedLink(ReadLink):
         self.resume_reading()
 
 
-async def _handshake(inner: KernelLink, context: ssl.SSLContext, host: str) -> TlsLink:
+async def _handshake(inner: Link, context: ssl.SSLContext, host: str) -> TlsLink:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def settle(error: Exception | None) -> None:
@@ -112,11 +113,11 @@ async def _handshake(inner: KernelLink, context: ssl.SSLContext, host: str) -> T
         else:
             done.set_exception(error)
 
-    link = TlsLink(inner, context, host)
     try:
+        link = TlsLink(inner, context, host)
         link.start(settle)
         await done
     except BaseException:
-        link.abort()
+        inner.abort()
         raise
     return link

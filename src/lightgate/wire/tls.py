@@ -1,4 +1,8 @@
-"""TLS over any link, so that a kernel stamp survives encryption: ssl.MemoryBIO in between."""
+"""TLS over any link, with ssl.MemoryBIO in between.
+
+The stamp of a read is taken before it is decrypted, whoever took it. The loop's own TLS cannot do
+that: it hands on plain text only, and closes a connection in its own time.
+"""
 
 from __future__ import annotations
 

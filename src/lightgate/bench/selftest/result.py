@@ -38,14 +38,16 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     stamps: str
     requests: int
     tokens: int
+    send_ms: Spread | None
     ttft_ms: Spread | None
     speed: Spread | None
     e2e_ms: Spread | None
     late_share: float
+    unsure_share: float
     unflagged: int
     wrong_kinds: int
     wrong_tokens: int
-    wrong_outcomes: int
+    wrong_outcomes: tuple[str, ...]
     lost: int
     offered: float | None
     cpu_us_per_token: float
@@ -64,14 +66,16 @@ def summarise(cell: Cell, done: list[Done], errors: list[Errors], cpu_ns: int) -
         stamps=cell.stamps,
         requests=len(done),
         tokens=tokens,
+        send_ms=_spread([e.send_ns for e in errors], MS),
         ttft_ms=_spread([e.ttft_ns for e in errors], MS),
         speed=_spread([e.speed for e in errors], 1.0),
         e2e_ms=_spread([e.e2e_ns for e in errors], MS),
-        late_share=sum(e.flagged for e in errors) / max(1, len(errors)),
-        unflagged=sum(_is_off(e) and not e.flagged for e in errors),
+        late_share=sum(e.late for e in errors) / max(1, len(errors)),
+        unsure_share=sum(e.unsure for e in errors) / max(1, len(errors)),
+        unflagged=sum(_is_off(e) and not (e.late or e.unsure) for e in errors),
         wrong_kinds=sum(e.wrong_kind for e in errors),
         wrong_tokens=sum(e.wrong_tokens for e in errors),
-        wrong_outcomes=sum(e.wrong_outcome for e in errors),
+        wrong_outcomes=tuple(e.wrong_outcome for e in errors if e.wrong_outcome),
         lost=len(done) - len(errors),
         offered=offered(done, cell.concurrency),
         cpu_us_per_token=cpu_ns / 1000 / max(1, tokens),
@@ -101,12 +105,12 @@ def _misses(result: CellResult, budget: Budget) -> list[str]:
         found.append(f"e2e error p99 {e2e.p99:.3f} ms > {limit / MS} ms")
     if result.offered is not None and result.offered < budget.offered:
         found.append(f"offered {result.offered:.1%} of the concurrency < {budget.offered:.0%}")
-    if result.stamps == "read" and result.unflagged:
-        found.append(f"{result.unflagged} samples off by more than 1 ms were not flagged late")
+    if result.unflagged:
+        found.append(f"{result.unflagged} samples off by more than 1 ms were not flagged")
     for number, what in (
         (result.wrong_kinds, "wrong first-token kinds"),
         (result.wrong_tokens, "wrong token counts"),
-        (result.wrong_outcomes, "wrong outcomes"),
+        (len(result.wrong_outcomes), f"wrong outcomes ({', '.join(set(result.wrong_outcomes))})"),
         (result.lost, "requests that the simulator did not log"),
     ):
         if number:

@@ -54,15 +54,22 @@ class Burst(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """Measured minus true for one request; None where the number does not exist."""
+    """Measured minus true for one request; None where the number does not exist.
 
+    The true `ttft` (`e2e`) runs from our own `t_send`, which is ours to define, to the instant at
+    which the simulator wrote the first (last) token. `send_ns` is how long after `t_send` the
+    request was there: it would show a `t_send` that was taken too early.
+    """
+
+    send_ns: int | None
     ttft_ns: int | None
     e2e_ns: int | None
     speed: float | None  # as a share of the true speed
     wrong_kind: bool
     wrong_tokens: bool
-    wrong_outcome: bool
-    flagged: bool  # late, or a burst with a bound of more than a millisecond
+    wrong_outcome: str  # empty where it is right
+    late: bool
+    unsure: bool  # a stamp of the first or last token that may be off by more than a millisecond
     pacing_ns: tuple[int, ...]  # the simulator's own |actual - planned|
 
 
@@ -78,28 +85,33 @@ def compare(done: Done, entry: Entry) -> Errors:
     speed: float | None = None
     wrong_kind = wrong_tokens = False
     if bursts and called.streamed:
-        ttft = _minus(timing.ttft(marks), bursts[0].at_ns - entry.received_ns)
+        ttft = _minus(marks.first, bursts[0].at_ns)
         wrong_kind = kinds.names(called.first_kinds) != (bursts[0].kind,)
     if bursts and called.streamed and entry.outcome == "ok":
-        e2e = _minus(timing.e2e(marks), bursts[-1].at_ns - entry.received_ns)
+        e2e = _minus(marks.last, bursts[-1].at_ns)
         speed = _speed_error(timing.speed(marks, called.tokens), bursts)
     if entry.usage is not None and called.outcome == "ok":
         wrong_tokens = called.tokens.out != entry.usage.get("completion_tokens")
-    bound = timing.burst_bound_ns(marks) or 0
     return Errors(
-        ttft,
-        e2e,
-        speed,
-        wrong_kind,
-        wrong_tokens,
-        called.outcome != entry.outcome,
-        timing.late(marks) or bound > UNSURE_NS,
-        tuple(abs(at - sent.planned_ns) for sent, at in written),
+        send_ns=_minus(entry.received_ns, marks.send),
+        ttft_ns=ttft,
+        e2e_ns=e2e,
+        speed=speed,
+        wrong_kind=wrong_kind,
+        wrong_tokens=wrong_tokens,
+        wrong_outcome=_wrong(called.outcome, entry.outcome),
+        late=timing.late(marks),
+        unsure=(timing.stamp_bound_ns(marks) or 0) > UNSURE_NS,
+        pacing_ns=tuple(abs(at - sent.planned_ns) for sent, at in written),
     )
 
 
-def _minus(measured: int | None, true: int) -> int | None:
-    return None if measured is None else measured - true
+def _minus(measured: int | None, true: int | None) -> int | None:
+    return None if measured is None or true is None else measured - true
+
+
+def _wrong(measured: str, true: str) -> str:
+    return "" if measured == true else f"{measured} instead of {true}"
 
 
 def _speed_error(measured: float | None, bursts: list[Burst]) -> float | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
-if TYPE_CHECKING:
-    from lightgate.sim.script import Counts
-    from lightgate.sim.voice.words import Words
-    from lightgate.sim.world import UsageStyle
+from lightgate.sim.script import Counts
+from lightgate.sim.voice.words import Words
+from lightgate.sim.world import UsageStyle
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,12 +64,18 @@ class ChatVoice:
         unasked = b',"usage":null}\n\n' if answer.usage_asked else b"}\n\n"
         self._end = b"}]" + unasked
         self._usage = encode(usage_counts(answer))
+        self._text_open = self._choice + b'{"content":"'
+        self._text_end = b'"}' + self._close + self._end
+        self._quick = answer.events == 1 and answer.usage not in {"every", "fused"}
         self._said = 0  # events rendered
 
     def beat(self, kind: int, first: int, tokens: int) -> bytes:
         """One beat."""
         opening = b"" if self._said or kind == DONE else self._role()
         self._said += 1
+        if kind == TEXT and self._quick:
+            text = self._answer.words.piece(first - self._answer.counts.reasoning, tokens)
+            return opening + self._text_open + text + self._text_end
         if kind == ROLE:
             return opening
         if kind == FINISH:

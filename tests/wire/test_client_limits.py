@@ -1,0 +1,506 @@
+"""Deadlines, cancellation, backpressure, and takers that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lightgate.errors import Cancelled, DeadlineMissed, StreamError
+from lightgate.wire.dns import Address, Resolver
+from lightgate.wire.exchange import Deadlines, Exchange
+from lightgate.wire.origin import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import trustme
+    from wire.conftest import Keeper, Play, Rig, Server, Wire
+
+    from lightgate.wire.exchange import Headers
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+SHORT = 0.03
+LONG = 10.0
+
+
+async def silent(wire: Wire) -> None:
+    await wire.request()
+    await asyncio.Event().wait()
+
+
+async def half(wire: Wire) -> None:
+    await wire.answer(CHUNKED + b"5\r\nhello\r\n")
+    await asyncio.Event().wait()
+
+
+async def slow_head(wire: Wire) -> None:
+    await wire.answer(b"HTTP/1.1 200 OK\r\nx: ")
+    await asyncio.Event().wait()
+
+
+async def dripping(wire: Wire) -> None:
+    await wire.answer(CHUNKED)
+    while True:
+        await wire.send(b"1\r\na\r\n")
+        await asyncio.sleep(SHORT / 10)
+
+
+CASES = {
+    "first_byte": (silent, Deadlines(LONG, SHORT, LONG, LONG)),
+    "first_byte alone": (silent, Deadlines(None, SHORT, None, None)),
+    "idle in the body": (half, Deadlines(LONG, LONG, SHORT, LONG)),
+    "idle in the head": (slow_head, Deadlines(LONG, LONG, SHORT, LONG)),
+    "idle alone": (half, Deadlines(None, None, SHORT, None)),
+    "total of a silent server": (silent, Deadlines(LONG, LONG, LONG, SHORT)),
+    "total of a lively one": (dripping, Deadlines(LONG, LONG, LONG, SHORT)),
+    "total alone": (half, Deadlines(None, None, None, SHORT)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_deadlines(play: Play, name: str) -> None:
+    script, deadlines = CASES[name]
+
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(script)
+        error = await rig.fails(client, server.origin, deadlines)
+        assert isinstance(error, DeadlineMissed)
+        assert error.phase == name.split(" ", maxsplit=1)[0]
+        assert server.wires[0].ended()
+
+    play(scene)
+
+
+def test_a_lively_answer_may_take_longer_than_the_idle_deadline(play: Play) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.answer(CHUNKED)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + 0.15
+        while loop.time() < until:
+            await wire.send(b"1\r\na\r\n")
+            await asyncio.sleep(0)
+        await wire.send(b"0\r\n\r\n")
+
+    async def scene(rig: Rig) -> None:
+        kept = await rig.ask(rig.client(), rig.serve(script).origin, Deadlines(idle_s=0.1))
+        assert kept.log[-1] == "end"
+
+    play(scene)
+
+
+def full_backlog() -> tuple[socket.socket, list[socket.socket], Origin]:
+    """A listener whose queue is full: further connects hang."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    port = int(listener.getsockname()[1])
+    fillers = []
+    for _ in range(3):
+        filler = socket.socket()
+        filler.setblocking(False)
+        filler.connect_ex(("127.0.0.1", port))
+        fillers.append(filler)
+    return listener, fillers, Origin("http", "127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "phase"),
+    [
+        (Deadlines(SHORT, LONG, LONG, LONG), "connect"),
+        (Deadlines(LONG, LONG, LONG, SHORT), "total"),
+    ],
+)
+def test_deadlines_while_connecting(play: Play, deadlines: Deadlines, phase: str) -> None:
+    async def scene(rig: Rig) -> None:
+        listener, fillers, origin = full_backlog()
+        try:
+            keeper = rig.keeper()
+            error = await rig.fails(rig.client(), origin, deadlines, keeper)
+            assert isinstance(error, DeadlineMissed)
+            assert error.phase == phase
+            assert keeper.log == []
+        finally:
+            for sock in (listener, *fillers):
+                sock.close()
+
+    play(scene)
+
+
+def test_the_handshake_counts_as_connecting(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        server = rig.serve(silent)
+        origin = server.origin._replace(scheme="https")
+        error = await rig.fails(rig.client(), origin, Deadlines(connect_s=SHORT))
+        assert isinstance(error, DeadlineMissed)
+        assert error.phase == "connect"
+        assert server.wires[0].ended()
+
+    play(scene)
+
+
+# Cancellation
+
+
+@pytest.mark.parametrize("script", [silent, slow_head, half])
+def test_cancel_closes_the_socket_in_the_same_turn(
+    play: Play, script: Callable[[Wire], object]
+) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(script)  # type: ignore[arg-type]  # parametrised
+        keeper = rig.keeper()
+        call = asyncio.ensure_future(rig.ask(client, server.origin, keeper=keeper))
+        await rig.until(lambda: bool(server.requests))
+        await rig.turns()
+        assert keeper.exchange is not None
+        keeper.exchange.cancel()
+        assert server.wires[0].ended()
+        with pytest.raises(Cancelled):
+            await call
+        assert client.open_connections == 0
+        keeper.exchange.cancel()  # a second time is harmless
+
+    play(scene)
+
+
+def test_cancel_over_tls_closes_in_the_same_turn(play: Play, authority: trustme.CA) -> None:
+    async def scene(rig: Rig) -> None:
+        server = rig.serve(half, cert=authority.issue_cert("localhost"), host="localhost")
+        client = rig.client(context=trusting(authority), resolver=local())
+        keeper = rig.keeper()
+        call = asyncio.ensure_future(rig.ask(client, server.origin, keeper=keeper))
+        await rig.until(lambda: keeper.body == b"hello")
+        assert keeper.exchange is not None
+        keeper.exchange.cancel()
+        assert server.wires[0].ended()
+        with pytest.raises(Cancelled):
+            await call
+
+    play(scene)
+
+
+def trusting(authority: trustme.CA) -> object:
+    from lightgate.wire.tls import client_context
+
+    context = client_context()
+    authority.configure_trust(context)
+    return context
+
+
+def local() -> Resolver:
+    async def lookup(host: str, port: int) -> list[Address]:
+        return [Address(socket.AF_INET, ("127.0.0.1", port))]
+
+    return Resolver(lookup)
+
+
+@pytest.mark.parametrize("script", [silent, half])
+def test_a_cancelled_task_leaves_nothing(play: Play, script: Callable[[Wire], object]) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(script)  # type: ignore[arg-type]  # parametrised
+        keeper = rig.keeper()
+        call = asyncio.ensure_future(rig.ask(client, server.origin, keeper=keeper))
+        await rig.until(lambda: bool(server.requests))
+        await rig.turns()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert server.wires[0].ended()
+        assert client.open_connections == 0
+        assert keeper.exchange is not None
+        assert keeper.exchange._timer is None
+
+    play(scene)
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_cancelled_at_any_turn(play: Play, authority: trustme.CA, turns: int) -> None:
+    """From before the look-up, over TCP and TLS, into the exchange."""
+
+    async def scene(rig: Rig) -> None:
+        server = rig.serve(silent, cert=authority.issue_cert("localhost"), host="localhost")
+        client = rig.client(context=trusting(authority), resolver=local())
+        before = rig.sockets()
+        call = asyncio.ensure_future(rig.ask(client, server.origin))
+        await rig.turns(turns)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert client.open_connections == 0
+        await rig.turns()
+        await server.close()
+        assert rig.sockets() == before - 1  # the listener
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_cancelled_while_connecting(play: Play, *, closing: bool) -> None:
+    async def scene(rig: Rig) -> None:
+        listener, fillers, origin = full_backlog()
+        try:
+            client, before = rig.client(), rig.sockets()
+            call = asyncio.ensure_future(rig.ask(client, origin))
+            await rig.until(lambda: rig.sockets() > before)
+            if closing:
+                await client.close()
+                with pytest.raises(Cancelled):
+                    await call
+            else:
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+                assert client.open_connections == 0
+                assert rig.sockets() == before
+        finally:
+            for sock in (listener, *fillers):
+                sock.close()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_cancelled_while_shaking_hands(play: Play, *, closing: bool) -> None:
+    async def scene(rig: Rig) -> None:
+        server = rig.serve(silent)
+        client = rig.client()
+        call = asyncio.ensure_future(rig.ask(client, server.origin._replace(scheme="https")))
+        await rig.until(lambda: bool(server.wires))
+        await rig.turns()
+        if closing:
+            await client.close()
+            with pytest.raises(Cancelled):
+                await call
+        else:
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        await rig.turns()
+        assert server.wires[0].ended()
+        assert client.open_connections == 0
+
+    play(scene)
+
+
+def test_cancelled_while_the_resolver_thinks(play: Play) -> None:
+    async def never(host: str, port: int) -> list[Address]:
+        await asyncio.Event().wait()
+        return []
+
+    async def scene(rig: Rig) -> None:
+        client = rig.client(resolver=Resolver(never))
+        before = len(asyncio.all_tasks())
+        call = asyncio.ensure_future(rig.ask(client, Origin("http", "a.test", 80)))
+        await rig.turns()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await rig.turns()
+        assert len(asyncio.all_tasks()) == before
+        assert client.open_connections == 0
+
+    play(scene)
+
+
+def test_cancelled_after_the_answer_was_complete_keeps_the_connection(play: Play) -> None:
+    async def script(wire: Wire) -> None:
+        while await wire.request():
+            await wire.send(OK)
+
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(script)
+        keeper = rig.keeper()
+        call = asyncio.ensure_future(rig.ask(client, server.origin, keeper=keeper))
+        keeper.on_end = lambda stamp: call.cancel()  # type: ignore[method-assign,assignment] # fake
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert client.open_connections <= 1
+        assert (await rig.ask(client, server.origin)).body == b"hello"
+
+    play(scene)
+
+
+# Backpressure
+
+
+def test_a_paused_exchange_blocks_the_server_and_resumes(play: Play) -> None:
+    size = 64 * 1024 * 1024
+
+    async def scene(rig: Rig) -> None:
+        sent = 0
+
+        async def script(wire: Wire) -> None:
+            nonlocal sent
+            wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+            await wire.answer(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
+            while sent < size:
+                await wire.send(bytes(65536))
+                sent += 65536
+            await wire.request()
+
+        client, server = rig.client(), rig.serve(script)
+        keeper = rig.keeper()
+        taken = 0
+
+        def on_body(data: bytes, stamp: int, since: int) -> None:
+            nonlocal taken
+            taken += len(data)
+            assert keeper.exchange is not None
+            if taken == len(data):
+                keeper.exchange.pause()
+                keeper.exchange.pause()
+
+        keeper.on_body = on_body  # type: ignore[method-assign]  # a fake
+        # The silence while we do not read is ours: it must not count as the server's.
+        call = asyncio.ensure_future(
+            rig.ask(client, server.origin, Deadlines(idle_s=SHORT, total_s=None), keeper)
+        )
+        await rig.until(lambda: taken > 0)
+        await asyncio.sleep(2 * SHORT)
+        stuck, held = sent, taken
+        await rig.turns(20)
+        assert (sent, taken) == (stuck, held)
+        assert held <= 512 * 1024
+        assert stuck < size
+        assert keeper.exchange is not None
+        keeper.exchange.resume()
+        await call
+        assert taken == size
+        keeper.exchange.pause()  # after the end it is no longer its connection
+        assert client.open_connections == 1
+
+    play(scene)
+
+
+def test_an_answer_that_ends_while_paused_leaves_a_readable_connection(play: Play) -> None:
+    async def script(wire: Wire) -> None:
+        while await wire.request():
+            await wire.send(OK)
+
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(script)
+        keeper = rig.keeper()
+        head = keeper.on_head
+
+        def on_head(status: int, headers: Headers, stamp: int) -> None:
+            head(status, headers, stamp)
+            assert keeper.exchange is not None
+            keeper.exchange.pause()
+
+        keeper.on_head = on_head  # type: ignore[method-assign]  # a fake
+        await rig.ask(client, server.origin, keeper=keeper)
+        assert (await rig.ask(client, server.origin)).body == b"hello"
+        assert len(server.wires) == 1
+
+    play(scene)
+
+
+def test_silence_after_a_resume_counts_again(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(half)
+        keeper = rig.keeper()
+        deadlines = Deadlines(None, None, SHORT, None)
+        call = asyncio.ensure_future(rig.fails(client, server.origin, deadlines, keeper))
+        await rig.until(lambda: keeper.body == b"hello")
+        assert keeper.exchange is not None
+        keeper.exchange.pause()
+        await asyncio.sleep(2 * SHORT)
+        assert not call.done()
+        keeper.exchange.resume()
+        error = await call
+        assert isinstance(error, DeadlineMissed)
+        assert error.phase == "idle"
+
+    play(scene)
+
+
+def test_a_large_request_is_sent_whole_to_a_slow_reader(play: Play) -> None:
+    body = bytes(range(256)) * 4096  # 1 MiB, more than the kernel takes at once
+
+    async def script(wire: Wire) -> None:
+        request = await wire.request()
+        await wire.send(OK if request.endswith(b"\r\n\r\n" + body) else b"HTTP/1.1 400 No\r\n\r\n")
+
+    async def scene(rig: Rig) -> None:
+        head = b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body)
+        kept = await rig.ask(rig.client(), rig.serve(script).origin, payload=head + body)
+        assert kept.status == 200
+
+    play(scene)
+
+
+# Takers
+
+
+class Defect(Exception):  # noqa: N818 - not an error of ours: what a defective taker raises
+    pass
+
+
+def failing(keeper: Keeper, method: str, error: Exception) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    setattr(keeper, method, fail)
+
+
+METHODS = ["on_open", "on_sent", "on_head", "on_body", "on_end"]
+
+
+async def ok_then_wait(wire: Wire) -> None:
+    await wire.answer(OK)
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_attempt_error_of_the_taker_ends_the_exchange(play: Play, method: str) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(ok_then_wait)
+        keeper = rig.keeper()
+        failing(keeper, method, StreamError("It said no."))
+        assert isinstance(await rig.fails(client, server.origin, keeper=keeper), StreamError)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_defect_of_the_taker_closes_and_surfaces(play: Play, method: str) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(ok_then_wait)
+        keeper = rig.keeper()
+        failing(keeper, method, Defect())
+        with pytest.raises(Defect):
+            await rig.ask(client, server.origin, keeper=keeper)
+        assert client.open_connections == 0
+        await rig.turns()
+        if method not in {"on_open", "on_sent"}:
+            assert isinstance(rig.reports.pop()["exception"], Defect)
+            await rig.until(lambda: server_saw_the_end(server))
+
+    play(scene)
+
+
+def server_saw_the_end(server: Server) -> bool:
+    return server.wires[0].ended()
+
+
+@pytest.mark.parametrize("method", METHODS[:-1])
+def test_a_taker_may_cancel_from_anywhere(play: Play, method: str) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(ok_then_wait)
+        keeper = rig.keeper()
+
+        def cancel(*args: object) -> None:
+            exchange = args[0] if isinstance(args[0], Exchange) else keeper.exchange
+            assert isinstance(exchange, Exchange)
+            exchange.cancel()
+
+        setattr(keeper, method, cancel)
+        assert isinstance(await rig.fails(client, server.origin, keeper=keeper), Cancelled)
+        after = METHODS[METHODS.index(method) + 1 :]
+        assert not {name.removeprefix("on_") for name in after[1:]} & set(keeper.log)
+
+    play(scene)

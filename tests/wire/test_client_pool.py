@@ -1,0 +1,412 @@
+"""The pool: reuse, warming, the limit, replays on stale connections."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lightgate.errors import Cancelled, DeadlineMissed, PeerReset
+from lightgate.wire import client as client_module
+from lightgate.wire.exchange import Deadlines
+
+if TYPE_CHECKING:
+    from wire.conftest import Keeper, Play, Rig, Wire
+
+    from lightgate.wire.client import Client
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+
+
+async def always_ok(wire: Wire) -> None:
+    while await wire.request():
+        await wire.send(OK)
+
+
+class Held:
+    """A server script that answers each request only when told, in the order of their arrival."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.came: list[asyncio.Event] = []
+        self.wires: list[Wire] = []
+
+    async def script(self, wire: Wire) -> None:
+        while await wire.request():
+            go = asyncio.Event()
+            self.wires.append(wire)
+            self.came.append(go)
+            await go.wait()
+            await wire.send(OK)
+
+    async def holds(self, count: int) -> None:
+        await self._rig.until(lambda: len(self.came) == count)
+
+
+def test_the_newest_idle_connection_is_reused_first(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        held = Held(rig)
+        client, server = rig.client(), rig.serve(held.script)
+        tasks = [asyncio.ensure_future(rig.ask(client, server.origin)) for _ in range(3)]
+        await held.holds(3)
+        last = held.wires[1]
+        for n in (2, 0, 1):
+            held.came[n].set()
+            await tasks[n]
+        for n in range(3, 6):
+            task = asyncio.ensure_future(rig.ask(client, server.origin))
+            await held.holds(n + 1)
+            assert held.wires[n] is last
+            held.came[n].set()
+            await task
+        assert client.open_connections == len(server.wires) == 3
+
+    play(scene)
+
+
+def test_warm_connections_are_used_without_connecting(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(always_ok)
+        assert await client.warm(server.origin, 3) == 3
+        assert await client.warm(server.origin, 2) == 3
+        assert client.open_connections == 3
+        kept = await rig.ask(client, server.origin)
+        assert kept.marks.tcp_ns is None
+        await rig.turns()
+        assert len(server.wires) == 3
+
+    play(scene)
+
+
+def test_warming_never_raises_and_respects_the_limit(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(limit=2), rig.serve(always_ok)
+        assert await client.warm(server.origin, 5) == 2
+        closed = server.origin._replace(port=1)
+        assert await client.warm(closed, 2) == 0
+        assert client.open_connections == 2
+
+    play(scene)
+
+
+def test_old_idle_connections_are_closed(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(always_ok)
+        await client.warm(server.origin, 3)
+        monkeypatch.setattr(client_module, "KEEP_IDLE_NS", 0)
+        kept = await rig.ask(client, server.origin)
+        assert kept.marks.tcp_ns is not None  # none of the three was young enough
+        monkeypatch.undo()
+        assert client.open_connections == 1
+
+    play(scene)
+
+
+def test_a_busy_client_prunes_the_oldest(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(always_ok)
+        await client.warm(server.origin, 3)
+        pool = client._pools[server.origin]
+        pool.idle[0].idle_since -= 2 * client_module.KEEP_IDLE_NS
+        pool.idle[1].idle_since -= 2 * client_module.KEEP_IDLE_NS
+        await rig.ask(client, server.origin)
+        assert client.open_connections == len(pool.idle) == 1
+
+    play(scene)
+
+
+def test_bytes_on_an_idle_connection_end_it(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(always_ok)
+        await rig.ask(client, server.origin)
+        assert client.open_connections == 1
+        await server.wires[0].send(OK)
+        await rig.until(lambda: client.open_connections == 0)
+        assert (await rig.ask(client, server.origin)).body == b"hello"
+        assert len(server.wires) == 2
+
+    play(scene)
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_an_idle_connection_that_the_server_closes_is_forgotten(play: Play, how: str) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(once_ok)
+        await rig.ask(client, server.origin)
+        hang_up(server.wires[0], how)
+        await rig.until(lambda: client.open_connections == 0)
+
+    play(scene)
+
+
+async def once_ok(wire: Wire) -> None:
+    await wire.answer(OK)
+    await asyncio.Event().wait()
+
+
+def hang_up(wire: Wire, how: str) -> None:
+    if how == "reset":
+        wire.reset()
+    else:
+        wire.sock.close()
+
+
+class Stale:
+    """The first connection closes when its second request (or the first, if warm) comes."""
+
+    def __init__(self, how: str, good: int, says: bytes = b"") -> None:
+        self._how, self._good, self._says = how, good, says
+        self.connections = 0
+
+    async def script(self, wire: Wire) -> None:
+        self.connections += 1
+        for _ in range(self._good):
+            await wire.answer(OK)
+        await wire.request()
+        await wire.send(self._says)
+        hang_up(wire, self._how)
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_a_stale_connection_is_replayed_once_on_a_fresh_one(play: Play, how: str) -> None:
+    async def scene(rig: Rig) -> None:
+        stale = Stale(how, good=1)
+        client, server = rig.client(), rig.serve(stale.script)
+        first = await rig.ask(client, server.origin)
+        assert not first.marks.replayed
+        kept = await rig.ask(client, server.origin)
+        assert kept.body == b"hello"
+        assert kept.marks.replayed
+        assert kept.marks.tcp_ns is not None
+        assert kept.log == ["open", "sent", "open", "sent", "head", "body", "end"]
+        assert len(server.requests) == 3
+        assert client.open_connections == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_a_connection_closed_in_the_kernel_only_is_replayed(
+    play: Play, how: str, *, warm: bool
+) -> None:
+    """The server's FIN or RST is there, but our loop has not seen it when we send."""
+
+    async def scene(rig: Rig) -> None:
+        async def script(wire: Wire) -> None:
+            # Its socket is closed from outside: no script may be waiting for it in the loop.
+            await (asyncio.Event().wait() if warm and len(server.wires) == 1 else once_ok(wire))
+
+        client, server = rig.client(), rig.serve(script)
+        if warm:
+            await client.warm(server.origin, 1)
+            await rig.until(lambda: len(server.wires) == 1)
+            await rig.turns()
+        else:
+            await rig.ask(client, server.origin)
+        hang_up(server.wires[0], how)
+        kept = await rig.ask(client, server.origin)
+        assert kept.body == b"hello"
+        assert kept.marks.replayed
+
+    play(scene)
+
+
+def test_never_replayed_twice(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        first = Stale("close", good=1)
+        then = Stale("close", good=0)
+
+        async def script(wire: Wire) -> None:
+            await (then if first.connections else first).script(wire)
+
+        client, server = rig.client(), rig.serve(script)
+        await rig.ask(client, server.origin)
+        keeper = rig.keeper()
+        error = await rig.fails(client, server.origin, keeper=keeper)
+        assert isinstance(error, PeerReset)
+        assert keeper.marks.replayed
+        assert len(server.wires) == 2
+
+    play(scene)
+
+
+def test_a_byte_of_an_answer_forbids_the_replay(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        stale = Stale("close", good=1, says=b"H")
+        client, server = rig.client(), rig.serve(stale.script)
+        await rig.ask(client, server.origin)
+        keeper = rig.keeper()
+        error = await rig.fails(client, server.origin, keeper=keeper)
+        assert isinstance(error, PeerReset)
+        assert not error.early
+        assert not keeper.marks.replayed
+        assert len(server.wires) == 1
+
+    play(scene)
+
+
+def test_a_replay_at_the_limit_closes_an_idle_connection(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(limit=2), rig.serve(always_ok)
+        await client.warm(server.origin, 2)
+        keeper, patient = rig.keeper(), Deadlines(total_s=None)
+        order = client_module._Order(server.origin, b"", keeper, keeper.marks, patient, 0)
+        fresh = await client._acquire(order, fresh=True)
+        assert not fresh.pooled
+        assert client.open_connections == 2
+        client._release(fresh)
+        assert client.open_connections == 2
+
+    play(scene)
+
+
+async def queued(client: Client, rig: Rig, origin: Any, count: int) -> list[asyncio.Task[Keeper]]:
+    """Calls that wait in the queue, in a known order."""
+    tasks = []
+    pool = client._pools[origin]
+    for n in range(count):
+        tasks.append(asyncio.ensure_future(rig.ask(client, origin)))
+        await rig.until(lambda n=n: len(pool.waiting) == n + 1)  # type: ignore[misc]  # a default
+    return tasks
+
+
+def test_the_limit_is_kept_and_those_who_wait_are_served_in_order(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        held = Held(rig)
+        client, server = rig.client(limit=2), rig.serve(held.script)
+        first = [asyncio.ensure_future(rig.ask(client, server.origin)) for _ in range(2)]
+        await held.holds(2)
+        tasks = await queued(client, rig, server.origin, 4)
+        ended: list[int] = []
+        for n, task in enumerate(tasks):
+            task.add_done_callback(lambda _, n=n: ended.append(n))  # type: ignore[misc]  # same
+        for n in range(6):
+            await held.holds(min(6, n + 2))
+            assert client.open_connections == 2
+            held.came[n].set()
+        done = await asyncio.gather(*first, *tasks)
+        assert ended == [0, 1, 2, 3]
+        assert [kept.marks.pool_wait_ns is not None for kept in done] == [False] * 2 + [True] * 4
+        assert all(kept.marks.tcp_ns is None for kept in done[2:])
+        assert len(server.wires) == 2
+
+    play(scene)
+
+
+def test_a_newcomer_does_not_pass_those_who_wait(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        held = Held(rig)
+        client, server = rig.client(limit=1), rig.serve(held.script)
+        first = asyncio.ensure_future(rig.ask(client, server.origin))
+        await held.holds(1)
+        (waiting,) = await queued(client, rig, server.origin, 1)
+        pool = client._pools[server.origin]
+        held.came[0].set()
+        await rig.until(lambda: pool.promised == 1)
+        newcomer = asyncio.ensure_future(rig.ask(client, server.origin))
+        for n in (1, 2):
+            await held.holds(n + 1)
+            held.came[n].set()
+            await (waiting if n == 1 else newcomer)
+            assert newcomer.done() is (n == 2)
+        await first
+
+    play(scene)
+
+
+def test_room_from_a_broken_connection_goes_to_the_queue(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(limit=1), rig.serve(script)
+        first = asyncio.ensure_future(rig.ask(client, server.origin))
+        await rig.until(lambda: bool(server.requests))
+        (waiting,) = await queued(client, rig, server.origin, 1)
+        server.wires[0].reset()
+        with pytest.raises(PeerReset):
+            await first
+        await rig.until(lambda: len(server.requests) == 2)
+        await server.wires[1].send(OK)
+        assert (await waiting).body == b"hello"
+        assert client.open_connections == 1
+
+    async def script(wire: Wire) -> None:
+        await wire.request()
+        await asyncio.Event().wait()
+
+    play(scene)
+
+
+def test_a_failed_connect_gives_its_room_back(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(limit=1), rig.serve(always_ok)
+        closed = server.origin._replace(port=1)
+        for _ in range(3):
+            await rig.fails(client, closed)
+        calls = [asyncio.ensure_future(rig.fails(client, closed)) for _ in range(3)]
+        await asyncio.gather(*calls)
+
+    play(scene)
+
+
+def test_cancelled_in_the_queue(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        held = Held(rig)
+        client, server = rig.client(limit=1), rig.serve(held.script)
+        first = asyncio.ensure_future(rig.ask(client, server.origin))
+        await held.holds(1)
+        tasks = await queued(client, rig, server.origin, 3)
+        tasks[0].cancel()
+        await rig.turns()
+        assert len(client._pools[server.origin].waiting) == 2
+        held.came[0].set()
+        # The second is cancelled after room was promised to it, and before it has run.
+        await rig.until(lambda: client._pools[server.origin].promised == 1)
+        tasks[1].cancel()
+        await held.holds(2)
+        held.came[1].set()
+        assert (await tasks[2]).body == b"hello"
+        assert [task.cancelled() for task in tasks] == [True, True, False]
+        assert client._pools[server.origin].promised == 0
+        await first
+        assert client.open_connections == 1
+
+    play(scene)
+
+
+def test_the_total_deadline_counts_in_the_queue(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        held = Held(rig)
+        client, server = rig.client(limit=1), rig.serve(held.script)
+        first = asyncio.ensure_future(rig.ask(client, server.origin))
+        await held.holds(1)
+        keeper = rig.keeper()
+        with pytest.raises(DeadlineMissed) as caught:
+            await rig.ask(client, server.origin, Deadlines(total_s=0.02), keeper)
+        assert caught.value.phase == "total"
+        assert keeper.log == []
+        assert keeper.marks.pool_wait_ns is not None
+        assert not client._pools[server.origin].waiting
+        held.came[0].set()
+        await first
+
+    play(scene)
+
+
+def test_closing_the_client_ends_everything(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        held = Held(rig)
+        client, server = rig.client(limit=2), rig.serve(held.script)
+        calls = [asyncio.ensure_future(rig.ask(client, server.origin)) for _ in range(5)]
+        await held.holds(2)
+        await client.close()
+        await client.close()
+        for call in calls:
+            with pytest.raises(Cancelled):
+                await call
+        assert client.open_connections == 0
+        assert await client.warm(server.origin, 1) == 0
+        with pytest.raises(Cancelled):
+            await rig.ask(client, server.origin)
+
+    play(scene)
