@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 @pytest.fixture
-def missing():
+def missing() -> Callable[[str], None]:
     """What to do when a part of the machine is missing: skip, or fail where all must be there."""
 
     def say(reason: str) -> None:

@@ -185,3 +185,11 @@ def test_the_parts_never_exceed_the_whole(
         assert math.isclose(sum(laid_out), tokens.streamed, rel_tol=1e-9)
     if tokens.first_burst is not None:
         assert 0 < tokens.first_burst <= max(tokens.streamed, bursts[0][0])
+
+
+def test_a_delta_without_a_token_of_its_own_comes_first() -> None:
+    marks = marks_of((2, 8), (1, 4), (1, 4), (1, 4))  # a tool's name beside the first token
+    assert count(marks, Usage(tokens_out=4)).first_burst == 1
+    assert count(marks, Usage(tokens_out=5)).first_burst == 2
+    alone = marks_of((1, 8), (1, 4), (1, 4), (1, 4))
+    assert count(alone, Usage(tokens_out=3)).first_burst == 1

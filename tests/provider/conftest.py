@@ -66,7 +66,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def answer(client: Client) -> Callable[..., Awaitable[tuple[Called, Marks]]]:
-    """Serve these bytes as the answer to one call, then close, and give what the call made of it."""
+    """Serve these bytes as the answer to one call, then close; what the call made of it."""
 
     async def one(
         data: bytes | list[bytes], *, request: Request = REQUEST, family: str = "openai"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
@@ -14,13 +15,21 @@ from lightgate.clock import timing
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.provider.call import call
-from lightgate.wire.client import Client
-from tests.provider.conftest import QUICK, REQUEST, target_at
+from provider.conftest import QUICK, REQUEST, target_at
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from lightgate.wire.client import Client
 
 WORDS = ["Speed", " is", " a", " feature", "."]
 
 
-async def app(scope, receive, send) -> None:  # type: ignore[no-untyped-def] # ASGI's own dynamic shape
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     assert scope["type"] == "http"
     body, more = b"", True
     while more:

@@ -15,7 +15,9 @@ from lightgate.sim.server import SimServer
 from lightgate.sim.world import World, parse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    Serve = Callable[..., Awaitable["Sim"]]
 
 QUICK: dict[str, Any] = {
     "name": "quick",
@@ -107,14 +109,14 @@ class Line:
         fields = {"host": "sim", "content-length": str(len(body)), **headers}
         request = h11.Request(method=method, target=path, headers=list(fields.items()))
         for event in (request, h11.Data(data=body), h11.EndOfMessage()):
-            self._writer.write(self._machine.send(event))  # type: ignore[arg-type]  # three shapes of event
+            self._writer.write(self._machine.send(event))
 
     async def answer(self) -> Answer:
         answer = Answer()
         try:
             await self._read(answer)
         except h11.RemoteProtocolError as error:
-            cut = "closed" in str(error)
+            cut = "closed" in str(error).lower()
             answer.end = "cut" if cut else "malformed"
         except ConnectionResetError:
             answer.end = "reset"
@@ -158,7 +160,9 @@ class Sim:
         """POST a body, or GET without one, on a fresh connection."""
         line = await self.line()
         method = "GET" if body is None else "POST"
-        raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        raw = (
+            b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         answer = await line.ask(method, path, raw, named)
         await line.close()
@@ -183,8 +187,25 @@ def quick_world() -> World:
 
 
 @pytest.fixture
-async def sim(quick_world: World) -> AsyncIterator[Sim]:
+async def serve(quick_world: World) -> AsyncIterator[Serve]:
+    """Serves the small world, or another, with other settings of its provider `lab`."""
+    servers = []
+
+    async def start(world: World | None = None, lab: Any = None, **settings: Any) -> Sim:
+        if lab is not None:
+            tree = json.loads(json.dumps(QUICK))
+            tree["providers"]["lab"] |= lab
+            world = parse(tree, "quick")
+        server = SimServer(world or quick_world, **{"seed": 7, **settings})
+        servers.append(server)
+        return Sim(server, await server.start())
+
+    yield start
+    for server in servers:
+        await server.close()
+
+
+@pytest.fixture
+async def sim(serve: Serve) -> Sim:
     """The small world, served."""
-    server = SimServer(quick_world, seed=7)
-    yield Sim(server, await server.start())
-    await server.close()
+    return await serve()

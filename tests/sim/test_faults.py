@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import socket
 import ssl
@@ -21,7 +22,7 @@ from lightgate.sim.troubleports import TroublePorts
 
 if TYPE_CHECKING:
     from lightgate.sim.world import World
-    from sim.conftest import Answer, Sim
+    from tests.sim.conftest import Answer, Sim
 
 ON_REQUEST = [fault for fault in FAULTS.values() if fault.on_request]
 # Arguments without waiting.
@@ -43,10 +44,12 @@ def outcome_of(answer: Answer) -> str:
     except ValueError:
         return "stream_error"
     if any("error" in chunk for chunk in chunks):
-        return "stream_error"
-    if "[DONE]" not in events:
-        return "truncated" if answer.end == "complete" else "reset"
-    return "ok" if tokens_in(chunks) else "empty"
+        outcome = "stream_error"
+    elif "[DONE]" not in events:
+        outcome = "truncated" if answer.end == "complete" else "reset"
+    else:
+        outcome = "ok" if tokens_in(chunks) else "empty"
+    return outcome
 
 
 def tokens_in(chunks: list[Any]) -> int:
@@ -155,7 +158,7 @@ async def test_a_stall_with_a_time_goes_on_after_it(sim: Sim) -> None:
     assert outcome_of(answer) == "ok"
     (entry,) = sim.server.log.entries
     bursts = [at for at, n in zip(entry.script.at_ns, entry.script.tokens, strict=True) if n]
-    gaps = [b - a for a, b in zip(bursts, bursts[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(bursts)]
     assert [n for n, gap in enumerate(gaps) if gap] == [3]
     assert max(gaps) == 3_000_000
 
@@ -211,6 +214,7 @@ async def test_a_reused_connection_is_closed_by_stale_and_a_fresh_one_served(sim
     assert second.end in {"cut", "reset"}
     assert second.status == 0
     await line.close()
+    assert [entry.outcome for entry in sim.server.log.entries] == ["ok", "reset"]
 
 
 @pytest.mark.parametrize(("fault", "billed"), [("stall:4", 4), ("ignore-cancel", 12)])
@@ -238,7 +242,9 @@ async def test_a_fault_in_the_models_name(sim: Sim) -> None:
     assert (await sim.chat("plain!truncated")).chunks[0]["model"] == "plain!truncated"
 
 
-@pytest.mark.parametrize("text", ["flood", "refused", "reset:soon", "hang:3", "reset:nan", "drip:1e12"])
+@pytest.mark.parametrize(
+    "text", ["flood", "refused", "reset:soon", "hang:3", "reset:nan", "drip:1e12"]
+)
 async def test_an_unknown_fault_is_refused(sim: Sim, text: str) -> None:
     answer = await sim.chat(fault=text)
     assert answer.status == 400

@@ -50,7 +50,9 @@ def test_the_dice_depend_on_seed_provider_and_number_alone() -> None:
         return dice.ttft, dice.tps, dice.fail, dice.fault, dice.mid_at
 
     assert faces(Dice(1, "groq", 5)) == faces(Dice(1, "groq", 5))
-    others = {faces(Dice(*key)) for key in [(1, "groq", 5), (2, "groq", 5), (1, "lab", 5), (1, "groq", 6)]}
+    others = {
+        faces(Dice(*key)) for key in [(1, "groq", 5), (2, "groq", 5), (1, "lab", 5), (1, "groq", 6)]
+    }
     assert len(others) == 4
     assert Dice(1, "a", 0).gaps_ns(1, 2, 50) == Dice(1, "a", 0).gaps_ns(1, 2, 50)
     assert all(1_000_000 <= gap <= 2_000_000 for gap in Dice(1, "a", 0).gaps_ns(1, 2, 50))

@@ -67,7 +67,9 @@ def test_bundles_keep_the_speed_after_the_first_burst() -> None:
 def test_a_burst_never_mixes_kinds() -> None:
     counts = Counts(5, 0, 5, 5)
     script = stream_script(counts, Pace(MS, MS), Shape(chunk=4, first=4), CHAT)
-    got = [(kind, tokens) for kind, tokens in zip(script.kind, script.tokens, strict=True) if tokens]
+    got = [
+        (kind, tokens) for kind, tokens in zip(script.kind, script.tokens, strict=True) if tokens
+    ]
     assert got == [(REASONING, 4), (REASONING, 1), (TEXT, 4), (TEXT, 1), (TOOL, 4), (TOOL, 1)]
 
 

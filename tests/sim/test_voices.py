@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from lightgate.sim.voice.answer import Spread
 from lightgate.sim.voice.words import JsonText, Prose, plain
 
 if TYPE_CHECKING:
-    from sim.conftest import Answer, Sim
+    from tests.sim.conftest import Answer, Sim
 
 N = 12
 
@@ -47,12 +48,12 @@ def test_a_burst_is_spread_whole(first: int, tokens: int, events: int) -> None:
     pieces = Spread.over(first, tokens, events)
     assert pieces[0][0] == first
     assert sum(count for _, count in pieces) == tokens
-    assert all(a + n == b for (a, n), (b, _) in zip(pieces, pieces[1:], strict=False))
+    assert all(a + n == b for (a, n), (b, _) in itertools.pairwise(pieces))
     assert all(count >= 1 for _, count in pieces)
 
 
 async def test_chat(sim: Sim) -> None:
-    options = {"stream_options": {"include_usage": True}}
+    options: dict[str, Any] = {"stream_options": {"include_usage": True}}
     stream = await sim.chat(**options)
     whole = (await sim.chat(stream=False)).json
     assert stream.headers["content-type"].startswith("text/event-stream")
@@ -129,7 +130,7 @@ async def test_json_is_json_when_asked_for(sim: Sim) -> None:
     ],
 )
 async def test_usage_is_where_its_style_says(sim: Sim, style: str, places: list[int]) -> None:
-    options = {"stream_options": {"include_usage": True}}
+    options: dict[str, Any] = {"stream_options": {"include_usage": True}}
     chunks = (await sim.chat(fault=f"usage-{style}", **options)).chunks
     assert [n for n, chunk in enumerate(chunks) if chunk.get("usage")] == places
     if places:
@@ -185,7 +186,9 @@ def message_text(answer: Answer) -> dict[str, str]:
         if chunk["type"] == "content_block_delta":
             delta = chunk["delta"]
             kind = delta["type"]
-            text = delta[{"text_delta": "text", "thinking_delta": "thinking"}.get(kind, "partial_json")]
+            text = delta[
+                {"text_delta": "text", "thinking_delta": "thinking"}.get(kind, "partial_json")
+            ]
             out[kind] = out.get(kind, "") + text
     return out
 

@@ -53,9 +53,9 @@ def test_tables_2025_is_the_published_table() -> None:
         for point in model.curve
     }
     assert len(flat) == 15
-    assert flat["groq", 32] == (610, 2400, 140, 105)
-    assert flat["replicate", 1] == (620, 1100, 65, 55)
-    assert flat["generalcompute", 8] == (210, 310, 285, 255)
+    assert list(flat["groq", 32]) == [610, 2400, 140, 105]
+    assert list(flat["replicate", 1]) == [620, 1100, 65, 55]
+    assert list(flat["generalcompute", 8]) == [210, 310, 285, 255]
     assert world.weather is None
 
 
@@ -127,7 +127,10 @@ def test_what_is_wrong_is_said(path: str, value: Any, says: str) -> None:
 @pytest.mark.parametrize(
     "curve",
     [
-        [{"load": 8, "ttft_ms": [1, 2], "tps": [2, 1]}, {"load": 1, "ttft_ms": [1, 2], "tps": [2, 1]}],
+        [
+            {"load": 8, "ttft_ms": [1, 2], "tps": [2, 1]},
+            {"load": 1, "ttft_ms": [1, 2], "tps": [2, 1]},
+        ],
         [{"load": 1, "ttft_ms": [3, 2], "tps": [2, 1]}],
         [{"load": 1, "ttft_ms": [1, 2], "tps": [1, 2]}],
         [{"load": 0, "ttft_ms": [1, 2], "tps": [2, 1]}],

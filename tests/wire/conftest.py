@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import os
 import socket
 import ssl
 import struct
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import trustme
@@ -23,9 +22,11 @@ import uvloop
 from lightgate.clock.marks import Marks
 from lightgate.errors import AttemptError
 from lightgate.wire.client import Client
+from lightgate.wire.dns import Address, Resolver
 from lightgate.wire.exchange import Deadlines, Exchange, Headers
 from lightgate.wire.origin import Origin
 from lightgate.wire.proxy import Proxies
+from lightgate.wire.tls import client_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,6 +63,10 @@ class Wire:
                 if not data:
                     raise ConnectionResetError from None
                 self._in.write(data)
+            except ssl.SSLError:
+                await self._flush()  # the alert
+                self.sock.close()
+                raise
             else:
                 await self._flush()
                 return
@@ -141,7 +146,7 @@ class Server:
 
     def __init__(self, script: Script, context: ssl.SSLContext | None, host: str) -> None:
         self._script = script
-        self._context = context
+        self.context = context
         self.sock = socket.create_server(("127.0.0.1", 0))
         self.sock.setblocking(False)
         self.port = int(self.sock.getsockname()[1])
@@ -159,7 +164,7 @@ class Server:
         while True:
             sock, _ = await loop.sock_accept(self.sock)
             sock.setblocking(False)
-            wire = Wire(sock, self._context)
+            wire = Wire(sock, self.context)
             self.wires.append(wire)
             self._tasks.add(asyncio.ensure_future(self._serve(wire)))
 
@@ -225,9 +230,11 @@ class Keeper:
 class Rig:
     """What a scene works with; everything that it makes is closed after the scene."""
 
-    def __init__(self, stamp: StampSource, authority: trustme.CA) -> None:
+    def __init__(self, stamp: StampSource, trust: Trust) -> None:
         self.stamp = stamp
-        self.authority = authority
+        self.authority = trust.authority
+        self.cert = trust.cert
+        self._context = trust.context
         self.reports: list[dict[str, Any]] = []  # what the loop's exception handler was told
         self._servers: list[Server] = []
         self._clients: list[Client] = []
@@ -251,6 +258,14 @@ class Rig:
         client = Client(stamp=self.stamp, **settings)
         self._clients.append(client)
         return client
+
+    def secure_client(self, **settings: Any) -> Client:
+        """A client that trusts the scene's authority, and finds every name on this machine."""
+
+        async def lookup(host: str, port: int) -> list[Address]:
+            return [Address(socket.AF_INET, ("127.0.0.1", port))]
+
+        return self.client(context=self._context, resolver=Resolver(lookup), **settings)
 
     async def ask(
         self,
@@ -289,7 +304,7 @@ class Rig:
     async def until(self, happened: Callable[[], bool]) -> None:
         """Let the loop turn until something has happened; the scene's own limit ends a wait."""
         while not happened():
-            await asyncio.sleep(0)
+            await self.turns(1)
 
     async def turns(self, count: int = 5) -> None:
         """Let the loop turn a few times, polling its sockets each time."""
@@ -299,9 +314,9 @@ class Rig:
     def sockets(self) -> int:
         """Sockets that this process has open."""
         found = 0
-        for name in os.listdir("/proc/self/fd"):
+        for entry in Path("/proc/self/fd").iterdir():
             with contextlib.suppress(OSError):
-                found += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+                found += str(entry.readlink()).startswith("socket:")
         return found
 
     async def close(self) -> None:
@@ -313,15 +328,21 @@ class Rig:
             await server.close()
 
 
-@functools.cache
-def _authority() -> trustme.CA:
-    return trustme.CA()
+class Trust(NamedTuple):
+    """A certificate authority, a good certificate for localhost, and a context that trusts it."""
+
+    authority: trustme.CA
+    cert: trustme.LeafCert
+    context: ssl.SSLContext
 
 
 @pytest.fixture(scope="session")
-def authority() -> trustme.CA:
-    """The certificate authority that the clients of TLS scenes trust."""
-    return _authority()
+def trust() -> Trust:
+    """Made once: keys are slow to make."""
+    authority = trustme.CA()
+    context = client_context()
+    authority.configure_trust(context)
+    return Trust(authority, authority.issue_cert("localhost"), context)
 
 
 @pytest.fixture(params=["read", "kernel"])
@@ -332,12 +353,12 @@ def stamps(request: pytest.FixtureRequest) -> StampSource:
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def play(request: pytest.FixtureRequest, stamps: StampSource, authority: trustme.CA) -> Play:
+def play(request: pytest.FixtureRequest, stamps: StampSource, trust: Trust) -> Play:
     """Runs a scene and sees that it leaves nothing behind."""
 
     def run(scene: Scene) -> None:
         async def checked() -> None:
-            rig = Rig(stamps, authority)
+            rig = Rig(stamps, trust)
             loop = asyncio.get_running_loop()
             loop.set_exception_handler(lambda _, context: rig.reports.append(context))
             before = rig.sockets()

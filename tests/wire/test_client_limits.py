@@ -14,10 +14,7 @@ from lightgate.wire.exchange import Deadlines, Exchange
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import trustme
-    from wire.conftest import Keeper, Play, Rig, Server, Wire
+    from wire.conftest import Keeper, Play, Rig, Script, Wire
 
     from lightgate.wire.exchange import Headers
 
@@ -71,23 +68,6 @@ def test_deadlines(play: Play, name: str) -> None:
         assert isinstance(error, DeadlineMissed)
         assert error.phase == name.split(" ", maxsplit=1)[0]
         assert server.wires[0].ended()
-
-    play(scene)
-
-
-def test_a_lively_answer_may_take_longer_than_the_idle_deadline(play: Play) -> None:
-    async def script(wire: Wire) -> None:
-        await wire.answer(CHUNKED)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + 0.15
-        while loop.time() < until:
-            await wire.send(b"1\r\na\r\n")
-            await asyncio.sleep(0)
-        await wire.send(b"0\r\n\r\n")
-
-    async def scene(rig: Rig) -> None:
-        kept = await rig.ask(rig.client(), rig.serve(script).origin, Deadlines(idle_s=0.1))
-        assert kept.log[-1] == "end"
 
     play(scene)
 
@@ -146,11 +126,9 @@ def test_the_handshake_counts_as_connecting(play: Play) -> None:
 
 
 @pytest.mark.parametrize("script", [silent, slow_head, half])
-def test_cancel_closes_the_socket_in_the_same_turn(
-    play: Play, script: Callable[[Wire], object]
-) -> None:
+def test_cancel_closes_the_socket_in_the_same_turn(play: Play, script: Script) -> None:
     async def scene(rig: Rig) -> None:
-        client, server = rig.client(), rig.serve(script)  # type: ignore[arg-type]  # parametrised
+        client, server = rig.client(), rig.serve(script)
         keeper = rig.keeper()
         call = asyncio.ensure_future(rig.ask(client, server.origin, keeper=keeper))
         await rig.until(lambda: bool(server.requests))
@@ -166,10 +144,10 @@ def test_cancel_closes_the_socket_in_the_same_turn(
     play(scene)
 
 
-def test_cancel_over_tls_closes_in_the_same_turn(play: Play, authority: trustme.CA) -> None:
+def test_cancel_over_tls_closes_in_the_same_turn(play: Play) -> None:
     async def scene(rig: Rig) -> None:
-        server = rig.serve(half, cert=authority.issue_cert("localhost"), host="localhost")
-        client = rig.client(context=trusting(authority), resolver=local())
+        server = rig.serve(half, cert=rig.cert, host="localhost")
+        client = rig.secure_client()
         keeper = rig.keeper()
         call = asyncio.ensure_future(rig.ask(client, server.origin, keeper=keeper))
         await rig.until(lambda: keeper.body == b"hello")
@@ -182,25 +160,10 @@ def test_cancel_over_tls_closes_in_the_same_turn(play: Play, authority: trustme.
     play(scene)
 
 
-def trusting(authority: trustme.CA) -> object:
-    from lightgate.wire.tls import client_context
-
-    context = client_context()
-    authority.configure_trust(context)
-    return context
-
-
-def local() -> Resolver:
-    async def lookup(host: str, port: int) -> list[Address]:
-        return [Address(socket.AF_INET, ("127.0.0.1", port))]
-
-    return Resolver(lookup)
-
-
 @pytest.mark.parametrize("script", [silent, half])
-def test_a_cancelled_task_leaves_nothing(play: Play, script: Callable[[Wire], object]) -> None:
+def test_a_cancelled_task_leaves_nothing(play: Play, script: Script) -> None:
     async def scene(rig: Rig) -> None:
-        client, server = rig.client(), rig.serve(script)  # type: ignore[arg-type]  # parametrised
+        client, server = rig.client(), rig.serve(script)
         keeper = rig.keeper()
         call = asyncio.ensure_future(rig.ask(client, server.origin, keeper=keeper))
         await rig.until(lambda: bool(server.requests))
@@ -217,12 +180,12 @@ def test_a_cancelled_task_leaves_nothing(play: Play, script: Callable[[Wire], ob
 
 
 @pytest.mark.parametrize("turns", range(12))
-def test_cancelled_at_any_turn(play: Play, authority: trustme.CA, turns: int) -> None:
+def test_cancelled_at_any_turn(play: Play, turns: int) -> None:
     """From before the look-up, over TCP and TLS, into the exchange."""
 
     async def scene(rig: Rig) -> None:
-        server = rig.serve(silent, cert=authority.issue_cert("localhost"), host="localhost")
-        client = rig.client(context=trusting(authority), resolver=local())
+        server = rig.serve(silent, cert=rig.cert, host="localhost")
+        client = rig.secure_client()
         before = rig.sockets()
         call = asyncio.ensure_future(rig.ask(client, server.origin))
         await rig.turns(turns)
@@ -478,13 +441,9 @@ def test_a_defect_of_the_taker_closes_and_surfaces(play: Play, method: str) -> N
         await rig.turns()
         if method not in {"on_open", "on_sent"}:
             assert isinstance(rig.reports.pop()["exception"], Defect)
-            await rig.until(lambda: server_saw_the_end(server))
+            assert server.wires[0].ended()
 
     play(scene)
-
-
-def server_saw_the_end(server: Server) -> bool:
-    return server.wires[0].ended()
 
 
 @pytest.mark.parametrize("method", METHODS[:-1])

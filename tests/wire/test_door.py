@@ -214,6 +214,25 @@ def test_a_hang_up_cancels_the_handler(
     run(scene)
 
 
+def test_a_hang_up_right_behind_the_request(
+    run: Callable[[Scene], None], stamp: StampSource
+) -> None:
+    async def scene() -> None:
+        async def handler(inbound: Inbound, reply: Reply) -> None:
+            await asyncio.Event().wait()
+
+        door = Door(handler, stamp=stamp)
+        port = await door.listen("127.0.0.1", 0)
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(GET)
+            await settle(lambda: door.connections == 1)
+            await settle(lambda: door.connections == 0)
+        await door.close()
+
+    run(scene)
+
+
 def test_what_a_handler_does_after_its_reply_goes_on(
     run: Callable[[Scene], None], stamp: StampSource
 ) -> None:
@@ -593,10 +612,11 @@ def test_tls(run: Callable[[Scene], None]) -> None:
     authority.configure_trust(client)
 
     async def scene() -> None:
-        cancelled = asyncio.Event()
+        started, cancelled = asyncio.Event(), asyncio.Event()
 
         async def handler(inbound: Inbound, reply: Reply) -> None:
             if inbound.target == b"/wait":
+                started.set()
                 try:
                     await asyncio.Event().wait()
                 finally:
@@ -611,7 +631,7 @@ def test_tls(run: Callable[[Scene], None]) -> None:
         writer.write(GET)
         assert (await answer(reader))[2] == b"GET / "
         writer.write(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-        await writer.drain()
+        await started.wait()
         writer.close()
         await cancelled.wait()
         await settle(lambda: door.connections == 0)

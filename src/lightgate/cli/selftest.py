@@ -125,7 +125,7 @@ class _Progress:
         if self._live:
             click.echo("\r\x1b[2K", nl=False, err=True)
         note(
-            f"[{self._number}/{self._cells}] {result.scenario:<4} {result.concurrency:>4} streams"
+            f"[{self._number}/{self._cells}] {result.scenario:<13} {result.concurrency:>4} streams"
             f" {result.stamps:<6} {error}  {verdict}"
         )
 
@@ -133,7 +133,7 @@ class _Progress:
         if self._live and self._cell is not None:
             self._shown = time.monotonic()
             text = (
-                f"\r\x1b[2K[{self._number}/{self._cells}] {self._cell.scenario.name}"
+                f"\r\x1b[2K[{self._number}/{self._cells}] {self._cell.name}"
                 f" {self._cell.concurrency} streams: {self._done} of {self._cell.requests}"
             )
             click.echo(text, nl=False, err=True)

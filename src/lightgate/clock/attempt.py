@@ -12,7 +12,7 @@ import msgspec
 
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import Outcome
-from lightgate.clock.timing import Timing, stamp_bound_ns, late, ms
+from lightgate.clock.timing import Timing, late, ms, stamp_bound_ns
 from lightgate.clock.tokens import Tokens, TokensSource
 
 Source = Literal["bench", "gateway", "probe", "batch"]

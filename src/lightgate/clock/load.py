@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from lightgate.clock.outcome import Outcome
 from lightgate.clock.timing import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from lightgate.clock.attempt import Attempt
 

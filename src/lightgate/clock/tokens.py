@@ -147,7 +147,9 @@ def _first_burst(marks: Marks, streamed: int) -> float | None:
     if len(marks.burst_ns) == 1:
         return float(streamed)
     if _one_per_delta(marks, streamed):
-        return float(marks.burst_pieces[0])
+        # A delta without a token of its own is a tool's name, and that comes first.
+        surplus = max(0, sum(marks.burst_pieces) - streamed)
+        return float(max(1, marks.burst_pieces[0] - surplus))
     shares = _shares(marks)
     total = sum(shares)
     if not total:

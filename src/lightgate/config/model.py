@@ -5,7 +5,7 @@ Importing this module loads pydantic: only code that holds a configuration does 
 
 from __future__ import annotations
 
-from datetime import date  # noqa: TC003 - pydantic reads the annotations when the class is made
+from datetime import date
 from typing import Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator

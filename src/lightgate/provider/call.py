@@ -239,7 +239,7 @@ class Call:
         """Whether an answer that broke off had already said all, terminal marker included."""
         if not isinstance(failure, (Malformed, Truncated)) and failure.outcome != "reset":
             return False
-        return self._scanner.done and self._scanner.error is None and bool(self._scanner.kinds)
+        return self._scanner.done and self._scanner.error is None and self._has_tokens()
 
     def _verdict(self) -> AttemptError | None:
         """What is wrong with an exchange that was complete by its own framing."""
@@ -255,9 +255,12 @@ class Call:
             return StreamError(f"{where} sent an error: {scanner.error.message}")
         if not scanner.done and self._sse is not None:
             return Truncated(f"{where} ended the stream without its terminal marker.")
-        if not scanner.kinds and self._prepared.dialect.name != "openai-embeddings":
+        if not self._has_tokens():
             return EmptyAnswer(f"{where} answered 200 without a single token.")
         return None
+
+    def _has_tokens(self) -> bool:
+        return bool(self._scanner.kinds) or self._prepared.dialect.name == "openai-embeddings"
 
     def _refused(self, where: str) -> HttpRefused:
         status = self._status or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,6 @@ from lightgate.provider.spec import Provider, Variable, fill, placeholders
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
-    from decimal import Decimal
 
     from lightgate.clock.tokens import Usage
     from lightgate.config.model import Config, PriceTable, ProviderTable

@@ -18,6 +18,7 @@ from lightgate.sim.listing import model_document, models_document, world_documen
 from lightgate.sim.log import PAGE, Entry, SimLog
 from lightgate.sim.pacer import Pacer
 from lightgate.sim.routes import Call, Target, find_call, find_key, read_target
+from lightgate.sim.script import CUT
 from lightgate.sim.speech import body_of, voice_of
 from lightgate.sim.station import Plan, Station
 from lightgate.sim.stream import Stream
@@ -177,11 +178,11 @@ class SimServer:
             _refuse(reply, station, 404, message, request_id)
             return
         plan = station.plan(ask, inbound.received_ns, fault)
-        if plan.draft.stale and reused:
-            station.over(plan, SYSTEM.now_ns(), gone=True)
-            reply.abort()
-            return
         entry = _entry(inbound, ask, plan, station, request_id)
+        if plan.draft.stale and reused:
+            plan.draft.script.truncate(0)
+            plan.draft.script.add(0, CUT)
+            entry.outcome = "reset"
         await self._play(entry, station, plan, ask, reply, array=call.array)
 
     async def _play(

@@ -75,6 +75,8 @@ class Station:
         dice = Dice(self._seed, self.name, number)
         load = self.maker.load or self.in_flight
         fault = fault or self._rule(model, number, dice)
+        if fault is not None and fault.fault.streams_only and not ask.stream:
+            fault = None
         wait_s = self._bucket.take(received_ns) if self._bucket else None
         counts, reason = _length(ask, model.shape)
         draft = Draft(model.shape, Script(streamed=ask.stream), self._clock.wall_ns() / NS)

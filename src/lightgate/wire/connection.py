@@ -48,6 +48,7 @@ class ServerConnection:
         "_accepted_ns",
         "_deadline",
         "_drained",
+        "_entered",
         "_intake",
         "_loop",
         "_mark",
@@ -77,6 +78,7 @@ class ServerConnection:
         self._reading_paused = False
         self._reply: Reply | None = None
         self._task: asyncio.Task[None] | None = None
+        self._entered = False  # whether the task has begun to run
         self._drained: asyncio.Future[None] | None = None
         self._mark = 0  # unsent bytes when the write deadline was set
         self._deadline = Deadline(self._loop, self._expire)
@@ -121,8 +123,7 @@ class ServerConnection:
 
     def abort(self) -> None:
         """Close the socket and stop the handler now."""
-        if self._task is not None:
-            self._task.cancel()
+        self._cancel()
         self.link.abort()
         self._leave()
 
@@ -144,16 +145,16 @@ class ServerConnection:
         """The client hung up: a reply that is under way has no reader any more."""
         if self._state == _BUSY and self._reply is not None and not self._reply.finished:
             self.abort()
-            return
-        if self.link.unsent:  # a client that takes nothing must not hold the socket for ever
-            self._loop.call_later(self._service.limits.write_s, self.link.abort)
-        self.link.close()
-        self._leave()
+        elif not self.link.unsent:
+            self.link.close()
+            self._leave()
+        elif self._state != _LINGER:  # the answer is complete and still being taken
+            self._end()
 
     def on_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - a reset and an end are one
         """The connection broke."""
-        if self._task is not None and self._reply is not None and not self._reply.finished:
-            self._task.cancel()
+        if self._reply is not None and not self._reply.finished:
+            self._cancel()
         self._leave()
 
     def pause_writing(self) -> None:
@@ -211,9 +212,11 @@ class ServerConnection:
             received_ns=stamp,
         )
         self._reply = reply = Reply(self, head.method, head.minor, keep_alive=head.keep_alive)
+        self._entered = False
         self._task = self._loop.create_task(self._run(inbound, reply))
 
     async def _run(self, inbound: Inbound, reply: Reply) -> None:
+        self._entered = True
         try:
             await self._service.handler(inbound, reply)
         except asyncio.CancelledError:
@@ -241,6 +244,8 @@ class ServerConnection:
         self._task = self._reply = None
         if self._state == _GONE:
             self._service.forget(self)
+        elif self._state == _LINGER:
+            return
         elif not self.link.is_open:  # aborted or closed by the handler; the link says no more
             self._leave()
         elif self._service.closing or not reply.keep_alive:
@@ -288,6 +293,12 @@ class ServerConnection:
         self._mark = self.link.unsent
         limits = self._service.limits
         self._deadline.set(limits.write_s if self._mark else limits.linger_s)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            if not self._entered:  # its coroutine will never run, so nothing would report its end
+                self._task = None
 
     def _leave(self) -> None:
         self._state = _GONE

@@ -83,22 +83,58 @@ class Stamper:
             self._lag.close()
 
 
-class _DialedLink(ReadLink):
-    """A read link that reads nothing until it has an owner, as a kernel link does.
+class _Lobby:
+    """The owner of a link until its real owner comes; keeps what comes before."""
 
-    The loop tells the dialer of a connection a turn after it began to read from it.
+    __slots__ = ("_link", "reads")
+
+    def __init__(self, link: ReadLink) -> None:
+        self._link = link
+        self.reads: list[tuple[bytes, int, int]] = []
+
+    def on_read(self, data: bytes, stamp: int, since: int) -> None:
+        """Keep it, and ask for no more."""
+        self.reads.append((data, stamp, since))
+        self._link.pause_reading()
+
+    def on_eof(self) -> None:
+        """Over before it began; the owner finds a closed link."""
+        self._link.abort()
+
+    def on_lost(self, error: Exception | None) -> None:
+        """The owner finds a closed link."""
+
+    def pause_writing(self) -> None:
+        """Nothing is written yet."""
+
+    def resume_writing(self) -> None:
+        """Nothing is written yet."""
+
+
+class _DialedLink(ReadLink):
+    """A read link that loses nothing before it has an owner, as a kernel link does not.
+
+    The loop tells the dialer of a connection a turn after it has begun to read from it.
     """
 
-    __slots__ = ()
+    __slots__ = ("_lobby",)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport, and what it may already hold in the kernel."""
-        super().connection_made(transport)
-        self.pause_reading()
+    def __init__(self, lag: LoopLag | None, sock: socket.socket) -> None:
+        super().__init__(lag, sock)
+        self._lobby: _Lobby | None = _Lobby(self)
+        super().attach(self._lobby)
 
     def attach(self, peer: Peer) -> None:
-        """Name the owner and start reading."""
+        """Name the owner; what came before reaches it in the next turn."""
         super().attach(peer)
+        lobby, self._lobby = self._lobby, None
+        if lobby is not None and lobby.reads:
+            asyncio.get_running_loop().call_soon(self._replay, lobby)
+
+    def _replay(self, lobby: _Lobby) -> None:
+        for read in lobby.reads:
+            if self._peer is not None:
+                self._peer.on_read(*read)
         self.resume_reading()
 
 

@@ -34,17 +34,25 @@ SCENARIOS: Final = (
     Scenario("S10", "429, reset, empty, error in the stream", ("s10",)),
     Scenario("S12", "comments, CRLF, split characters, two events a segment", ("s12",)),
 )
+OTHER_DIALECTS: Final = ("lab-anthropic", "lab-gemini")
+OTHER_SCENARIOS: Final = ("S1", "S3", "S4", "S5", "S6", "S10")  # where dialects differ most
 SLOW: Final = Scenario("slow", "slow streams", ("slow",))
 
 
 class Cell(NamedTuple):
-    """One measurement: a scenario at a concurrency with one kind of stamp."""
+    """One measurement: a scenario at a concurrency with one kind of stamp, in one dialect."""
 
     scenario: Scenario
     concurrency: int
     requests: int
     tokens: int
     stamps: StampSource
+    provider: str = "lab"
+
+    @property
+    def name(self) -> str:
+        """The scenario, and the dialect where it is not OpenAI's."""
+        return self.scenario.name + self.provider.removeprefix("lab").replace("-", " ")
 
 
 class Budget(NamedTuple):
@@ -77,6 +85,13 @@ def cells(
             few = source == "read" and "kernel" in stamps
             shapes = SCENARIOS[:1] if few else SCENARIOS
             plan += [_cell(shape, workers, source, quick=quick) for shape in shapes]
+            if workers == 32 and not few:
+                plan += [
+                    _cell(shape, workers, source, quick=quick)._replace(provider=provider)
+                    for provider in OTHER_DIALECTS
+                    for shape in shapes
+                    if shape.name in OTHER_SCENARIOS
+                ]
     return plan
 
 

@@ -60,7 +60,7 @@ def summarise(cell: Cell, done: list[Done], errors: list[Errors], cpu_ns: int) -
     tokens = sum(item.called.tokens.streamed or 0 for item in done)
     pacing = [p for error in errors for p in error.pacing_ns]
     result = CellResult(
-        scenario=cell.scenario.name,
+        scenario=cell.name,
         title=cell.scenario.title,
         concurrency=cell.concurrency,
         stamps=cell.stamps,

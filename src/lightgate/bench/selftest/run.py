@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from lightgate.sim.serve import Facts
 
 WORLD: Final = "selftest"
-PROVIDER: Final = "lab"
 RAMP_S: Final = {1: 0.0, 32: 0.5}  # the rest: one second, so that first tokens do not come as one
 PROMPT: Final = "Say something of the length that was asked for."
 DEADLINES: Final = Deadlines(connect_s=10, first_byte_s=30, idle_s=10, total_s=120)
@@ -46,9 +45,10 @@ class Lab:
 
     def jobs(self, cell: Cell) -> Iterator[Job]:
         """The requests of a cell, each with an id that the simulator logs."""
-        serial = f"{cell.scenario.name}-{cell.concurrency}-{cell.stamps}-{time.monotonic_ns():x}"
+        serial = f"{cell.name}-{cell.concurrency}-{cell.stamps}-{time.monotonic_ns():x}"
+        serial = serial.replace(" ", "-")
         models = itertools.cycle(
-            (target(self._facts, self._world, PROVIDER, model), _request(model, cell.tokens))
+            (target(self._facts, self._world, cell.provider, model), _request(model, cell.tokens))
             for model in cell.scenario.models
         )
         for number in range(cell.requests):

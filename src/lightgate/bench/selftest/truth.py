@@ -33,6 +33,7 @@ class Entry(msgspec.Struct, frozen=True):
     received_ns: int
     plan: tuple[Sent, ...]
     outcome: str
+    tokens: dict[str, int] | None = None  # made, by kind
     usage: dict[str, object] | None = None  # as it was sent
 
 
@@ -90,8 +91,8 @@ def compare(done: Done, entry: Entry) -> Errors:
     if bursts and called.streamed and entry.outcome == "ok":
         e2e = _minus(marks.last, bursts[-1].at_ns)
         speed = _speed_error(timing.speed(marks, called.tokens), bursts)
-    if entry.usage is not None and called.outcome == "ok":
-        wrong_tokens = called.tokens.out != entry.usage.get("completion_tokens")
+    if entry.usage is not None and entry.tokens is not None and called.outcome == "ok":
+        wrong_tokens = called.tokens.out != sum(entry.tokens.values())
     return Errors(
         send_ns=_minus(entry.received_ns, marks.send),
         ttft_ns=ttft,

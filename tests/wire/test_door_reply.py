@@ -1,0 +1,222 @@
+"""What a reply refuses, and how it writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from lightgate.wire.reply import Reply
+
+
+class Wire:
+    """A link that keeps what is written, one entry per write."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.is_open = True
+        self.unsent = 0
+
+    def attach(self, peer: object) -> None:
+        raise AssertionError("replies do not attach")
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def pause_reading(self) -> None:
+        raise AssertionError("replies do not read")
+
+    def resume_reading(self) -> None:
+        raise AssertionError("replies do not read")
+
+    def close(self) -> None:
+        raise AssertionError("replies do not close")
+
+    def abort(self) -> None:
+        self.is_open = False
+
+    def info(self, name: str) -> object:
+        return None
+
+
+class Room:
+    def __init__(self) -> None:
+        self.link = Wire()
+        self.closing = False
+        self.writing_paused = False
+        self.waits = 0
+
+    def date(self) -> bytes:
+        return b"Thu, 01 Jan 1970 00:00:00 GMT"
+
+    async def writable(self) -> None:
+        self.waits += 1
+        self.writing_paused = False
+
+
+def reply_in(room: Room, method: bytes = b"GET", minor: int = 1) -> Reply:
+    return Reply(room, method, minor, keep_alive=True)
+
+
+HOSTILE = [
+    (b"x", b"a\r\nset-cookie: b"),
+    (b"x", b"a\nb"),
+    (b"x", b"a\rb"),
+    (b"x", b"a\0b"),
+    (b"x", b"a\x7f"),
+    (b"x\r\ny", b"a"),
+    (b"x\0", b"a"),
+    (b"x y", b"a"),
+    (b"x:", b"a"),
+    (b"", b"a"),
+    (b"x\xe9", b"a"),
+    (b"content-length", b"5"),
+    (b"Content-Length", b"5"),
+    (b"Transfer-Encoding", b"chunked"),
+    (b"connection", b"close"),
+]
+
+
+@pytest.mark.parametrize("header", HOSTILE)
+def test_header_injection_is_refused_before_anything_is_written(
+    header: tuple[bytes, bytes],
+) -> None:
+    room = Room()
+    reply = reply_in(room)
+    with pytest.raises(ValueError, match="header"):
+        reply.start(200, [(b"good", b"one"), header])
+    with pytest.raises(ValueError, match="header"):
+        reply.whole(200, [header], b"body")
+    assert room.link.writes == []
+    assert not reply.started
+    reply.whole(500, (), b"sorry")  # the wall can still answer
+    assert room.link.writes[0].endswith(b"content-length: 5\r\n\r\nsorry")
+
+
+def test_each_send_is_one_write_with_its_framing() -> None:
+    room = Room()
+    reply = reply_in(room)
+    reply.start(200, [(b"content-type", b"text/event-stream")])
+    reply.send(b"data: 1\n\n")
+    reply.send(b"")
+    reply.send(b"x" * 300)
+    reply.finish(b"x-sum: 1\r\n")
+    assert room.link.writes[1:] == [
+        b"9\r\ndata: 1\n\n\r\n",
+        b"12c\r\n" + b"x" * 300 + b"\r\n",
+        b"0\r\nx-sum: 1\r\n\r\n",
+    ]
+    assert room.link.writes[0] == (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+        b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+
+
+def test_a_whole_answer_is_one_write() -> None:
+    room = Room()
+    reply_in(room).whole(429, [(b"retry-after", b"1")], b"slow down")
+    assert len(room.link.writes) == 1
+
+
+def test_a_date_of_the_handler_stands_alone() -> None:
+    room = Room()
+    reply_in(room).whole(200, [(b"Date", b"Fri, 02 Jan 1970 00:00:00 GMT")], b"")
+    assert room.link.writes[0].lower().count(b"date: ") == 1
+
+
+def test_an_unknown_status_has_no_phrase() -> None:
+    room = Room()
+    reply_in(room).whole(599, (), b"")
+    assert room.link.writes[0].startswith(b"HTTP/1.1 599 \r\n")
+
+
+@pytest.mark.parametrize("status", [0, 100, 101, 199, 1000])
+def test_only_final_answers(status: int) -> None:
+    with pytest.raises(ValueError, match="final"):
+        reply_in(Room()).start(status, ())
+
+
+def test_the_last_reply_says_so() -> None:
+    room = Room()
+    room.closing = True
+    reply = reply_in(room)
+    reply.whole(200, (), b"")
+    assert not reply.keep_alive
+    assert b"connection: close\r\n" in room.link.writes[0]
+
+
+def test_a_handler_may_close() -> None:
+    room = Room()
+    reply = reply_in(room)
+    reply.keep_alive = False
+    reply.start(200, ())
+    assert b"connection: close\r\n" in room.link.writes[0]
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_bodiless_answers(status: int) -> None:
+    room = Room()
+    with pytest.raises(ValueError, match="no body"):
+        reply_in(room).whole(status, (), b"x")
+    reply = reply_in(room)
+    reply.start(status, ())
+    reply.send(b"ignored")
+    reply.finish()
+    assert len(room.link.writes) == 1
+    assert b"transfer-encoding" not in room.link.writes[0]
+
+
+def test_the_length_is_kept() -> None:
+    room = Room()
+    reply = reply_in(room)
+    reply.start(200, (), length=3)
+    reply.send(b"ab")
+    with pytest.raises(ValueError, match="longer"):
+        reply.send(b"cd")
+    assert room.link.writes[1:] == [b"ab"]
+    with pytest.raises(RuntimeError, match="shorter"):
+        reply.finish()
+    assert not room.link.is_open  # the client cannot take it for complete
+
+
+def test_the_order_is_kept() -> None:
+    reply = reply_in(Room())
+    with pytest.raises(RuntimeError, match="between"):
+        reply.send(b"x")
+    with pytest.raises(RuntimeError, match="once"):
+        reply.finish()
+    reply.start(200, ())
+    with pytest.raises(RuntimeError, match="once"):
+        reply.start(200, ())
+    reply.finish()
+    with pytest.raises(RuntimeError, match="between"):
+        reply.send(b"x")
+    with pytest.raises(RuntimeError, match="once"):
+        reply.finish()
+    with pytest.raises(RuntimeError, match="once"):
+        reply.whole(200, (), b"")
+
+
+@pytest.mark.parametrize("trailer", [b"data: [DONE]\n\n", b"x\r\n", b"x: y", b"x: y\r\n\r\n"])
+def test_trailers_are_field_lines(trailer: bytes) -> None:
+    room = Room()
+    reply = reply_in(room)
+    reply.start(200, ())
+    with pytest.raises(ValueError, match="field lines"):
+        reply.finish(trailer)
+    assert not reply.finished
+
+
+def test_trailers_need_chunks() -> None:
+    reply = reply_in(Room())
+    reply.start(200, (), length=0)
+    with pytest.raises(ValueError, match="chunked"):
+        reply.finish(b"x: y\r\n")
+
+
+async def test_drain_waits_only_when_paused() -> None:
+    room = Room()
+    reply = reply_in(room)
+    await reply.drain()
+    assert room.waits == 0
+    room.writing_paused = True
+    await reply.drain()
+    assert room.waits == 1
