@@ -22,7 +22,7 @@ from lightgate.sim.troubleports import TroublePorts
 
 if TYPE_CHECKING:
     from lightgate.sim.world import World
-    from tests.sim.conftest import Answer, Sim
+    from sim.conftest import Answer, Sim
 
 ON_REQUEST = [fault for fault in FAULTS.values() if fault.on_request]
 # Arguments without waiting.

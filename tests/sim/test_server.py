@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -13,7 +13,7 @@ from lightgate.sim.world import load
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import StampSource
-    from tests.sim.conftest import Serve, Sim
+    from sim.conftest import Serve, Sim
 
 SAY = [{"role": "user", "content": "Say something."}]
 CHAT = "/lab/v1/chat/completions"
@@ -245,3 +245,20 @@ async def test_closing_cuts_what_is_under_way(serve: Serve) -> None:
     await line.close()
     with pytest.raises(ConnectionRefusedError):
         await sim.line()
+
+
+async def test_usage_is_logged_only_where_it_was_sent(sim: Sim) -> None:
+    asked = {"stream_options": {"include_usage": True}}
+    for fields, fault, sent in (
+        ({"stream": False}, "", 12),
+        ({}, "", None),
+        (asked, "", 12),
+        (asked, "truncated:3", None),
+        (asked, "usage-absent", None),
+        ({}, "usage-finish", 12),
+        ({"stream": False}, "status:503", None),
+    ):
+        given: dict[str, Any] = dict(fields)
+        await sim.chat(fault=fault, **given)
+        usage = sim.server.log.entries[-1].usage
+        assert (usage and usage["completion_tokens"]) == sent

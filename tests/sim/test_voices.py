@@ -14,7 +14,7 @@ from lightgate.sim.voice.answer import Spread
 from lightgate.sim.voice.words import JsonText, Prose, plain
 
 if TYPE_CHECKING:
-    from tests.sim.conftest import Answer, Sim
+    from sim.conftest import Answer, Sim
 
 N = 12
 

@@ -123,7 +123,7 @@ BROKEN = {
     "http/2": b"HTTP/2.0 200 OK\r\ncontent-length: 0\r\n\r\n",
     "http/0.9": b"HTTP/0.9 200 OK\r\ncontent-length: 0\r\n\r\n",
     "bare line feeds": b"HTTP/1.1 200 OK\ncontent-length: 0\n\n",
-    "status 99": b"HTTP/1.1 099 Low\r\ncontent-length: 0\r\n\r\n",
+    "status 99": b"HTTP/1.1 099 Low\r\ncontent-length: 5\r\n\r\nhello",
     "status 101": b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n\x00",
     "bad header": b"HTTP/1.1 200 OK\r\nbad header: 1\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",

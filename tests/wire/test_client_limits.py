@@ -14,9 +14,8 @@ from lightgate.wire.exchange import Deadlines, Exchange
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
-    from wire.conftest import Keeper, Play, Rig, Script, Wire
-
     from lightgate.wire.exchange import Headers
+    from wire.conftest import Keeper, Play, Rig, Script, Wire
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

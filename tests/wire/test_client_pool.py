@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +12,9 @@ from lightgate.wire import client as client_module
 from lightgate.wire.exchange import Deadlines
 
 if TYPE_CHECKING:
-    from wire.conftest import Keeper, Play, Rig, Wire
-
     from lightgate.wire.client import Client
+    from lightgate.wire.origin import Origin
+    from wire.conftest import Keeper, Play, Rig, Wire
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 
@@ -262,13 +262,15 @@ def test_a_replay_at_the_limit_closes_an_idle_connection(play: Play) -> None:
     play(scene)
 
 
-async def queued(client: Client, rig: Rig, origin: Any, count: int) -> list[asyncio.Task[Keeper]]:
+async def queued(
+    client: Client, rig: Rig, origin: Origin, count: int
+) -> list[asyncio.Task[Keeper]]:
     """Calls that wait in the queue, in a known order."""
-    tasks = []
-    pool = client._pools[origin]
-    for n in range(count):
+    waiting = client._pools[origin].waiting
+    tasks: list[asyncio.Task[Keeper]] = []
+    while len(tasks) < count:
         tasks.append(asyncio.ensure_future(rig.ask(client, origin)))
-        await rig.until(lambda n=n: len(pool.waiting) == n + 1)  # type: ignore[misc]  # a default
+        await rig.until(lambda: len(waiting) == len(tasks))
     return tasks
 
 
@@ -279,15 +281,15 @@ def test_the_limit_is_kept_and_those_who_wait_are_served_in_order(play: Play) ->
         first = [asyncio.ensure_future(rig.ask(client, server.origin)) for _ in range(2)]
         await held.holds(2)
         tasks = await queued(client, rig, server.origin, 4)
-        ended: list[int] = []
-        for n, task in enumerate(tasks):
-            task.add_done_callback(lambda _, n=n: ended.append(n))  # type: ignore[misc]  # same
+        ended: list[asyncio.Task[Keeper]] = []
+        for task in tasks:
+            task.add_done_callback(ended.append)
         for n in range(6):
             await held.holds(min(6, n + 2))
             assert client.open_connections == 2
             held.came[n].set()
         done = await asyncio.gather(*first, *tasks)
-        assert ended == [0, 1, 2, 3]
+        assert ended == tasks
         assert [kept.marks.pool_wait_ns is not None for kept in done] == [False] * 2 + [True] * 4
         assert all(kept.marks.tcp_ns is None for kept in done[2:])
         assert len(server.wires) == 2

@@ -82,7 +82,7 @@ async def test_a_name_without_an_answer(fault: Exception | list[Address], says: 
     book = Book(fault)
     resolver = Resolver(book, ManualClock())
     for _ in range(2):  # a failure is not remembered
-        with pytest.raises(NameUnknown, match="a.test") as caught:
+        with pytest.raises(NameUnknown, match=r"a\.test") as caught:
             await resolver.resolve("a.test", 80)
         assert says in caught.value.message
     assert book.asked == 2

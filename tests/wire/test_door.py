@@ -17,6 +17,8 @@ import trustme
 import uvloop
 
 from lightgate.errors import ConfigError
+from lightgate.wire.anchor import kernel_stamps_available
+from lightgate.wire.connection import ServerConnection
 from lightgate.wire.door import Door, Inbound, Limits, Reply
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     Handler = Callable[[Inbound, Reply], Awaitable[None]]
     Scene = Callable[[], Awaitable[None]]
 
+STAMPING = pytest.mark.skipif(not kernel_stamps_available(), reason="this kernel does not stamp")
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST = b"GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
@@ -47,7 +50,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Scene], None]:
     return play
 
 
-@pytest.fixture(params=["read", "kernel"])
+@pytest.fixture(params=["read", pytest.param("kernel", marks=STAMPING)])
 def stamp(request: pytest.FixtureRequest) -> StampSource:
     source: StampSource = request.param
     return source
@@ -81,8 +84,15 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes, bytes]:
 
 async def settle(condition: Callable[[], bool]) -> None:
     """Give the loop turns until something that it does by itself has happened."""
-    while not condition():  # noqa: ASYNC110 - no event is set for what the kernel does
+    while not condition():
         await asyncio.sleep(0)
+
+
+async def only_guest(door: Door) -> ServerConnection:
+    await settle(lambda: door.connections > 0)
+    (guest,) = door._service.guests
+    assert isinstance(guest, ServerConnection)
+    return guest
 
 
 def test_keep_alive_and_stamps(run: Callable[[Scene], None], stamp: StampSource) -> None:
@@ -170,9 +180,9 @@ def test_reading_pauses_behind_a_running_request(
         await started.wait()
         big = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n" + b"x" * 9_000_000
         writer.write(big)
-        (connection,) = door._service.guests
-        await settle(lambda: getattr(connection, "_reading_paused"))  # noqa: B009 - not of Guest
-        assert getattr(connection, "_queued") < 1_000_000  # noqa: B009 - not of Guest
+        connection = await only_guest(door)
+        await settle(lambda: connection._reading_paused)
+        assert connection._queued < 1_000_000
         gate.set()
         assert (await answer(reader))[2] == b"0"
         assert (await answer(reader))[2] == b"9000000"
@@ -249,8 +259,8 @@ def test_what_a_handler_does_after_its_reply_goes_on(
         assert (await answer(reader))[2] == b"done"
         writer.close()
         await writer.wait_closed()
-        (connection,) = door._service.guests
-        await settle(lambda: not getattr(connection, "link").is_open)  # noqa: B009 - not of Guest
+        connection = await only_guest(door)
+        await settle(lambda: not connection.link.is_open)
         gate.set()
         await settled.wait()
         await settle(lambda: door.connections == 0)
@@ -276,10 +286,10 @@ def test_backpressure_reaches_the_handler(run: Callable[[Scene], None], stamp: S
         door, reader, writer = await opened(handler, stamp)
         writer.write(GET)
         head = await reader.readuntil(b"\r\n\r\n")
-        (connection,) = door._service.guests
-        await settle(lambda: getattr(connection, "writing_paused"))  # noqa: B009 - not of Guest
+        connection = await only_guest(door)
+        await settle(lambda: connection.writing_paused)
         assert sent < total
-        assert getattr(connection, "link").unsent < 500_000  # noqa: B009 - not of Guest
+        assert connection.link.unsent < 500_000
         assert head.startswith(b"HTTP/1.1 200 OK")
         assert len(await reader.readexactly(total)) == total
         await shut(door, writer)
@@ -509,6 +519,33 @@ def test_abort_closes_the_socket_in_the_same_turn(
             assert ends in ([], [b""])  # a reset, or the end of the stream
             await settle(lambda: door.connections == 0)
         await door.close()
+
+    run(scene)
+
+
+def test_abort_wakes_a_handler_that_waits_for_the_client(
+    run: Callable[[Scene], None], stamp: StampSource
+) -> None:
+    async def scene() -> None:
+        replies: list[Reply] = []
+        woken = asyncio.Event()
+
+        async def handler(inbound: Inbound, reply: Reply) -> None:
+            replies.append(reply)
+            reply.start(200, ())
+            reply.send(b"x" * 30_000_000)
+            await reply.drain()
+            woken.set()
+
+        door, _, writer = await opened(handler, stamp)
+        writer.write(GET)
+        connection = await only_guest(door)
+        await settle(lambda: connection.writing_paused)
+        assert not woken.is_set()
+        replies[0].abort()
+        await woken.wait()
+        await settle(lambda: door.connections == 0)
+        await shut(door, writer)
 
     run(scene)
 

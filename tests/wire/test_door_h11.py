@@ -191,6 +191,9 @@ class Room:
     def date(self) -> bytes:
         return b"Thu, 01 Jan 1970 00:00:00 GMT"
 
+    def cut(self) -> None:
+        self._wire.abort()
+
     async def writable(self) -> None:
         raise AssertionError("never paused")
 

@@ -47,6 +47,9 @@ class Room:
     def date(self) -> bytes:
         return b"Thu, 01 Jan 1970 00:00:00 GMT"
 
+    def cut(self) -> None:
+        self.link.abort()
+
     async def writable(self) -> None:
         self.waits += 1
         self.writing_paused = False

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Scene = Callable[["Rig"], Awaitable[None]]
 
 SLACK_NS = 1_000_000
+STAMPING = pytest.mark.skipif(not kernel_stamps_available(), reason="this kernel does not stamp")
 
 
 class Recorder:
@@ -61,9 +62,9 @@ class Rig:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.peer = Recorder()
-        self.anchor = Anchor(keep_enabled=True)
+        self.anchor = Anchor(keep_enabled=kind == "kernel")
         self.lag = LoopLag()
-        self.poller = Poller()
+        self.poller = Poller() if kind == "kernel" else None
         self.link: Link
         self.far: socket.socket
 
@@ -72,7 +73,7 @@ class Rig:
             near = socket.create_connection(server.getsockname())
             self.far, _ = server.accept()
         self.far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.kind == "kernel":
+        if self.poller is not None:
             self.link = KernelLink(near, self.anchor, self.poller, memoryview(bytearray(READ_SIZE)))
         else:
             near.setblocking(False)
@@ -87,12 +88,13 @@ class Rig:
         self.far.close()
         self.anchor.close()
         self.lag.close()
-        self.poller.close()
+        if self.poller is not None:
+            self.poller.close()
         await asyncio.sleep(0)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Give the loop turns until something has happened."""
-        while not condition():  # noqa: ASYNC110 - no event is set for what the kernel does
+        while not condition():
             await asyncio.sleep(0)
 
 
@@ -111,7 +113,7 @@ def new_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEve
     return factory
 
 
-@pytest.fixture(params=["read", "read without its socket", "kernel"])
+@pytest.fixture(params=["read", "read without its socket", pytest.param("kernel", marks=STAMPING)])
 def on(
     request: pytest.FixtureRequest, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> Callable[[Scene], None]:
@@ -315,7 +317,7 @@ def busy(nanoseconds: int) -> None:
         pass
 
 
-@pytest.mark.skipif(not kernel_stamps_available(), reason="this kernel does not stamp")
+@STAMPING
 def test_a_busy_loop_does_not_move_a_kernel_stamp(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
@@ -340,20 +342,21 @@ def test_the_bound_of_a_late_read_stamp_covers_the_truth(
     async def scene(rig: Rig) -> None:
         rig.far.sendall(b"x")
         await rig.until(lambda: len(rig.peer.reads) == 1)
-        after = 0
         for turn in range(2, 5):
             rig.far.sendall(b"x")
-            after = time.monotonic_ns()
+            after, worked = time.monotonic_ns(), time.thread_time_ns()
             busy(30_000_000)
+            # A hypervisor that takes the core away is not seen by the bound, as its module says.
+            unseen = time.monotonic_ns() - after - (time.thread_time_ns() - worked)
             await rig.until(lambda: len(rig.peer.reads) == turn)  # noqa: B023 - awaited in the turn
             _, stamp, since = rig.peer.reads[-1]
-            assert since <= after + SLACK_NS
+            assert since <= after + SLACK_NS + unseen
             assert stamp >= after + 29_000_000
 
     play("read", new_loop, scene)
 
 
-@pytest.mark.skipif(not kernel_stamps_available(), reason="this kernel does not stamp")
+@STAMPING
 def test_bytes_left_behind_by_a_full_read_keep_their_bound(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:

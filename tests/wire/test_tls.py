@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
+import datetime as dt
 import socket
 import ssl
 from typing import TYPE_CHECKING
@@ -75,7 +75,7 @@ def test_an_address_in_the_certificate(play: Play) -> None:
 
 @pytest.fixture(scope="module")
 def bad_certs(trust: Trust) -> dict[str, trustme.LeafCert]:
-    past = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)
+    past = dt.datetime(2001, 1, 1, tzinfo=dt.UTC)
     return {
         "wrong name": trust.authority.issue_cert("elsewhere.test"),
         "expired": trust.authority.issue_cert("localhost", not_before=past, not_after=past),
@@ -156,7 +156,7 @@ def test_an_old_protocol_is_refused(play: Play) -> None:
     async def scene(rig: Rig) -> None:
         server = rig.serve(always_ok, cert=rig.cert, host="localhost")
         assert server.context is not None
-        with pytest.warns(DeprecationWarning):
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
             server.context.maximum_version = ssl.TLSVersion.TLSv1_1
         error = await rig.fails(rig.secure_client(), server.origin)
         assert type(error) is TlsFailed

@@ -70,8 +70,8 @@ async def check_clock() -> ClockReport:
     ear = _Ear()
     errors: list[float] = []
     wakes: list[float] = []
+    link = await stamper.link(near)
     try:
-        link = await stamper.link(near)
         link.attach(ear)
         for _ in range(ROUNDS):
             await asyncio.sleep(0.002)
@@ -81,9 +81,9 @@ async def check_clock() -> ClockReport:
             stamp, woke = await asyncio.wait_for(ear.heard, 2)
             errors.append((stamp - sent) / NS_PER_US)
             wakes.append((woke - stamp) / NS_PER_US)
-        link.abort()
         steps = stamper.steps
     finally:
+        link.abort()
         far.close()
         stamper.close()
     return ClockReport(

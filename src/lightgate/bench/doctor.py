@@ -11,7 +11,7 @@ import msgspec
 from lightgate.clock import timing
 from lightgate.clock.marks import Marks
 from lightgate.dialect.request import Message, Request
-from lightgate.errors import AttemptError, CredentialsError, LightgateError, UsageError
+from lightgate.errors import AttemptError, CredentialsError, LightgateError
 from lightgate.provider.call import call
 from lightgate.provider.catalogue import catalogue
 from lightgate.provider.target import key_variable, resolve
@@ -41,6 +41,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     first_byte_ms: float | None = None
     ttft_ms: float | None = None
     says: str = ""
+    hint: str = ""  # what to do about it
 
 
 async def examine(
@@ -79,6 +80,7 @@ async def _call(client: Client, target: Target) -> Finding:
         state=state,
         ttft_ms=timing.ms(timing.ttft(marks)),
         says=called.error.message if called.error is not None else "",
+        hint=called.error.hint if called.error is not None else "",
     )
 
 
@@ -94,19 +96,17 @@ async def _reach(client: Client, name: str, env: Mapping[str, str]) -> Finding:
         answer = await fetch(
             client, origin, root.rstrip("/") + "/models", target.headers(), DEADLINES
         )
-    except (UsageError, CredentialsError) as error:
-        return Finding(name=name, state="failed", key_env=key, says=error.message)
     except AttemptError as error:
         state: State = "not running" if provider.local else "unreachable"
-        return Finding(name=name, state=state, key_env=key, says=error.message)
-    refused = answer.status in {401, 403}
-    return _finding(
-        name,
-        answer.marks,
-        state="key refused" if refused else "ok",
-        key_env=key,
-        says=f"answered {answer.status}" if refused or answer.status >= 500 else "",
-    )
+        return Finding(name=name, state=state, key_env=key, says=error.message, hint=error.hint)
+    except LightgateError as error:  # the key, or a variable of the base URL, is not usable
+        return Finding(name=name, state="failed", key_env=key, says=error.message, hint=error.hint)
+    # Any other status is an answer: not every provider has a list of models.
+    state = "key refused" if answer.status in {401, 403} else "ok"
+    if answer.status >= 500:
+        state = "failed"
+    says = "" if state == "ok" else f"answered {answer.status}"
+    return _finding(name, answer.marks, state=state, key_env=key, says=says)
 
 
 def _finding(name: str, marks: Marks, **facts: object) -> Finding:
@@ -129,9 +129,9 @@ def verdict(findings: list[Finding], *, named: bool) -> LightgateError | None:
         return None
     for finding in findings:
         if finding.state == "key refused":
-            return CredentialsError(f"{finding.name}: {finding.says}")
+            return CredentialsError(f"{finding.name}: {finding.says}", hint=finding.hint)
         if finding.state in {"unreachable", "failed"}:
-            return UnusableTarget(f"{finding.name}: {finding.says}")
+            return UnusableTarget(f"{finding.name}: {finding.says}", hint=finding.hint)
     return None
 
 

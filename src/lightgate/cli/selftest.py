@@ -47,13 +47,17 @@ def command(
     """
     from lightgate.bench.selftest.plan import cells
 
+    wanted = _scenarios(only)
     plan = [
         cell
         for cell in cells(stamps=_sources(stamps), concurrency=_numbers(concurrency), quick=quick)
-        if not only or cell.scenario.name.lower() in {name.lower() for name in only}
+        if not wanted or cell.scenario.name.lower() in wanted
     ]
     if not plan:
-        raise UsageError(f"There is no scenario {only[0]!r}.", hint="S1 to S8, S10, S12 or slow.")
+        raise UsageError(
+            f"No scenario of {', '.join(only)} runs at --concurrency {concurrency}.",
+            hint="slow needs more than 256 streams, the others at most that many.",
+        )
     results = _run(plan, pin=pin)
     if as_json:
         emit_json({"ok": not any(result.misses for result in results), "cells": results, **_peak()})
@@ -195,6 +199,16 @@ def _sources(stamps: str | None) -> tuple[StampSource, ...]:
     if stamps is None:
         stamps = "both" if best_source() == "kernel" else "read"
     return STAMPS[stamps]  # type: ignore[return-value] # the table holds nothing else
+
+
+def _scenarios(only: tuple[str, ...]) -> set[str]:
+    from lightgate.bench.selftest.plan import SCENARIOS, SLOW
+
+    known = {scenario.name.lower() for scenario in (*SCENARIOS, SLOW)}
+    for name in only:
+        if name.lower() not in known:
+            raise UsageError(f"There is no scenario {name!r}.", hint="S1 to S8, S10, S12 or slow.")
+    return {name.lower() for name in only}
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -24,10 +24,26 @@ REFRESH_S = 0.5
 
 @click.command("up", epilog="Example: lightgate up --world weather-2026")
 @click.option("--world", default="tables-2025", show_default=True, help="Name or TOML file.")
-@click.option("--port", default=0, help="Port of the simulator; a free one by default.")
+@click.option(
+    "--port",
+    default=0,
+    type=click.IntRange(0, 65535),
+    help="Port of the simulator; a free one by default.",
+)
 @click.option("--seed", default=1, show_default=True, help="The world's chance.")
-@click.option("--visitors", default=2, show_default=True, help="Simultaneous users per provider.")
-@click.option("--for", "seconds", type=float, help="Stop after so many seconds.")
+@click.option(
+    "--visitors",
+    default=2,
+    show_default=True,
+    type=click.IntRange(1, 256),
+    help="Simultaneous users per provider.",
+)
+@click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(0, 1e9, min_open=True),
+    help="Stop after so many seconds.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the last table as JSON at the end.")
 def command(
     *, world: str, port: int, seed: int, visitors: int, seconds: float | None, as_json: bool
@@ -44,9 +60,10 @@ def command(
     from lightgate.sim.spawn import SimProcess
     from lightgate.sim.world import load
 
+    made = load(world)  # before there is a child: what is wrong with it is said here, once
     with SimProcess(Options(world=world, port=port, seed=seed)) as sim:
         note(f"Simulated providers of the world {world!r} at {sim.url}/")
-        visited = targets(sim.facts, load(world))
+        visited = targets(sim.facts, made)
         rows = uvloop.run(_watch(visited, visitors=visitors, seed=seed, seconds=seconds))
     if as_json:
         emit_json(rows)
@@ -66,6 +83,7 @@ async def _watch(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     traffic = asyncio.ensure_future(watch.run())
+    traffic.add_done_callback(lambda _: stopped.set())  # it only ends by itself when it fails
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -109,8 +127,10 @@ def _table(rows: list[Row]) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, title="How fast the providers are, from here, now")
-    table.add_column("target")
+    models = {row.target.partition("/")[2] for row in rows}
+    shared = f": {next(iter(models))}" if len(models) == 1 else ""
+    table = Table(box=box.SIMPLE_HEAD, title=f"How fast the providers are, from here, now{shared}")
+    table.add_column("provider" if shared else "target", no_wrap=True)
     for name in ("n", "in flight", "TTFT p50", "p95"):
         table.add_column(name, justify="right")
     table.add_column("last 20")
@@ -119,7 +139,7 @@ def _table(rows: list[Row]) -> Table:
     best = min((row.ttft_p50_ms for row in rows if row.ttft_p50_ms is not None), default=None)
     for row in rows:
         table.add_row(
-            row.target,
+            row.target.partition("/")[0] if shared else row.target,
             str(row.n),
             str(row.inflight),
             _number(row.ttft_p50_ms, "ms"),

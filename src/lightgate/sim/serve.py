@@ -80,8 +80,8 @@ async def _serve(options: Options, world: World, announce: Callable[[Facts, Worl
     loop.add_signal_handler(signal.SIGTERM, end, 0)
     if options.until_eof:
         loop.add_reader(STDIN, _watch_stdin, end)
-    # A collection in the middle of a thousand streams takes 6 ms and finds next to nothing (48
-    # objects in as many streams, measured), so it waits until nothing is planned.
+    # A collection in the middle of a thousand streams stops all of them for milliseconds (up to 6,
+    # in one run on a busy machine) to free next to nothing, so it waits until nothing is planned.
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -18,8 +18,8 @@ from lightgate.sim.listing import model_document, models_document, world_documen
 from lightgate.sim.log import PAGE, Entry, SimLog
 from lightgate.sim.pacer import Pacer
 from lightgate.sim.routes import Call, Target, find_call, find_key, read_target
-from lightgate.sim.script import CUT
-from lightgate.sim.speech import body_of, voice_of
+from lightgate.sim.script import CUT, FINISH, USAGE, WHOLE
+from lightgate.sim.speech import body_of, usage_of, voice_of
 from lightgate.sim.station import Plan, Station
 from lightgate.sim.stream import Stream
 from lightgate.sim.troubleports import TroublePorts
@@ -197,7 +197,7 @@ class SimServer:
             body = refusal(family, wrong.status, wrong.message, entry.request_id)
         else:
             body = body_of(ask, plan, voice) if not draft.script.streamed else b""
-            entry.usage = voice.usage() if voice is not None else None
+            entry.usage = usage_of(ask, voice)
         headers = _headers(entry, plan, voice, family)
         error = stream_error(family, ask.kind, "Overloaded.", entry.request_id)
         stream = Stream(entry, draft, voice, reply, headers)
@@ -214,6 +214,8 @@ class SimServer:
             ticket.drop()
             entry.ended_ns = SYSTEM.now_ns()
             sent = sum(entry.script.tokens[: len(entry.actual_ns)])
+            if not _told_usage(entry):
+                entry.usage = None
             runs_on = entry.gone and draft.ignores_cancel
             entry.tokens_billed = plan.counts.total if runs_on else sent
             station.over(plan, entry.ended_ns, gone=entry.gone)
@@ -236,6 +238,12 @@ def _entry(inbound: Inbound, ask: Ask, plan: Plan, station: Station, request_id:
     entry.tokens_in = ask.tokens_in
     entry.script = plan.draft.script
     return entry
+
+
+def _told_usage(entry: Entry) -> bool:
+    """Whether the write that carries the final usage went out."""
+    carrier = (USAGE,) if USAGE in entry.script.kind else (FINISH, WHOLE)
+    return any(kind in carrier for kind in entry.script.kind[: len(entry.actual_ns)])
 
 
 def _headers(

@@ -66,6 +66,13 @@ def voice_of(ask: Ask, plan: Plan, *, array: bool) -> Voice | None:
     return voices[ask.kind](answer)
 
 
+def usage_of(ask: Ask, voice: Voice | None) -> dict[str, object] | None:
+    """The usage as the answer sends it."""
+    if voice is None:
+        return {"prompt_tokens": ask.tokens_in, "total_tokens": ask.tokens_in}
+    return voice.usage(streamed=ask.stream)
+
+
 def body_of(ask: Ask, plan: Plan, voice: Voice | None) -> bytes:
     """The body of an answer that is not streamed."""
     if voice is not None:

@@ -99,10 +99,15 @@ class ServerConnection:
 
     async def writable(self) -> None:
         """Wait until the client has taken most of the backlog."""
-        while self.writing_paused and self._state != _GONE:
+        while self.writing_paused and self.link.is_open:
             if self._drained is None:
                 self._drained = self._loop.create_future()
             await asyncio.shield(self._drained)  # several may wait, and one of them be cancelled
+
+    def cut(self) -> None:
+        """Close the socket in this turn of the loop."""
+        self.link.abort()
+        self._wake()
 
     # The door's orders
 
@@ -143,8 +148,8 @@ class ServerConnection:
 
     def on_eof(self) -> None:
         """The client hung up: a reply that is under way has no reader any more."""
-        if self._state == _BUSY and self._reply is not None and not self._reply.finished:
-            self.abort()
+        if self._reply is not None and not self._reply.finished:
+            self._drop()
         elif not self.link.unsent:
             self.link.close()
             self._leave()
@@ -153,9 +158,7 @@ class ServerConnection:
 
     def on_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - a reset and an end are one
         """The connection broke."""
-        if self._reply is not None and not self._reply.finished:
-            self._cancel()
-        self._leave()
+        self._drop()
 
     def pause_writing(self) -> None:
         """The client is slow: from here on it has to take something before each deadline."""
@@ -294,6 +297,13 @@ class ServerConnection:
         limits = self._service.limits
         self._deadline.set(limits.write_s if self._mark else limits.linger_s)
 
+    def _drop(self) -> None:
+        """Close the socket now; a handler is stopped unless its reply is complete."""
+        if self._reply is not None and not self._reply.finished:
+            self._cancel()
+        self.link.abort()
+        self._leave()
+
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -328,7 +338,7 @@ class ServerConnection:
             self._mark = 0
             self._deadline.set(limits.linger_s)
         else:
-            self.abort()
+            self._drop()
 
 
 def _log_failure(error: Exception) -> None:

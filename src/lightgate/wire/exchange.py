@@ -199,7 +199,7 @@ class Exchange:
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; a trailer is not one."""
         if not self._status:
-            self._headers.append((name.lower(), value))
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """All headers: the final ones, or those of an interim answer."""
@@ -219,7 +219,7 @@ class Exchange:
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
-        if not self.complete:
+        if self._status and not self.complete:
             self._bodies.append(body)
 
     def on_message_complete(self) -> None:
@@ -229,10 +229,10 @@ class Exchange:
             self.complete = True
 
     def on_message_begin(self) -> None:
-        """A second answer to one request means that the two sides disagree about framing."""
+        """Something after the answer means that the two sides disagree about where it ended."""
         if self.complete:
             self._error = Malformed(
-                f"{self._origin.authority} sent more than one answer to one request."
+                f"{self._origin.authority} sent bytes after the end of its answer."
             )
 
     def _take_head(self, size: int, stamp: int) -> None:
@@ -333,7 +333,7 @@ def _refuse(origin: Origin, version: str, headers: Headers) -> Malformed | None:
     if sum(len(name) + len(value) + 4 for name, value in headers) > HEAD_LIMIT:
         return TooLarge(f"{where} sent more than {HEAD_LIMIT} bytes of headers.")
     for name, value in headers:
-        coding = value.strip().lower()
+        coding = value.lower()
         if name == b"content-encoding" and coding not in {b"", b"identity"}:
             return Malformed(f"{where} compressed its answer although identity was asked for.")
         if name == b"transfer-encoding" and coding != b"chunked":

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from lightgate.errors import UsageError
 
 _HINT: Final = "Write it like https://api.example.com/v1."
+_USER: Final = re.compile(r"//[^/]*@")  # credentials are not repeated, wherever they stand
+_AFTER_ADDRESS: Final = re.compile(r"\][^:]")  # [::1]evil.example is not an address
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"(?=.{{1,254}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
 
@@ -39,47 +41,48 @@ class Origin(NamedTuple):
 
 def split_url(url: str) -> tuple[Origin, str]:
     """An http(s) URL as its origin and its path; anything that could hide a host is refused."""
+    shown = repr(_USER.sub("//***@", url))
     if any(c <= " " or c in '<>"\\^`{|}' or c == "\x7f" for c in url):
-        raise UsageError(f"The URL {url!r} has characters that a URL cannot have.", hint=_HINT)
+        raise UsageError(f"The URL {shown} has characters that a URL cannot have.", hint=_HINT)
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise UsageError(f"The URL {url!r} cannot be read: {error}.", hint=_HINT) from None
+    except ValueError:
+        raise UsageError(f"The URL {shown} cannot be read.", hint=_HINT) from None
     if parts.scheme not in {"http", "https"}:
-        raise UsageError(f"The URL {url!r} does not begin with http:// or https://.", hint=_HINT)
+        raise UsageError(f"The URL {shown} does not begin with http:// or https://.", hint=_HINT)
     if parts.username is not None or parts.password is not None:
         raise UsageError(
-            f"The URL for {parts.hostname or 'a host'} carries credentials.",
+            f"The URL {shown} carries credentials.",
             hint="Put the key into an environment variable, never into a URL.",
         )
-    if not parts.hostname:
-        raise UsageError(f"The URL {url!r} names no host.", hint=_HINT)
+    if not parts.hostname or _AFTER_ADDRESS.search(parts.netloc):
+        raise UsageError(f"The URL {shown} names no host.", hint=_HINT)
     if "#" in url:
-        raise UsageError(f"The URL {url!r} has a fragment.", hint=_HINT)
+        raise UsageError(f"The URL {shown} has a fragment.", hint=_HINT)
     if port == 0:
-        raise UsageError(f"The URL {url!r} has port 0.", hint=_HINT)
+        raise UsageError(f"The URL {shown} has port 0.", hint=_HINT)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     if not path.isascii():
-        raise UsageError(f"The path of {url!r} has characters outside ASCII.", hint=_HINT)
+        raise UsageError(f"The path of {shown} has characters outside ASCII.", hint=_HINT)
     usual = 443 if parts.scheme == "https" else 80
-    return Origin(parts.scheme, _host(parts.hostname, url), port or usual), path
+    return Origin(parts.scheme, _host(parts.hostname, shown), port or usual), path
 
 
-def _host(text: str, url: str) -> str:
+def _host(text: str, shown: str) -> str:
     """An address, or a name in the form that DNS and certificates know it by."""
     if ":" in text:
         try:
             address = ipaddress.IPv6Address(text)
         except ValueError:
-            raise UsageError(f"The URL {url!r} has an unreadable address.", hint=_HINT) from None
+            raise UsageError(f"The URL {shown} has an unreadable address.", hint=_HINT) from None
         if address.scope_id is not None:
-            raise UsageError(f"The URL {url!r} names an address of one link only.", hint=_HINT)
+            raise UsageError(f"The URL {shown} names an address of one link only.", hint=_HINT)
         return str(address)
     try:
         name = text if text.isascii() else text.encode("idna").decode("ascii").lower()
     except UnicodeError:
         name = ""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"The URL {url!r} names a host that cannot exist.", hint=_HINT)
+        raise UsageError(f"The URL {shown} names a host that cannot exist.", hint=_HINT)
     return name

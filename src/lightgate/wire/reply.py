@@ -50,6 +50,9 @@ class Room(Protocol):
     async def writable(self) -> None:
         """Wait until the client has taken most of the backlog."""
 
+    def cut(self) -> None:
+        """Close the socket in this turn of the loop."""
+
 
 class Reply:
     """The answer to one request; `start`, any number of `send`, `finish`, or `whole` at once."""
@@ -127,7 +130,7 @@ class Reply:
     def abort(self) -> None:
         """Close the socket in this turn of the loop."""
         self.started = self.finished = True
-        self._room.link.abort()
+        self._room.cut()
 
     def _head(self, status: int, headers: Iterable[Header], length: int | None) -> bytes:
         if self.started:

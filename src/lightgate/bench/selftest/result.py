@@ -48,6 +48,7 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     wrong_kinds: int
     wrong_tokens: int
     wrong_outcomes: tuple[str, ...]
+    unmeasured: int
     lost: int
     offered: float | None
     cpu_us_per_token: float
@@ -76,6 +77,7 @@ def summarise(cell: Cell, done: list[Done], errors: list[Errors], cpu_ns: int) -
         wrong_kinds=sum(e.wrong_kind for e in errors),
         wrong_tokens=sum(e.wrong_tokens for e in errors),
         wrong_outcomes=tuple(e.wrong_outcome for e in errors if e.wrong_outcome),
+        unmeasured=sum(e.unmeasured for e in errors),
         lost=len(done) - len(errors),
         offered=offered(done, cell.concurrency),
         cpu_us_per_token=cpu_ns / 1000 / max(1, tokens),
@@ -111,6 +113,7 @@ def _misses(result: CellResult, budget: Budget) -> list[str]:
         (result.wrong_kinds, "wrong first-token kinds"),
         (result.wrong_tokens, "wrong token counts"),
         (len(result.wrong_outcomes), f"wrong outcomes ({', '.join(set(result.wrong_outcomes))})"),
+        (result.unmeasured, "good answers without a ttft, speed or e2e"),
         (result.lost, "requests that the simulator did not log"),
     ):
         if number:

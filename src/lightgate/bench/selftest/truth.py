@@ -69,6 +69,7 @@ class Errors(NamedTuple):
     wrong_kind: bool
     wrong_tokens: bool
     wrong_outcome: str  # empty where it is right
+    unmeasured: bool  # a number that the log has of a good answer, and we have not
     late: bool
     unsure: bool  # a stamp of the first or last token that may be off by more than a millisecond
     pacing_ns: tuple[int, ...]  # the simulator's own |actual - planned|
@@ -101,6 +102,7 @@ def compare(done: Done, entry: Entry) -> Errors:
         wrong_kind=wrong_kind,
         wrong_tokens=wrong_tokens,
         wrong_outcome=_wrong(called.outcome, entry.outcome),
+        unmeasured=entry.outcome == called.outcome == "ok" and _lacks(bursts, ttft, e2e, speed),
         late=timing.late(marks),
         unsure=(timing.stamp_bound_ns(marks) or 0) > UNSURE_NS,
         pacing_ns=tuple(abs(at - sent.planned_ns) for sent, at in written),
@@ -113,6 +115,14 @@ def _minus(measured: int | None, true: int | None) -> int | None:
 
 def _wrong(measured: str, true: str) -> str:
     return "" if measured == true else f"{measured} instead of {true}"
+
+
+def _lacks(bursts: list[Burst], ttft: int | None, e2e: int | None, speed: float | None) -> bool:
+    """Whether a number is missing although the bursts that define it were written."""
+    if not bursts:
+        return False
+    lasts = bursts[-1].at_ns > bursts[0].at_ns
+    return ttft is None or e2e is None or (lasts and speed is None)
 
 
 def _speed_error(measured: float | None, bursts: list[Burst]) -> float | None:

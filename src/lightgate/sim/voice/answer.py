@@ -52,7 +52,7 @@ class Voice(Protocol):
         """The answer as one JSON document."""
         ...
 
-    def usage(self) -> dict[str, object] | None:
+    def usage(self, *, streamed: bool) -> dict[str, object] | None:
         """The usage as this answer sends it; None where it sends none."""
         ...
 

@@ -117,7 +117,7 @@ class MessageVoice:
             fields["usage"] = {"output_tokens": self._answer.counts.total}
         return event("message_delta", fields)
 
-    def usage(self) -> dict[str, object] | None:
+    def usage(self, *, streamed: bool) -> dict[str, object] | None:  # noqa: ARG002 - the same in both
         """The final counts; message_start carries the prompt's in any case."""
         absent = self._answer.usage == "absent"
         return None if absent else self._usage(self._answer.counts.total)

@@ -136,9 +136,10 @@ class ChatVoice:
             answer.tokens_in + out,
         )
 
-    def usage(self) -> dict[str, object] | None:
-        """As sent in a stream."""
-        return usage_counts(self._answer) if sends_usage(self._answer) else None
+    def usage(self, *, streamed: bool) -> dict[str, object] | None:
+        """A whole answer has it unless its style is to be silent; a stream as it was asked."""
+        sent = sends_usage(self._answer) if streamed else self._answer.usage != "absent"
+        return usage_counts(self._answer) if sent else None
 
     def whole(self) -> bytes:
         """The chat.completion object."""

@@ -89,7 +89,7 @@ class GeminiVoice:
             usage["thoughtsTokenCount"] = thoughts
         return usage
 
-    def usage(self) -> dict[str, object] | None:
+    def usage(self, *, streamed: bool) -> dict[str, object] | None:  # noqa: ARG002 - the same in both
         """The final counts."""
         return None if self._answer.usage == "absent" else self._counts(None)
 

@@ -195,7 +195,7 @@ class ResponseVoice:
             "usage": None,
         }
 
-    def usage(self) -> dict[str, object] | None:
+    def usage(self, *, streamed: bool = False) -> dict[str, object] | None:  # noqa: ARG002 - the same in both
         """In the last event, unless the style is to be silent."""
         if self._answer.usage == "absent":
             return None

@@ -1,0 +1,120 @@
+"""What a cell comes to: each limit of the budget is held, and each miss is said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lightgate.bench.selftest.plan import SCENARIOS, Cell
+from lightgate.bench.selftest.result import summarise
+from lightgate.bench.selftest.truth import Errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench.conftest import Shape
+    from lightgate.bench.loop import Done
+
+    Measure = Callable[[Shape], Done]
+
+MS = 1_000_000
+GOOD = Errors(
+    send_ns=50_000,
+    ttft_ns=20_000,
+    e2e_ns=-30_000,
+    speed=0.001,
+    wrong_kind=False,
+    wrong_tokens=False,
+    wrong_outcome="",
+    unmeasured=False,
+    late=False,
+    unsure=False,
+    pacing_ns=(10_000, 200_000),
+)
+CELL = Cell(SCENARIOS[0], 1, 10, 3, "kernel")
+
+
+@pytest.fixture
+def ten(measured: Measure, shape: type[Shape]) -> list[Done]:
+    """Ten requests of one worker, back to back."""
+    return [measured(shape(send_ms=221.0 * number)) for number in range(10)]
+
+
+def misses(done: list[Done], *bad: Errors, cell: Cell = CELL) -> tuple[str, ...]:
+    errors = [*bad, *[GOOD] * (len(done) - len(bad))]
+    return summarise(cell, done, errors, 1000).misses
+
+
+def test_a_good_cell(ten: list[Done]) -> None:
+    result = summarise(CELL, ten, [GOOD] * 10, 3_000_000)
+    assert result.misses == ()
+    assert (result.requests, result.tokens, result.lost) == (10, 30, 0)
+    assert result.cpu_us_per_token == 100.0
+    assert result.ttft_ms is not None
+    assert (result.ttft_ms.n, result.ttft_ms.p50, result.ttft_ms.max) == (10, 0.02, 0.02)
+    assert result.e2e_ms is not None
+    assert result.e2e_ms.max == 0.03
+    assert result.pacing_p99_ms == 0.2
+    assert result.offered == pytest.approx(220 / 221, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (GOOD._replace(ttft_ns=250_000), "ttft error p99 0.250 ms > 0.2 ms"),
+        (GOOD._replace(ttft_ns=-250_000), "ttft error p99 0.250 ms > 0.2 ms"),
+        (GOOD._replace(speed=-0.006), "speed error p99 0.60% > 0.5%"),
+        (GOOD._replace(e2e_ns=2_200_000, unsure=True), "e2e error p99 2.200 ms > 2.1 ms"),
+        (GOOD._replace(wrong_kind=True), "1 wrong first-token kinds"),
+        (GOOD._replace(wrong_tokens=True), "1 wrong token counts"),
+        (
+            GOOD._replace(wrong_outcome="ok instead of empty"),
+            "1 wrong outcomes (ok instead of empty)",
+        ),
+        (GOOD._replace(unmeasured=True), "1 good answers without a ttft, speed or e2e"),
+        (GOOD._replace(e2e_ns=1_500_000), "1 samples off by more than 1 ms were not flagged"),
+    ],
+)
+def test_one_bad_request_is_a_miss(ten: list[Done], bad: Errors, said: str) -> None:
+    assert misses(ten, bad) == (said,)
+
+
+def test_a_bad_median(ten: list[Done]) -> None:
+    bad = [GOOD._replace(ttft_ns=150_000)] * 5
+    assert misses(ten, *bad) == ()
+    assert misses(ten, *bad, bad[0]) == ("ttft error p50 0.150 ms > 0.1 ms",)
+
+
+def test_read_stamps_are_held_to_their_median_and_their_flags(ten: list[Done]) -> None:
+    cell = CELL._replace(stamps="read")
+    off = GOOD._replace(ttft_ns=9 * MS, e2e_ns=9 * MS, speed=0.2)
+    assert misses(ten, off, cell=cell) == ("1 samples off by more than 1 ms were not flagged",)
+    assert misses(ten, off._replace(late=True), cell=cell) == ()
+    assert misses(ten, *[GOOD._replace(ttft_ns=150_000)] * 6, cell=cell) == (
+        "ttft error p50 0.150 ms > 0.1 ms",
+    )
+
+
+def test_requests_that_nobody_logged(ten: list[Done]) -> None:
+    result = summarise(CELL, ten, [GOOD] * 8, 1000)
+    assert result.lost == 2
+    assert result.misses == ("2 requests that the simulator did not log",)
+
+
+def test_a_concurrency_that_was_not_offered(measured: Measure, shape: type[Shape]) -> None:
+    idle = [measured(shape(send_ms=440.0 * number)) for number in range(10)]
+    assert misses(idle) == ("offered 53.9% of the concurrency < 98%",)
+
+
+def test_shares_and_absent_numbers(ten: list[Done]) -> None:
+    nothing = GOOD._replace(ttft_ns=None, e2e_ns=None, speed=None, pacing_ns=())
+    result = summarise(CELL, ten, [nothing._replace(late=True)] * 4 + [nothing] * 6, 1000)
+    assert (result.ttft_ms, result.speed, result.e2e_ms) == (None, None, None)
+    assert result.pacing_p99_ms is None
+    assert (result.late_share, result.unsure_share) == (0.4, 0.0)
+
+
+def test_an_empty_cell_is_no_division_by_zero() -> None:
+    result = summarise(CELL, [], [], 1000)
+    assert (result.requests, result.tokens, result.offered) == (0, 0, None)

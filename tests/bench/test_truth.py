@@ -1,0 +1,155 @@
+"""The judge of the self test is judged: every kind of error must be found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from lightgate.bench.selftest.truth import Entry, Sent, compare, decode_page
+from lightgate.clock.outcome import Outcome
+from lightgate.dialect import kinds
+from lightgate.sim.log import Entry as Logged
+from lightgate.sim.log import SimLog
+from lightgate.sim.script import HEAD, TEXT, Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench.conftest import Shape
+    from lightgate.bench.loop import Done
+
+    Measure = Callable[[Shape], Done]
+
+MS = 1_000_000
+
+
+def written(at_ms: float, tokens: int = 1, kind: str = "text", late_ms: float = 0.0) -> Sent:
+    return Sent(round((at_ms - late_ms) * MS), round(at_ms * MS), tokens, kind)
+
+
+def entry(*plan: Sent, outcome: str = "ok", usage: bool = True, tokens: int = 3) -> Entry:
+    """What the simulator wrote; by default the head and three tokens, as `measured` saw them."""
+    bursts = plan or (written(200), written(210), written(220))
+    return Entry(
+        request_id="r",
+        model="m",
+        received_ns=MS,
+        plan=(written(1, 0, "head"), *bursts, written(221, 0, "done")),
+        outcome=outcome,
+        tokens={"text": tokens},
+        usage={"completion_tokens": tokens} if usage else None,
+    )
+
+
+def test_a_perfect_measurement_has_no_error(measured: Measure, shape: type[Shape]) -> None:
+    errors = compare(measured(shape()), entry())
+    assert (errors.ttft_ns, errors.e2e_ns, errors.speed) == (0, 0, 0.0)
+    assert errors.send_ns == MS
+    assert not errors.wrong_kind
+    assert not errors.wrong_tokens
+    assert not errors.unmeasured
+    assert errors.wrong_outcome == ""
+    assert not errors.late
+    assert not errors.unsure
+
+
+def test_ttft_and_e2e_are_against_the_actual_writes(measured: Measure, shape: type[Shape]) -> None:
+    log = entry(written(199, late_ms=50), written(210), written(224))
+    errors = compare(measured(shape()), log)
+    assert (errors.ttft_ns, errors.e2e_ns) == (1 * MS, -4 * MS)
+
+
+def test_a_speed_error_is_a_share_of_the_true_speed(measured: Measure, shape: type[Shape]) -> None:
+    errors = compare(measured(shape()), entry(written(200), written(210), written(225)))
+    assert errors.speed == pytest.approx(25 / 20 - 1)
+
+
+def test_tokens_of_bundles_count_for_the_speed(measured: Measure, shape: type[Shape]) -> None:
+    # Eight tokens first, four and four after it: 8 in 20 ms. We took every burst for one token.
+    log = entry(written(200, 8), written(210, 4), written(220, 4))
+    assert compare(measured(shape()), log).speed == pytest.approx(2 / 8 - 1)
+
+
+@pytest.mark.parametrize("seen", [kinds.REASONING, kinds.TEXT | kinds.REASONING, kinds.NONE])
+def test_a_wrong_first_kind(measured: Measure, shape: type[Shape], seen: int) -> None:
+    assert compare(measured(shape(first_kinds=seen)), entry()).wrong_kind
+
+
+def test_wrong_tokens(measured: Measure, shape: type[Shape]) -> None:
+    assert compare(measured(shape(usage=4)), entry()).wrong_tokens
+    assert compare(measured(shape(usage=3)), entry(tokens=4)).wrong_tokens
+
+
+def test_tokens_are_not_judged_where_no_usage_was_sent(
+    measured: Measure, shape: type[Shape]
+) -> None:
+    assert not compare(measured(shape(usage=None)), entry(usage=False, tokens=9)).wrong_tokens
+
+
+def test_a_wrong_outcome_is_named(measured: Measure, shape: type[Shape]) -> None:
+    done = measured(shape(outcome=Outcome.TRUNCATED))
+    assert compare(done, entry()).wrong_outcome == "truncated instead of ok"
+    assert compare(measured(shape()), entry(outcome="reset")).wrong_outcome == "ok instead of reset"
+
+
+def test_an_answer_that_failed_has_a_ttft_but_no_speed(
+    measured: Measure, shape: type[Shape]
+) -> None:
+    errors = compare(measured(shape(outcome=Outcome.RESET)), entry(outcome="reset"))
+    assert errors.ttft_ns == 0
+    assert (errors.e2e_ns, errors.speed, errors.wrong_outcome) == (None, None, "")
+    assert not errors.unmeasured
+
+
+def test_what_was_never_written_is_no_truth(measured: Measure, shape: type[Shape]) -> None:
+    log = entry(written(200), written(210), written(220), Sent(230 * MS, None, 1, "text"))
+    assert compare(measured(shape()), log).e2e_ns == 0
+
+
+def test_a_number_that_we_should_have_and_have_not(measured: Measure, shape: type[Shape]) -> None:
+    one_burst = measured(shape(bursts_ms=(200,), usage=1))  # so no speed
+    assert compare(one_burst, entry()).unmeasured
+    assert compare(measured(shape(streamed=False)), entry()).unmeasured
+    assert not compare(one_burst, entry(written(200, 3))).unmeasured
+
+
+def test_a_read_stamp_that_may_be_late_is_late(measured: Measure, shape: type[Shape]) -> None:
+    assert compare(measured(shape(stamps="read", bound_ms=1.5)), entry()).late
+    assert not compare(measured(shape(stamps="read", bound_ms=0.5)), entry()).late
+
+
+def test_a_kernel_stamp_of_unknown_age_is_unsure(measured: Measure, shape: type[Shape]) -> None:
+    errors = compare(measured(shape(bound_ms=1.5)), entry())
+    assert errors.unsure
+    assert not errors.late
+    assert not compare(measured(shape(bound_ms=0.5)), entry()).unsure
+
+
+def test_the_simulators_own_delay_is_kept_apart(measured: Measure, shape: type[Shape]) -> None:
+    log = entry(written(200, late_ms=3), written(210), written(220))
+    errors = compare(measured(shape()), log)
+    assert errors.ttft_ns == 0
+    assert max(errors.pacing_ns) == 3 * MS
+
+
+def test_the_page_of_a_real_log_can_be_read() -> None:
+    log, logged = SimLog(), Logged("r", "lab", "s1", 0)
+    logged.received_ns = logged.start_ns = 5 * MS
+    logged.script = Script(streamed=True)
+    logged.script.add(0, HEAD)
+    logged.script.add(200 * MS, TEXT, 1)
+    logged.actual_ns.append(6 * MS)
+    log.add(logged)
+    page = decode_page(log.encoded(0, 10, "json")[1])
+    assert (page.next, page.more, page.dropped) == (1, False, 0)
+    assert page.entries[0].plan == (
+        Sent(5 * MS, 6 * MS, 0, "head"),
+        Sent(205 * MS, None, 1, "text"),
+    )
+
+
+def test_a_page_that_is_none_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode_page(b'{"entries":[{"request_id":"r"}],"next":1,"more":false,"dropped":0}')
