@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from lightgate.bench import watch as module
@@ -99,8 +100,6 @@ async def test_failures_are_counted_and_kept_out_of_the_numbers(
 
 
 async def test_the_fastest_comes_first(client: Client, new_target: Callable[[int], Target]) -> None:
-    import msgspec
-
     names = ("a/m", "b/m", "c/m")
     rows = [msgspec.structs.replace(new_target(1), name=name) for name in names]
     watch = Watch(client, rows, visitors=1, seed=1)

@@ -48,8 +48,10 @@ def test_the_newest_idle_connection_is_reused_first(play: Play) -> None:
     async def scene(rig: Rig) -> None:
         held = Held(rig)
         client, server = rig.client(), rig.serve(held.script)
-        tasks = [asyncio.ensure_future(rig.ask(client, server.origin)) for _ in range(3)]
-        await held.holds(3)
+        tasks: list[asyncio.Task[Keeper]] = []
+        for n in range(3):
+            tasks.append(asyncio.ensure_future(rig.ask(client, server.origin)))
+            await held.holds(n + 1)
         last = held.wires[1]
         for n in (2, 0, 1):
             held.came[n].set()

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from lightgate.cli.output import Column, emit_json, emit_table, note
+
+if TYPE_CHECKING:
+    from lightgate.bench.clockcheck import ClockReport
+    from lightgate.bench.doctor import Finding
 
 
 @click.command(
@@ -36,39 +41,46 @@ def command(
     if as_json:
         emit_json({"clock": clock, "providers": shown})
     else:
-        note(
-            f"clock: {clock.stamps} stamps, {clock.stamp_error_p50_us:.0f} µs after the send"
-            f" (max {clock.stamp_error_max_us:.0f}); the event loop wakes"
-            f" {clock.wake_p50_us:.0f} µs later (max {clock.wake_max_us:.0f});"
-            f" {clock.cores} cores; {'sound' if clock.sound else 'NOT SOUND'}"
-        )
-        emit_table(
-            [Column("name"), Column("state"), Column("key")]
-            + [Column(f"{part} ms", "right") for part in ("dns", "tcp", "tls", "first byte")]
-            + [Column("ttft ms", "right"), Column("")],
-            [
-                (
-                    f.name,
-                    f.state,
-                    f.key_env or "",
-                    *(
-                        "" if v is None else f"{v:.1f}"
-                        for v in (f.dns_ms, f.tcp_ms, f.tls_ms, f.first_byte_ms, f.ttft_ms)
-                    ),
-                    f.says,
-                )
-                for f in shown
-            ],
-            caption=_caption(len(findings) - len(shown)),
-        )
+        note(_clock_line(clock))
+        _print(shown, hidden=len(findings) - len(shown))
     error = verdict(findings, named=bool(targets))
     if error is not None:
         raise error
 
 
-def _caption(hidden: int) -> str:
+def _clock_line(clock: ClockReport) -> str:
     return (
-        f"{hidden} providers have no key here or are not running; --all lists them."
+        f"clock: {clock.stamps} stamps, {clock.stamp_error_p50_us:.0f} µs after the send"
+        f" (max {clock.stamp_error_max_us:.0f}); the event loop wakes"
+        f" {clock.wake_p50_us:.0f} µs later (max {clock.wake_max_us:.0f});"
+        f" {clock.cores} cores; {'sound' if clock.sound else 'NOT SOUND'}"
+    )
+
+
+def _print(shown: list[Finding], *, hidden: int) -> None:
+    if not shown:
+        note(f"None of {hidden} known providers has a key here, and no local one is running.")
+        note("  Set e.g. GROQ_API_KEY, or name a target: NAME=URL#MODEL; --all lists them.")
+        return
+    columns = [Column("name"), Column("state"), Column("key")]
+    columns += [Column(f"{part} ms", "right") for part in ("dns", "tcp", "tls", "first byte")]
+    columns += [Column("ttft ms", "right"), Column("")]
+    emit_table(
+        columns,
+        [
+            (
+                f.name,
+                f.state,
+                f.key_env or "",
+                *(
+                    "" if v is None else f"{v:.1f}"
+                    for v in (f.dns_ms, f.tcp_ms, f.tls_ms, f.first_byte_ms, f.ttft_ms)
+                ),
+                f.says,
+            )
+            for f in shown
+        ],
+        caption=f"{hidden} more have no key here or are not running; --all lists them."
         if hidden
-        else ""
+        else "",
     )
