@@ -51,8 +51,6 @@ async def test_kinds_counts_and_outcomes_are_right(sim: SimProcess, provider: st
     names = [name for name in QUICK if provider == "lab" or name in OTHER_SCENARIOS]
     finished = await asyncio.gather(*(judge(sim, name, provider, 4) for name in names))
     for name, done in zip(names, finished, strict=True):
-        if provider == "lab-anthropic" and name == "S6":
-            continue  # its simulated usage does not tell hidden thinking apart
         hidden = 10 if name == "S6" else 0
         streamed = [item.called.tokens.streamed for item in done]
         assert streamed == [TOKENS - hidden] * 4, name

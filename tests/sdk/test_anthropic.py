@@ -66,6 +66,7 @@ def test_thinking_comes_before_the_text(driven: Driven, case: str) -> None:
     assert len(seen["thinking"]) == words(entry, "reasoning") == 16
     assert len(seen["text"]) == words(entry, "text") == 24
     assert seen["usage"]["output_tokens"] == 10
+    assert seen["usage"]["output_tokens_details"]["thinking_tokens"] == 4
 
 
 @pytest.mark.parametrize("case", ["create-tool", "stream-tool"])

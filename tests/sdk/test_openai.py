@@ -52,7 +52,7 @@ def test_text_and_usage_are_exact(driven: Driven, case: str) -> None:
     assert entry["streamed"] == case.endswith("stream")
 
 
-@pytest.mark.parametrize("case", ["chat-stream", "complete-stream"])
+@pytest.mark.parametrize("case", ["chat", "chat-stream", "complete", "complete-stream"])
 def test_the_usage_is_the_one_that_was_logged(driven: Driven, case: str) -> None:
     assert driven.cases[case]["usage"] == driven.log[case]["usage"]
 

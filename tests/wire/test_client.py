@@ -58,6 +58,17 @@ def test_whole_answers_keep_their_connection(play: Play, name: str) -> None:
     play(scene)
 
 
+def test_blanks_around_a_value_are_not_part_of_it(play: Play) -> None:
+    async def script(wire: Wire) -> None:
+        await wire.answer(b"HTTP/1.1 204 No\r\nX-Name: \t a b \t\r\nx-none: \r\n\r\n")
+
+    async def scene(rig: Rig) -> None:
+        kept = await rig.ask(rig.client(), rig.serve(script).origin)
+        assert kept.headers == [(b"x-name", b"a b"), (b"x-none", b"")]
+
+    play(scene)
+
+
 def test_byte_by_byte(play: Play) -> None:
     raw = BODIES["interim"][0].removesuffix(OK) + BODIES["trailers"][0]
 

@@ -21,6 +21,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 SHORT = 0.03
 LONG = 10.0
+FOREVER = Deadlines(None, None, None, None)
 
 
 async def silent(wire: Wire) -> None:
@@ -206,7 +207,7 @@ def test_cancelled_while_connecting(play: Play, *, closing: bool) -> None:
         listener, fillers, origin = full_backlog()
         try:
             client, before = rig.client(), rig.sockets()
-            call = asyncio.ensure_future(rig.ask(client, origin))
+            call = asyncio.ensure_future(rig.ask(client, origin, FOREVER))
             await rig.until(lambda: rig.sockets() > before)
             if closing:
                 await client.close()
@@ -230,7 +231,8 @@ def test_cancelled_while_shaking_hands(play: Play, *, closing: bool) -> None:
     async def scene(rig: Rig) -> None:
         server = rig.serve(silent)
         client = rig.client()
-        call = asyncio.ensure_future(rig.ask(client, server.origin._replace(scheme="https")))
+        origin = server.origin._replace(scheme="https")
+        call = asyncio.ensure_future(rig.ask(client, origin, FOREVER))
         await rig.until(lambda: bool(server.wires))
         await rig.turns()
         if closing:
@@ -332,7 +334,6 @@ def test_a_paused_exchange_blocks_the_server_and_resumes(play: Play) -> None:
         keeper.exchange.resume()
         await call
         assert taken == size
-        keeper.exchange.pause()  # after the end it is no longer its connection
         assert client.open_connections == 1
 
     play(scene)
@@ -355,6 +356,9 @@ def test_an_answer_that_ends_while_paused_leaves_a_readable_connection(play: Pla
 
         keeper.on_head = on_head  # type: ignore[method-assign]  # a fake
         await rig.ask(client, server.origin, keeper=keeper)
+        assert (await rig.ask(client, server.origin)).body == b"hello"
+        assert keeper.exchange is not None
+        keeper.exchange.pause()  # too late: the connection belongs to others now
         assert (await rig.ask(client, server.origin)).body == b"hello"
         assert len(server.wires) == 1
 

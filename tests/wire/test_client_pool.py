@@ -303,19 +303,41 @@ def test_a_newcomer_does_not_pass_those_who_wait(play: Play) -> None:
     async def scene(rig: Rig) -> None:
         held = Held(rig)
         client, server = rig.client(limit=1), rig.serve(held.script)
-        first = asyncio.ensure_future(rig.ask(client, server.origin))
+
+        async def twice() -> str:
+            await rig.ask(client, server.origin)
+            # In the same step: the connection is idle, and the one who waits has not run yet.
+            await rig.ask(client, server.origin)
+            return "newcomer"
+
+        async def waits() -> str:
+            await rig.ask(client, server.origin)
+            return "waiting"
+
+        newcomer = asyncio.ensure_future(twice())
         await held.holds(1)
-        (waiting,) = await queued(client, rig, server.origin, 1)
-        pool = client._pools[server.origin]
-        held.came[0].set()
-        await rig.until(lambda: pool.promised == 1)
-        newcomer = asyncio.ensure_future(rig.ask(client, server.origin))
-        for n in (1, 2):
+        waiting = asyncio.ensure_future(waits())
+        await rig.until(lambda: len(client._pools[server.origin].waiting) == 1)
+        order: list[str] = []
+        for task in (newcomer, waiting):
+            task.add_done_callback(lambda task: order.append(task.result()))
+        for n in range(3):
             await held.holds(n + 1)
             held.came[n].set()
-            await (waiting if n == 1 else newcomer)
-            assert newcomer.done() is (n == 2)
-        await first
+        await asyncio.gather(newcomer, waiting)
+        assert order == ["waiting", "newcomer"]
+
+    play(scene)
+
+
+def test_a_connection_is_counted_out_once(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        client, server = rig.client(), rig.serve(always_ok)
+        await client.warm(server.origin, 2)
+        connection = client._pools[server.origin].idle[0]
+        for _ in range(2):
+            client._drop(connection)
+        assert client.open_connections == 1
 
     play(scene)
 

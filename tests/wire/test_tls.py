@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import socket
 import ssl
@@ -12,9 +13,10 @@ import pytest
 import trustme
 
 from lightgate.errors import Malformed, PeerReset, TlsFailed
-from lightgate.wire.tls import client_context
+from lightgate.wire.tls import TlsLink, client_context
 
 if TYPE_CHECKING:
+    from lightgate.wire.link import Peer
     from wire.conftest import Play, Rig, Script, Trust, Wire
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
@@ -246,6 +248,77 @@ def test_a_server_that_closes_right_after_the_handshake(play: Play) -> None:
         assert len(server.wires) == 1
 
     play(scene)
+
+
+class Inner:
+    """A link whose other side is a TLS server in the same test."""
+
+    is_open = True
+    unsent = 0
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.to_client, self.to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.server = context.wrap_bio(self.to_server, self.to_client, server_side=True)
+        self.peer: Peer | None = None
+
+    def attach(self, peer: Peer) -> None:
+        self.peer = peer
+
+    def write(self, data: bytes) -> None:
+        self.to_server.write(data)
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None:
+        self.is_open = False
+
+    def info(self, name: str) -> object:
+        return None
+
+
+class Ear:
+    """An owner that listens."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[bytes, int, int]] = []
+        self.ends = 0
+
+    def on_read(self, data: bytes, stamp: int, since: int) -> None:
+        self.heard.append((data, stamp, since))
+
+    def on_eof(self) -> None:
+        self.ends += 1
+
+    def on_lost(self, error: Exception | None) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+
+async def test_what_comes_with_the_handshake_waits_for_the_owner(trust: Trust) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trust.cert.configure_cert(context)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # here the server ends the handshake
+    inner = Inner(context)
+    link = TlsLink(inner, trust.context, "localhost")
+    shaken: list[Exception | None] = []
+    link.start(shaken.append)
+    assert inner.peer is not None
+    for _ in range(2):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            inner.server.do_handshake()
+            inner.server.write(b"early")
+            with contextlib.suppress(ssl.SSLWantReadError):
+                inner.server.unwrap()
+        inner.peer.on_read(inner.to_client.read(), 7, 5)
+    assert shaken == [None]
+    ear = Ear()
+    link.attach(ear)
+    assert ear.heard == []
+    await asyncio.sleep(0)
+    assert ear.heard == [(b"early", 7, 5)]
+    assert ear.ends == 1
+    link.close()
 
 
 def test_large_bodies_both_ways(play: Play) -> None:

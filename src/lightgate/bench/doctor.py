@@ -79,9 +79,14 @@ async def _call(client: Client, target: Target) -> Finding:
         marks,
         state=state,
         ttft_ms=timing.ms(timing.ttft(marks)),
-        says=called.error.message if called.error is not None else "",
+        says=_without_key(called.error.message, target) if called.error is not None else "",
         hint=called.error.hint if called.error is not None else "",
     )
+
+
+def _without_key(text: str, target: Target) -> str:
+    """What a provider says may repeat the key that it refuses."""
+    return text if target.api_key is None else text.replace(target.api_key.reveal(), "***")
 
 
 async def _reach(client: Client, name: str, env: Mapping[str, str]) -> Finding:

@@ -30,6 +30,7 @@ def command(
     Without a TARGET, providers with a key in the environment are asked for their list of models,
     which costs nothing. A TARGET (provider/model or NAME=URL#MODEL) is called for a few tokens.
     """
+    import msgspec
     import uvloop
 
     from lightgate.bench.clockcheck import check_clock
@@ -39,7 +40,8 @@ def command(
     findings = uvloop.run(examine(targets, os.environ, key_env))
     shown = [f for f in findings if show_all or f.state not in {"no key", "not running"}]
     if as_json:
-        emit_json({"clock": clock, "providers": shown})
+        facts = {**msgspec.structs.asdict(clock), "sound": clock.sound}
+        emit_json({"clock": facts, "providers": shown})
     else:
         note(_clock_line(clock))
         _print(shown, hidden=len(findings) - len(shown))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lightgate.cli.output import emit_json, note
+from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,12 +39,7 @@ REFRESH_S = 0.5
     type=click.IntRange(1, 256),
     help="Simultaneous users per provider.",
 )
-@click.option(
-    "--for",
-    "seconds",
-    type=click.FloatRange(0, 1e9, min_open=True),
-    help="Stop after so many seconds.",
-)
+@click.option("--for", "seconds", type=float, help="Stop after so many seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print the last table as JSON at the end.")
 def command(
     *, world: str, port: int, seed: int, visitors: int, seconds: float | None, as_json: bool
@@ -60,6 +56,8 @@ def command(
     from lightgate.sim.spawn import SimProcess
     from lightgate.sim.world import load
 
+    if seconds is not None and not 0 < seconds < 1e9:  # also what is not a number
+        raise UsageError(f"--for {seconds:g} is no time to run.", hint="Give seconds, like 30.")
     made = load(world)  # before there is a child: what is wrong with it is said here, once
     with SimProcess(Options(world=world, port=port, seed=seed)) as sim:
         note(f"Simulated providers of the world {world!r} at {sim.url}/")

@@ -96,7 +96,7 @@ def cells(
 
 
 def _cell(scenario: Scenario, workers: int, source: StampSource, *, quick: bool) -> Cell:
-    rounds = {1: 12, 32: 12, 256: 2}.get(workers, max(2, 384 // workers))
+    rounds = min(12, max(2, 512 // workers))
     tokens = 20 if workers == 1 else 60
     if quick:
         rounds = max(2, rounds // 3)

@@ -71,6 +71,15 @@ class MessageVoice:
             "output_tokens": tokens_out,
         }
 
+    def _used(self) -> dict[str, object]:
+        """What the answer took; thinking is told apart, also where it was not shown."""
+        counts = self._answer.counts
+        used: dict[str, object] = {"output_tokens": counts.total}
+        if counts.reasoning or counts.hidden:
+            thinking = counts.reasoning + counts.hidden
+            used["output_tokens_details"] = {"thinking_tokens": thinking}
+        return used
+
     def _start_block(self, kind: int) -> bytes:
         self._kind = kind
         self._block += 1
@@ -114,13 +123,13 @@ class MessageVoice:
         delta = {"stop_reason": self._answer.reason_in(REASONS), "stop_sequence": None}
         fields: dict[str, object] = {"delta": delta}
         if self._answer.usage != "absent":
-            fields["usage"] = {"output_tokens": self._answer.counts.total}
+            fields["usage"] = self._used()
         return event("message_delta", fields)
 
     def usage(self, *, streamed: bool) -> dict[str, object] | None:  # noqa: ARG002 - the same in both
         """The final counts; message_start carries the prompt's in any case."""
         absent = self._answer.usage == "absent"
-        return None if absent else self._usage(self._answer.counts.total)
+        return None if absent else self._usage(0) | self._used()
 
     def whole(self) -> bytes:
         """The message object."""
@@ -142,5 +151,5 @@ class MessageVoice:
             "stop_sequence": None,
         }
         if answer.usage != "absent":
-            document["usage"] = self._usage(counts.total)
+            document["usage"] = self._usage(0) | self._used()
         return encode(document)

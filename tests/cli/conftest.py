@@ -1,0 +1,104 @@
+"""The command line as a user meets it: a process of its own, in an environment of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+    Serve = Callable[..., AbstractAsyncContextManager[int]]
+    Run = Callable[..., Awaitable["Ran"]]
+
+
+# A socket, a task or an error that nobody took care of says so on stderr.
+LEAKS = ("Traceback", "ResourceWarning", "was never retrieved", "was destroyed but")
+
+
+class Ran(NamedTuple):
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def sentence(self) -> str:
+        """The error's own line."""
+        return next(line for line in self.err.splitlines() if line.startswith("lightgate: "))
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """No key, proxy or configuration of the developer's shell."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    own = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "NO_COLOR": "1"}
+    return kept | own | {"PYTHONWARNINGS": "always::ResourceWarning"}
+
+
+@pytest.fixture
+def start(environment: dict[str, str], tmp_path: Path) -> Callable[..., Awaitable[object]]:
+    """Start `lightgate ARGS` and give the process."""
+
+    async def begin(*args: str, **more: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "lightgate", *args,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment | more,
+        )  # fmt: skip
+
+    return begin
+
+
+@pytest.fixture
+def run(start: Callable[..., Awaitable[asyncio.subprocess.Process]]) -> Run:
+    """Run `lightgate ARGS` to its end."""
+
+    async def whole(*args: str, **more: str) -> Ran:
+        process = await start(*args, **more)
+        async with asyncio.timeout(100):
+            out, err = await process.communicate()
+        assert process.returncode is not None
+        said = Ran(process.returncode, out.decode(), err.decode())
+        for mark in LEAKS:
+            assert mark not in said.err
+        return said
+
+    return whole
+
+
+@pytest.fixture
+def serving() -> Serve:
+    """A TCP server on a free port that runs a script for each connection."""
+
+    @asynccontextmanager
+    async def serve(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await script(reader, writer)
+            except (OSError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                writer.close()
+
+        server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    return serve
