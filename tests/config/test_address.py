@@ -44,6 +44,7 @@ def test_good(text: str) -> None:
         ("https://h\\evil/", "host"),
         ("https://h/a\\b", "path"),
         ("https://[::1/", "host"),
+        ("https://[::1]evil.example/", "host"),
         ("https://a%zz/", "host"),
         ("https://hö/", "host"),
     ],

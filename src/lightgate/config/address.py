@@ -41,7 +41,8 @@ def _check_authority(parts: SplitResult) -> None:
         raise ValueError("credentials do not belong into a URL; name an environment variable")
     if not parts.hostname:
         raise ValueError("it names no host")
-    if not _HOST.fullmatch(parts.hostname):
+    beside = parts.netloc.partition("]")[2]  # what follows a bracketed address: a port or nothing
+    if not _HOST.fullmatch(parts.hostname) or (beside and not beside.startswith(":")):
         raise ValueError("its host is not a host name or an address")
     if parts.port == 0:
         raise ValueError("port 0 cannot be called; ports are 1 to 65535")

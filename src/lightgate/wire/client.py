@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.clock.marks import Marks, StampSource
@@ -14,63 +13,17 @@ from lightgate.errors import AttemptError, Cancelled, DeadlineMissed, PeerReset
 from lightgate.wire.dial import Dialer
 from lightgate.wire.dns import Resolver
 from lightgate.wire.exchange import Deadlines, Exchange, Taker
+from lightgate.wire.pool import Connection, Pool
 from lightgate.wire.proxy import Proxies
 from lightgate.wire.stamper import Stamper
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
 
     from lightgate.wire.link import Link
     from lightgate.wire.origin import Origin
 
 KEEP_IDLE_NS: Final = 55 * 1_000_000_000  # below the 60 s after which many servers close
-
-
-class Connection:
-    """A pooled connection: carries one exchange at a time."""
-
-    __slots__ = ("_on_gone", "exchange", "gone", "idle_since", "link", "origin", "pooled")
-
-    def __init__(self, link: Link, origin: Origin, on_gone: Callable[[Connection], None]) -> None:
-        self.link = link
-        self.origin = origin
-        self.exchange: Exchange | None = None
-        self.idle_since = 0
-        self.pooled = False  # has been idle: the server may have closed it meanwhile
-        self.gone = False
-        self._on_gone = on_gone
-        link.attach(self)
-
-    def on_read(self, data: bytes, stamp: int, since: int) -> None:
-        """Bytes for the exchange; bytes that nobody asked for end the connection."""
-        exchange = self.exchange
-        if exchange is not None:
-            exchange.read(data, stamp, since)
-        else:
-            self.link.abort()
-            self._on_gone(self)
-
-    def on_eof(self) -> None:
-        """The server closed."""
-        self._end(None)
-        self.link.abort()
-
-    def on_lost(self, error: Exception | None) -> None:
-        """The connection broke."""
-        self._end(error or ConnectionResetError("connection lost"))
-
-    def pause_writing(self) -> None:
-        """A request is written whole; the link queues what the kernel does not take."""
-
-    def resume_writing(self) -> None:
-        """See `pause_writing`."""
-
-    def _end(self, error: Exception | None) -> None:
-        if self.exchange is not None:
-            self.exchange.eof(error)
-        else:
-            self._on_gone(self)
 
 
 class _Order(NamedTuple):
@@ -91,45 +44,6 @@ class _Order(NamedTuple):
         return max(0.0, total_s - (time.monotonic_ns() - self.began_ns) / 1e9)
 
 
-class _Pool:
-    """The connections of one origin.
-
-    Under a limit, those who wait are served in their order: room is promised to the first of them
-    before anybody else can take it, and a promise is kept by an idle connection or by a new one.
-    """
-
-    __slots__ = ("_limit", "idle", "open", "promised", "waiting")
-
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
-        self.idle: deque[Connection] = deque()  # the newest is reused first: it is the warmest
-        self.waiting: deque[asyncio.Future[None]] = deque()
-        self.open = 0  # also those that are being opened
-        self.promised = 0
-
-    def may_open(self, wanted: int) -> int:
-        """How many of the wanted connections there is room to open."""
-        if self._limit is None:
-            return wanted
-        return max(0, min(wanted, self._limit - self.open - self.promised))
-
-    def has_room(self) -> bool:
-        """Whether one more caller finds an idle connection or may open one."""
-        return self._limit is None or len(self.idle) + self._limit - self.open > self.promised
-
-    def is_full(self) -> bool:
-        """Whether no connection may be opened unless another one closes."""
-        return self._limit is not None and self.open >= self._limit
-
-    def wake(self) -> None:
-        """Promise the room that there is to those who have waited longest."""
-        while self.waiting and self.has_room():
-            waiter = self.waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                self.promised += 1
-
-
 class Client:
     """Sends requests. There is no cap on connections unless `limit` names one (per origin)."""
 
@@ -147,7 +61,7 @@ class Client:
         proxies = Proxies.from_env(os.environ) if proxies is None else proxies
         self.stamper = Stamper(stamp, watch_lag=watch_lag)
         self._dialer = Dialer(self.stamper, resolver or Resolver(), proxies, context)
-        self._pools: dict[Origin, _Pool] = {}
+        self._pools: dict[Origin, Pool] = {}
         self._busy: set[Connection] = set()
         self._dialing: dict[asyncio.Timeout, asyncio.Future[None]] = {}
         self._closed = False
@@ -258,7 +172,7 @@ class Client:
             return await self._dial(pool, order.origin, order.marks, (left_s, "total"))
         return await self._dial(pool, order.origin, order.marks, (connect_s, "connect"))
 
-    def _reuse(self, pool: _Pool) -> Connection | None:
+    def _reuse(self, pool: Pool) -> Connection | None:
         now = time.monotonic_ns()
         while pool.idle:
             connection = pool.idle.pop()
@@ -267,7 +181,7 @@ class Client:
             self._drop(connection)
         return None
 
-    async def _wait(self, pool: _Pool, order: _Order) -> None:
+    async def _wait(self, pool: Pool, order: _Order) -> None:
         """Wait until room is promised to us."""
         began = time.monotonic_ns()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -287,7 +201,7 @@ class Client:
                 _give_up(pool, waiter)
 
     async def _dial(
-        self, pool: _Pool, origin: Origin, marks: Marks, limit: tuple[float | None, str]
+        self, pool: Pool, origin: Origin, marks: Marks, limit: tuple[float | None, str]
     ) -> Connection:
         """Open a connection that the pool already counts, within the limit of a deadline."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -314,10 +228,10 @@ class Client:
             raise Cancelled("The client was closed.")
         return Connection(link, origin, self._forget)
 
-    def _pool(self, origin: Origin) -> _Pool:
+    def _pool(self, origin: Origin) -> Pool:
         pool = self._pools.get(origin)
         if pool is None:
-            pool = self._pools[origin] = _Pool(self._limit)
+            pool = self._pools[origin] = Pool(self._limit)
         return pool
 
     def _release(self, connection: Connection) -> None:
@@ -348,7 +262,7 @@ class Client:
         pool.wake()
 
 
-def _give_up(pool: _Pool, waiter: asyncio.Future[None]) -> None:
+def _give_up(pool: Pool, waiter: asyncio.Future[None]) -> None:
     """Leave the queue; room that was promised meanwhile goes to the next one."""
     if not waiter.done() or waiter.cancelled():
         with contextlib.suppress(ValueError):  # a cancelled one may have been passed over already

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.clock.marks import Marks
-from lightgate.errors import TooLarge
+from lightgate.errors import TooLarge, UsageError
 from lightgate.wire.exchange import Deadlines
 
 if TYPE_CHECKING:
@@ -61,7 +61,10 @@ async def fetch(
 ) -> Fetched:
     """GET a path; any status is an answer."""
     lines = [f"GET {path} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
-    lines += [f"{name}: {value}" for name, value in headers]
+    for name, value in headers:
+        if any(c in "\r\n\0" for c in name + value):
+            raise UsageError(f"The value of the header {name!r} has a line break in it.")
+        lines.append(f"{name}: {value}")
     marks = Marks()
     collector = _Collector(marks)
     payload = "\r\n".join((*lines, "", "")).encode("latin-1")
