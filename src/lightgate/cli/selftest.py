@@ -21,7 +21,7 @@ STAMPS = {"kernel": ("kernel",), "read": ("read",), "both": ("kernel", "read")}
 
 
 @click.command("selftest", epilog="Example: lightgate selftest --quick")
-@click.option("--quick", is_flag=True, help="Fewer requests: about a minute instead of four.")
+@click.option("--quick", is_flag=True, help="Fewer requests: about three minutes instead of six.")
 @click.option(
     "--stamps", type=click.Choice(sorted(STAMPS)), help="Who stamps a read; both by default."
 )
