@@ -54,7 +54,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Callable[[Provider], None]:
     """Make one provider the whole catalogue: the real one points at the real world."""
 
     def only(provider: Provider) -> None:
-        def resolve(spec: str, *, env: dict[str, str], key_env: str | None = None) -> Target:
+        def resolve(spec: str, *, env: dict[str, str], config: None) -> Target:
             key = next((env[name] for name in provider.key_env if name in env), None)
             return Target(
                 name=spec,
@@ -64,7 +64,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Callable[[Provider], None]:
                 api_key=Secret(key) if key else None,
             )
 
-        monkeypatch.setattr(doctor, "catalogue", lambda: {provider.name: provider})
+        monkeypatch.setattr(doctor, "known_providers", lambda _config: {provider.name: provider})
         monkeypatch.setattr(doctor, "resolve", resolve)
 
     return only
@@ -134,7 +134,7 @@ async def test_a_provider_that_is_set_up_by_half(
 ) -> None:
     known(row(1))
 
-    def resolve(spec: str, *, env: dict[str, str], key_env: str | None = None) -> Target:
+    def resolve(spec: str, *, env: dict[str, str], config: None) -> Target:
         raise error
 
     monkeypatch.setattr(doctor, "resolve", resolve)

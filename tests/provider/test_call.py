@@ -27,6 +27,7 @@ from lightgate.errors import (
 )
 from lightgate.provider.call import Call, Called, call
 from lightgate.provider.prepare import prepare
+from lightgate.provider.secret import Secret
 from lightgate.wire.exchange import Deadlines
 from provider.conftest import QUICK, REQUEST, read_request, serving, target_at
 
@@ -320,3 +321,22 @@ async def test_a_late_dispatch_is_flagged(answer: Answer, client: Client) -> Non
         await call(target_at(port), REQUEST, marks, client=client, deadlines=QUICK)
     assert marks.dispatch_lag_ns >= 50_000_000
     assert timing.late(marks)
+
+
+async def test_a_key_that_the_provider_repeats_is_masked(client: Client) -> None:
+    key = "canary-0123"
+    body = b'{"error":{"message":"Incorrect API key provided: canary-0123"}}'
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert key.encode() in await read_request(reader)
+        writer.write(b"HTTP/1.1 401 No\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+
+    async with serving(script) as port:
+        plain = target_at(port)
+        provider = msgspec.structs.replace(plain.provider, auth="bearer")
+        target = msgspec.structs.replace(plain, provider=provider, api_key=Secret(key))
+        called = await call(target, REQUEST, Marks(), client=client, deadlines=QUICK)
+    assert called.error is not None
+    assert "Incorrect API key" in called.error.message
+    assert key not in called.error.message

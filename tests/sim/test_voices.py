@@ -186,6 +186,9 @@ def message_text(answer: Answer) -> dict[str, str]:
         if chunk["type"] == "content_block_delta":
             delta = chunk["delta"]
             kind = delta["type"]
+            if kind == "signature_delta":  # no token, and after the thinking that it signs
+                assert "thinking_delta" in out
+                continue
             text = delta[
                 {"text_delta": "text", "thinking_delta": "thinking"}.get(kind, "partial_json")
             ]

@@ -13,7 +13,7 @@ from lightgate.clock.marks import Marks
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import AttemptError, CredentialsError, LightgateError
 from lightgate.provider.call import call
-from lightgate.provider.catalogue import catalogue
+from lightgate.provider.catalogue import known_providers
 from lightgate.provider.target import key_variable, resolve
 from lightgate.wire.client import Client
 from lightgate.wire.exchange import Deadlines
@@ -23,6 +23,8 @@ from lightgate.wire.origin import split_url
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lightgate.config.model import Config
+    from lightgate.provider.spec import Provider
     from lightgate.provider.target import Target
 
 DEADLINES: Final = Deadlines(connect_s=4, first_byte_s=20, idle_s=20, total_s=30)
@@ -45,15 +47,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def examine(
-    targets: tuple[str, ...], env: Mapping[str, str], key_env: str | None = None
+    targets: tuple[str, ...],
+    env: Mapping[str, str],
+    key_env: str | None = None,
+    config: Config | None = None,
 ) -> list[Finding]:
     """Call each target once for one token; without targets only look who can be reached."""
     client = Client(watch_lag=False)
     try:
         if targets:
-            resolved = [resolve(spec, env=env, key_env=key_env) for spec in targets]
+            resolved = [resolve(spec, env=env, config=config, key_env=key_env) for spec in targets]
             return list(await asyncio.gather(*(_call(client, target) for target in resolved)))
-        return list(await asyncio.gather(*(_reach(client, name, env) for name in catalogue())))
+        rows = known_providers(config).values()
+        return list(await asyncio.gather(*(_reach(client, row, env, config) for row in rows)))
     finally:
         await client.close()
 
@@ -79,24 +85,21 @@ async def _call(client: Client, target: Target) -> Finding:
         marks,
         state=state,
         ttft_ms=timing.ms(timing.ttft(marks)),
-        says=_without_key(called.error.message, target) if called.error is not None else "",
+        says=called.error.message if called.error is not None else "",
         hint=called.error.hint if called.error is not None else "",
     )
 
 
-def _without_key(text: str, target: Target) -> str:
-    """What a provider says may repeat the key that it refuses."""
-    return text if target.api_key is None else text.replace(target.api_key.reveal(), "***")
-
-
-async def _reach(client: Client, name: str, env: Mapping[str, str]) -> Finding:
+async def _reach(
+    client: Client, provider: Provider, env: Mapping[str, str], config: Config | None
+) -> Finding:
     """Ask a provider for its list of models: free, and it says whether the key is good."""
-    provider = catalogue()[name]
-    key, usable = key_variable(provider, None, env)
+    name = provider.name
+    key, usable = key_variable(provider, config, env)
     if not usable:
         return Finding(name=name, state="no key", says=f"set {key}")
     try:
-        target = resolve(f"{name}/any", env=env)
+        target = resolve(f"{name}/any", env=env, config=config)
         origin, root = split_url(target.base_url)
         answer = await fetch(
             client, origin, root.rstrip("/") + "/models", target.headers(), DEADLINES

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lightgate.cli.configured import config_option, read_config
 from lightgate.cli.output import Column, emit_json, emit_table, note
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lightgate.bench.clockcheck import ClockReport
     from lightgate.bench.doctor import Finding
 
@@ -20,10 +23,16 @@ if TYPE_CHECKING:
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--key-env", metavar="VAR", help="Variable with the key of NAME=URL#MODEL targets.")
+@config_option
 @click.option("--all", "show_all", is_flag=True, help="List providers without a key too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    targets: tuple[str, ...], key_env: str | None, *, show_all: bool, as_json: bool
+    targets: tuple[str, ...],
+    key_env: str | None,
+    config_file: Path | None,
+    *,
+    show_all: bool,
+    as_json: bool,
 ) -> None:
     """Check keys, names, connections and this machine's clock.
 
@@ -37,7 +46,7 @@ def command(
     from lightgate.bench.doctor import examine, verdict
 
     clock = uvloop.run(check_clock())
-    findings = uvloop.run(examine(targets, os.environ, key_env))
+    findings = uvloop.run(examine(targets, os.environ, key_env, read_config(config_file)))
     shown = [f for f in findings if show_all or f.state not in {"no key", "not running"}]
     if as_json:
         facts = {**msgspec.structs.asdict(clock), "sound": clock.sound}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lightgate.cli.configured import config_option, read_config
 from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
-from lightgate.config.load import find_config, load_config
 from lightgate.provider.catalogue import known_providers, provider_named
 from lightgate.provider.target import key_variable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lightgate.config.model import Config
     from lightgate.price.listed import ListedModel
     from lightgate.provider.spec import Provider
@@ -22,17 +23,14 @@ if TYPE_CHECKING:
 
 @click.command("models", epilog="Example: lightgate models groq --json")
 @click.argument("provider", required=False)
-@click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="Configuration file to read."
-)
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(*, provider: str | None, config_file: Path | None, as_json: bool) -> None:
     """List the providers, or the models of one PROVIDER with their list prices.
 
     "ready" means that a key was found in the environment, or that none is needed.
     """
-    path = find_config(config_file, env=os.environ, cwd=Path.cwd())
-    config = load_config(path) if path is not None else None
+    config = read_config(config_file)
     if provider is None:
         _show_providers(config, as_json=as_json)
     else:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from lightgate.cli.configured import config_option, read_config
 from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
-from lightgate.config.load import find_config, load_config
 from lightgate.provider.catalogue import known_providers
 from lightgate.provider.target import own_rates
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lightgate.config.model import Config
     from lightgate.price.rates import Rates
 
@@ -24,9 +24,7 @@ _KINDS = ("input", "output", "cached", "cache_write", "batch_input", "batch_outp
 
 @click.command("prices", epilog="Example: lightgate prices 'groq/*llama*'")
 @click.argument("pattern", required=False)
-@click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="Configuration file to read."
-)
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(*, pattern: str | None, config_file: Path | None, as_json: bool) -> None:
     """Show prices in dollars per million tokens, of all targets or those that match PATTERN.
@@ -34,8 +32,7 @@ def command(*, pattern: str | None, config_file: Path | None, as_json: bool) -> 
     PATTERN is a part of provider/model, or a pattern with *, ? and [...]. Your own prices in
     lightgate.toml come before the list's. An unknown price is "unknown" (null in JSON), never 0.
     """
-    path = find_config(config_file, env=os.environ, cwd=Path.cwd())
-    config = load_config(path) if path is not None else None
+    config = read_config(config_file)
     rows = {name: rates for name, rates in _all_rates(config).items() if _matches(name, pattern)}
     if as_json:
         emit_json([{"target": name, "rates": rates} for name, rates in rows.items()])

@@ -19,15 +19,18 @@ class Marks:
 
     __slots__ = (
         "answer",
+        "burst_kinds",
         "burst_ns",
         "burst_pieces",
         "burst_since_ns",
         "burst_tokens",
         "burst_weight",
+        "closed",
         "dispatch_lag_ns",
         "dns_ns",
         "end",
         "event",
+        "finish",
         "first",
         "first_since",
         "headers",
@@ -52,6 +55,9 @@ class Marks:
         self.answer: int | None = None
         self.last: int | None = None
         self.end: int | None = None
+        # No metric of ours uses these two; other tools' rules do.
+        self.finish: int | None = None  # the event that named the finish reason
+        self.closed: int | None = None  # the end of the body
         # Durations of the parts of a connect; None where that part did not happen.
         self.pool_wait_ns: int | None = None
         self.dns_ns: int | None = None
@@ -71,8 +77,17 @@ class Marks:
         self.burst_pieces = array("l")
         self.burst_weight = array("l")
         self.burst_tokens = array("l")
+        self.burst_kinds = array("b")  # flags of what each burst carried; 0 where nobody said
 
-    def burst(self, stamp: int, since: int, pieces: int, weight: int, tokens: int = -1) -> None:
+    def burst(
+        self,
+        stamp: int,
+        since: int,
+        pieces: int,
+        weight: int,
+        tokens: int = -1,
+        kinds: int = 0,
+    ) -> None:
         """Record one read that held `pieces` token-bearing deltas.
 
         `weight` is the bytes of text in them; `tokens` the tokens, where the provider counts along.
@@ -87,6 +102,7 @@ class Marks:
         self.burst_pieces.append(pieces)
         self.burst_weight.append(weight)
         self.burst_tokens.append(tokens)
+        self.burst_kinds.append(kinds)
 
     @property
     def connect_ns(self) -> int:

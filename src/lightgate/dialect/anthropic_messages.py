@@ -68,7 +68,7 @@ def _event(scanner: Scanner, name: bytes, data: bytes) -> None:
 
 def _message_start(scanner: Scanner, event: _Event) -> None:
     if event.message is not None:
-        _use(scanner, event.message.usage)
+        _use(scanner, event.message.usage, begun=True)
 
 
 def _message_delta(scanner: Scanner, event: _Event) -> None:
@@ -135,10 +135,11 @@ def _block(scanner: Scanner, block: _Block) -> None:
         scanner.saw_token(REASONING, block.thinking)
 
 
-def _use(scanner: Scanner, value: Any) -> None:
+def _use(scanner: Scanner, value: Any, *, begun: bool = False) -> None:
     """Take usage; it is cumulative, and a later one may name less than the first did.
 
-    Unlike elsewhere, `input_tokens` leaves out what was read from or written to the cache.
+    Unlike elsewhere, `input_tokens` leaves out what was read from or written to the cache. What an
+    answer that has just `begun` says of its output is a placeholder, not a count.
     """
     if not isinstance(value, dict) or not value:
         return
@@ -150,7 +151,7 @@ def _use(scanner: Scanner, value: Any) -> None:
     scanner.saw_usage(
         Usage(
             tokens_in=before.tokens_in if fresh is None else fresh + (cached or 0) + (written or 0),
-            tokens_out=_or(count(value.get("output_tokens")), before.tokens_out),
+            tokens_out=None if begun else _or(count(value.get("output_tokens")), before.tokens_out),
             tokens_reasoning=_or(thinking, before.tokens_reasoning),
             tokens_cached=cached,
             tokens_cache_write=written,

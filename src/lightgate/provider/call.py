@@ -33,6 +33,7 @@ from lightgate.wire.sse import SseSplitter
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
+    from lightgate.dialect.fault import Fault
     from lightgate.dialect.request import Request
     from lightgate.dialect.scanner import Scanner
     from lightgate.provider.target import Target
@@ -171,7 +172,11 @@ class Call:
         """Scan one read."""
         kinds = 0
         if self._sse is not None:
-            events = self._sse.feed(data)
+            try:
+                events = self._sse.feed(data)
+            except TooLarge as error:
+                hint = "No provider sends such events: check the base URL."
+                raise TooLarge(f"{self._where}: {error.message}", hint=hint) from None
             if events:
                 kinds = self._scan(events, stamp, since)
         else:
@@ -180,7 +185,7 @@ class Call:
             self._sink.on_data(data, kinds)
         fault = self._scanner.error
         if fault is not None and self._sse is not None:
-            raise StreamError(f"{self._prepared.origin.authority} sent an error: {fault.message}")
+            raise StreamError(f"{self._where} sent an error: {self._said(fault)}")
 
     def on_end(self, stamp: int) -> None:
         """The body is complete."""
@@ -193,6 +198,7 @@ class Call:
             body = b"".join(self._body)
             if self._scanner.whole(body):
                 self._marks.last = stamp
+        self._marks.closed = stamp
         if self._marks.end is None:
             self._marks.end = stamp
 
@@ -212,18 +218,29 @@ class Call:
             # event it is exact; where something follows the token, the token may have come earlier.
             if self._kernel and pieces == 1 and found:
                 since = stamp
-            tokens = -1
-            if scanner.usage_running >= 0:
-                tokens = scanner.usage_running - max(self._running, 0)
-                self._running = scanner.usage_running
             if marks.first is None:
                 self._first_kinds = kinds
-            marks.burst(stamp, since, pieces, weight, tokens)
+            marks.burst(stamp, since, pieces, weight, self._counted_along(), kinds)
             if marks.answer is None and kinds & ANSWER:
                 marks.answer = stamp
-        if scanner.done and marks.end is None:
-            marks.end = stamp
+        if scanner.finish is not None:
+            self._ending(stamp)
         return kinds
+
+    def _counted_along(self) -> int:
+        """The tokens since the last burst, where the provider counts along; else -1."""
+        running = self._scanner.usage_running
+        if running < 0:
+            return -1
+        tokens = running - max(self._running, 0)
+        self._running = running
+        return tokens
+
+    def _ending(self, stamp: int) -> None:
+        if self._marks.finish is None:
+            self._marks.finish = stamp
+        if self._scanner.done and self._marks.end is None:
+            self._marks.end = stamp
 
     def _keep(self, data: bytes) -> None:
         self._size += len(data)
@@ -231,7 +248,7 @@ class Call:
             if self._size <= REFUSAL_LIMIT:
                 self._body.append(data)
         elif self._size > WHOLE_LIMIT:
-            raise TooLarge(f"The answer is larger than {WHOLE_LIMIT} bytes.")
+            raise TooLarge(f"{self._where}: the answer is larger than {WHOLE_LIMIT} bytes.")
         else:
             self._body.append(data)
 
@@ -243,21 +260,28 @@ class Call:
 
     def _verdict(self) -> AttemptError | None:
         """What is wrong with an exchange that was complete by its own framing."""
-        where, scanner = self._prepared.origin.authority, self._scanner
+        where, scanner = self._where, self._scanner
         if self._status != 200:
             return self._refused(where)
         if scanner.error is not None:
             if scanner.error.code == "malformed":
                 return Malformed(
-                    f"{where} did not answer in its dialect: {scanner.error.message}",
+                    f"{where} did not answer in its dialect: {self._said(scanner.error)}",
                     hint="Check the base URL: it should end where /chat/completions begins.",
                 )
-            return StreamError(f"{where} sent an error: {scanner.error.message}")
+            return StreamError(f"{where} sent an error: {self._said(scanner.error)}")
         if not scanner.done and self._sse is not None:
             return Truncated(f"{where} ended the stream without its terminal marker.")
         if not self._has_tokens():
             return EmptyAnswer(f"{where} answered 200 without a single token.")
         return None
+
+    @property
+    def _where(self) -> str:
+        return self._prepared.origin.authority
+
+    def _said(self, fault: Fault) -> str:
+        return self._prepared.without_key(fault.message)
 
     def _has_tokens(self) -> bool:
         return bool(self._scanner.kinds) or self._prepared.dialect.name == "openai-embeddings"
@@ -265,7 +289,7 @@ class Call:
     def _refused(self, where: str) -> HttpRefused:
         status = self._status or 0
         fault = self._prepared.dialect.fault(status, b"".join(self._body))
-        sentence = f"{where} answered {status}: {fault.message}"
+        sentence = f"{where} answered {status}: {self._said(fault)}"
         if status == 429:
             return RateLimited(sentence, retry_after_s=retry_after_s(self._headers))
         hint = "Check the key for this provider." if status in {401, 403} else ""

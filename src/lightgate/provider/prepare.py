@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lightgate.dialect.quirks import Quirks
     from lightgate.dialect.registry import Dialect
     from lightgate.dialect.request import Request
+    from lightgate.provider.secret import Secret
     from lightgate.provider.target import Target
 
 Pairs = tuple[tuple[str, str], ...]
@@ -26,6 +27,11 @@ class Prepared(NamedTuple):
     dialect: Dialect
     quirks: Quirks
     streamed: bool
+    key: Secret | None = None
+
+    def without_key(self, text: str) -> str:
+        """What a provider says may repeat the key that it refuses."""
+        return text if self.key is None else text.replace(self.key.reveal(), "***")
 
     def __repr__(self) -> str:
         return f"Prepared({self.origin}, {len(self.payload)} bytes)"
@@ -47,6 +53,7 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
         dialect,
         target.provider.quirks,
         request.stream and request.kind != "embedding",
+        target.api_key,
     )
 
 

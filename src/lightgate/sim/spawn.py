@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from lightgate.errors import LightgateError
+from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.sim.serve import Facts, Options
 
 if TYPE_CHECKING:
@@ -71,6 +71,12 @@ class SimProcess:
             child.stdout.close()
         return code
 
+    def _failed(self) -> LightgateError:
+        """What the child's exit code means; it has said the rest on stderr itself."""
+        kinds = {kind.exit_code: kind for kind in (UsageError, ConfigError)}
+        kind = kinds.get(self._child.wait(STOP_S), LightgateError)
+        return kind("The simulator did not start; its reason is above.")
+
     def _ready(self, ready_s: float) -> Facts:
         """Wait for the line of facts; a child that ends instead has said why on stderr."""
         out = self._child.stdout
@@ -84,6 +90,6 @@ class SimProcess:
                     raise LightgateError(f"The simulator was not ready within {ready_s:g} s.")
                 piece = out.read1(65536) if hasattr(out, "read1") else out.read(1)
                 if not piece:
-                    raise LightgateError("The simulator did not start; its reason is above.")
+                    raise self._failed()
                 line += piece
         return msgspec.json.decode(line, type=Facts)

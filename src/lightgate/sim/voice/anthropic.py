@@ -98,8 +98,12 @@ class MessageVoice:
     def _stop_block(self) -> bytes:
         if self._kind < 0:
             return b""
+        signed = b""
+        if self._kind == REASONING:
+            delta = {"type": "signature_delta", "signature": "c2ltdWxhdGVk"}
+            signed = event("content_block_delta", {"index": self._block, "delta": delta})
         self._kind = -1
-        return event("content_block_stop", {"index": self._block})
+        return signed + event("content_block_stop", {"index": self._block})
 
     def _delta(self, kind: int, first: int, tokens: int) -> bytes:
         answer = self._answer

@@ -1,0 +1,262 @@
+"""What is sent: made text of a wished size, or the user's own prompts from a file.
+
+Made text is a pure function of seed, number and size, so every target of a block gets the same
+words. The lengths of its words follow one pattern: so many words are always so many characters,
+which lets a tokenizer be measured with a few probes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lightgate.dialect.request import Image, Message, Part, Text
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from lightgate.dialect.request import Role
+
+# Common words without a sting, which most tokenizers keep in one piece.
+_THREE: Final = (
+    "the and for you are but not can all one our out day how see two way who now did get let say"
+    " too use any few got may own top far low old new big red ask try run set put add end sun sea"
+    " sky air ice car bus map key box cup bag bed pen hat dog cat cow egg tea oil arm leg eye ear"
+    " art law job son boy man men age bit sum win fun yes off per its his her him she why yet"
+).split()
+_FOUR: Final = (
+    "that with have this will your from they know want been good much some time very when come"
+    " here just like long make many more only over such take than them well were what also back"
+    " even most must name work year call came each find give hand high home keep last left life"
+    " line live look made mean move need next open part play read real room said same seem show"
+    " side soon stay stop talk tell then told took town tree turn wait walk wall week went west"
+    " wind wood word able area away ball bank base blue boat body book city cold corn door down"
+    " east face fact fall farm fast feel feet fish food foot form four free full game girl gold"
+    " hair half hard head help hill hour idea kind lake land late less list lost love main mile"
+    " milk mind moon near neck nine nose note pass path plan poem pool rain rest rice ride ring"
+    " rise road rock roof rule salt sand seat seed ship shop slow snow soft song star step sure"
+).split()
+_FIVE: Final = (
+    "about after again along being began below bring build carry cause change clear close could"
+    " cover cross doing drive early earth eight every field final first floor force found fresh"
+    " front given glass going grass great green group happy heard heart horse house human large"
+    " later laugh learn leave level light maybe metal might money month mouth music never night"
+    " north ocean offer often order other paint paper party peace phone piece place plain plane"
+    " plant point power quick quiet quite radio reach ready right river round scale seven shape"
+    " share short shown since sleep small smile solid sound south space speak speed spend spoke"
+    " stage stand start state steel still stone store story study sugar table teach thank their"
+    " there these thing think third those three today total touch trade train tried under until"
+    " usual value visit voice watch water wheel where which while white whole whose woman world"
+    " would write wrote young"
+).split()
+_CLASSES: Final = (
+    tuple(_FOUR),
+    tuple(_THREE),
+    tuple(word for word in _FIVE if len(word) == 5),
+    tuple(_FOUR),
+)
+_SENTENCE: Final = 12  # words; the last of them carries a full stop
+
+INSTRUCTION: Final = (
+    "\n\nGo on with this text in the same way and write at least two thousand words more."
+    " Do not explain anything and do not stop early."
+)
+CHARS_PER_WORD: Final = 5 + 1 / _SENTENCE  # a word, its space, its share of a full stop
+MIN_WORDS: Final = 4  # they carry the number of the request
+MOST_BYTES: Final = 256 * 1024 * 1024  # of a prompt file
+_PERIOD: Final = len(_CLASSES[0]) * len(_CLASSES[1]) * len(_CLASSES[2]) * len(_CLASSES[3])
+_STEP: Final = 1_000_003  # prime, so no two numbers below _PERIOD share their first words
+
+
+def words_of(key: str, count: int) -> list[str]:
+    """`count` words that the key decides; fewer words of one key are the beginning of more."""
+    dice = hashlib.shake_256(key.encode()).digest(count * 2)
+    picks = zip(dice[::2], dice[1::2], strict=True)
+    out = []
+    for index, (high, low) in enumerate(picks):
+        words = _CLASSES[index % len(_CLASSES)]
+        out.append(words[(high << 8 | low) % len(words)])
+    return out
+
+
+def joined(words: list[str]) -> str:
+    """Words as sentences; the characters depend on the number of words alone."""
+    out = [
+        word + "." if index % _SENTENCE == _SENTENCE - 1 else word
+        for index, word in enumerate(words)
+    ]
+    return " ".join(out)
+
+
+class Prompts:
+    """Made prompts of one seed; `cached` gives them a long beginning in common, on purpose.
+
+    Otherwise two prompts differ in their first four words, so that no prompt cache can help.
+    """
+
+    def __init__(self, seed: int, *, cached: bool = False) -> None:
+        self.seed = seed
+        self.cached = cached
+        digest = hashlib.sha256(str(seed).encode()).digest()
+        self._offset = int.from_bytes(digest[:8], "big")
+
+    def text(self, number: int, words: int) -> str:
+        """The prompt of one request: so many words, then the wish for a long answer."""
+        words = max(words, MIN_WORDS)
+        own = self._own(words)
+        shared = words_of(f"{self.seed}/shared", words - own)
+        tail = self._unique(number) + words_of(f"{self.seed}/{number}", own)[MIN_WORDS:]
+        return joined(shared + tail) + INSTRUCTION
+
+    def filler(self, number: int, part: str, words: int) -> str:
+        """Text for a later part of a conversation, without the wish for a long answer."""
+        return joined(words_of(f"{self.seed}/{number}/{part}", max(words, 1)))
+
+    def _own(self, words: int) -> int:
+        """How many of the words belong to this request alone; a multiple of the pattern."""
+        if not self.cached:
+            return words
+        tail = max(MIN_WORDS, min(32, words // 8)) // MIN_WORDS * MIN_WORDS
+        return tail + words % MIN_WORDS if words - tail >= MIN_WORDS else words
+
+    def _unique(self, number: int) -> list[str]:
+        left = (number * _STEP + self._offset) % _PERIOD
+        out = []
+        for words in _CLASSES:
+            left, digit = divmod(left, len(words))
+            out.append(words[digit])
+        return out
+
+
+class OwnPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt of the user's; `max_tokens` where its line names one."""
+
+    messages: tuple[Message, ...]
+    max_tokens: int | None = None
+
+
+class OwnPrompts(msgspec.Struct, frozen=True, kw_only=True):
+    """The prompts of a file, in its order; they are sent as they are."""
+
+    source: str  # the file's name
+    prompts: tuple[OwnPrompt, ...]
+
+    def pick(self, number: int) -> OwnPrompt:
+        """The prompt of one request; after the last comes the first again."""
+        return self.prompts[number % len(self.prompts)]
+
+    def note(self, requests: int) -> str | None:
+        """What to tell the user if so many requests repeat prompts."""
+        have = len(self.prompts)
+        if requests <= have:
+            return None
+        return (
+            f"{self.source} has {have} prompts for {requests} requests: they are sent again from"
+            " the beginning, so a prompt cache may answer sooner than a new prompt would be."
+        )
+
+
+def read_prompts(path: Path) -> OwnPrompts:
+    """Read a file: JSON objects, one a line, or plain text, one prompt a line; blank lines pass.
+
+    An object has "prompt" (a text) or "messages" (roles and contents as in OpenAI's chat), and may
+    have "max_tokens". What begins with a brace is read as JSON.
+    """
+    text = _read(path)
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise UsageError(f"{path} holds no prompt.", hint="Write one prompt on each line.")
+    as_json = path.suffix in {".jsonl", ".ndjson", ".json"} or lines[0][1].lstrip().startswith("{")
+    prompts = tuple(
+        _object(f"{path}:{number}", line) if as_json else _plain(line) for number, line in lines
+    )
+    return OwnPrompts(source=path.name, prompts=prompts)
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{path} is larger than {MOST_BYTES // 2**20} MiB.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"The prompts in {path} cannot be read: {error.strerror}.") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: this is not UTF-8.") from None
+
+
+def _plain(line: str) -> OwnPrompt:
+    return OwnPrompt(messages=(Message(role="user", content=line.strip()),))
+
+
+def _object(place: str, line: str) -> OwnPrompt:
+    try:
+        tree = msgspec.json.decode(line)
+    except (ValueError, RecursionError):
+        tree = None
+    if not isinstance(tree, dict):
+        raise UsageError(
+            f"{place}: this line is not a JSON object.",
+            hint='Write {"prompt": "..."} or {"messages": [...]} on each line.',
+        )
+    limit = tree.get("max_tokens")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise UsageError(f'{place}: "max_tokens" is not a number above zero.')
+    prompt, messages = tree.get("prompt"), tree.get("messages")
+    if (prompt is None) == (messages is None):
+        raise UsageError(f'{place}: the object needs "prompt" or "messages", and not both.')
+    if prompt is not None:
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise UsageError(f'{place}: "prompt" is not a text.')
+        return OwnPrompt(messages=(Message(role="user", content=prompt),), max_tokens=limit)
+    if not isinstance(messages, list) or not messages:
+        raise UsageError(f'{place}: "messages" is not a list with at least one message.')
+    return OwnPrompt(
+        messages=tuple(
+            _message(f"{place}: message {index}", item) for index, item in enumerate(messages, 1)
+        ),
+        max_tokens=limit,
+    )
+
+
+_ROLES: Final[dict[str, Role]] = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "assistant": "assistant",
+}
+
+
+def _message(place: str, item: Any) -> Message:
+    if not isinstance(item, dict):
+        raise UsageError(f"{place} is not an object.")
+    strange = sorted(set(item) - {"role", "content"})
+    if strange:
+        raise UsageError(f"{place} has the field {strange[0]!r}; only role and content are known.")
+    said = item.get("role")
+    role = _ROLES.get(said) if isinstance(said, str) else None
+    if role is None:
+        raise UsageError(f"{place} has the role {said!r}; known are {', '.join(_ROLES)}.")
+    content = item.get("content")
+    if isinstance(content, str):
+        return Message(role=role, content=content)
+    if not isinstance(content, list) or not content:
+        raise UsageError(f"{place} has no content: a text, or a list of parts.")
+    return Message(role=role, content=tuple(_part(place, part) for part in content))
+
+
+def _part(place: str, part: Any) -> Part:
+    """Read one part as OpenAI's chat writes it."""
+    tree = part if isinstance(part, dict) else {}
+    if tree.get("type") == "text" and isinstance(tree.get("text"), str):
+        return Text(text=tree["text"])
+    image = tree.get("image_url")
+    if tree.get("type") == "image_url" and isinstance(image, dict):
+        url = image.get("url")
+        if isinstance(url, str) and url:
+            return Image(url=url)
+    raise UsageError(f"{place} has a part that is neither a text nor an image_url.")

@@ -1,0 +1,1 @@
+"""What was measured, kept: the records of runs and their files."""

@@ -1,0 +1,68 @@
+"""The bursts of one attempt, so that a run can be read again under other rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.clock.marks import Marks
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt's bursts; one entry of each list per burst, instants in ns after `t_send`.
+
+    `kinds` are the flags of `dialect.kinds` for what each burst carried, `pieces` its deltas,
+    `weight` the bytes of text in them, `tokens` what the provider counted along (-1: it did not).
+    """
+
+    id: str  # of the attempt
+    at_ns: tuple[int, ...] = ()
+    since_ns: tuple[int, ...] = ()
+    pieces: tuple[int, ...] = ()
+    weight: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()
+    kinds: tuple[int, ...] = ()
+    finish_ns: int | None = None  # the event with the finish reason
+    closed_ns: int | None = None  # the end of the body
+    max_tokens: int | None = None  # as asked for
+    block: int | None = None  # of an interleaved run
+    load: str = ""  # the cell's, as in `CellSummary.load`
+    warmup: bool = False
+    text_chars: int = 0
+
+    @classmethod
+    def of(cls, attempt_id: str, marks: Marks, **facts: object) -> Self:
+        """Take the bursts out of the marks; instants before `t_send` cannot be."""
+        zero = marks.send or 0
+        bursts = {
+            "at_ns": _after(marks.burst_ns, zero),
+            "since_ns": _after(marks.burst_since_ns, zero),
+            "pieces": tuple(marks.burst_pieces),
+            "weight": tuple(marks.burst_weight),
+            "tokens": tuple(marks.burst_tokens),
+            "kinds": tuple(marks.burst_kinds),
+            "finish_ns": None if marks.finish is None else marks.finish - zero,
+            "closed_ns": None if marks.closed is None else marks.closed - zero,
+        }
+        return msgspec.convert({"id": attempt_id, **bursts, **facts}, cls)
+
+    def to_line(self) -> bytes:
+        """Encode as one line of JSON, with its newline."""
+        return _ENCODER.encode(self) + b"\n"
+
+    @staticmethod
+    def from_line(line: bytes) -> Recording:
+        """Decode one line; raises ValueError on anything that is not a recording."""
+        return _DECODER.decode(line)
+
+
+def _after(stamps: Sequence[int], zero: int) -> tuple[int, ...]:
+    return tuple(stamp - zero for stamp in stamps)
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(Recording)

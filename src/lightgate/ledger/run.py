@@ -1,0 +1,190 @@
+"""The record of one benchmark run: what `run.json` holds.
+
+Written by `bench`, read by `report`, `compare` and `reread`. Fields are added at the end and never
+renamed; a reader passes over fields that it does not know. Undefined is None.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final, Literal
+
+import msgspec
+
+from lightgate.clock.compare import Comparison, Standing
+from lightgate.clock.interval import Interval
+
+SCHEMA: Final = 1  # of this record
+DEFINITIONS: Final = "2026-11"  # of docs/reference/metrics.md
+
+VerdictName = Literal[
+    "healthy",
+    "admission queue",
+    "batch contention",
+    "rate limiter",
+    "intermittent queue",
+    "client-bound",
+    "network",
+]
+Profile = Literal["voice", "coding", "agent", "batch"]
+
+
+class TargetFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One target of the run; never its key. Prices in dollars per million tokens."""
+
+    name: str
+    provider: str
+    model: str
+    base_url: str
+    dialect: str
+    twin_of: str | None = None  # the second half of an A/A pair
+    price_input: Decimal | None = None
+    price_output: Decimal | None = None
+    price_as_of: str | None = None
+    hourly_cost: Decimal | None = None
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """A quantile of one metric over `n` samples; `value` is None where `n` is too small for it."""
+
+    q: float
+    n: int
+    value: float | None = None
+    interval: Interval | None = None
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of a cell: success quantiles, and (durations) those with failures as infinity."""
+
+    name: str  # ttft_ms, ttft_plan_ms, ttfa_ms, e2e_ms, stall_ms, gap_ms, speed_tps, ...
+    quantiles: tuple[Estimate, ...]
+    with_failures: tuple[Estimate, ...] = ()
+
+
+class CostFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Dollars at this cell's load."""
+
+    out_per_mtok: Decimal | None = None
+    in_per_mtok: Decimal | None = None
+    per_request: Decimal | None = None
+    per_good_request: Decimal | None = None
+    spent: Decimal | None = None
+    source: str | None = None  # list | override | hourly
+
+
+class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One target under one load."""
+
+    target: str
+    load: str  # "c=8", "20/s poisson", "trace azure.csv x2"
+    concurrency: int | None = None
+    rate: float | None = None
+    requests: int = 0
+    warmup: int = 0  # requests cut at the start, never in the statistics
+    outcomes: dict[str, int] = {}
+    metrics: tuple[Metric, ...] = ()
+    window_s: float | None = None
+    steady: bool | None = None
+    steady_note: str = ""
+    throughput_tps: float | None = None
+    inflight: float | None = None
+    little: float | None = None
+    offered_share: float | None = None
+    batch_eff: float | None = None
+    retain: float | None = None
+    goodput: float | None = None
+    words_per_s: float | None = None
+    parallel_gain: float | None = None  # throughput here / throughput of one at a time
+    late_share: float | None = None
+    valid: bool = True
+    invalid_because: str = ""
+    tokens_in_p50: float | None = None
+    tokens_out_p50: float | None = None
+    tokens_source: dict[str, int] = {}
+    cold_ttft_p50_ms: float | None = None  # requests without cached prompt tokens
+    cached_ttft_p50_ms: float | None = None  # requests with them
+    cost: CostFacts = CostFacts()
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a target behaves as it does under load, with the numbers that say so."""
+
+    target: str
+    name: VerdictName
+    evidence: tuple[str, ...]
+    sentence: str  # how it degrades from the lightest load to the heaviest
+
+
+class Pick(msgspec.Struct, frozen=True, kw_only=True):
+    """Which target to take for a use, and the numbers that decide."""
+
+    profile: Profile
+    target: str | None  # None: none meets it, or they tie
+    because: str
+    slo: dict[str, float]
+    source: str  # where the SLO's numbers come from
+
+
+class Versus(msgspec.Struct, frozen=True, kw_only=True):
+    """Two targets at one load, one metric; `comparison.ratio` is a over b."""
+
+    load: str
+    metric: str
+    a: str
+    b: str
+    comparison: Comparison
+    p_adjusted: float  # Holm, over all pairs of this load and metric
+    verdict: str  # "a faster", "b faster", "tie", "n too small", "void"
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """The ranking of all targets at one load by one metric; void if an A/A pair differs."""
+
+    load: str
+    metric: str
+    standings: tuple[Standing, ...]
+    void: bool = False
+
+
+class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
+    """From how many output tokens a month a self-hosted target is cheaper than an API."""
+
+    hosted: str
+    api: str
+    load: str
+    hosted_per_mtok: Decimal | None
+    tokens_per_month: Decimal | None  # None: never, or unknown
+    note: str = ""
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """How the client itself fared."""
+
+    stamp_source: str
+    late_share: float | None
+    clock_steps: int
+    cpu_share: float | None
+    peak_rss_mb: float | None
+    cores: int
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of `lightgate bench`."""
+
+    schema: int = SCHEMA
+    definitions: str = DEFINITIONS
+    id: str
+    started: str  # RFC 3339, UTC
+    finished: str | None = None  # None: it was interrupted
+    environment: dict[str, str] = {}
+    options: dict[str, str] = {}  # as asked for; what --resume goes on with
+    workload: dict[str, str] = {}  # what was sent: lengths, hashes of the prompts, caching
+    targets: tuple[TargetFacts, ...] = ()
+    cells: tuple[CellSummary, ...] = ()
+    boards: tuple[Board, ...] = ()
+    versus: tuple[Versus, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    picks: tuple[Pick, ...] = ()
+    break_even: tuple[BreakEven, ...] = ()
+    health: Health | None = None
+    notes: tuple[str, ...] = ()

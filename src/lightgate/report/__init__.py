@@ -1,0 +1,1 @@
+"""What was measured, shown: tables, curves, files and pages. Reads records, measures nothing."""
