@@ -28,7 +28,10 @@ _RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)/(s|m|h)")
 _RAMP: Final = re.compile(r"(\S+?)\.\.(\S+?)(?: over (\S+))?")
 _BURST: Final = re.compile(r"([1-9][0-9]{0,6}) every (\S+)")
 _SCALED: Final = re.compile(r"(.+?)(?: x([0-9]{1,6}(?:\.[0-9]{1,6})?))?", re.DOTALL)
-_FORMS: Final = "Shapes: closed, constant, poisson, ramp:1/s..50/s, burst:50 every 10s, trace:FILE, trace:FILE x2."
+_FORMS: Final = (
+    "Shapes: closed, constant, poisson, ramp:1/s..50/s, burst:50 every 10s, trace:FILE,"
+    " trace:FILE x2."
+)
 
 
 class Pacer(Protocol):
@@ -96,7 +99,7 @@ class Constant(msgspec.Struct, frozen=True):
 
 
 class Poisson(msgspec.Struct, frozen=True):
-    """Independent arrivals: exponential distances, as users make them who do not know each other."""
+    """Independent arrivals: exponential distances, as of users who do not know each other."""
 
     rate: Rate
     seed: int = 1
@@ -138,7 +141,7 @@ class Ramp(msgspec.Struct, frozen=True):
         return None
 
     def offsets(self) -> Iterator[int]:
-        """The i-th when the area under the rate reaches i; it ends where the second rate is zero."""
+        """The i-th when the area under the rate reaches i; it ends if the second rate is zero."""
         a, b, over_s = self.low.per_s, self.high.per_s, self.over_ns / NS_PER_S
         slope, area = (b - a) / over_s, (a + b) / 2 * over_s
         number = 0

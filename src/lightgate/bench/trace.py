@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
+LONGEST_MS: Final = 1e15  # past this it is no time of ours, in whatever unit
 SHOWN: Final = 5  # wrong lines that are named; the rest are counted
 _HEADER: Final = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 _TIME: Final = re.compile(
@@ -128,7 +129,7 @@ def _parsed(path: Path, text: str) -> list[Entry]:
 
 
 def _scaled(entries: list[Entry], speed: Fraction) -> list[Entry]:
-    """Offsets from the first entry, divided by the speed and rounded up; the order is that of time."""
+    """Offsets from the first entry, divided by the speed and rounded up, in order of time."""
     ordered = sorted(entries, key=attrgetter("offset_ns"))
     zero = ordered[0].offset_ns
     return [
@@ -165,13 +166,15 @@ def _mooncake(line: str) -> Entry:
         raise ValueError("it is not JSON") from None
     if min(row.timestamp, row.input_length, row.output_length) < 0:
         raise ValueError("a number is negative")
+    if row.timestamp > LONGEST_MS:
+        raise ValueError("its timestamp is not in milliseconds")
     return Entry(
         round(row.timestamp * NS_PER_MS), max(1, row.input_length), max(1, row.output_length)
     )
 
 
 def _instant(text: str) -> int:
-    """Nanoseconds since the epoch; the files have up to nine digits of a second, Python takes six."""
+    """Nanoseconds since the epoch; the files have seven digits of a second, Python takes six."""
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no timestamp such as 2023-11-16 18:15:46.6805900")

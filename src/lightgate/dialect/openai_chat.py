@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.dialect.facts import built, cannot, need, put, refuse
-from lightgate.dialect.fault import Fault, error_of, malformed
+from lightgate.dialect.fault import error_of
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
+from lightgate.dialect.openai_chunks import chunk_grammar
 from lightgate.dialect.openai_fields import chat_usage, message, sampling, streaming, tools
-from lightgate.dialect.scanner import Grammar, Scanner, decoded
 
 if TYPE_CHECKING:
     from lightgate.dialect.quirks import Quirks
     from lightgate.dialect.request import Built, Request
+    from lightgate.dialect.scanner import Scanner
 
 NAME: Final = "openai chat"
-DONE: Final = b"[DONE]"
 
 
 def build(request: Request, quirks: Quirks) -> Built:
@@ -112,48 +112,7 @@ class _Chunk(msgspec.Struct, gc=False):
 _decoder: Final = msgspec.json.Decoder(_Chunk)
 
 
-def _event(scanner: Scanner, name: bytes, data: bytes) -> None:
-    chunk = decoded(_decoder, data)
-    if chunk is None:
-        marker(scanner, data)
-        return
-    _chunk(scanner, chunk)
-    if scanner.error is None and (name == b"error" or chunk.choices is msgspec.UNSET):
-        stray(scanner, name, data)
-
-
-def _whole(scanner: Scanner, body: bytes) -> None:
-    chunk = decoded(_decoder, body)
-    if chunk is None or (not chunk.choices and chunk.error is None):
-        scanner.saw_error(malformed(body))
-    else:
-        _chunk(scanner, chunk)
-
-
-GRAMMAR: Final = Grammar(event=_event, whole=_whole)
-
-
-def marker(scanner: Scanner, data: bytes) -> None:
-    """Take what is no chunk: the terminal marker, a blank line, or rubbish."""
-    word = data.strip()
-    if word == DONE:
-        scanner.saw_end()
-    elif word:
-        scanner.saw_error(malformed(data))
-
-
-def stray(scanner: Scanner, name: bytes, data: bytes) -> None:
-    """Look at an object that is no chunk: an error in another shape, or something to pass over."""
-    found = malformed(data)
-    if name == b"error" or found.code != "malformed":
-        scanner.saw_error(found)
-
-
-def _chunk(scanner: Scanner, chunk: _Chunk) -> None:
-    if chunk.error is not None:
-        scanner.saw_error(error_of(chunk.error))
-    if chunk.choices is None and chunk.error is None and chunk.usage is None:
-        scanner.saw_error(Fault("malformed", "The provider sent null in place of choices."))
+def _choices(scanner: Scanner, chunk: _Chunk) -> None:
     for choice in chunk.choices or ():
         for delta in (choice.delta, choice.message):
             if delta is not None:
@@ -161,8 +120,6 @@ def _chunk(scanner: Scanner, chunk: _Chunk) -> None:
         scanner.saw_finish(choice.finish_reason)
         if choice.error is not None:
             scanner.saw_error(error_of(choice.error))
-    if chunk.usage is not None:
-        scanner.saw_usage(chat_usage(chunk.usage))
     if chunk.x_groq is not None:
         scanner.saw_usage(chat_usage(chunk.x_groq.usage))
         if chunk.x_groq.error is not None:
@@ -230,3 +187,6 @@ def _call(scanner: Scanner, function: _Function | None) -> None:
     text = "".join(word for word in words if isinstance(word, str))
     if text:
         scanner.saw_token(TOOL, text)
+
+
+GRAMMAR: Final = chunk_grammar(_decoder, _choices)

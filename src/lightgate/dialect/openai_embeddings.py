@@ -8,7 +8,7 @@ import msgspec
 
 from lightgate.dialect.facts import built, need, refuse
 from lightgate.dialect.fault import error_of, malformed
-from lightgate.dialect.openai_chat import marker, stray
+from lightgate.dialect.openai_chunks import marker, stray
 from lightgate.dialect.openai_fields import chat_usage
 from lightgate.dialect.scanner import Grammar, Scanner, decoded
 

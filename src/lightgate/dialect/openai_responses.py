@@ -19,7 +19,7 @@ from lightgate.dialect.facts import (
 )
 from lightgate.dialect.fault import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.openai_chat import DONE
+from lightgate.dialect.openai_chunks import DONE
 from lightgate.dialect.openai_fields import count, function, sub
 from lightgate.dialect.request import Text
 from lightgate.dialect.scanner import Grammar, Scanner, decoded

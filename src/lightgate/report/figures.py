@@ -61,7 +61,8 @@ DEFINITIONS: Final = {
     "goodput": Definition("goodput", "Share of the offered requests that met every SLO."),
     "cost": Definition("$/Mtok out", "Dollars per million output tokens at this load."),
     "grade": Definition(
-        "grade", "Band of the median total speed: 1 from 100 tok/s, 2 from 70, 3 from 50, 4 from 30."
+        "grade",
+        "Band of the median total speed: 1 from 100 tok/s, 2 from 70, 3 from 50, 4 from 30.",
     ),
     "rank": Definition("rank", "The ranks that a block bootstrap cannot exclude, 95 %."),
     "p_fastest": Definition(

@@ -150,7 +150,7 @@ def health_sentence(health: Health | None) -> str:
     parts = [f"{clean(health.stamp_source)} stamps", f"late {percent(health.late_share, digits=1)}"]
     parts.append(f"clock steps {health.clock_steps}")
     if health.cpu_share is not None:
-        parts.append(f"CPU {percent(health.cpu_share)} of one of {health.cores} cores")
+        parts.append(f"CPU {percent(health.cpu_share)}, {health.cores} cores")
     if health.peak_rss_mb is not None:
         parts.append(f"{number(health.peak_rss_mb)} MB")
     return f"Client: {', '.join(parts)}"
