@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -245,7 +247,7 @@ def whole(cells: list[CellSummary], attempts: list[Attempt], rng: np.random.Gene
                 api=f"replicate/{MODEL}",
                 load="c=32",
                 hosted_per_mtok=Decimal("0.51"),
-                tokens_per_month=Decimal("714000000"),
+                tokens_per_month=Decimal(714_000_000),
                 note="one machine makes 3.8 billion",
             ),
             BreakEven(
@@ -285,12 +287,12 @@ def rankings(
             {name: row for name, row in rows.items() if "twin" not in name},
             rng=rng,
             blocks=labels,
-            rounds=200,
+            rounds=600,
         )
         boards.append(Board(load=f"c={load}", metric="ttft_ms", standings=tuple(ranked)))
         names = list(rows)
         made = [
-            (a, b, compare(rows[a], rows[b], rng=rng, blocks=labels, rounds=200))
+            (a, b, compare(rows[a], rows[b], rng=rng, blocks=labels, rounds=600))
             for at, a in enumerate(names)
             for b in names[at + 1 :]
         ]
@@ -371,3 +373,54 @@ def picks() -> tuple[Pick, ...]:
 @pytest.fixture(scope="session")
 def sample() -> Sample:
     return make()
+
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Markup(HTMLParser):
+    """Reads markup strictly: every element must be closed, in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[str, str]] = []  # element, text
+        self.feed(text)
+        self.close()
+        assert not self.stack, f"never closed: {self.stack}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack, f"</{tag}> closes nothing"
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.stack:
+            self.texts.append((self.stack[-1], data))
+
+    def named(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def said(self, tag: str) -> list[str]:
+        return [text for name, text in self.texts if name == tag]
+
+
+def renamed(run: Run, old: str, new: str) -> Run:
+    """The run with one target called otherwise, everywhere."""
+
+    def swap(node: object) -> object:
+        if isinstance(node, dict):
+            return {key: swap(value) for key, value in node.items()}
+        if isinstance(node, list | tuple):
+            return [swap(value) for value in node]
+        return new if node == old else node
+
+    return msgspec.convert(swap(msgspec.to_builtins(run)), Run)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from lightgate.bench.prompts import INSTRUCTION
 from lightgate.bench.workload import Tooling
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.timing import e2e_plan
+from lightgate.clock.tokens import CHARS_PER_TOKEN
 from lightgate.dialect.request import Message, Tool, ToolCall
 from lightgate.errors import UsageError
 from lightgate.provider.call import Call
@@ -140,9 +142,10 @@ class Conversation:
         if not self._talk.tools:
             return request.messages
         *before, last = request.messages
-        if not isinstance(last.content, str):
-            return request.messages
-        return (*before, msgspec.structs.replace(last, content=last.content + _TASK))
+        if not isinstance(last.content, str) or not last.content.endswith(INSTRUCTION):
+            return request.messages  # an own prompt, sent as it is
+        text = last.content.removesuffix(INSTRUCTION) + _TASK
+        return (*before, msgspec.structs.replace(last, content=text))
 
     async def _turn(
         self, client: Client, deadlines: Deadlines, number: int, history: tuple[Message, ...]
@@ -179,18 +182,19 @@ class Conversation:
             said = Message(role="assistant", content=turn.answer.text, tool_calls=calls)
             return (said, *(self._result(turn.number, call) for call in calls))
         reply = turn.answer.text if self._talk.replies == "real" else ""
-        question = self._filler(f"question {turn.number}", self._talk.turn_tokens)
+        wish = len(INSTRUCTION) // CHARS_PER_TOKEN
+        question = self._filler(f"question {turn.number}", self._talk.turn_tokens - wish)
         return (
             Message(
                 role="assistant",
                 content=reply or self._filler(f"reply {turn.number}", self._talk.tokens_out),
             ),
-            Message(role="user", content=question),
+            Message(role="user", content=question + INSTRUCTION),
         )
 
     def _result(self, number: int, call: ToolCall) -> Message:
         text = self._filler(f"result {number}", self._talk.turn_tokens)
-        return Message(role="tool", content=text, tool_call_id=call.id, name=call.name)
+        return Message(role="tool", content=text, tool_call_id=call.id)
 
     def _filler(self, part: str, tokens: int) -> str:
         words = self._workload.calibration(self._target.name).words_more(tokens)
@@ -230,7 +234,6 @@ NOTHING: Final = Answer("", ())
 
 def read_answer(dialect: str, body: bytes, *, streamed: bool) -> Answer:
     """Read the text and the tool calls of a complete answer; reasoning is no part of either."""
-    documents = list(_events(body)) if streamed else [_decoded(body)]
     reader = {
         "openai-chat": _chat,
         "openai-completions": _chat,
@@ -239,7 +242,7 @@ def read_answer(dialect: str, body: bytes, *, streamed: bool) -> Answer:
         "gemini": _gemini,
     }[dialect]
     gathered = _Gathered()
-    for document in documents:
+    for document in _events(body) if streamed else _documents(body):
         reader(document, gathered)
     return gathered.answer()
 
@@ -249,16 +252,17 @@ class _Gathered:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
-        self._calls: dict[object, dict[str, str]] = {}
+        self._calls: dict[int | str, dict[str, str]] = {}
 
     def say(self, text: Any) -> None:
         if isinstance(text, str):
             self.texts.append(text)
 
-    def call(self, place: object, **pieces: Any) -> None:
+    def call(self, place: int | str, **pieces: Any) -> None:
+        """Add to a call; arguments come in pieces, id and name at once, by some in every event."""
         call = self._calls.setdefault(place, {"id": "", "name": "", "arguments": ""})
         for field, piece in pieces.items():
-            if isinstance(piece, str):
+            if isinstance(piece, str) and (field == "arguments" or not call[field]):
                 call[field] += piece
 
     def place(self) -> int:
@@ -288,9 +292,11 @@ def _chat(document: dict[str, Any], out: _Gathered) -> None:
             out.say(part.get("text") if part.get("type") == "text" else None)
         for nth, call in enumerate(_dicts(delta.get("tool_calls"))):
             function = _dict(call.get("function"))
+            index, name = call.get("index"), call.get("id")
+            place = name if isinstance(name, str) and index is None else index
             out.call(
-                call.get("index", nth),
-                id=call.get("id"),
+                place if isinstance(place, (int, str)) else nth,
+                id=name,
                 name=function.get("name"),
                 arguments=function.get("arguments"),
             )
@@ -314,7 +320,8 @@ def _responses(document: dict[str, Any], out: _Gathered) -> None:
 
 
 def _anthropic(document: dict[str, Any], out: _Gathered) -> None:
-    place = document.get("index")
+    index = document.get("index")
+    place = index if isinstance(index, int) else 0
     block, delta = _dict(document.get("content_block")), _dict(document.get("delta"))
     if block.get("type") == "tool_use":  # its input is empty here and comes in deltas
         out.call(place, id=block.get("id"), name=block.get("name"))
@@ -344,14 +351,16 @@ def _gemini(document: dict[str, Any], out: _Gathered) -> None:
 def _events(body: bytes) -> Iterator[dict[str, Any]]:
     splitter = SseSplitter()
     for _, data in (*splitter.feed(body), *splitter.finish()):
-        yield _decoded(data)
+        yield from _documents(data)
 
 
-def _decoded(data: bytes) -> dict[str, Any]:
+def _documents(data: bytes) -> list[dict[str, Any]]:
+    """The object, or the objects of the list; nothing for a terminal marker."""
     try:
-        return _dict(msgspec.json.decode(data))
-    except (ValueError, RecursionError):  # a terminal marker, for instance
-        return {}
+        value = msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return []
+    return _dicts(value if isinstance(value, list) else [value])
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -37,6 +37,7 @@ LEAD_NS: Final = 50_000_000  # before a plan begins: time to prepare its first r
 AHEAD: Final = 256  # requests that are prepared before their planned instant
 BUSY_NS: Final = 2_000_000  # nearer than this to a planned instant nothing else is begun
 TURN: Final = 16  # overdue requests started in one turn of the loop; then they get to run
+GRAIN_NS: Final = 1_000_000  # of the loop's own timers
 PAUSE_S: Final = 1.0  # after a 429 that names no wait
 
 
@@ -135,7 +136,8 @@ def starts(jobs: Iterator[Job], pacer: Pacer | None) -> Source:
     if pacer is None:
         return _AtHand((Start(job) for job in jobs), planned=False)
     # The offset comes first: a plan that is over takes no job.
-    return _AtHand((Start(job, at) for at, job in zip(pacer.offsets(), jobs)), planned=True)
+    pairs = zip(pacer.offsets(), jobs, strict=False)
+    return _AtHand((Start(job, at) for at, job in pairs), planned=True)
 
 
 class _AtHand:
@@ -161,6 +163,7 @@ class _Driver:
         self._client = client
         self._driving = driving
         self._on_done = on_done
+        self._pauses = driving.respect_429 and not planned
         lead = LEAD_NS if planned else 0
         self._begin = driving.start_ns or SYSTEM.now_ns() + lead
         self._calls: set[Call] = set()  # under way
@@ -303,7 +306,7 @@ class _Driver:
 
     def _heed(self, error: AttemptError | None) -> None:
         """What a refusal means for the requests to come; a plan is never moved."""
-        if isinstance(error, RateLimited) and self._driving.respect_429:
+        if isinstance(error, RateLimited) and self._pauses:
             wait_s = PAUSE_S if error.retry_after_s is None else error.retry_after_s
             now = SYSTEM.now_ns()
             until = now + int(wait_s * NS_PER_S)
@@ -315,6 +318,7 @@ class _Driver:
         self._refused = self._refused + 1 if lasting else 0
         if lasting and self._refused == self._driving.give_up:
             self._gave_up = error
+            self._stop()
             self._over.set()
 
     async def _pause(self) -> None:
@@ -349,7 +353,6 @@ class _Driver:
     def _result(self) -> Driven:
         ended = SYSTEM.now_ns()
         stopped = self._stopped_ns or ended
-        paused = 0 if self._driving.respect_429 is False else self._paused_ns
         return Driven(
             begin_ns=self._begin,
             stopped_ns=stopped,
@@ -357,7 +360,7 @@ class _Driver:
             started=self._started,
             dropped=self._dropped,
             cut=self._cut,
-            paused_ns=max(0, paused - max(0, self._paused_until - stopped)),
+            paused_ns=max(0, self._paused_ns - max(0, self._paused_until - stopped)),
             gave_up="" if self._gave_up is None else self._gave_up.message,
         )
 
@@ -389,6 +392,7 @@ class _Bell:
 
 
 async def _sleep_until(due_ns: int) -> None:
-    """The loop's timers may fire a little early, so it looks at the clock again."""
-    while (wait_ns := due_ns - SYSTEM.now_ns()) > 0:
-        await asyncio.sleep(wait_ns / NS_PER_S)
+    """Sleep, and a grain of the loop's timers longer: they may fire early by that much."""
+    wait_ns = due_ns - SYSTEM.now_ns()
+    if wait_ns > 0:
+        await asyncio.sleep((wait_ns + GRAIN_NS) / NS_PER_S)

@@ -8,6 +8,7 @@ which lets a tokenizer be measured with a few probes.
 from __future__ import annotations
 
 import hashlib
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -26,7 +27,7 @@ _THREE: Final = (
     " too use any few got may own top far low old new big red ask try run set put add end sun sea"
     " sky air ice car bus map key box cup bag bed pen hat dog cat cow egg tea oil arm leg eye ear"
     " art law job son boy man men age bit sum win fun yes off per its his her him she why yet"
-).split()
+)
 _FOUR: Final = (
     "that with have this will your from they know want been good much some time very when come"
     " here just like long make many more only over such take than them well were what also back"
@@ -38,26 +39,18 @@ _FOUR: Final = (
     " hair half hard head help hill hour idea kind lake land late less list lost love main mile"
     " milk mind moon near neck nine nose note pass path plan poem pool rain rest rice ride ring"
     " rise road rock roof rule salt sand seat seed ship shop slow snow soft song star step sure"
-).split()
-_FIVE: Final = (
-    "about after again along being began below bring build carry cause clear close could"
-    " cover cross doing drive early earth eight every field final first floor force found fresh"
-    " front given glass going grass great green group happy heard heart horse house human large"
-    " later laugh learn leave level light maybe metal might money month mouth music never night"
-    " north ocean offer often order other paint paper party peace phone piece place plain plane"
-    " plant point power quick quiet quite radio reach ready right river round scale seven shape"
-    " share short shown since sleep small smile solid sound south space speak speed spend spoke"
-    " stage stand start state steel still stone store story study sugar table teach thank their"
-    " there these thing think third those three today total touch trade train tried under until"
-    " usual value visit voice watch water wheel where which while white whole whose woman world"
-    " would write wrote young"
-).split()
-_CLASSES: Final = (
-    tuple(_FOUR),
-    tuple(_THREE),
-    tuple(_FIVE),
-    tuple(_FOUR),
 )
+_FIVE: Final = (
+    "about after again along being began below bring build carry clear close could cover drive"
+    " early earth every field final first floor found fresh front given glass going grass great"
+    " green group happy heard heart horse house large later learn leave light maybe might money"
+    " month music never night north often order other paper phone piece place plain plant point"
+    " power quick quiet reach ready right river round seven share short since small sound south"
+    " space stand start still stone story table their there these thing think three today train"
+    " under until voice watch water where which while white whole world would write young"
+)
+_FOURS: Final = tuple(_FOUR.split())
+_CLASSES: Final = (_FOURS[::2], tuple(_THREE.split()), tuple(_FIVE.split()), _FOURS[1::2])
 _SENTENCE: Final = 12  # words; the last of them carries a full stop
 
 INSTRUCTION: Final = (
@@ -72,14 +65,23 @@ _STEP: Final = 1_000_003  # prime, so no two numbers below _PERIOD share their f
 
 
 def words_of(key: str, count: int) -> list[str]:
-    """`count` words that the key decides; fewer words of one key are the beginning of more."""
-    dice = hashlib.shake_256(key.encode()).digest(count * 2)
-    picks = zip(dice[::2], dice[1::2], strict=True)
-    out = []
-    for index, (high, low) in enumerate(picks):
-        words = _CLASSES[index % len(_CLASSES)]
-        out.append(words[(high << 8 | low) % len(words)])
+    """`count` words that the key decides; fewer words of one key are the beginning of more.
+
+    Every word of a list comes once before one comes again. So two long texts have nearly the same
+    words in another order, and any tokenizer that cuts at words counts nearly the same for both.
+    """
+    out = [""] * count
+    for place, words in enumerate(_CLASSES):
+        slots = len(range(place, count, len(_CLASSES)))
+        order = _shuffled(f"{key}/{place}", words)
+        turns = -(-slots // len(order))
+        out[place :: len(_CLASSES)] = (order * turns)[:slots]
     return out
+
+
+def _shuffled(key: str, words: tuple[str, ...]) -> list[str]:
+    dice = struct.iter_unpack(">I", hashlib.shake_256(key.encode()).digest(4 * len(words)))
+    return [word for _, word in sorted(zip(dice, words, strict=True))]
 
 
 def joined(words: list[str]) -> str:

@@ -7,6 +7,7 @@ samples for an interval is marked `enough = False`: our side then has no value a
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -174,10 +175,7 @@ def _theirs(
 def _ours(pair: Pair, metric: str) -> list[float]:
     attempt, recording = pair
     if metric == "gap_ms":
-        return [
-            (later - earlier) / NS_PER_MS
-            for earlier, later in zip(recording.at_ns, recording.at_ns[1:], strict=False)
-        ]
+        return [(later - earlier) / NS_PER_MS for earlier, later in pairwise(recording.at_ns)]
     if metric == "tpot_ms":
         return [1000.0 / attempt.speed_tps] if attempt.speed_tps else []
     value = getattr(attempt, metric)
@@ -185,12 +183,24 @@ def _ours(pair: Pair, metric: str) -> list[float]:
 
 
 def _why(line: Line, rule: Rule, ours: Sequence[float]) -> str:
-    """The reason of a difference; a tie of definitions may still differ by the percentile rule."""
+    """The reason of a difference: the definition, or only the way percentiles are taken."""
     if not ours:
         return "not in this file by our definition"
     nearest = quantile(ours, line.q)
-    if line.theirs is None or nearest is None:
+    if line.theirs is None or nearest is None or _same(line.theirs, nearest):
         return ""
-    if abs(line.theirs - nearest) <= SAME * abs(nearest):
-        return ""
-    return rule.reasons.get(line.metric) or f"percentiles by the {rule.percentile} rule"
+    by_their_rule = percentile(ours, line.q, rule.percentile)
+    if by_their_rule is not None and _same(line.theirs, by_their_rule):
+        return _PERCENTILES[rule.percentile]
+    return rule.reasons.get(line.metric, _PERCENTILES[rule.percentile])
+
+
+_PERCENTILES: Final = {
+    "linear": "percentiles are interpolated between two observed values",
+    "step": "each request counts as often as it has tokens",
+    "index": "percentiles are the value at the place int(n x q), one too far",
+}
+
+
+def _same(a: float, b: float) -> bool:
+    return abs(a - b) <= SAME * abs(b)

@@ -98,8 +98,19 @@ class _Stream:
         return [at for at, n in zip(self.at, self.pieces, strict=True) for _ in range(n)]
 
     def text_tokens(self) -> float | None:
-        """Tokens of the text alone; None where they cannot be laid out over the bursts."""
+        """Tokens of the text alone; None where they cannot be laid out over the bursts.
+
+        An imported file without bursts is of a tool that counts text alone.
+        """
+        if not self.at:
+            return self.streamed or None
         return sum(self.counts[at] for at in self.text) if self.counts and self.text else None
+
+    def first_text(self) -> float | None:
+        """The first text; without bursts, what the file calls the first answer."""
+        if not self.at:
+            return self.answer
+        return self.at[self.text[0]] if self.text else None
 
     def _mark(self, stamp: int | None) -> float | None:
         return None if stamp is None else self._after(stamp - self._send_ns)
@@ -194,7 +205,7 @@ def llmperf(attempt: Attempt, recording: Recording) -> Reading:
     tokens = stream.text_tokens()
     itl = _per(at[-1], 0.0, len(stream.chunks())) if at else None
     return Reading(
-        ttft_ms=at[0] if at else None,
+        ttft_ms=stream.first_text(),
         itl_ms=() if itl is None else (itl,),
         speed_tps=_rate(tokens, stream.closed),
         e2e_ms=stream.closed,

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lightgate.dialect.quirks import Quirks
+from lightgate.price.rates import Rates
 from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
 
 if TYPE_CHECKING:
     from lightgate.sim.serve import Facts
-    from lightgate.sim.world import World
+    from lightgate.sim.world import Price, World
 
 
 def target(facts: Facts, world: World, provider: str, model: str) -> Target:
-    """One model of one simulated provider; the default quirks fit, no key is needed."""
+    """One model of one simulated provider; no key is needed."""
     maker = world.providers[provider]
+    # The simulator writes as many tokens as it is asked for.
+    quirks = Quirks(ignore_eos=True) if maker.dialect == "openai" else Quirks()
     row = Provider(
         name=provider,
         title=maker.title or provider,
@@ -22,6 +26,7 @@ def target(facts: Facts, world: World, provider: str, model: str) -> Target:
         dialect=maker.dialect,
         auth="none",
         local=True,
+        quirks=quirks,
     )
     return Target(
         name=f"{provider}/{model}",
@@ -29,6 +34,7 @@ def target(facts: Facts, world: World, provider: str, model: str) -> Target:
         model=model,
         base_url=row.base_url,
         hourly_cost=maker.hourly_cost,
+        rates=_rates(maker.models[model].price),
     )
 
 
@@ -39,3 +45,9 @@ def targets(facts: Facts, world: World) -> list[Target]:
         for provider, maker in world.providers.items()
         for model in maker.models
     ]
+
+
+def _rates(price: Price | None) -> Rates | None:
+    return (
+        None if price is None else Rates(input=price.input, output=price.output, source="override")
+    )

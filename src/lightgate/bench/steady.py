@@ -8,6 +8,7 @@ steady unless one of them rises or falls by more than chance and by more than ma
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from statistics import NormalDist, fmean, median
 from typing import TYPE_CHECKING, Final
 
@@ -238,9 +239,7 @@ def _load_drift(spans: Sequence[Span], windows: Sequence[Window]) -> Drift | Non
         return None
     middles = [(part.start_ns + part.stop_ns) / 2 for part in parts]
     count = min(PARTS, len(levels))
-    return _line(
-        _averages(middles, count), _averages([level / mean for level in levels], count)
-    )
+    return _line(_averages(middles, count), _averages([level / mean for level in levels], count))
 
 
 def _ttft_drift(flights: Sequence[Flight], windows: Sequence[Window]) -> Drift | None:
@@ -267,7 +266,7 @@ def _line(at: Sequence[float], values: Sequence[float]) -> Drift | None:
     )
     free = len(at) - 2
     reach = _student(free) * math.sqrt(rest / free / squares)
-    length = at[-1] - at[0]
+    length = (at[-1] - at[0]) * len(at) / (len(at) - 1)  # from the middles of its ends to its ends
     return Drift(slope * length, (slope - reach) * length, (slope + reach) * length)
 
 
@@ -287,13 +286,13 @@ def _student(free: int) -> float:
 
 def _averages(values: Sequence[float], parts: int) -> list[float]:
     cuts = [len(values) * part // parts for part in range(parts + 1)]
-    return [fmean(values[low:high]) for low, high in zip(cuts, cuts[1:], strict=False)]
+    return [fmean(values[low:high]) for low, high in pairwise(cuts)]
 
 
 def _cut(window: Window, parts: int) -> Iterator[Window]:
     length = window.stop_ns - window.start_ns
     cuts = [window.start_ns + length * part // parts for part in range(parts + 1)]
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in pairwise(cuts):
         if stop > start:
             yield Window(start, stop)
 

@@ -160,7 +160,10 @@ class Workload:
             "seed": str(wish.seed),
             "kind": wish.kind,
         }
-        hashes = {target.name: self.hash(target, requests) for target in targets}
+        sizes = {t.name: self.calibration(t.name).words_for(wish.tokens_in) for t in targets}
+        example = {sizes[target.name]: target for target in targets}
+        by_size = {size: self.hash(target, requests) for size, target in example.items()}
+        hashes = {name: by_size[size] for name, size in sizes.items()}
         if len(set(hashes.values())) == 1:
             facts["prompts_sha256"] = next(iter(hashes.values()))
         else:

@@ -28,6 +28,7 @@ class Verb(NamedTuple):
 
 VERBS = (
     Verb("up", "Simulated providers, clocked live."),
+    Verb("bench", "How fast targets are, at your load, from here."),
     Verb("sim", "Simulated providers alone."),
     Verb("selftest", "Prove the clock on this machine."),
     Verb("doctor", "What works from here: keys, connections, clock."),

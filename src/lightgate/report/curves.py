@@ -7,10 +7,11 @@ colour.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.report.arrange import amount, headline, loads, names, targets
-from lightgate.report.figures import DEFINITIONS, number, quantile_name, shorten, value
+from lightgate.report.figures import DEFINITIONS, quantile_name, shorten, tick, value
 from lightgate.report.ticks import log_ticks
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _plot(page: Text, title: str, made: list[Curve], width: int) -> None:
         canvas.line(curve)
     for curve in made:
         canvas.letter(curve)
-    labels = {canvas.row(tick): number(tick) for tick in log_ticks(low, high, most=5)}
+    labels = {canvas.row(at): tick(at) for at in log_ticks(low, high, most=5)}
     page.append(f"{'':{_GUTTER}}{title}\n", style="bold")
     for row in range(_ROWS):
         label = labels.get(row, "")
@@ -155,7 +156,7 @@ class _Canvas:
 
     def line(self, curve: Curve) -> None:
         dots = [(self._dot_x(x), self._dot_y(y)) for x, y in curve.points]
-        for (x0, y0), (x1, y1) in zip(dots, dots[1:], strict=False):
+        for (x0, y0), (x1, y1) in pairwise(dots):
             steps = max(abs(x1 - x0), abs(y1 - y0), 1)
             for step in range(steps + 1):
                 self._set(

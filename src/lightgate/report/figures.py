@@ -106,6 +106,11 @@ def number(amount: float | None) -> str:
     return f"{amount:.1f}" if size >= 10 else f"{amount:.2f}"
 
 
+def tick(amount: float) -> str:
+    """A round number at an axis, without digits that say nothing."""
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
+
+
 def milliseconds(amount: float | None) -> str:
     """A duration with its unit: ms up to ten seconds, seconds above."""
     if amount is None or not math.isfinite(amount) or amount < 10_000:
@@ -134,12 +139,12 @@ def percent(share: float | None, *, digits: int = 0) -> str:
 
 
 def probability(p: float | None) -> str:
-    """Two digits; what is not certain never reads as 0 or 1."""
+    """Two digits; never 0 or 1, which no number of samples can show."""
     if p is None:
         return DOT
-    if 0 < p < 0.005:
+    if p < 0.005:
         return "<0.01"
-    return ">0.99" if 0.995 <= p < 1 else f"{p:.2f}"
+    return ">0.99" if p >= 0.995 else f"{p:.2f}"
 
 
 def dollars(amount: Decimal | None) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lightgate.clock.interval import Interval
 from lightgate.report.arrange import names
 from lightgate.report.figures import clean, dollars, number, percent, probability
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from lightgate.clock.interval import Interval
     from lightgate.ledger.run import BreakEven, CellSummary, Health, Run, Versus
 
 _FASTER: Final = {
@@ -97,7 +97,8 @@ def break_even_sentence(row: BreakEven, short: dict[str, str]) -> str:
     note = f"; {clean(row.note)}" if row.note else ""
     if row.tokens_per_month is None:
         return f"{own} against {api}: no break-even{note}"
-    return f"{own} is cheaper than {api} from {tokens(row.tokens_per_month)} output tokens a month{note}"
+    from_here = f"{tokens(row.tokens_per_month)} output tokens a month"
+    return f"{own} is cheaper than {api} from {from_here}{note}"
 
 
 def tokens(count: Decimal) -> str:
@@ -157,11 +158,14 @@ def health_sentence(health: Health | None) -> str:
 
 
 def twin_sentences(run: Run) -> list[str]:
-    """How each A/A pair came out: a target against itself should tie."""
+    """How each A/A pair came out over all loads and metrics: it should tie."""
     twins = {t.name: t.twin_of for t in run.targets if t.twin_of is not None}
-    return [
-        f"A/A pair {clean(versus.a)} and {clean(versus.b)} at {clean(versus.load)}: "
-        f"{clean(versus.verdict)} on {clean(versus.metric)}"
-        for versus in run.versus
-        if twins.get(versus.a) == versus.b or twins.get(versus.b) == versus.a
-    ]
+    short = names(run)
+    sentences = []
+    for twin, target in twins.items():
+        pairs = [versus for versus in run.versus if {versus.a, versus.b} == {twin, target}]
+        differ = [f"{v.metric} at {v.load}" for v in pairs if v.verdict in {"a faster", "b faster"}]
+        found = f"differs in {', '.join(differ)}" if differ else "no difference found"
+        name = short.get(target, target)
+        sentences.append(clean(f"{name} against itself (A/A, {len(pairs)} comparisons): {found}"))
+    return sentences

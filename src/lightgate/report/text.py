@@ -1,12 +1,13 @@
 """The end of a run in the terminal: one table a load, then what was found in sentences.
 
 Columns that do not fit side by side go into a second table under the first, so nothing is folded
-or cut; where no terminal looks on, every load is one table without lines or colours.
+or cut; where no terminal looks on, every load is one table.
 """
 
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.report.arrange import (
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
     from lightgate.ledger.run import CellSummary, Run
     from lightgate.report.arrange import Block, Row
-
-    Show = Callable[[CellSummary], str]
 
 TIE: Final = "≈"
 PIPE_WIDTH: Final = 4_000  # so wide that a table in a file or a pipe is never folded
@@ -126,15 +125,14 @@ def _print_block(block: Block, console: Console) -> None:
         console.print(Text("  nothing was measured"))
         return
     for group in _fit(_columns(block), console.width):
-        console.print(_table(group, lines=console.is_terminal))
+        console.print(_table(group))
 
 
-def _table(columns: Sequence[Column], *, lines: bool) -> Table:
-    from rich import box
+def _table(columns: Sequence[Column]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD if lines else None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(
             Text(column.title), justify="right" if column.right else "left", no_wrap=True
@@ -144,55 +142,59 @@ def _table(columns: Sequence[Column], *, lines: bool) -> Table:
     return table
 
 
-def _fit(columns: Sequence[Column], width: int) -> Iterator[list[Column]]:
-    """Split the columns into tables that are narrow enough; the first column begins each."""
-    first, *others = columns
-    group, used = [first], first.width
-    for column in others:
-        if used + _GAP + column.width > width and len(group) > 1:
-            yield group
-            group, used = [first], first.width
-        group.append(column)
-        used += _GAP + column.width
-    yield group
+def _fit(groups: Sequence[Sequence[Column]], width: int) -> Iterator[list[Column]]:
+    """Put groups of columns side by side while they fit; the names of the targets begin each."""
+    names_of, *others = groups
+    table = list(names_of)
+    for group in others:
+        if len(table) > len(names_of) and _width([*table, *group]) > width:
+            yield table
+            table = list(names_of)
+        table += group
+    yield table
 
 
-def _columns(block: Block) -> list[Column]:
+def _width(columns: Sequence[Column]) -> int:
+    return sum(column.width + _GAP for column in columns) - _GAP
+
+
+def _columns(block: Block) -> list[list[Column]]:
+    """The names, then how fast, then how steady, then how well and at what price."""
     rows, metric = block.rows, block.metric
-    name = DEFINITIONS[metric].title
-    ranked = any(row.standing for row in rows)
-    columns = [
-        Column("target", tuple(shorten(row.name, _LONGEST_NAME) for row in rows), right=False),
-        _column(f"{name} p50 ms", rows, lambda cell: number(value(cell, metric, 0.5)), tie=True),
-        _column("95 %", rows, lambda cell: _interval(cell, metric)),
-        _column("p95", rows, lambda cell: number(value(cell, metric, 0.95))),
-        _column("p99", rows, lambda cell: number(value(cell, metric, 0.99))),
-        _column("tok/s p50", rows, lambda cell: number(value(cell, "speed_tps", 0.5))),
-        _column("slow 5 %", rows, lambda cell: number(value(cell, "speed_tps", 0.05))),
-        _column("grade", rows, lambda cell: grade_of(cell) or DOT),
-        _column("stall p95", rows, lambda cell: number(value(cell, "stall_ms", 0.95))),
-        _column("e2e p50", rows, lambda cell: number(value(cell, "e2e_ms", 0.5))),
-        _column("throughput", rows, lambda cell: number(cell.throughput_tps)),
-        _column("in flight", rows, lambda cell: number(cell.inflight)),
-        _column("errors", rows, _errors),
-        _column("goodput", rows, lambda cell: percent(cell.goodput)),
-        _column("$/Mtok out", rows, lambda cell: dollars(cell.cost.out_per_mtok)),
-        _column("n", rows, lambda cell: f"{cell.requests:,}"),
+    fast = [
+        _column(DEFINITIONS[metric].title + " p50", rows, lambda row: _headline(row, metric)),
+        _column("95 %", rows, lambda row: _interval(row.cell, metric)),
+        _column("p95", rows, lambda row: number(value(row.cell, metric, 0.95))),
+        _column("p99", rows, lambda row: number(value(row.cell, metric, 0.99))),
+        _column("tok/s p50", rows, lambda row: number(value(row.cell, "speed_tps", 0.5))),
+        _column("slow 5 %", rows, lambda row: number(value(row.cell, "speed_tps", 0.05))),
     ]
-    if ranked:
-        columns[1:1] = [
-            Column("rank", tuple(_rank(row) for row in rows)),
-            Column("P(fastest)", tuple(_p_fastest(row) for row in rows)),
-        ]
-    return columns
+    system = [
+        _column("stall p95", rows, lambda row: number(value(row.cell, "stall_ms", 0.95))),
+        _column("e2e p50", rows, lambda row: number(value(row.cell, "e2e_ms", 0.5))),
+        _column("throughput", rows, lambda row: number(row.cell.throughput_tps)),
+        _column("in flight", rows, lambda row: number(row.cell.inflight)),
+    ]
+    well = [
+        _column("errors", rows, lambda row: _errors(row.cell)),
+        _column("goodput", rows, lambda row: percent(row.cell.goodput)),
+        _column("$/Mtok out", rows, lambda row: dollars(row.cell.cost.out_per_mtok)),
+        _column("grade", rows, lambda row: grade_of(row.cell) or DOT),
+        _column("rank", rows, _rank),
+        _column("P(fastest)", rows, _p_fastest),
+        _column("n", rows, lambda row: f"{row.cell.requests:,}"),
+    ]
+    target = tuple(shorten(row.name, _LONGEST_NAME) for row in rows)
+    return [[Column("target", target, right=False)], fast, system, well]
 
 
-def _column(title: str, rows: Iterable[Row], show: Show, *, tie: bool = False) -> Column:
-    made = [
-        f"{TIE if tie and row.tie else ''}{show(row.cell)}{'' if row.cell.valid or not tie else ' !'}"
-        for row in rows
-    ]
-    return Column(title, tuple(made))
+def _column(title: str, rows: Iterable[Row], show: Callable[[Row], str]) -> Column:
+    return Column(title, tuple(show(row) for row in rows))
+
+
+def _headline(row: Row, metric: str) -> str:
+    tie, invalid = TIE if row.tie else "", "" if row.cell.valid else "!"
+    return f"{tie}{invalid}{number(value(row.cell, metric, 0.5))}"
 
 
 def _interval(cell: CellSummary, metric: str) -> str:
@@ -209,7 +211,7 @@ def _rank(row: Row) -> str:
     if row.standing is None:
         return DOT
     best, worst = row.standing.best, row.standing.worst
-    return str(best) if best == worst else f"{best}–{worst}"
+    return str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
 
 
 def _p_fastest(row: Row) -> str:
@@ -239,9 +241,18 @@ def _sections(run: Run) -> Iterator[tuple[str, list[str]]]:
 
 
 def _versus_lines(run: Run) -> list[str]:
+    """Neighbours in each table; the page and the record have all pairs."""
     short = names(run)
-    ours = [versus for versus in run.versus if versus.a in short and versus.b in short]
-    lines = [f"{clean(versus.load)}: {versus_sentence(versus, short)}" for versus in ours]
+    near = {
+        (block.load, frozenset((upper.cell.target, lower.cell.target)))
+        for block in blocks(run)
+        for upper, lower in pairwise(block.rows)
+    }
+    lines = [
+        f"{clean(versus.load)}: {versus_sentence(versus, short)}"
+        for versus in run.versus
+        if (versus.load, frozenset((versus.a, versus.b))) in near
+    ]
     return [*lines, *([FASTER_MEANS] if lines else []), *twin_sentences(run)]
 
 

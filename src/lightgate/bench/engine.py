@@ -1,0 +1,386 @@
+"""Carrying a benchmark out: calibrate, drive every load, keep every attempt, conclude."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import resource
+import time
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from lightgate import __version__
+from lightgate.bench.blocks import Blocks, InBlock, Lane, interleave
+from lightgate.bench.budget import Guard
+from lightgate.bench.drive import Driving
+from lightgate.bench.findings import LoadFacts, Measured, conclude
+from lightgate.bench.loop import Job
+from lightgate.bench.shape import Pacer
+from lightgate.bench.trace import Trace
+from lightgate.bench.workload import USUAL, Size, Wish, Workload, calibrated
+from lightgate.clock.attempt import Attempt, AttemptFacts, wall_time
+from lightgate.clock.ids import Ids
+from lightgate.clock.load import Slo, late_share
+from lightgate.clock.marks import StampSource
+from lightgate.clock.source import SYSTEM
+from lightgate.clock.tokens import Usage
+from lightgate.errors import CredentialsError, HttpRefused, Unreachable
+from lightgate.ledger.recording import Recording
+from lightgate.ledger.run import Health, Run, TargetFacts
+from lightgate.price.listed import rates_of
+from lightgate.provider.prepare import prepare
+from lightgate.provider.target import Target
+from lightgate.wire.client import Client
+from lightgate.wire.exchange import Deadlines
+from lightgate.wire.origin import split_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lightgate.ledger.folder import RunFolder
+
+TWIN: Final = " (twin)"
+GIVE_UP: Final = 20  # failures to connect, or refusals of the key, in a row
+BLOCK_ROUNDS: Final = 4  # requests of each worker in one block: its ramp is then a quarter of it
+MIN_BLOCKS: Final = 6  # fewer, and no comparison has an interval
+
+
+class Observer(Protocol):
+    """Who watches a run; the live view of `report` is one."""
+
+    def begin_cell(self, target: str, load: str, *, total: int | None = None) -> None:
+        """A target begins with a load."""
+
+    def tick(self, attempt: Attempt, *, warmup: bool = False) -> None:
+        """An attempt has ended."""
+
+    def end_cell(self, target: str) -> None:
+        """A target is through with a load."""
+
+
+class Loading(msgspec.Struct, frozen=True, kw_only=True):
+    """One load to be driven: so many workers, or a plan of instants."""
+
+    label: str
+    concurrency: int | None = None
+    pacer: Pacer | None = None
+    requests: int | None = None
+    duration_ns: int | None = None
+
+    def facts(self, dropped: dict[str, int]) -> LoadFacts:
+        """What the record says about it."""
+        rate = None if self.pacer is None else self.pacer.rate_per_s
+        return LoadFacts(label=self.label, concurrency=self.concurrency, rate=rate, dropped=dropped)
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a run is asked for."""
+
+    targets: tuple[Target, ...]
+    loads: tuple[Loading, ...]
+    wish: Wish
+    seed: int
+    stamps: StampSource
+    at: datetime
+    aa: bool = True
+    together: bool = False
+    warmup: int = 2
+    slo: Slo | None = None
+    max_cost: Decimal | None = None
+    deadlines: Deadlines = Deadlines()
+    options: dict[str, str] = {}
+
+
+class Bench:
+    """One run under way; `run` is its record so far, also after an interruption."""
+
+    def __init__(self, order: Order, folder: RunFolder | None, observer: Observer) -> None:
+        self._order = order
+        self._folder = folder
+        self._observer = observer
+        self._ids = Ids()
+        self._guard = Guard(order.max_cost)
+        self._targets = _with_twin(order)
+        self._dropped: dict[str, dict[str, int]] = {}
+        self._seq = 0
+        self._began = time.monotonic_ns()
+        self._cpu = time.process_time_ns()
+        self._steps = 0
+        self._notes: list[str] = []
+        self._stopping: asyncio.Task[object] | None = None
+        self.measured = Measured(attempts=[], recordings={})
+        self.run = Run(
+            id=self._ids.new(),
+            started=wall_time(SYSTEM.wall_ns()),
+            environment=_environment(order.stamps),
+            options=order.options,
+            targets=tuple(_facts(target, order) for target in self._targets),
+        )
+
+    def take_up(self, folder: RunFolder) -> None:
+        """Go on with a run: what it measured already counts."""
+        before = folder.run()
+        self.measured = Measured(attempts=folder.attempts(), recordings=folder.recordings())
+        known = self.measured.recordings
+        self.measured.attempts = [a for a in self.measured.attempts if a.id in known]
+        self.run = msgspec.structs.replace(self.run, id=before.id, started=before.started)
+        self._seq = len(self.measured.attempts)
+
+    async def carry_out(self) -> Run:
+        """Measure everything; what is measured stays in `run` whatever happens."""
+        client = Client(stamp=self._order.stamps)
+        try:
+            workload = await calibrated(client, self._targets, self._order.wish)
+            self._check(workload)
+            count = max((load.requests or 0 for load in self._order.loads), default=0) or 1000
+            self._notes += workload.notes(count)
+            facts = workload.facts(self._targets, min(count, 1000))
+            self.run = msgspec.structs.replace(self.run, workload=facts)
+            for load in self._order.loads:
+                if not self._guard.room():
+                    self._notes.append(self._guard.sentence)
+                    break
+                self._keep()
+                await self._drive(client, load, workload)
+            self.run = msgspec.structs.replace(self.run, finished=wall_time(SYSTEM.wall_ns()))
+        finally:
+            self._steps = client.stamper.steps
+            await client.close()
+            self._conclude()
+        return self.run
+
+    def _check(self, workload: Workload) -> None:
+        """A target that cannot be called at all ends the run before it begins."""
+        for target in self._targets:
+            failure = workload.calibration(target.name).failure
+            if isinstance(failure, HttpRefused) and failure.code in {401, 403}:
+                raise CredentialsError(failure.message, hint=failure.hint)
+            if isinstance(failure, (HttpRefused, Unreachable)):
+                raise failure
+
+    async def _drive(self, client: Client, load: Loading, workload: Workload) -> None:
+        done = self._blocks_done(load)
+        size, blocks = _cut(load)
+        left = None if blocks is None else blocks - done
+        if left is not None and left <= 0:
+            return
+        lanes = [
+            Lane(target.name, self._jobs(target, load, workload, done * size))
+            for target in self._targets
+            if load.pacer is None or not target.name.endswith(TWIN)
+        ]
+        for lane in lanes:
+            total = None if left is None else left * size
+            self._observer.begin_cell(lane.name, load.label, total=total)
+            origin, _ = split_url(self._target(lane.name).base_url)
+            await client.warm(origin, load.concurrency or 1, self._order.deadlines.connect_s)
+        plan = Blocks(
+            size=size,
+            blocks=left,
+            warmup=0 if done or load.pacer else max(self._order.warmup, 1),
+            seed=self._order.seed + done,
+            together=self._order.together or load.pacer is not None,
+        )
+        driving = Driving(
+            concurrency=load.concurrency or 1,
+            duration_ns=load.duration_ns,
+            give_up=GIVE_UP,
+            cool_down_s=30.0,
+            deadlines=self._order.deadlines,
+        )
+        self._stopping = asyncio.ensure_future(
+            interleave(client, lanes, plan, driving, self._taker(load, done), load.pacer)
+        )
+        await self._settle(load, lanes)
+
+    async def _settle(self, load: Loading, lanes: list[Lane]) -> None:
+        """Wait for a load; a spent budget ends it early, and that is no error."""
+        task = self._stopping
+        if task is None:
+            return
+        try:
+            turns = await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if (current is not None and current.cancelling()) or self._guard.room():
+                raise
+            turns = []
+        finally:
+            task.cancel()
+            for lane in lanes:
+                self._observer.end_cell(lane.name)
+        for turn in turns if isinstance(turns, list) else []:
+            dropped = self._dropped.setdefault(load.label, {})
+            dropped[turn.lane] = dropped.get(turn.lane, 0) + turn.driven.dropped
+            if turn.driven.gave_up:
+                given_up = f"{turn.lane} at {load.label} was given up: {turn.driven.gave_up}"
+                self._notes.append(given_up)
+
+    def _jobs(
+        self, target: Target, load: Loading, workload: Workload, offset: int
+    ) -> Callable[[int], Job]:
+        entries = load.pacer.entries if isinstance(load.pacer, Trace) else ()
+        # The second half of an A/A pair asks other prompts of the same size: with the same ones it
+        # would find them in the provider's cache.
+        shift = 1 << 30 if target.name.endswith(TWIN) else 0
+
+        def job(index: int) -> Job:
+            size = USUAL
+            if entries:
+                entry = entries[index % len(entries)]
+                size = Size(entry.tokens_in, entry.tokens_out)
+            identity = self._ids.new()
+            request = workload.request(target, index + offset + shift, size)
+            return Job(identity, prepare(target, request, (("x-request-id", identity),)))
+
+        return job
+
+    def _taker(self, load: Loading, done: int) -> Callable[[InBlock], None]:
+        def take(item: InBlock) -> None:
+            target = self._target(item.lane)
+            attempt = self._attempt(target, load, item)
+            recording = Recording.of(
+                attempt.id,
+                item.finished.marks,
+                block=None if item.block is None else item.block + done,
+                load=load.label,
+                warmup=item.block is None and load.pacer is None,
+                max_tokens=self._order.wish.tokens_out,
+            )
+            self.measured.attempts.append(attempt)
+            self.measured.recordings[attempt.id] = recording
+            if self._folder is not None:
+                self._folder.append(attempt, recording)
+            self._guard.add(attempt)
+            self._observer.tick(attempt, warmup=recording.warmup)
+            if not self._guard.room() and self._stopping is not None:
+                self._stopping.cancel()
+
+        return take
+
+    def _attempt(self, target: Target, load: Loading, item: InBlock) -> Attempt:
+        marks, called = item.finished.marks, item.finished.called
+        tokens = called.tokens
+        usage = Usage(
+            tokens_in=tokens.tokens_in,
+            tokens_out=tokens.out,
+            tokens_reasoning=tokens.reasoning,
+            tokens_cached=tokens.cached,
+        )
+        cost = target.cost(usage, self._order.at)
+        self._seq += 1
+        facts = AttemptFacts(
+            id=item.finished.job.id,
+            exchange_id=item.finished.job.id,
+            run_id=self.run.id,
+            source="bench",
+            target=target.name,
+            provider=target.provider.name,
+            model=target.model,
+            dialect=target.provider.dialect,
+            seq=self._seq,
+            concurrency=load.concurrency,
+            outcome=called.outcome,
+            status=called.status,
+            error=None if called.error is None else called.error.message,
+            streamed=called.streamed,
+            wall_ns=item.finished.wall_ns,
+            cost_usd=cost.cost_usd,
+            cost_source=cost.cost_source,
+            price_as_of=cost.price_as_of,
+            finish_reason=called.finish_reason,
+            bytes_in=called.bytes_in,
+            bytes_out=called.bytes_out,
+        )
+        return Attempt.of(facts, marks, tokens)
+
+    def _target(self, name: str) -> Target:
+        return next(target for target in self._targets if target.name == name)
+
+    def _blocks_done(self, load: Loading) -> int:
+        """Blocks of this load that an earlier part of the run has begun."""
+        blocks = [
+            recording.block
+            for recording in self.measured.recordings.values()
+            if recording.load == load.label and recording.block is not None
+        ]
+        return max(blocks, default=-1) + 1
+
+    def _keep(self) -> None:
+        if self._folder is not None:
+            self._folder.write_run(self.run)
+
+    def _conclude(self) -> None:
+        """Conclude from what there is, and keep it."""
+        wall = max(1, time.monotonic_ns() - self._began)
+        health = Health(
+            stamp_source=self._order.stamps,
+            late_share=late_share(self.measured.attempts),
+            clock_steps=self._steps,
+            cpu_share=(time.process_time_ns() - self._cpu) / wall,
+            peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            cores=os.cpu_count() or 1,
+        )
+        run = msgspec.structs.replace(self.run, health=health, notes=tuple(self._notes))
+        loads = [load.facts(self._dropped.get(load.label, {})) for load in self._order.loads]
+        self.run = conclude(run, self.measured, loads, slo=self._order.slo, seed=self._order.seed)
+        self._keep()
+
+
+def block_size(concurrency: int, requests: int) -> int:
+    """Requests of one target in one block: some rounds of its workers, but blocks enough."""
+    if concurrency == 1:
+        return max(1, min(BLOCK_ROUNDS, requests // MIN_BLOCKS))
+    return max(1, min(BLOCK_ROUNDS * concurrency, max(concurrency, requests // MIN_BLOCKS)))
+
+
+def _cut(load: Loading) -> tuple[int, int | None]:
+    """Size and number of the blocks of a load; no number for a duration."""
+    workers = load.concurrency or 1
+    if load.requests is None:
+        return (BLOCK_ROUNDS * workers if load.pacer is None else 50), None
+    if load.pacer is not None:
+        size = max(1, load.requests // MIN_BLOCKS)
+        return size, -(-load.requests // size)
+    size = block_size(workers, load.requests)
+    return size, -(-load.requests // size)
+
+
+def _with_twin(order: Order) -> tuple[Target, ...]:
+    """The targets, and for a comparison the first of them once more under another name."""
+    if not order.aa or len(order.targets) < 2 or order.together:
+        return order.targets
+    first = order.targets[0]
+    return (*order.targets, msgspec.structs.replace(first, name=first.name + TWIN))
+
+
+def _facts(target: Target, order: Order) -> TargetFacts:
+    listed = target.provider.price_provider
+    rates = target.rates or (rates_of(listed, target.model, order.at) if listed else None)
+    twin = target.name.endswith(TWIN)
+    return TargetFacts(
+        name=target.name,
+        provider=target.provider.name,
+        model=target.model,
+        base_url=target.base_url,
+        dialect=target.provider.dialect,
+        twin_of=target.name.removesuffix(TWIN) if twin else None,
+        price_input=None if rates is None else rates.input,
+        price_output=None if rates is None else rates.output,
+        price_as_of=None if rates is None else rates.as_of,
+        hourly_cost=target.hourly_cost,
+    )
+
+
+def _environment(stamps: StampSource) -> dict[str, str]:
+    return {
+        "lightgate": __version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": str(os.cpu_count() or 1),
+        "stamps": stamps,
+    }

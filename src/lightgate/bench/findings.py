@@ -1,0 +1,129 @@
+"""From everything that was measured to the record of the run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from lightgate.bench.breakeven import break_even
+from lightgate.bench.profiles import picks
+from lightgate.bench.summary import CellFacts, relate, summarise
+from lightgate.bench.verdict import Signs, diagnose
+from lightgate.bench.versus import Field, contest
+from lightgate.clock.attempt import Attempt
+from lightgate.ledger.recording import Recording
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightgate.clock.load import Slo
+    from lightgate.ledger.run import CellSummary, Run, TargetFacts, Verdict
+
+
+class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One load of a run; `dropped` are planned requests that were never sent, by target."""
+
+    label: str
+    concurrency: int | None = None
+    rate: float | None = None
+    dropped: dict[str, int] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests have planned instants."""
+        return self.concurrency is None
+
+
+class Measured(msgspec.Struct, kw_only=True):
+    """What a run has measured so far."""
+
+    attempts: list[Attempt] = []
+    recordings: dict[str, Recording] = {}
+
+    def at(self, target: str, load: str) -> list[Attempt]:
+        """The attempts of one cell, warm-up among them."""
+        return [
+            attempt
+            for attempt in self.attempts
+            if attempt.target == target and self.recordings[attempt.id].load == load
+        ]
+
+
+def conclude(
+    run: Run, measured: Measured, loads: Sequence[LoadFacts], *, slo: Slo | None, seed: int
+) -> Run:
+    """Fill in the cells, the comparisons, the verdicts and the picks."""
+    cells = _cells(run.targets, measured, loads, slo)
+    found = contest(
+        [
+            Field(load.label, _counted(measured, load.label), load.is_open)
+            for load in loads
+            if len(run.targets) > 1
+        ],
+        measured.recordings,
+        run.targets,
+        rng=np.random.default_rng(seed),
+    )
+    twins = [target.name for target in run.targets if target.twin_of is not None]
+    return msgspec.structs.replace(
+        run,
+        cells=cells,
+        boards=found.boards,
+        versus=found.versus,
+        verdicts=tuple(_verdicts(run, measured, cells, twins)),
+        picks=picks(cells, twins),
+        break_even=break_even(run.targets, cells),
+    )
+
+
+def _cells(
+    targets: Sequence[TargetFacts],
+    measured: Measured,
+    loads: Sequence[LoadFacts],
+    slo: Slo | None,
+) -> tuple[CellSummary, ...]:
+    cells = []
+    for load in loads:
+        for target in targets:
+            attempts = measured.at(target.name, load.label)
+            if not attempts:
+                continue
+            facts = CellFacts(
+                target=target,
+                load=load.label,
+                concurrency=load.concurrency,
+                rate=load.rate,
+                dropped=load.dropped.get(target.name, 0),
+                slo=slo,
+            )
+            cells.append(summarise(attempts, measured.recordings, facts))
+    return relate(cells)
+
+
+def _counted(measured: Measured, load: str) -> list[Attempt]:
+    return [
+        attempt
+        for attempt in measured.attempts
+        if (recording := measured.recordings[attempt.id]).load == load and not recording.warmup
+    ]
+
+
+def _verdicts(
+    run: Run, measured: Measured, cells: Sequence[CellSummary], twins: Sequence[str]
+) -> list[Verdict]:
+    by_target: Mapping[str, list[CellSummary]] = defaultdict(list)
+    for cell in cells:
+        by_target[cell.target].append(cell)
+    cpu = run.health.cpu_share if run.health is not None else None
+    verdicts = []
+    for target, own in by_target.items():
+        if target in twins:
+            continue
+        seen = {cell.load: measured.at(target, cell.load) for cell in own}
+        verdict = diagnose(own, Signs.of(seen, cpu_share=cpu))
+        if verdict is not None:
+            verdicts.append(verdict)
+    return verdicts

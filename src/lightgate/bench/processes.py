@@ -1,0 +1,632 @@
+"""Driving one cell from several processes, for more streams than one core can carry.
+
+The parent owns the plan and the jobs: each job goes to exactly one child, with its offset from one
+start on the monotonic clock that all processes of a machine share. Children send every request
+that ended back at once, marks and all, so the parent sees what one process would have seen. What a
+killed child had finished is kept; what it had not is counted as lost and never sent again.
+
+Parent and child speak frames over the child's standard input and output: four bytes of length, then
+msgpack. Requests carry keys, so they travel in the pipe and never in argv or the environment.
+`python -m lightgate.bench.processes` is the child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import resource
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, get_args
+
+import msgspec
+
+from lightgate.bench.drive import Driven, Driving, Finished, Start, drive_from, starts
+from lightgate.bench.loop import Job
+from lightgate.clock.marks import Marks, StampSource
+from lightgate.clock.source import SYSTEM
+from lightgate.dialect.quirks import Quirks
+from lightgate.dialect.registry import Dialect, Family, dialect_for
+from lightgate.dialect.request import Kind
+from lightgate.errors import AttemptError, LightgateError, UsageError
+from lightgate.provider.call import Called
+from lightgate.provider.prepare import Prepared
+from lightgate.wire.client import Client
+from lightgate.wire.origin import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lightgate.bench.drive import Source
+    from lightgate.bench.shape import Pacer
+
+NS_PER_S: Final = 1_000_000_000
+READY_S: Final = 30.0  # for a child to start and to open its connections
+START_NS: Final = 200_000_000  # between the order to go and the start
+FEED_NS: Final = 2 * NS_PER_S  # a planned request reaches its child so long before its instant
+# Jobs that wait in a child of a closed loop, so that no worker waits for one. Only with a duration:
+# where a count ends the run, a job that waits in one child while others are idle makes it longer.
+SPARE: Final = 2
+GRACE_S: Final = 10.0  # for a child that was told to stop
+MOST: Final = 64  # processes
+ONE_PROCESS: Final = 1_000  # streams that one process carries without being late
+_LENGTH: Final = 4
+_Message = TypeVar("_Message")
+
+
+class Crew(msgspec.Struct, frozen=True, kw_only=True):
+    """How many processes, how they stamp, and what they connect to before the start.
+
+    `connections` are for all of them together and to each origin; None is one for each worker.
+    """
+
+    processes: int
+    stamp: StampSource = "read"
+    warm: tuple[Origin, ...] = ()
+    connections: int | None = None
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """A child that ended before its work did; its `unfinished` requests are not in the results."""
+
+    process: int
+    pid: int
+    exit_code: int | None  # negative: the signal
+    unfinished: int
+
+
+class Crewed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a drive by several processes: sums over those that came to their end."""
+
+    driven: Driven
+    processes: int
+    lost: tuple[Lost, ...] = ()
+    clock_steps: int = 0
+    cpu_ns: int = 0
+    peak_rss_mb: float = 0.0
+
+
+# Frames, down
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
+    """The child's share."""
+
+    driving: Driving
+    stamp: StampSource
+    planned: bool
+    first_worker: int
+    warm: tuple[Origin, ...]
+    connections: int
+
+
+class Go(msgspec.Struct, frozen=True, tag="go"):
+    """When to start."""
+
+    start_ns: int
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, tag="order"):
+    """One request."""
+
+    number: int
+    offset_ns: int | None
+    origin: Origin
+    payload: bytes
+    dialect: str
+    quirks: Quirks
+    streamed: bool
+
+
+class Tell(msgspec.Struct, frozen=True, tag="tell"):
+    """All requests were named; or: cut what is under way and end."""
+
+    word: Literal["no more", "halt"]
+
+
+Down = Setup | Go | Order | Tell
+
+
+# Frames, up
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The child can start."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
+    """One request that ended; the marks as their plain values and the bytes of their arrays."""
+
+    number: int
+    called: Called
+    worker: int
+    wall_ns: int
+    plain: dict[str, int | bool | str | None]
+    arrays: dict[str, bytes]
+
+
+class Over(msgspec.Struct, frozen=True, kw_only=True, tag="over"):
+    """The child's work is done; `driven` is None if it was told to halt."""
+
+    driven: Driven | None
+    clock_steps: int
+    cpu_ns: int
+    peak_rss_mb: float
+
+
+Up = Ready | Result | Over
+
+
+def _errors() -> dict[str, type[AttemptError]]:
+    """Every class of attempt errors by its name."""
+    found: dict[str, type[AttemptError]] = {}
+    left: list[type[AttemptError]] = [AttemptError]
+    while left:
+        kind = left.pop()
+        found[kind.__name__] = kind
+        left.extend(kind.__subclasses__())
+    return found
+
+
+_FACTS: Final = ("code", "phase", "early", "retry_after_s")  # what some of them carry beside
+
+
+def _error_out(value: object) -> object:
+    if not isinstance(value, AttemptError):
+        raise NotImplementedError
+    facts = {name: getattr(value, name) for name in _FACTS if hasattr(value, name)}
+    return [type(value).__name__, value.message, value.hint, facts]
+
+
+def _error_in(wanted: type, value: Any) -> AttemptError:
+    name, message, hint, facts = value
+    error = _errors().get(name, AttemptError)(message, hint=hint, **facts)
+    if not isinstance(error, wanted):
+        raise TypeError(f"{name} is no {wanted.__name__}")
+    return error
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_error_out)
+_UP: Final[msgspec.msgpack.Decoder[Up]] = msgspec.msgpack.Decoder(Up, dec_hook=_error_in)
+_DOWN: Final[msgspec.msgpack.Decoder[Down]] = msgspec.msgpack.Decoder(Down)
+
+
+def frame(message: Up | Down) -> bytes:
+    """One message with its length before it."""
+    body = _ENCODER.encode(message)
+    return len(body).to_bytes(_LENGTH, "big") + body
+
+
+async def receive(
+    reader: asyncio.StreamReader | None, decoder: msgspec.msgpack.Decoder[_Message]
+) -> _Message | None:
+    """The next message of the other side; None at its end, also in the middle of a frame."""
+    if reader is None:
+        return None
+    try:
+        head = await reader.readexactly(_LENGTH)
+        body = await reader.readexactly(int.from_bytes(head, "big"))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    return decoder.decode(body)
+
+
+_ARRAYS: Final = tuple(name for name in Marks.__slots__ if name.startswith("burst_"))
+_PLAIN: Final = tuple(name for name in Marks.__slots__ if name not in _ARRAYS)
+
+
+def pack(number: int, item: Finished, worker: int) -> Result:
+    """Make a finished request ready for the pipe."""
+    return Result(
+        number=number,
+        called=item.called,
+        worker=worker,
+        wall_ns=item.wall_ns,
+        plain={name: getattr(item.marks, name) for name in _PLAIN},
+        arrays={name: getattr(item.marks, name).tobytes() for name in _ARRAYS},
+    )
+
+
+def unpack(result: Result, job: Job) -> Finished:
+    """The finished request as its own process saw it."""
+    marks = Marks()
+    for name, value in result.plain.items():
+        setattr(marks, name, value)
+    for name, data in result.arrays.items():
+        getattr(marks, name).frombytes(data)
+    return Finished(job, marks, result.called, result.worker, result.wall_ns)
+
+
+# The parent
+
+
+def shares(total: int, processes: int) -> list[int]:
+    """Split into whole parts that differ by at most one; no part is empty."""
+    parts = min(total, processes)
+    return [total // parts + (number < total % parts) for number in range(parts)]
+
+
+def processes_for(streams: int, asked: int | None = None) -> int:
+    """How many processes to use: those asked for, else one for every 1,000 streams begun."""
+    if asked is not None:
+        return asked
+    return min(MOST, max(1, -(-streams // ONE_PROCESS)))
+
+
+async def drive_crew(
+    jobs: Iterator[Job],
+    driving: Driving,
+    crew: Crew,
+    on_done: Callable[[Finished], None],
+    pacer: Pacer | None = None,
+) -> Crewed:
+    """Make the requests from several processes; `on_done` gets each one as it comes back.
+
+    A closed loop's workers, or a plan's requests, are split among them. Cancelling halts them all,
+    and `on_done` gets what they cut before the cancellation goes on.
+    """
+    if not 1 <= crew.processes <= MOST:
+        raise UsageError(f"--processes is a number from 1 to {MOST}.")
+    if driving.concurrency < 1 or (driving.max_inflight or 1) < 1:
+        raise UsageError("A load needs at least one request in flight.")
+    if driving.requests is not None:
+        jobs = itertools.islice(jobs, driving.requests)
+    return await _Parent(driving, crew, on_done).run(starts(jobs, pacer))
+
+
+class _Child:
+    """One process as the parent sees it."""
+
+    def __init__(self, number: int, room: int, process: asyncio.subprocess.Process) -> None:
+        self.number = number
+        self.process = process
+        self.room = asyncio.Semaphore(room)  # of a closed loop: jobs that it may hold
+        self.held: dict[int, Job] = {}
+        self.finished = 0
+        self.over: Over | None = None
+        self.gone = False
+
+    def send(self, message: Down) -> None:
+        """Write to it; to one that is gone nothing is written."""
+        if self.process.stdin is not None and not self.gone:
+            self.process.stdin.write(frame(message))
+
+
+class _Parent:
+    def __init__(self, driving: Driving, crew: Crew, on_done: Callable[[Finished], None]) -> None:
+        self._driving = driving
+        self._crew = crew
+        self._on_done = on_done
+        self._numbers = itertools.count()
+        self._children: list[_Child] = []
+
+    async def run(self, source: Source) -> Crewed:
+        """Start the children, feed them, take what they send, and see them end."""
+        try:
+            await self._spawn(planned=source.planned)
+            start_ns = self._driving.start_ns or SYSTEM.now_ns() + START_NS
+            self._tell_all(Go(start_ns))
+            loop = asyncio.get_running_loop()
+            reading = [loop.create_task(self._read(child)) for child in self._children]
+            feeding = loop.create_task(self._feed(source, start_ns))
+            try:
+                await self._all_of(reading, feeding)
+            except asyncio.CancelledError:
+                feeding.cancel()
+                self._tell_all(Tell("halt"))
+                await asyncio.wait(reading, timeout=GRACE_S)
+                raise
+            finally:
+                for task in (feeding, *reading):
+                    task.cancel()
+                await asyncio.gather(feeding, *reading, return_exceptions=True)
+        except BaseException:
+            for child in self._children:
+                with contextlib.suppress(ProcessLookupError):
+                    child.process.kill()
+            raise
+        finally:
+            await self._bury()
+        return self._crewed(start_ns)
+
+    async def _spawn(self, *, planned: bool) -> None:
+        driving, crew = self._driving, self._crew
+        parts = shares(driving.concurrency, crew.processes)
+        if planned:
+            parts = [1] * min(crew.processes, driving.max_inflight or crew.processes)
+        limits = shares(driving.max_inflight, len(parts)) if driving.max_inflight else None
+        spare = 0 if driving.duration_ns is None else SPARE
+        for number, share in enumerate(parts):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                __name__,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is the parent's business, which then says halt
+            )
+            child = _Child(number, share + spare, process)
+            self._children.append(child)
+            own = msgspec.structs.replace(
+                driving, concurrency=share, max_inflight=limits[number] if limits else None
+            )
+            setup = Setup(
+                driving=own,
+                stamp=crew.stamp,
+                planned=planned,
+                first_worker=0 if planned else sum(parts[:number]),
+                warm=crew.warm,
+                connections=-(-(crew.connections or sum(parts)) // len(parts)),
+            )
+            child.send(setup)
+        try:
+            async with asyncio.timeout(READY_S):
+                for child in self._children:
+                    if not isinstance(await receive(child.process.stdout, _UP), Ready):
+                        raise LightgateError("A load process did not start; its reason is above.")
+        except TimeoutError:
+            raise LightgateError(f"A load process was not ready in {READY_S:g} s.") from None
+
+    async def _feed(self, source: Source, start_ns: int) -> None:
+        if source.planned:
+            await self._feed_plan(source, start_ns)
+        else:
+            jobs = [self._feed_child(source, child) for child in self._children]
+            await asyncio.gather(*jobs)
+        self._tell_all(Tell("no more"))
+
+    async def _feed_plan(self, source: Source, start_ns: int) -> None:
+        """Deal the plan out in turn, a little before each instant."""
+        turn = itertools.count()
+        while (start := await source.next()) is not None:
+            offset = start.offset_ns or 0
+            if self._driving.duration_ns is not None and offset >= self._driving.duration_ns:
+                return
+            early_ns = start_ns + offset - FEED_NS - SYSTEM.now_ns()
+            await asyncio.sleep(max(0, early_ns) / NS_PER_S)
+            alive = [child for child in self._children if not child.gone]
+            if not alive:
+                return
+            await self._hand(alive[next(turn) % len(alive)], start)
+
+    async def _feed_child(self, source: Source, child: _Child) -> None:
+        """Give one child of a closed loop its next job as soon as it has room for one."""
+        while True:
+            await child.room.acquire()
+            if child.gone:
+                return
+            start = await source.next()
+            if start is None:
+                return
+            await self._hand(child, start)
+
+    async def _hand(self, child: _Child, start: Start) -> None:
+        number = next(self._numbers)
+        child.held[number] = start.job
+        child.send(_order(number, start))
+        if child.process.stdin is not None:
+            with contextlib.suppress(ConnectionError):
+                await child.process.stdin.drain()
+
+    async def _read(self, child: _Child) -> None:
+        """Take what a child sends until it ends; requests that it ended are out of its hands."""
+        while (message := await receive(child.process.stdout, _UP)) is not None:
+            if isinstance(message, Result):
+                job = child.held.pop(message.number)
+                child.finished += 1
+                child.room.release()
+                self._on_done(unpack(message, job))
+            elif isinstance(message, Over):
+                child.over = message
+        child.gone = True
+        child.room.release()  # whoever waits to feed it finds it gone
+
+    async def _all_of(self, reading: list[asyncio.Task[None]], feeding: asyncio.Task[None]) -> None:
+        """Until every child has ended; what fails on our side ends it at once."""
+        left: set[asyncio.Task[None]] = {feeding, *reading}
+        while not all(task.done() for task in reading):
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+
+    def _tell_all(self, message: Down) -> None:
+        for child in self._children:
+            child.send(message)
+
+    async def _bury(self) -> None:
+        """See every child out: the end of its input tells it to go, and time is limited."""
+        for child in self._children:
+            process = child.process
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                async with asyncio.timeout(GRACE_S):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+            if process.stdin is not None:
+                with contextlib.suppress(ConnectionError):
+                    await process.stdin.wait_closed()
+
+    def _crewed(self, start_ns: int) -> Crewed:
+        overs = [child.over for child in self._children if child.over is not None]
+        parts = [over.driven for over in overs if over.driven is not None]
+        fallen = [child for child in self._children if child.over is None]
+        now = SYSTEM.now_ns()
+        return Crewed(
+            driven=Driven(
+                begin_ns=start_ns,
+                stopped_ns=max((part.stopped_ns for part in parts), default=now),
+                ended_ns=max((part.ended_ns for part in parts), default=now),
+                started=sum(part.started for part in parts)
+                + sum(child.finished for child in fallen),
+                dropped=sum(part.dropped for part in parts),
+                cut=sum(part.cut for part in parts),
+                paused_ns=max((part.paused_ns for part in parts), default=0),
+                gave_up=next((part.gave_up for part in parts if part.gave_up), ""),
+            ),
+            processes=len(self._children),
+            lost=tuple(
+                Lost(child.number, child.process.pid, child.process.returncode, len(child.held))
+                for child in fallen
+            ),
+            clock_steps=max((over.clock_steps for over in overs), default=0),
+            cpu_ns=sum(over.cpu_ns for over in overs),
+            peak_rss_mb=sum(over.peak_rss_mb for over in overs),
+        )
+
+
+def _order(number: int, start: Start) -> Order:
+    prepared = start.job.prepared
+    return Order(
+        number=number,
+        offset_ns=start.offset_ns,
+        origin=prepared.origin,
+        payload=prepared.payload,
+        dialect=prepared.dialect.name,
+        quirks=prepared.quirks,
+        streamed=prepared.streamed,
+    )
+
+
+# The child
+
+
+class _Inbox:
+    """The requests that came through the pipe."""
+
+    def __init__(self, *, planned: bool) -> None:
+        self.planned = planned
+        self._orders: asyncio.Queue[Order | None] = asyncio.Queue()
+        self._dialects = _dialects()
+
+    def put(self, order: Order | None) -> None:
+        """Keep one; None is the end of them."""
+        self._orders.put_nowait(order)
+
+    async def next(self) -> Start | None:
+        """The next one, as soon as there is one."""
+        order = await self._orders.get()
+        if order is None:
+            self._orders.put_nowait(None)  # for the other workers
+            return None
+        dialect = self._dialects[order.dialect]
+        prepared = Prepared(order.origin, order.payload, dialect, order.quirks, order.streamed)
+        return Start(Job(str(order.number), prepared), order.offset_ns)
+
+
+def _dialects() -> dict[str, Dialect]:
+    found: dict[str, Dialect] = {}
+    for family, kind in itertools.product(get_args(Family), get_args(Kind)):
+        with contextlib.suppress(UsageError):  # not every family has every endpoint
+            dialect = dialect_for(family, kind)
+            found[dialect.name] = dialect
+    return found
+
+
+class _Mouth(asyncio.BaseProtocol):
+    """The writing end of the pipe to the parent; never makes the clock wait."""
+
+    def __init__(self) -> None:
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """All was written, or nobody reads any more."""
+        del exc
+        self.closed.set_result(None)
+
+
+class _Pipes(NamedTuple):
+    reader: asyncio.StreamReader
+    transport: asyncio.WriteTransport
+    mouth: _Mouth
+
+    def say(self, message: Up) -> None:
+        self.transport.write(frame(message))
+
+
+async def _open_pipes() -> _Pipes:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    transport, mouth = await loop.connect_write_pipe(_Mouth, sys.stdout.buffer)
+    return _Pipes(reader, transport, mouth)
+
+
+async def child() -> int:
+    """Do a share of the work, as the parent says through standard input."""
+    pipes = await _open_pipes()
+    setup = await receive(pipes.reader, _DOWN)
+    if not isinstance(setup, Setup):
+        return 2
+    client = Client(stamp=setup.stamp)
+    try:
+        for origin in setup.warm:
+            await client.warm(origin, setup.connections)
+        pipes.say(Ready())
+        go = await receive(pipes.reader, _DOWN)
+        if isinstance(go, Go):
+            await _share(pipes, client, setup, go)
+    finally:
+        await client.close()
+        pipes.transport.close()
+        await pipes.mouth.closed
+    return 0
+
+
+async def _share(pipes: _Pipes, client: Client, setup: Setup, go: Go) -> None:
+    inbox, cpu = _Inbox(planned=setup.planned), time.process_time_ns()
+    driving = msgspec.structs.replace(setup.driving, start_ns=go.start_ns)
+
+    def finished(item: Finished) -> None:
+        pipes.say(pack(int(item.job.id), item, setup.first_worker + item.worker))
+
+    work = asyncio.ensure_future(drive_from(client, inbox, driving, finished))
+    listening = asyncio.ensure_future(_listen(pipes, inbox, work))
+    driven: Driven | None = None
+    try:
+        driven = await work
+    except asyncio.CancelledError:
+        if not work.cancelled():
+            raise
+    finally:
+        listening.cancel()
+    over = Over(
+        driven=driven,
+        clock_steps=client.stamper.steps,
+        cpu_ns=time.process_time_ns() - cpu,
+        peak_rss_mb=_peak_rss_mb(),
+    )
+    pipes.say(over)
+
+
+async def _listen(pipes: _Pipes, inbox: _Inbox, work: asyncio.Future[Driven]) -> None:
+    """Take requests until there are no more; a parent that is gone is an order to halt."""
+    while True:
+        message = await receive(pipes.reader, _DOWN)
+        if isinstance(message, Order):
+            inbox.put(message)
+        elif message == Tell("no more"):
+            inbox.put(None)
+        else:
+            work.cancel()
+            return
+
+
+def _peak_rss_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 * 1024) if sys.platform == "darwin" else peak / 1024  # bytes there
+
+
+def main() -> int:
+    """Run the child."""
+    import uvloop
+
+    code: int = uvloop.run(child())
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

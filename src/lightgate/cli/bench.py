@@ -1,0 +1,365 @@
+"""`lightgate bench`: how fast targets are, at your load, from here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import sys
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.output import emit_json, note
+from lightgate.errors import LightgateError, ThresholdMissed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lightgate.bench.engine import Bench, Loading, Order
+    from lightgate.bench.shape import Shape
+    from lightgate.clock.load import Slo
+    from lightgate.ledger.folder import RunFolder
+    from lightgate.ledger.run import Run
+    from lightgate.provider.target import Target
+
+PROFILES = ("voice", "coding", "agent", "batch")
+
+
+@click.command(
+    "bench",
+    epilog="Example: lightgate bench groq/llama-3.3-70b-versatile fireworks/llama-v3p3-70b-instruct"
+    " --concurrency 1,8,32 --out runs/today",
+)
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@click.option("--world", help="Bench every simulated provider of this world instead.")
+@click.option("--concurrency", default="1,8,32", show_default=True, help="In flight, by comma.")
+@click.option("--requests", type=click.IntRange(1), help="Requests per target and load.")
+@click.option("--duration", help="Time per load instead of a number of requests, e.g. 60s.")
+@click.option("--rate", help="Requests per second of an open load, e.g. 20/s.")
+@click.option(
+    "--shape",
+    default="closed",
+    show_default=True,
+    help="closed, constant, poisson, ramp:A..B, burst:N every T or trace:FILE.",
+)
+@click.option("--prompt-tokens", default=512, show_default=True, help="Tokens of every prompt.")
+@click.option("--max-tokens", default=512, show_default=True, help="Tokens of every answer.")
+@click.option("--prompts", type=click.Path(path_type=Path), help="Own prompts: JSONL or lines.")
+@click.option("--cached", is_flag=True, help="Let prompts share a long beginning, on purpose.")
+@click.option("--temperature", default=0.0, show_default=True, help="Below 0: do not send one.")
+@click.option("--profile", type=click.Choice(PROFILES), help="Judge goodput by this use's SLO.")
+@click.option("--hourly-cost", help="Dollars per hour of a self-hosted target: NAME=2.69 or 2.69.")
+@click.option("--key-env", metavar="VAR", help="Variable with the key of NAME=URL#MODEL targets.")
+@config_option
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the run's files.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--fail-if", "limits", multiple=True, help='E.g. "ttft_p95>500ms"; repeatable.')
+@click.option("--seed", type=int, help="The run's chance; a fresh one by default.")
+@click.option("--together", is_flag=True, help="All targets at once instead of in turns; no A/A.")
+@click.option("--aa/--no-aa", default=True, help="Compare the first target with itself too.")
+@click.option("--stamps", type=click.Choice(["kernel", "read"]), help="Who stamps a read.")
+@click.option("--max-cost", help="Stop when this many dollars are spent.")
+@click.option("--yes", is_flag=True, help="Agree to the estimated cost.")
+@click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
+def command(**given: Any) -> int:
+    """Measure how fast targets are: first token, speed, tails, cost, under load.
+
+    A TARGET is provider/model, or NAME=URL#MODEL for any OpenAI-compatible base URL. Several
+    targets take turns in random blocks with the same prompts, so that the hour is the same for all.
+    """
+    from lightgate.bench.slo import parse
+
+    checks = [parse(text) for text in given["limits"]]
+    with _targets(given) as targets:
+        order = _order(given, targets)
+        _agree(order, given)
+        folder = _folder(given)
+        run, code = _carry_out(order, folder, resume=given["resume"])
+    _show(run, folder, as_json=given["as_json"])
+    if not code:
+        _judge(run, checks)
+    return code
+
+
+@contextlib.contextmanager
+def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
+    """The targets; those of a world live as long as its simulator."""
+    from lightgate.provider.target import resolve
+
+    names: tuple[str, ...] = given["targets"]
+    if given["world"] is None:
+        if not names:
+            raise UsageError(
+                "Name a target to measure.",
+                hint="provider/model, NAME=URL#MODEL, or --world tables-2025 to see how it looks.",
+            )
+        config = read_config(given["config_file"])
+        found = tuple(
+            resolve(name, env=os.environ, config=config, key_env=given["key_env"]) for name in names
+        )
+        yield _priced(found, given["hourly_cost"])
+        return
+    from lightgate.bench.simulated import targets
+    from lightgate.sim.serve import Options
+    from lightgate.sim.spawn import SimProcess
+    from lightgate.sim.world import load
+
+    world = load(given["world"])
+    with SimProcess(Options(world=given["world"], seed=given["seed"] or 1)) as sim:
+        every = targets(sim.facts, world)
+        wanted = [target for target in every if not names or target.name in names]
+        if not wanted or len(wanted) < len(set(names)):
+            known = ", ".join(target.name for target in every)
+            raise UsageError(f"The world {given['world']!r} has: {known}.")
+        yield _priced(tuple(wanted), given["hourly_cost"])
+
+
+def _priced(targets: tuple[Target, ...], text: str | None) -> tuple[Target, ...]:
+    """Put dollars per hour on the target that is named, or on the only one."""
+    import msgspec
+
+    if text is None:
+        return targets
+    name, _, number = text.rpartition("=")
+    if (name or len(targets) > 1) and name not in {t.name for t in targets}:
+        raise UsageError(
+            f"--hourly-cost {text!r} names no target of this run.", hint="Write it NAME=2.69."
+        )
+    dollars = _dollars("--hourly-cost", number)
+    return tuple(
+        msgspec.structs.replace(target, hourly_cost=dollars)
+        if not name or target.name == name
+        else target
+        for target in targets
+    )
+
+
+def _dollars(option: str, text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    try:
+        dollars = Decimal(text)
+    except InvalidOperation:
+        dollars = Decimal("NaN")
+    if not dollars.is_finite() or dollars <= 0:
+        raise UsageError(f"{option} {text!r} is no number of dollars.", hint="Write it like 2.69.")
+    return dollars
+
+
+def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> Order:
+    from datetime import UTC, datetime
+
+    from lightgate.bench.engine import Order
+    from lightgate.bench.prompts import read_prompts
+    from lightgate.bench.workload import Wish
+    from lightgate.wire.stamper import best_source
+
+    seed = given["seed"] if given["seed"] is not None else secrets.randbelow(1 << 31)
+    own = None if given["prompts"] is None else read_prompts(given["prompts"])
+    wish = Wish(
+        tokens_in=given["prompt_tokens"],
+        tokens_out=given["max_tokens"],
+        seed=seed,
+        cached=given["cached"],
+        temperature=None if given["temperature"] < 0 else given["temperature"],
+        own=own,
+    )
+    return Order(
+        targets=targets,
+        loads=tuple(_loads(given, seed)),
+        wish=wish,
+        seed=seed,
+        stamps=given["stamps"] or best_source(),
+        at=datetime.now(UTC),
+        aa=given["aa"],
+        together=given["together"],
+        slo=_slo(given["profile"]),
+        max_cost=_dollars("--max-cost", given["max_cost"]),
+        options=_options(given, seed),
+    )
+
+
+def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
+    from lightgate.bench.engine import Loading
+    from lightgate.bench.shape import Closed, parse_shape
+
+    duration = _duration(given["duration"])
+    shape = parse_shape(given["shape"], rate=given["rate"], duration_ns=duration, seed=seed)
+    if not isinstance(shape, Closed):
+        return [_open_load(shape, given, duration)]
+    return [
+        Loading(
+            label=f"c={workers}",
+            concurrency=workers,
+            requests=None if duration is not None else given["requests"] or _enough(workers),
+            duration_ns=duration,
+        )
+        for workers in _numbers(given["concurrency"])
+    ]
+
+
+def _open_load(shape: Shape, given: dict[str, Any], duration: int | None) -> Loading:
+    from lightgate.bench.engine import Loading
+    from lightgate.bench.shape import TraceFile
+    from lightgate.bench.trace import read_trace
+
+    pacer = shape
+    requests = given["requests"]
+    if isinstance(pacer, TraceFile):
+        trace = read_trace(pacer.path, speed=pacer.speed, duration_ns=duration, count=requests)
+        return Loading(label=trace.label, pacer=trace, requests=len(trace.entries))
+    if requests is None and duration is None:
+        raise UsageError("An open load needs an end.", hint="Add --requests 500 or --duration 60s.")
+    return Loading(label=pacer.label, pacer=pacer, requests=requests, duration_ns=duration)  # type: ignore[arg-type] # what is left is a pacer
+
+
+def _enough(workers: int) -> int:
+    """Requests for a p95 with an interval, and for blocks enough to compare."""
+    from lightgate.bench.engine import BLOCK_ROUNDS, MIN_BLOCKS
+
+    return max(96, MIN_BLOCKS * BLOCK_ROUNDS * workers)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1 or max(numbers) > 10_000:
+        raise UsageError(
+            f"--concurrency {text!r} is no list of numbers from 1 to 10000.",
+            hint="Write it like 1,8,32.",
+        )
+    return numbers
+
+
+def _duration(text: str | None) -> int | None:
+    from lightgate.config.duration import parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--duration {text!r}: {error}.") from None
+
+
+def _slo(profile: str | None) -> Slo | None:
+    from lightgate.bench.profiles import PRESETS
+
+    return None if profile is None else PRESETS[profile].slo  # type: ignore[index] # click checked it
+
+
+def _options(given: dict[str, Any], seed: int) -> dict[str, str]:
+    """What was asked for, as text; never a key: those are in variables."""
+    left_out = {"as_json", "yes", "resume", "out", "seed"}
+    asked = {
+        name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        for name, value in given.items()
+        if name not in left_out and value not in (None, (), False)
+    }
+    return {**asked, "seed": str(seed)}
+
+
+def _agree(order: Order, given: dict[str, Any]) -> None:
+    """Say what it will cost, and ask where that is more than a dollar."""
+    from lightgate.bench.budget import CostEstimate, confirm, plan
+
+    requests = sum(load.requests or 0 for load in order.loads)
+    estimate = CostEstimate(
+        plans=tuple(
+            plan(target, requests, order.wish.tokens_in, order.wish.tokens_out, order.at)
+            for target in order.targets
+        )
+    )
+    ask = (lambda text: click.confirm(text, err=True)) if sys.stdin.isatty() else None
+    confirm(estimate, yes=given["yes"], ask=ask, limit=order.max_cost)
+
+
+def _folder(given: dict[str, Any]) -> RunFolder | None:
+    from lightgate.ledger.folder import RunFolder
+
+    if given["out"] is None:
+        if given["resume"]:
+            raise UsageError("--resume needs --out.", hint="Name the folder of the run.")
+        return None
+    return RunFolder.create(given["out"], resume=given["resume"])
+
+
+def _carry_out(order: Order, folder: RunFolder | None, *, resume: bool) -> tuple[Run, int]:
+    """Run it; an interruption keeps what was measured and is exit code 130."""
+    import uvloop
+
+    from lightgate.bench.engine import Bench
+    from lightgate.cli.exits import Exit
+    from lightgate.report.live import Progress
+
+    with Progress() as progress:
+        bench = Bench(order, folder, progress)
+        if resume and folder is not None:
+            bench.take_up(folder)
+        interrupted, failure = uvloop.run(_until_signal(bench))
+    if failure is not None and not bench.measured.attempts:
+        raise failure
+    if failure is not None:
+        note(f"lightgate: {failure}")
+        return bench.run, failure.exit_code
+    return bench.run, Exit.INTERRUPTED if interrupted else Exit.OK
+
+
+async def _until_signal(bench: Bench) -> tuple[bool, LightgateError | None]:
+    loop = asyncio.get_running_loop()
+    work = asyncio.ensure_future(bench.carry_out())
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        work.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await work
+    except asyncio.CancelledError:
+        return True, None
+    except LightgateError as error:
+        return stopped, error
+    return stopped, None
+
+
+def _show(run: Run, folder: RunFolder | None, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from lightgate.report.files import write_report
+    from lightgate.report.text import print_run
+
+    if as_json:
+        emit_json(run)
+    else:
+        terminal = sys.stdout.isatty()
+        console = Console(file=sys.stdout, width=None if terminal else 160, highlight=False)
+        print_run(run, console)
+    if folder is not None:
+        for path in write_report(folder):
+            note(f"wrote {path}")
+
+
+def _judge(run: Run, checks: list[Any]) -> None:
+    from lightgate.bench.slo import missed
+
+    if not any(cell.outcomes.get("ok") for cell in run.cells):
+        first = next((outcome for cell in run.cells for outcome in cell.outcomes), "nothing sent")
+        raise LightgateError(
+            f"Not one request succeeded ({first}).", hint="`lightgate doctor TARGET` says more."
+        )
+    found = missed(checks, run.cells)
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise ThresholdMissed(f"{found[0]}{more}")

@@ -1,0 +1,62 @@
+"""The files of a report, written beside the run: report.html, summary.csv and the charts as SVG."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from lightgate.ledger.folder import DiskFailed
+from lightgate.report.arrange import names, targets
+from lightgate.report.charts import PANEL, cost_map, degradation, distributions
+from lightgate.report.html import page
+from lightgate.report.material import read
+from lightgate.report.strips import strips
+from lightgate.report.summary_csv import summary_csv
+from lightgate.report.svg import legend, row
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lightgate.ledger.folder import RunFolder
+    from lightgate.report.material import Material
+
+HTML: Final = "report.html"
+CSV: Final = "summary.csv"
+
+
+def write_report(folder: RunFolder) -> list[Path]:
+    """Write every file that the run has material for; gives their paths."""
+    material = read(folder)
+    made = {HTML: page(material), CSV: summary_csv(material.run), **charts(material)}
+    return [_write(folder.path / name, text) for name, text in made.items()]
+
+
+def charts(material: Material) -> dict[str, str]:
+    """The main charts as files of their own, by name; one that has no data is left out."""
+    run = material.run
+    short = names(run)
+    key = [(at, short[target]) for at, target in enumerate(targets(run))]
+    curves = degradation(run)
+    spreads = distributions(run, material.by_cell)
+    found = {}
+    if curves:
+        found["degradation.svg"] = row(curves)
+    if spreads:
+        found["ttft_cdf.svg"] = row(spreads, legend(key, PANEL[0] * len(spreads)))
+    prices = cost_map(run)
+    if prices is not None:
+        found["cost_speed.svg"] = prices
+    arrivals = strips(run, material.by_cell, material.recordings)
+    found |= {f"arrivals_{at}.svg": one for at, one in enumerate(arrivals, 1)}
+    return {name: drawing.file() for name, drawing in found.items()}
+
+
+def _write(path: Path, text: str) -> Path:
+    """Replace the file as a whole, so that nobody reads half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise DiskFailed(f"{path} cannot be written: {error.strerror}.") from None
+    return path

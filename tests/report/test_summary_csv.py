@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lightgate.report.figures import value
+from lightgate.report.summary_csv import columns, summary_csv
+from report.conftest import MODEL, make, renamed
+
+if TYPE_CHECKING:
+    from lightgate.ledger.run import Run
+    from report.conftest import Sample
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "reports.md"
+
+
+def rows(run: Run) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(summary_csv(run))))
+
+
+def test_the_guide_lists_the_columns_in_their_order() -> None:
+    text = GUIDE.read_text("utf-8")
+    table = text.split("## summary.csv", 1)[1].split("\n## ", 1)[0]
+    documented = [
+        name
+        for line in table.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`([a-z0-9_]+)`", line.split("|")[1])
+    ]
+    assert documented == list(columns())
+
+
+def test_one_row_a_cell_twins_included(sample: Sample) -> None:
+    found = rows(sample.run)
+    assert len(found) == len(sample.run.cells)
+    assert {row["twin_of"] for row in found} == {"", f"groq/{MODEL}"}
+
+
+def test_values_are_those_of_the_record(sample: Sample) -> None:
+    cell = sample.run.cells[7]
+    row = rows(sample.run)[7]
+    assert row["target"] == cell.target
+    assert int(row["concurrency"]) == cell.concurrency
+    assert float(row["ttft_p50_ms"]) == value(cell, "ttft_ms", 0.5)
+    assert float(row["ttft_p95_ms"]) == value(cell, "ttft_ms", 0.95)
+    assert float(row["speed_slow5_tps"]) == value(cell, "speed_tps", 0.05)
+    assert row["steady"] == "true"
+    assert row["cost_out_per_mtok"] == "0.79"
+    assert int(row["outcome_ok"]) == cell.outcomes["ok"]
+    assert int(row["outcome_reset"]) == 0
+
+
+def test_what_does_not_exist_is_empty() -> None:
+    row = rows(make(n=20).run)[0]
+    assert row["ttft_n"] == "20"
+    assert row["ttft_p50_ms"] != ""
+    assert row["ttft_p95_ms"] == ""
+    assert row["rate"] == ""
+
+
+def test_a_name_cannot_be_a_formula(sample: Sample) -> None:
+    run = renamed(sample.run, f"groq/{MODEL}", '=HYPERLINK("http://x","y")')
+    run = msgspec.structs.replace(run, targets=())
+    assert rows(run)[1]["target"] == '\'=HYPERLINK("http://x","y")'
