@@ -70,7 +70,9 @@ def test_what_is_no_median_is_refused(bad: list[float]) -> None:
         drift(bad)
 
 
-@pytest.mark.parametrize(("freedom", "point"), [(5, 2.5706), (9, 2.2622), (19, 2.0930), (10**6, 1.96)])
+@pytest.mark.parametrize(
+    ("freedom", "point"), [(5, 2.5706), (9, 2.2622), (19, 2.0930), (10**6, 1.96)]
+)
 def test_students_points_are_the_tables(freedom: int, point: float) -> None:
     assert student(freedom) == pytest.approx(point, abs=0.003)
 

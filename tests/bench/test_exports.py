@@ -49,7 +49,11 @@ def test_a_vllm_result_holds_vllms_definitions() -> None:
     (found,) = vllm()
     assert (found["completed"], found["failed"], found["num_prompts"]) == (7, 1, 8)
     assert (found["model_id"], found["max_concurrency"]) == ("s1", 1)
-    assert (found["median_ttft_ms"], found["p99_ttft_ms"], found["median_e2el_ms"]) == (100, 100, 862)
+    assert (found["median_ttft_ms"], found["p99_ttft_ms"], found["median_e2el_ms"]) == (
+        100,
+        100,
+        862,
+    )
     assert found["mean_tpot_ms"] == pytest.approx(762 / 61)
     assert found["mean_itl_ms"] == pytest.approx(47.625)
     assert found["total_output_tokens"] == 7 * 62
@@ -140,7 +144,9 @@ def test_otel_tokens_have_their_type() -> None:
 def test_known_providers_have_the_conventions_names() -> None:
     attempt, recording = worked(provider="xai", dialect="gemini")
     document = otel_metrics(RUN, [attempt], {recording.id: recording})
-    point = document["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["histogram"]["dataPoints"]
+    point = document["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["histogram"][
+        "dataPoints"
+    ]
     found = plain(point[0]["attributes"])
     assert found["gen_ai.provider.name"] == "x_ai"
     assert found["gen_ai.operation.name"] == "generate_content"

@@ -46,9 +46,7 @@ def side(
         )
         attempts.append(made)
         block = None if blocks is None else at % blocks
-        recordings[made.id] = msgspec.structs.replace(
-            RECORDING, id=made.id, load=load, block=block
-        )
+        recordings[made.id] = msgspec.structs.replace(RECORDING, id=made.id, load=load, block=block)
     about = {"id": "r", "started": "2026-01-01T00:00:00Z", "finished": "2026-01-01T00:01:00Z"}
     return Side(Run(**(about | run)), attempts, recordings)  # type: ignore[arg-type] # of a test
 

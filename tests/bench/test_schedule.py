@@ -145,7 +145,9 @@ def test_what_is_wrong_with_a_schedule_is_said(changes: dict[str, Any], said: st
         made(**changes)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--requests",), ("a/b", "--out", "x"), ("a/b", "--out=x")])
+@pytest.mark.parametrize(
+    "arguments", [(), ("--requests",), ("a/b", "--out", "x"), ("a/b", "--out=x")]
+)
 def test_what_is_wrong_with_the_arguments_is_said(arguments: tuple[str, ...]) -> None:
     with pytest.raises(UsageError):
         new_schedule("x", arguments, every="6h", now_ns=NOW)
@@ -214,7 +216,9 @@ async def test_drift_is_told_by_line_and_webhook(world: World) -> None:
     assert first.drift.call == "slower"
     assert first.drift.ratio == pytest.approx(1.5, rel=0.02)
     assert "1.50 times as long" in first.sentence
-    assert any(line.startswith("ALERT nightly: lab/s1 c=1: ttft_ms is slower") for line in world.said)
+    assert any(
+        line.startswith("ALERT nightly: lab/s1 c=1: ttft_ms is slower") for line in world.said
+    )
     assert {url for url, _ in world.posted} == {"https://x.example/hook"}
     body = world.posted[0][1]
     assert (body["schedule"], body["target"], body["load"]) == ("nightly", "lab/s1", "c=1")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.bench.slo import (
+    DURATIONS,
+    PLAIN,
+    SHARES,
+    SPEEDS,
     Search,
     Step,
     Sweep,
@@ -139,6 +145,19 @@ def test_a_limit_for_one_load() -> None:
     assert str(one) == "lab at c=32: ttft_p95@c=32>500ms: it is 900.0 ms"
     (absent,) = missed([parse("ttft_p95@c=64>500ms")], cells)
     assert str(absent) == "every target at c=64: ttft_p95@c=64>500ms: nothing was measured there"
+
+
+def test_every_number_is_in_the_guide() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "read-a-report.md").read_text("utf-8")
+    table = guide.split("| number | limit is | example |")[1].split("\n\n")[0]
+    named = set(re.findall(r"`([a-z][a-z0-9_]+)`", "".join(r.split("|")[1] for r in rows(table))))
+    assert named == {*DURATIONS, *SPEEDS, *SHARES, *PLAIN}
+    for row in rows(table):
+        parse(row.split("|")[3].strip(" `"))
+
+
+def rows(table: str) -> list[str]:
+    return [line for line in table.splitlines() if line.startswith("| `")]
 
 
 def searched(truth: float, search: Search) -> tuple[Step, list[Tried]]:

@@ -130,6 +130,16 @@ def test_the_five_providers_of_the_2025_tables(points: list[Point], expected: st
     assert verdict.name == expected
 
 
+def test_p90_stands_in_for_p95_where_samples_are_few() -> None:
+    heavy = world(INTERMITTENT).cells[-1]
+    rng = np.random.default_rng(2)
+    few = cell(1, _draw(rng, 230, 290).tolist()[:40], _draw(rng, 215, 200).tolist()[:40])
+    verdict = diagnose([few, heavy])
+    assert verdict is not None
+    assert verdict.name == "intermittent queue"
+    assert verdict.evidence[0].startswith("TTFT p90 goes from")
+
+
 def test_no_growth_that_the_intervals_do_not_show() -> None:
     rng = np.random.default_rng(3)
     few = [

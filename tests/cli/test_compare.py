@@ -48,7 +48,9 @@ def test_a_tie_passes(runs: tuple[str, str, str], capsys: pytest.CaptureFixture[
 def test_a_regression_ends_with_six(
     runs: tuple[str, str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ThresholdMissed, match=r"lab/s1 c=8: ttft_ms is worse.*and 2 more") as caught:
+    with pytest.raises(
+        ThresholdMissed, match=r"lab/s1 c=8: ttft_ms is worse.*and 2 more"
+    ) as caught:
         run(runs[0], runs[2], "--fail-on-regression", "5")
     assert caught.value.exit_code == 6
     shown = capsys.readouterr()

@@ -152,7 +152,9 @@ def test_a_newer_file_and_no_history_are_refused(tmp_path: Path) -> None:
     base.close()
     with pytest.raises(ConfigError, match="newer Lightgate"):
         History(newer)
-    (tmp_path / "text").write_text("this is no database, and long enough to be read as a header\n" * 20)
+    (tmp_path / "text").write_text(
+        "this is no database, and long enough to be read as a header\n" * 20
+    )
     with pytest.raises(HistoryFailed, match="is no history"):
         History(tmp_path / "text")
     with pytest.raises(HistoryFailed, match="cannot be opened"):

@@ -63,10 +63,9 @@ def test_a_line_has_what_was_measured_so_far(sample: Sample) -> None:
         progress.end_cell(TARGET)
     ttft = quantile([a.ttft_ms for a in mine if a.ttft_ms is not None], 0.5)
     speed = quantile([a.speed_tps for a in mine if a.speed_tps is not None], 0.5)
-    assert screen.lines() == [
-        f"{TARGET} c=1: 80/80 requests, TTFT p50 {ttft:.0f} ms, {speed:.0f} tok/s, "
-        f"{sum(a.outcome.is_failure for a in mine)} errors, done"
-    ]
+    errors = sum(a.outcome.is_failure for a in mine)
+    figures = f"TTFT p50 {ttft:.0f} ms, {speed:.0f} tok/s, {errors} errors"
+    assert screen.lines() == [f"{TARGET} c=1: 80/80 requests, {figures}, done"]
 
 
 def test_without_a_terminal_a_long_cell_gives_a_sign_of_life(sample: Sample) -> None:

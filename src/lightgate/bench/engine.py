@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 TWIN: Final = " (twin)"
 GIVE_UP: Final = 20  # failures to connect, or refusals of the key, in a row
 BLOCK_ROUNDS: Final = 4  # requests of each worker in one block: its ramp is then a quarter of it
-MIN_BLOCKS: Final = 6  # fewer, and no comparison has an interval
+MIN_BLOCKS: Final = 10  # fewer, and no difference between five targets can be claimed
 
 
 class Observer(Protocol):

@@ -18,10 +18,11 @@ import itertools
 import resource
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 
+from lightgate import errors
 from lightgate.bench.drive import Driven, Driving, Finished, Start, drive_from, starts
 from lightgate.bench.loop import Job
 from lightgate.clock.marks import Marks, StampSource
@@ -158,17 +159,11 @@ class Over(msgspec.Struct, frozen=True, kw_only=True, tag="over"):
 Up = Ready | Result | Over
 
 
-def _errors() -> dict[str, type[AttemptError]]:
-    """Every class of attempt errors by its name."""
-    found: dict[str, type[AttemptError]] = {}
-    left: list[type[AttemptError]] = [AttemptError]
-    while left:
-        kind = left.pop()
-        found[kind.__name__] = kind
-        left.extend(kind.__subclasses__())
-    return found
-
-
+_ERRORS: Final = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, AttemptError)
+}
 _FACTS: Final = ("code", "phase", "early", "retry_after_s")  # what some of them carry beside
 
 
@@ -181,7 +176,7 @@ def _error_out(value: object) -> object:
 
 def _error_in(wanted: type, value: Any) -> AttemptError:
     name, message, hint, facts = value
-    error = _errors().get(name, AttemptError)(message, hint=hint, **facts)
+    error = _ERRORS[name](message, hint=hint, **facts)
     if not isinstance(error, wanted):
         raise TypeError(f"{name} is no {wanted.__name__}")
     return error
@@ -249,9 +244,7 @@ def shares(total: int, processes: int) -> list[int]:
 
 def processes_for(streams: int, asked: int | None = None) -> int:
     """How many processes to use: those asked for, else one for every 1,000 streams begun."""
-    if asked is not None:
-        return asked
-    return min(MOST, max(1, -(-streams // ONE_PROCESS)))
+    return min(MOST, max(1, -(-streams // ONE_PROCESS))) if asked is None else asked
 
 
 async def drive_crew(
@@ -363,7 +356,8 @@ class _Parent:
         try:
             async with asyncio.timeout(READY_S):
                 for child in self._children:
-                    if not isinstance(await receive(child.process.stdout, _UP), Ready):
+                    answer = await receive(child.process.stdout, _UP)
+                    if not isinstance(answer, Ready):
                         raise LightgateError("A load process did not start; its reason is above.")
         except TimeoutError:
             raise LightgateError(f"A load process was not ready in {READY_S:g} s.") from None
@@ -396,15 +390,23 @@ class _Parent:
             await child.room.acquire()
             if child.gone:
                 return
-            start = await source.next()
-            if start is None:
+            if (start := await source.next()) is None:
                 return
             await self._hand(child, start)
 
     async def _hand(self, child: _Child, start: Start) -> None:
-        number = next(self._numbers)
+        number, prepared = next(self._numbers), start.job.prepared
         child.held[number] = start.job
-        child.send(_order(number, start))
+        order = Order(
+            number=number,
+            offset_ns=start.offset_ns,
+            origin=prepared.origin,
+            payload=prepared.payload,
+            dialect=prepared.dialect.name,
+            quirks=prepared.quirks,
+            streamed=prepared.streamed,
+        )
+        child.send(order)
         if child.process.stdin is not None:
             with contextlib.suppress(ConnectionError):
                 await child.process.stdin.drain()
@@ -446,9 +448,6 @@ class _Parent:
             except TimeoutError:
                 process.kill()
                 await process.wait()
-            if process.stdin is not None:
-                with contextlib.suppress(ConnectionError):
-                    await process.stdin.wait_closed()
 
     def _crewed(self, start_ns: int) -> Crewed:
         overs = [child.over for child in self._children if child.over is not None]
@@ -478,19 +477,6 @@ class _Parent:
         )
 
 
-def _order(number: int, start: Start) -> Order:
-    prepared = start.job.prepared
-    return Order(
-        number=number,
-        offset_ns=start.offset_ns,
-        origin=prepared.origin,
-        payload=prepared.payload,
-        dialect=prepared.dialect.name,
-        quirks=prepared.quirks,
-        streamed=prepared.streamed,
-    )
-
-
 # The child
 
 
@@ -499,18 +485,14 @@ class _Inbox:
 
     def __init__(self, *, planned: bool) -> None:
         self.planned = planned
-        self._orders: asyncio.Queue[Order | None] = asyncio.Queue()
+        self.orders: asyncio.Queue[Order | None] = asyncio.Queue()  # None is the end of them
         self._dialects = _dialects()
-
-    def put(self, order: Order | None) -> None:
-        """Keep one; None is the end of them."""
-        self._orders.put_nowait(order)
 
     async def next(self) -> Start | None:
         """The next one, as soon as there is one."""
-        order = await self._orders.get()
+        order = await self.orders.get()
         if order is None:
-            self._orders.put_nowait(None)  # for the other workers
+            self.orders.put_nowait(None)  # for the other workers
             return None
         dialect = self._dialects[order.dialect]
         prepared = Prepared(order.origin, order.payload, dialect, order.quirks, order.streamed)
@@ -526,65 +508,50 @@ def _dialects() -> dict[str, Dialect]:
     return found
 
 
-class _Mouth(asyncio.BaseProtocol):
-    """The writing end of the pipe to the parent; never makes the clock wait."""
-
-    def __init__(self) -> None:
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """All was written, or nobody reads any more."""
-        del exc
-        self.closed.set_result(None)
-
-
-class _Pipes(NamedTuple):
-    reader: asyncio.StreamReader
-    transport: asyncio.WriteTransport
-    mouth: _Mouth
-
-    def say(self, message: Up) -> None:
-        self.transport.write(frame(message))
-
-
-async def _open_pipes() -> _Pipes:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
+async def _pipes() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Both ends of the way to the parent; what is written waits in memory, never the clock."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
-    transport, mouth = await loop.connect_write_pipe(_Mouth, sys.stdout.buffer)
-    return _Pipes(reader, transport, mouth)
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), sys.stdout.buffer
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
 
 
 async def child() -> int:
     """Do a share of the work, as the parent says through standard input."""
-    pipes = await _open_pipes()
-    setup = await receive(pipes.reader, _DOWN)
+    reader, writer = await _pipes()
+    setup = await receive(reader, _DOWN)
     if not isinstance(setup, Setup):
         return 2
     client = Client(stamp=setup.stamp)
     try:
         for origin in setup.warm:
             await client.warm(origin, setup.connections)
-        pipes.say(Ready())
-        go = await receive(pipes.reader, _DOWN)
+        writer.write(frame(Ready()))
+        go = await receive(reader, _DOWN)
         if isinstance(go, Go):
-            await _share(pipes, client, setup, go)
+            driving = msgspec.structs.replace(setup.driving, start_ns=go.start_ns)
+            share = msgspec.structs.replace(setup, driving=driving)
+            writer.write(frame(await _work(reader, writer, client, share)))
     finally:
         await client.close()
-        pipes.transport.close()
-        await pipes.mouth.closed
+        writer.close()
+        with contextlib.suppress(ConnectionError):  # nobody reads any more
+            await writer.wait_closed()
     return 0
 
 
-async def _share(pipes: _Pipes, client: Client, setup: Setup, go: Go) -> None:
+async def _work(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: Client, setup: Setup
+) -> Over:
     inbox, cpu = _Inbox(planned=setup.planned), time.process_time_ns()
-    driving = msgspec.structs.replace(setup.driving, start_ns=go.start_ns)
 
     def finished(item: Finished) -> None:
-        pipes.say(pack(int(item.job.id), item, setup.first_worker + item.worker))
+        writer.write(frame(pack(int(item.job.id), item, setup.first_worker + item.worker)))
 
-    work = asyncio.ensure_future(drive_from(client, inbox, driving, finished))
-    listening = asyncio.ensure_future(_listen(pipes, inbox, work))
+    work = asyncio.ensure_future(drive_from(client, inbox, setup.driving, finished))
+    listening = asyncio.ensure_future(_listen(reader, inbox, work))
     driven: Driven | None = None
     try:
         driven = await work
@@ -593,23 +560,24 @@ async def _share(pipes: _Pipes, client: Client, setup: Setup, go: Go) -> None:
             raise
     finally:
         listening.cancel()
-    over = Over(
+    return Over(
         driven=driven,
         clock_steps=client.stamper.steps,
         cpu_ns=time.process_time_ns() - cpu,
         peak_rss_mb=_peak_rss_mb(),
     )
-    pipes.say(over)
 
 
-async def _listen(pipes: _Pipes, inbox: _Inbox, work: asyncio.Future[Driven]) -> None:
+async def _listen(
+    reader: asyncio.StreamReader, inbox: _Inbox, work: asyncio.Future[Driven]
+) -> None:
     """Take requests until there are no more; a parent that is gone is an order to halt."""
     while True:
-        message = await receive(pipes.reader, _DOWN)
+        message = await receive(reader, _DOWN)
         if isinstance(message, Order):
-            inbox.put(message)
+            inbox.orders.put_nowait(message)
         elif message == Tell("no more"):
-            inbox.put(None)
+            inbox.orders.put_nowait(None)
         else:
             work.cancel()
             return

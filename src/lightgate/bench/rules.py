@@ -292,7 +292,8 @@ def _rate(tokens: float | None, milliseconds: float | None) -> float | None:
 _TEXT_ONLY: Final = "only text counts: reasoning and tool calls are waited through"
 _CLOSED: Final = "ends when the body is closed, after usage and the terminal marker"
 _ALL_BUT_ONE: Final = "divides by all tokens but one, though the first burst had several"
-_STARTS: Final = "starts before the connection is made; equal on a warm one"
+_BEFORE: Final = "starts before the connection is made"
+_STARTS: Final = f"{_BEFORE}; equal on a warm one"
 _NEVER_SPLIT: Final = "one value a request, not one a gap: a stall is averaged away"
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -303,7 +304,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "tpot_ms": "from that chunk to the finish chunk, over all tokens but one",
             "itl_ms": "one gap a chunk, from the role's to the finish's",
             "speed_tps": "1 / TPOT",
-            "e2e_ms": "ends at the chunk with the finish reason",
+            "e2e_ms": f"{_BEFORE}; ends at the chunk with the finish reason",
         },
     ),
     "sglang": Rule(
@@ -313,7 +314,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "tpot_ms": "to the terminal marker, over the tokens that were asked for",
             "itl_ms": "one gap a chunk; several chunks of one read are gaps of nothing",
             "speed_tps": "1 / TPOT",
-            "e2e_ms": "ends at the terminal marker",
+            "e2e_ms": f"{_BEFORE}; ends at the terminal marker",
             "tokens": "max_tokens, because usage is not asked for",
         },
     ),
@@ -325,7 +326,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "tpot_ms": "holds the TTFT: time to the last token over all tokens",
             "itl_ms": f"{_NEVER_SPLIT}; it {_ALL_BUT_ONE}",
             "speed_tps": f"all tokens over a total time that {_CLOSED}",
-            "e2e_ms": _CLOSED,
+            "e2e_ms": f"{_BEFORE}; {_CLOSED}",
         },
         weighted=("tpot_ms", "itl_ms"),
     ),
@@ -347,7 +348,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "tpot_ms": f"{_TEXT_ONLY}; it {_ALL_BUT_ONE}",
             "itl_ms": "one a token, nothing between the tokens of one chunk: the median is 0",
             "speed_tps": "1 / TPOT of the text alone",
-            "e2e_ms": _CLOSED,
+            "e2e_ms": f"{_BEFORE}; {_CLOSED}",
             "tokens": "tokens of the text alone",
         },
     ),
@@ -357,7 +358,7 @@ RULES: Final[Mapping[str, Rule]] = {
             "ttft_ms": _TEXT_ONLY,
             "itl_ms": "holds the TTFT, and divides by chunks, role and finish among them",
             "speed_tps": f"tokens of the text alone over a total time that {_CLOSED}",
-            "e2e_ms": _CLOSED,
+            "e2e_ms": f"{_BEFORE}; {_CLOSED}",
             "tokens": "tokens of the text alone",
         },
     ),
@@ -373,14 +374,14 @@ RULES: Final[Mapping[str, Rule]] = {
     ),
     "total": Rule(
         "total time", total, "step", "speed_total_tps",
-        {"speed_tps": f"the total time {_CLOSED}", "e2e_ms": f"{_STARTS}; {_CLOSED}"},
+        {"speed_tps": f"the total time {_CLOSED}", "e2e_ms": f"{_BEFORE}; {_CLOSED}"},
     ),
     "chunks": Rule(
         "chunks as tokens", chunks, "index", "speed_tps",
         {
             "ttft_ms": _TEXT_ONLY,
             "speed_tps": f"chunks are taken for tokens, over a time that {_CLOSED}",
-            "e2e_ms": _CLOSED,
+            "e2e_ms": f"{_BEFORE}; {_CLOSED}",
             "tokens": "chunks of text",
         },
     ),

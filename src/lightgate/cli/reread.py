@@ -161,7 +161,7 @@ def _number(value: float | None) -> str:
 
 
 def _ratio(line: Line) -> str:
-    return "·" if line.ratio is None else f"{line.ratio:.2f}"
+    return "·" if line.ratio is None else f"{line.ratio:.3g}"
 
 
 def _why(line: Line) -> str:

@@ -75,11 +75,12 @@ def print_run(run: Run, console: Console, *, with_curves: bool = True) -> None:
     """Print everything that a run found."""
     from rich.text import Text
 
-    console.print(Text(_title(run), style="bold"), soft_wrap=True)
+    console.print(Text(_title(run), style="bold"))
     for block in blocks(run):
         console.print()
         _print_block(block, console)
-    console.print(Text(_legend(run), style="dim"), soft_wrap=not console.is_terminal)
+    console.print()
+    console.print(Text(_legend(run), style="dim"))
     if with_curves:
         drawn = curves(run, width=min(console.width, 100))
         if drawn is not None:
@@ -89,7 +90,7 @@ def print_run(run: Run, console: Console, *, with_curves: bool = True) -> None:
         console.print()
         console.print(Text(heading, style="bold"))
         for line in lines:
-            console.print(Text(f"  {line}"), soft_wrap=not console.is_terminal)
+            console.print(Text(f"  {line}"))
 
 
 def plain(run: Run, *, width: int = PIPE_WIDTH, with_curves: bool = True) -> str:

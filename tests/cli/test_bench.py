@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lightgate.ledger.folder import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from cli.conftest import Run, Serve
+
+WORLD = """
+name = "quick"
+title = "Two fast providers and a broken one"
+source = "this test"
+
+[providers.swift.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+price = { input = "1.0", output = "2.0" }
+
+[providers.slow.models.m]
+exact = { ttft_ms = 12, gap_ms = 2 }
+
+[providers.broken.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+faults = [{ name = "empty", every = 1 }]
+"""
+QUICK = ("--prompt-tokens", "64", "--max-tokens", "8", "--seed", "3", "--requests", "12")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> str:
+    path = tmp_path / "quick.toml"
+    path.write_text(WORLD)
+    return str(path)
+
+
+async def test_a_run_keeps_everything(run: Run, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    two = ("swift/m", "slow/m")
+    ran = await run(
+        "bench", *two, "--world", world, "--concurrency", "1,2", *QUICK, "--out", str(out)
+    )
+    assert ran.code == 0, ran.err
+    folder = RunFolder(out)
+    record, attempts, recordings = folder.run(), folder.attempts(), folder.recordings()
+    assert record.finished is not None
+    assert {target.name: target.twin_of for target in record.targets} == {
+        "swift/m": None,
+        "slow/m": None,
+        "swift/m (twin)": "swift/m",
+    }
+    for load in ("c=1", "c=2"):
+        for target in record.targets:
+            counted = [
+                attempt
+                for attempt in attempts
+                if attempt.target == target.name
+                and recordings[attempt.id].load == load
+                and not recordings[attempt.id].warmup
+            ]
+            assert len(counted) >= 12
+            assert {attempt.outcome for attempt in counted} == {"ok"}
+            assert {attempt.tokens_out for attempt in counted} == {8}
+    assert {cell.load for cell in record.cells} == {"c=1", "c=2"}
+    assert record.workload["tokens_in"] == "64"
+    spent = [a.cost_usd for a in attempts if a.target == "swift/m" and a.tokens_in]
+    assert all(cost is not None and cost > 0 for cost in spent)
+    for name in ("report.html", "summary.csv"):
+        assert (out / name).stat().st_size > 500
+    assert "swift" in ran.out
+    assert "slow" in ran.out
+
+
+async def test_json_is_the_record(run: Run, world: str) -> None:
+    ran = await run("bench", "swift/m", "--world", world, "--concurrency", "1", *QUICK, "--json")
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    assert [cell["target"] for cell in record["cells"]] == ["swift/m"]
+    assert record["options"]["seed"] == "3"
+
+
+async def test_a_limit_that_is_missed_is_exit_6(run: Run, world: str) -> None:
+    words = ("bench", "slow/m", "--world", world, "--concurrency", "1", *QUICK)
+    ran = await run(*words, "--fail-if", "ttft_p50>1h", "--fail-if", "ttft_p50>1ms")
+    assert ran.code == 6
+    assert "ttft_p50>1ms" in ran.sentence
+
+
+async def test_nothing_but_failures_is_exit_1_and_kept(
+    run: Run, world: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    ran = await run(
+        "bench", "broken/m", "--world", world, "--concurrency", "1", *QUICK, "--out", str(out)
+    )
+    assert ran.code == 1
+    assert "Not one request succeeded (empty)" in ran.sentence
+    assert {attempt.outcome for attempt in RunFolder(out).attempts()} == {"empty"}
+
+
+async def test_a_planned_load_has_planned_instants(run: Run, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shape = ("--shape", "constant", "--rate", "50/s", "--requests", "20")
+    ran = await run("bench", "swift/m", "--world", world, *QUICK, *shape, "--out", str(out))
+    assert ran.code == 0, ran.err
+    attempts = sorted(RunFolder(out).attempts(), key=lambda attempt: attempt.t_plan_ns or 0)
+    plans = [attempt.t_plan_ns or 0 for attempt in attempts]
+    assert [later - earlier for earlier, later in itertools.pairwise(plans)] == [20_000_000] * 19
+    assert RunFolder(out).run().cells[0].load == "50/s constant"
+
+
+async def test_an_interrupted_run_can_be_taken_up(
+    start: Callable[..., Awaitable[asyncio.subprocess.Process]],
+    run: Run,
+    world: str,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "run"
+    words = ("bench", "slow/m", "--world", world, "--concurrency", "1", *QUICK, "--out", str(out))
+    many = (*words, "--requests", "400")
+    process = await start(*many)
+    folder = RunFolder(out)
+    while len(folder.attempts()) < 30:
+        assert process.returncode is None
+        await asyncio.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(60):
+        await process.communicate()
+    assert process.returncode == 130
+    before = {attempt.id for attempt in folder.attempts()}
+    assert folder.run().finished is None
+    assert folder.run().cells
+    again = await run(*words, "--requests", str(len(before) + 20), "--resume")
+    assert again.code == 0, again.err
+    after = {attempt.id for attempt in folder.attempts()}
+    assert before < after
+    assert folder.run().finished is not None
+
+
+async def test_a_folder_with_a_run_is_not_overwritten(run: Run, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("bench", "swift/m", "--world", world, "--concurrency", "1", *QUICK, "--out", str(out))
+    assert (await run(*words)).code == 0
+    again = await run(*words)
+    assert again.code == 2
+    assert "holds a run already" in again.sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, "Name a target"),
+        (("nobody/m",), 2, "not a known provider"),
+        (("groq/m",), 5, "GROQ_API_KEY"),
+        (("x=http://127.0.0.1:1/v1#m",), 4, "refused the connection"),
+        (("x=http://127.0.0.1:1/v1#m", "--concurrency", "0"), 2, "no list of numbers"),
+        (("x=http://127.0.0.1:1/v1#m", "--duration", "soon"), 2, "--duration"),
+        (("x=http://127.0.0.1:1/v1#m", "--shape", "poisson"), 2, "needs a rate"),
+        (("x=http://127.0.0.1:1/v1#m", "--shape", "constant", "--rate", "5/s"), 2, "needs an end"),
+        (("x=http://127.0.0.1:1/v1#m", "--fail-if", "ttft"), 2, "is no limit"),
+        (("x=http://127.0.0.1:1/v1#m", "--max-cost", "much"), 2, "no number of dollars"),
+        (("x=http://127.0.0.1:1/v1#m", "--hourly-cost", "y=2"), 2, "names no target"),
+        (("x=http://127.0.0.1:1/v1#m", "--resume"), 2, "needs --out"),
+        (("x=http://127.0.0.1:1/v1#m", "--prompts", "none.jsonl"), 2, "none.jsonl"),
+        (("--world", "selftest", "lab/none"), 2, "has: lab/s1"),
+    ],
+)
+async def test_bad_input_is_one_sentence(
+    run: Run, words: tuple[str, ...], code: int, said: str
+) -> None:
+    ran = await run("bench", *words)
+    assert ran.code == code, ran.err
+    assert said in ran.sentence
+
+
+async def test_a_key_that_is_refused_is_exit_5(run: Run, serving: Serve) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+
+    async with serving(script) as port:
+        ran = await run("bench", f"x=http://127.0.0.1:{port}/v1#m", "--key-env", "K", K="canary-77")
+    assert ran.code == 5
+    assert "401" in ran.sentence
+    assert "canary-77" not in ran.err + ran.out

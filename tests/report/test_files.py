@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from lightgate.ledger.folder import DiskFailed, RunFolder
+from lightgate.report import files
+from lightgate.report.files import write_report
+from report.conftest import Markup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from report.conftest import Sample
+
+
+def test_a_folder_gets_its_page_its_table_and_its_charts(sample: Sample, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_run(sample.run)
+    for attempt in sample.attempts[:240]:
+        folder.append(attempt, sample.recordings[attempt.id])
+    written = write_report(folder)
+    assert [path.name for path in written] == [
+        "report.html",
+        "summary.csv",
+        "degradation.svg",
+        "ttft_cdf.svg",
+        "cost_speed.svg",
+        "arrivals_1.svg",
+    ]
+    assert sorted(path.name for path in folder.path.iterdir()) == sorted(
+        [*(path.name for path in written), "run.json", "attempts.jsonl", "bursts.jsonl"]
+    )
+    for path in written:
+        if path.suffix == ".svg":
+            assert Markup(path.read_text("utf-8")).elements[0][0] == "svg"
+    assert write_report(folder) == written  # again, over the old files
+
+
+def test_a_run_without_attempts_has_no_empty_charts(sample: Sample, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_run(msgspec.structs.replace(sample.run, cells=()))
+    assert [path.name for path in write_report(folder)] == [files.HTML, files.CSV]
+
+
+def test_a_disk_that_refuses_is_said(sample: Sample, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_run(sample.run)
+    (folder.path / files.HTML).mkdir()
+    (folder.path / files.HTML / "in the way").touch()
+    with pytest.raises(DiskFailed, match=r"report\.html cannot be written"):
+        write_report(folder)
