@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from bench.test_rules import Pair, worked
 
+from bench.test_rules import Pair, worked
 from lightgate.bench.exports import SECONDS, TOKENS, otel_metrics, vllm_results
 from lightgate.bench.imports import read
 from lightgate.bench.reread import reread
@@ -97,8 +97,11 @@ def test_otel_has_the_conventions_names_units_and_buckets() -> None:
         "gen_ai.client.operation.time_per_output_chunk": "s",
         "gen_ai.client.token.usage": "{token}",
     }
-    assert SECONDS == pytest.approx(
-        (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+    assert (
+        pytest.approx(
+            (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+        )
+        == SECONDS
     )
     assert (TOKENS[0], TOKENS[1], TOKENS[-1]) == (1, 4, 67108864)
 

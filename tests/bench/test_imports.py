@@ -86,7 +86,8 @@ def test_a_vllm_chat_gives_vllms_own_numbers_back(tmp_path: Path) -> None:
     found = load(tmp_path, VLLM)
     first = found.attempts[0]
     reading = RULES["vllm"].read(first, found.recordings[first.id])
-    assert (reading.ttft_ms, reading.e2e_ms) == (100, pytest.approx(342))
+    assert reading.ttft_ms == 100
+    assert reading.e2e_ms == pytest.approx(342)
     assert reading.tpot_ms == pytest.approx(242 / 4)
     assert reading.itl_ms == pytest.approx([200, 10, 10, 10, 10, 2])
     # Other tools' first token cannot be known from this file.
@@ -112,7 +113,8 @@ def test_guidellm(tmp_path: Path) -> None:
     found = load(tmp_path, document)
     good, bad, cut = found.attempts
     assert (good.ttft_ms, good.ttft_plan_ms, good.ttfa_ms) == (750, 1000, 1250)
-    assert (good.e2e_ms, good.speed_tps) == (4750, pytest.approx(2.0))
+    assert good.e2e_ms == 4750
+    assert good.speed_tps == pytest.approx(2.0)
     assert (good.tokens_in, good.tokens_out) == (7, 9)
     assert (bad.outcome, cut.outcome) == (Outcome.TIMEOUT, Outcome.CUT)
     assert good.target == "guidellm/m"

@@ -15,22 +15,13 @@ import pytest
 from bench.conftest import MS, Shape, job_at
 from bench.test_drive import HEAD, REST, TOKEN, Desk, jobs, never, outcomes
 from lightgate.bench.drive import Driving, Finished
-from lightgate.bench.processes import (
-    _UP,
-    Crew,
-    Result,
-    drive_crew,
-    frame,
-    pack,
-    processes_for,
-    receive,
-    shares,
-    unpack,
-)
+from lightgate.bench.frames import UP, Go, Order, Ready, Result, Setup, frame, pack, receive, unpack
+from lightgate.bench.processes import Crew, drive_crew, processes_for, shares
 from lightgate.bench.shape import Constant, parse_rate
 from lightgate.clock.attempt import Attempt, AttemptFacts
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
+from lightgate.clock.source import SYSTEM
 from lightgate.errors import (
     AttemptError,
     DeadlineMissed,
@@ -99,7 +90,7 @@ def test_one_process_is_enough_for_a_thousand_streams() -> None:
 async def there_and_back(item: Finished) -> Finished:
     reader = asyncio.StreamReader()
     reader.feed_data(frame(pack(3, item, 5)))
-    result = await receive(reader, _UP)
+    result = await receive(reader, UP)
     assert isinstance(result, Result)
     assert (result.number, result.worker) == (3, 5)
     return unpack(result, item.job)
@@ -143,7 +134,7 @@ async def test_a_frame_that_was_cut_short_is_the_end(measured: Measure, shape: t
         reader = asyncio.StreamReader()
         reader.feed_data(whole[:size])
         reader.feed_eof()
-        assert await receive(reader, _UP) is None
+        assert await receive(reader, UP) is None
 
 
 async def test_each_request_is_made_once(serving: Serve) -> None:
@@ -257,6 +248,40 @@ async def test_a_defect_of_ours_ends_it(
         with pytest.raises(FullError):
             await drive_crew(jobs(port), Driving(concurrency=2), TWO, keep)
     assert [process.returncode is not None for process in children] == [True, True]
+
+
+async def test_a_child_ends_quietly_when_its_parent_is_gone(serving: Serve) -> None:
+    desk = Desk(never)
+    async with serving(desk.script) as port:
+        pipe, (ours, its) = asyncio.subprocess.PIPE, os.pipe()
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", Crew.__module__, stdin=pipe, stdout=its, stderr=pipe
+        )
+        os.close(its)
+        assert child.stdin is not None
+        assert child.stderr is not None
+        setup = Setup(
+            driving=Driving(), stamp="read", planned=False, first_worker=0, warm=(), connections=0
+        )
+        prepared = job_at(port, "x").prepared
+        order = Order(
+            number=1,
+            offset_ns=None,
+            origin=prepared.origin,
+            payload=prepared.payload,
+            dialect=prepared.dialect.name,
+            quirks=prepared.quirks,
+            streamed=True,
+        )
+        child.stdin.write(frame(setup))
+        ready = frame(Ready())
+        assert os.read(ours, len(ready)) == ready
+        child.stdin.write(frame(Go(SYSTEM.now_ns())) + frame(order))
+        await desk.has(1)
+        os.close(ours)
+        child.stdin.close()
+        assert await child.stderr.read() == b""
+        assert await child.wait() == 0
 
 
 async def test_a_process_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from lightgate.dialect.kinds import REASONING, TEXT, TOOL
 from lightgate.ledger.recording import Recording
 
 MS = 1_000_000
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rereads.md"
 Pair = tuple[Attempt, Recording]
 
 
@@ -28,7 +30,10 @@ def worked(  # the stream of docs/reference/rereads.md
     """Role at 100 ms, 5 reasoning chunks from 300, 10 of text from 500, finish, usage, close."""
     marks = Marks(plan=1000 * MS)
     send = marks.send = 1000 * MS
-    after = lambda ms: send + round(ms * scale * MS)  # noqa: E731 - as short as what it says
+
+    def after(ms: float) -> int:
+        return send + round(ms * scale * MS)
+
     marks.headers, marks.event = after(90), after(100)
     for at in range(15):
         kinds = REASONING if at < 5 else TEXT
@@ -60,7 +65,7 @@ def reading(rule: str, pair: Pair | None = None) -> Reading:
 
 
 # What the public table of one stream says of each tool; a mean where the tool pools gaps.
-TABLE = {
+TABLE: dict[str, dict[str, float | None]] = {
     "vllm": {"ttft_ms": 100, "tpot_ms": 12.49, "itl_ms": 47.6, "speed_tps": 80.1, "e2e_ms": 862},
     "sglang": {"ttft_ms": 300, "tpot_ms": 4.73, "itl_ms": 40, "speed_tps": 211.3, "e2e_ms": 901},
     "guidellm": {
@@ -68,7 +73,9 @@ TABLE = {
         "e2e_ms": 905,
     },
     "aiperf": {"ttft_ms": 300, "ttfa_ms": 500, "itl_ms": 9.49, "speed_tps": 105.4, "e2e_ms": 860},
-    "inference-perf": {"ttft_ms": 500, "tpot_ms": 9.23, "speed_tps": 108.3, "e2e_ms": 905},
+    "inference-perf": {
+        "ttft_ms": 500, "tpot_ms": 9.23, "itl_ms": 9.23, "speed_tps": 108.3, "e2e_ms": 905,
+    },
     "llmperf": {"ttft_ms": 500, "itl_ms": 50.6, "speed_tps": 44.2, "e2e_ms": 905},
     "artificial-analysis": {"ttft_ms": 300, "ttfa_ms": 500, "speed_tps": 100.0, "e2e_ms": 860},
     "total": {"ttft_ms": None, "speed_tps": 68.5, "e2e_ms": 905},
@@ -115,8 +122,9 @@ def test_a_new_connection_is_inside_their_clocks() -> None:
     for rule, row in TABLE.items():
         found = reading(rule, (cold, recording))
         assert found.e2e_ms == pytest.approx((row["e2e_ms"] or 0) + 36), rule
-        if row["ttft_ms"] is not None:
-            assert found.ttft_ms == pytest.approx(row["ttft_ms"] + 36), rule
+        ttft = row["ttft_ms"]
+        if ttft is not None:
+            assert found.ttft_ms == pytest.approx(ttft + 36), rule
 
 
 def test_hidden_reasoning_makes_artificial_analysis_skip_a_fifth() -> None:
@@ -159,6 +167,24 @@ def test_one_burst_has_no_time_between_tokens() -> None:
     for rule in ("vllm", "guidellm", "aiperf", "inference-perf", "artificial-analysis", "chunks"):
         found = reading(rule, (single, alone))
         assert found.speed_tps is None or rule == "guidellm", rule
+
+
+def test_the_page_shows_the_table() -> None:
+    lines = PAGE.read_text("utf-8").splitlines()
+    cells = {
+        line.split("`")[1]: [cell.strip() for cell in line.split("|")[2:-1]]
+        for line in lines
+        if line.startswith("| `") and line.count("|") == 8
+    }
+    assert set(cells) == set(RULES)
+    for name, (ttft, speed, tpot, itl, e2e, tokens) in cells.items():
+        row = TABLE[name]
+        answer = "" if row.get("ttfa_ms") is None else f", answer {row['ttfa_ms']:g}"
+        assert ttft == ("none" if row["ttft_ms"] is None else f"{row['ttft_ms']:g}{answer}"), name
+        assert float(speed) == row["speed_tps"], name
+        assert tpot == ("none" if "tpot_ms" not in row else f"{row['tpot_ms']:g}"), name
+        assert itl.partition(",")[0] == ("none" if "itl_ms" not in row else f"{row['itl_ms']:g}")
+        assert (float(e2e), int(tokens)) == (row["e2e_ms"], TOKENS[name]), name
 
 
 def test_every_difference_has_a_reason() -> None:

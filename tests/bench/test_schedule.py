@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from bench.test_rules import worked
 
+from bench.test_rules import worked
 from lightgate.bench.schedule import (
     FILE,
     HISTORY,

@@ -89,7 +89,7 @@ async def test_json_is_the_record(run: Run, world: str) -> None:
 
 async def test_a_limit_that_is_missed_is_exit_6(run: Run, world: str) -> None:
     words = ("bench", "slow/m", "--world", world, "--concurrency", "1", *QUICK)
-    ran = await run(*words, "--fail-if", "ttft_p50>1h", "--fail-if", "ttft_p50>1ms")
+    ran = await run(*words, "--fail-if", "ttft_p50>60s", "--fail-if", "ttft_p50>1ms")
     assert ran.code == 6
     assert "ttft_p50>1ms" in ran.sentence
 
@@ -192,3 +192,13 @@ async def test_a_key_that_is_refused_is_exit_5(run: Run, serving: Serve) -> None
     assert ran.code == 5
     assert "401" in ran.sentence
     assert "canary-77" not in ran.err + ran.out
+
+
+async def test_several_processes_make_one_run(run: Run, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("bench", "swift/m", "--world", world, "--concurrency", "4", *QUICK)
+    ran = await run(*words, "--requests", "40", "--processes", "2", "--out", str(out))
+    assert ran.code == 0, ran.err
+    attempts = RunFolder(out).attempts()
+    assert len({attempt.id for attempt in attempts}) == len(attempts) == 40
+    assert {attempt.outcome for attempt in attempts} == {"ok"}

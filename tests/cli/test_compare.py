@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from bench.test_regress import noisy, side
 
+from bench.test_regress import noisy, side
 from lightgate.cli.compare import command
 from lightgate.errors import ThresholdMissed, UsageError
 from lightgate.ledger.folder import RunFolder

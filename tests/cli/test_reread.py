@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 import pytest
-from bench.test_rules import worked
 
+from bench.test_rules import worked
 from lightgate.bench.rules import RULES
 from lightgate.cli.reread import command
 from lightgate.errors import UsageError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
-from bench.test_rules import worked
 
+from bench.test_rules import worked
 from lightgate.bench.schedule import Schedules
 from lightgate.cli import schedule as verb
 from lightgate.errors import UsageError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from bench.test_rules import worked
 
+from bench.test_rules import worked
 from lightgate.clock.attempt import Attempt
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import ConfigError

@@ -7,7 +7,7 @@ import pytest
 import uvloop
 
 from lightgate.clock.source import SYSTEM, ManualClock
-from lightgate.sim.alarm import Alarm, KernelAlarm, LoopAlarm, best_alarm
+from lightgate.wire.alarm import Alarm, KernelAlarm, LoopAlarm, best_alarm
 from lightgate.sim.pacer import Pacer
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
-"""Has a target changed? The newest run against those before it, by the spread between runs.
+"""Has a target changed: the newest run against those before it, by the spread between runs.
 
-Two looks, both on logarithms of run medians. The step: does the newest run lie outside the interval
-in which a run like the earlier ones would lie (a prediction interval, so the weather between runs
-is in it)? The creep: a cumulative sum of how far each run lay from the reference, which sees a slow
-change that no single run shows. Lower is better; give reciprocals of rates.
+Two looks, both on logarithms of run medians. The step: the newest run lies outside the interval in
+which a run like the earlier ones would lie (a prediction interval, so the weather between runs is
+in it). The creep: the cumulative sum of the deviations from the mean wanders further than it does
+when the same runs are shuffled, which sees a slow change that no single run shows. Lower is better;
+give reciprocals of rates.
 """
 
 from __future__ import annotations
@@ -13,34 +14,40 @@ import statistics
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
+import numpy as np
 
-from lightgate.clock.interval import CONFIDENCE, Interval
+from lightgate.clock.interval import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FEWEST: Final = 6  # earlier runs; fewer know too little of their own spread
 LAST: Final = 20  # earlier runs that count
-SLACK: Final = 0.5  # of a deviation: what the cumulative sum forgives each run
-LIMIT: Final = 5.0  # deviations; with this slack a false alarm comes about once in 460 steady runs
+FALSE_ALARMS: Final = 0.01  # of the runs of a steady target, over all that is looked at together
 SPREAD_FLOOR: Final = 0.01  # no target is steadier than 1 % from run to run
-TOLERANCE: Final = 0.05  # smaller steps are not worth an alert
+TOLERANCE: Final = 0.05  # smaller changes are not worth an alert
+ROUNDS: Final = 20_000  # shuffles
 
 Call = Literal["slower", "faster", "creeping slower", "creeping faster", "steady", "n too small"]
 
 
-class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest run against `runs` earlier ones; `ratio` is newest over typical.
+class Creep(msgspec.Struct, frozen=True, kw_only=True):
+    """A change within the runs: the last `since` of them over the ones before, as a ratio."""
 
-    `creep` is the cumulative sum in deviations, positive for slower.
-    """
+    since: int
+    ratio: float
+    p_value: float
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest run against `runs` earlier ones; `ratio` is newest over typical."""
 
     runs: int
     newest: float
     typical: float | None = None
     ratio: float | None = None
     interval: Interval | None = None
-    creep: float | None = None
+    creep: Creep | None = None
     call: Call = "n too small"
 
     @property
@@ -49,64 +56,88 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
         return self.call not in {"steady", "n too small"}
 
 
-def drift(medians: Sequence[float], *, tolerance: float = TOLERANCE) -> Drift:
-    """Judge the last of the medians by the ones before it, oldest first; positive values only."""
+def drift(
+    medians: Sequence[float],
+    *,
+    rng: np.random.Generator,
+    tolerance: float = TOLERANCE,
+    looks: int = 1,
+) -> Drift:
+    """Judge the last of the medians by the ones before it, oldest first; positive values only.
+
+    `looks` is how many series of the same run are judged: each gets its part of `FALSE_ALARMS`.
+    """
     if not medians or any(not (math.isfinite(m) and m > 0) for m in medians):
         raise ValueError("drift needs positive, finite medians")
     *earlier, newest = [math.log(median) for median in medians[-(LAST + 1) :]]
     plain = Drift(runs=len(earlier), newest=medians[-1])
     if len(earlier) < FEWEST:
         return plain
+    alpha = FALSE_ALARMS / (2 * looks)  # half for the step, half for the creep
     typical, spread = statistics.fmean(earlier), max(statistics.stdev(earlier), SPREAD_FLOOR)
-    reach = student(len(earlier) - 1) * spread * math.sqrt(1.0 + 1.0 / len(earlier))
+    widened = spread * math.sqrt(1.0 + 1.0 / len(earlier))
+    reach = student(len(earlier) - 1, 1.0 - alpha) * widened
     step = newest - typical
-    interval = Interval(math.exp(step - reach), math.exp(step + reach))
-    creep = cusum([*earlier, newest])
-    return msgspec.structs.replace(
+    found = msgspec.structs.replace(
         plain,
         typical=math.exp(typical),
         ratio=math.exp(step),
-        interval=interval,
-        creep=creep,
-        call=_call(math.exp(step), interval, creep, tolerance),
+        interval=Interval(math.exp(step - reach), math.exp(step + reach), 1.0 - alpha),
+        creep=creep([*earlier, newest], rng),
+    )
+    return msgspec.structs.replace(found, call=_call(found, alpha, tolerance))
+
+
+def creep(logs: Sequence[float], rng: np.random.Generator) -> Creep | None:
+    """Find the likeliest place of a change, and how often chance alone looks as changed.
+
+    None with fewer runs than two halves of `FEWEST`.
+    """
+    if len(logs) < 2 * FEWEST:
+        return None
+    away = np.asarray(logs) - statistics.fmean(logs)
+    sums = np.abs(np.cumsum(away)[:-1])
+    seen = float(sums.max()) * (1.0 - 1e-9)  # the same sum in another order is as extreme
+    shuffled = rng.permuted(np.tile(away, (ROUNDS, 1)), axis=1)
+    wandered = np.abs(np.cumsum(shuffled, axis=1)[:, :-1]).max(axis=1)
+    at = int(sums.argmax()) + 1
+    shift = statistics.fmean(logs[at:]) - statistics.fmean(logs[:at])
+    return Creep(
+        since=len(logs) - at,
+        ratio=math.exp(shift),
+        p_value=(1 + int(np.count_nonzero(wandered >= seen))) / (1 + ROUNDS),
     )
 
 
-def cusum(logs: Sequence[float]) -> float | None:
-    """Cumulative sum of the deviations from the first runs; the larger of both directions.
-
-    The first half of the runs (at least `FEWEST`) is the reference; None without a run after it.
-    """
-    reference = max(FEWEST, len(logs) // 2)
-    if len(logs) <= reference:
-        return None
-    known = logs[:reference]
-    middle, spread = statistics.fmean(known), max(statistics.stdev(known), SPREAD_FLOOR)
-    # The reference is itself a guess from few runs: its own error widens what counts as one step.
-    scale = spread * math.sqrt(1.0 + 1.0 / reference) * student(reference - 1) / student(10**6)
-    up = down = 0.0
-    for value in logs[reference:]:
-        deviation = (value - middle) / scale
-        up = max(0.0, up + deviation - SLACK)
-        down = max(0.0, down - deviation - SLACK)
-    return up if up >= down else -down
+def student(freedom: int, confidence: float) -> float:
+    """Two-sided point of Student's t: what |t| stays below with `confidence`; by bisection."""
+    low, high = 0.0, 1.0
+    while within(high, freedom) < confidence:
+        low, high = high, 2.0 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if within(middle, freedom) < confidence else (low, middle)
+    return high
 
 
-def student(freedom: int) -> float:
-    """Two-sided 95 % point of Student's t, by its expansion about the normal one.
+def within(t: float, freedom: int) -> float:
+    """Probability that |Student's t| is at most `t`; a finite series for whole degrees."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    sine, square = math.sin(angle), math.cos(angle) ** 2
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = term if freedom > 1 else 0.0
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= square * (k - 1) / k
+        total += term
+    return 2.0 / math.pi * (angle + sine * total) if odd else sine * total
 
-    Off by less than 0.003 from 5 degrees of freedom on, which `FEWEST` grants.
-    """
-    z = statistics.NormalDist().inv_cdf((1.0 + CONFIDENCE) / 2.0)
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3
 
-
-def _call(ratio: float, interval: Interval, creep: float | None, tolerance: float) -> Call:
-    if not interval.spans(1.0) and abs(math.log(ratio)) > math.log1p(tolerance):
+def _call(found: Drift, alpha: float, tolerance: float) -> Call:
+    least = math.log1p(tolerance)
+    ratio, interval, change = found.ratio or 1.0, found.interval, found.creep
+    if interval is not None and not interval.spans(1.0) and abs(math.log(ratio)) > least:
         return "slower" if ratio > 1.0 else "faster"
-    if creep is not None and abs(creep) > LIMIT:
-        return "creeping slower" if creep > 0 else "creeping faster"
+    if change is not None and change.p_value <= alpha and abs(math.log(change.ratio)) > least:
+        return "creeping slower" if change.ratio > 1.0 else "creeping faster"
     return "steady"

@@ -20,7 +20,7 @@ from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import HttpRefused, RateLimited, Unreachable, UsageError
 from lightgate.provider.call import Call
-from lightgate.sim.alarm import best_alarm
+from lightgate.wire.alarm import best_alarm
 from lightgate.wire.exchange import Deadlines
 
 if TYPE_CHECKING:

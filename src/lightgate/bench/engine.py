@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import platform
 import resource
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from lightgate import __version__
-from lightgate.bench.blocks import Blocks, InBlock, Lane, interleave
+from lightgate.bench.blocks import Blocks, InBlock, Lane, Turn, interleave
 from lightgate.bench.budget import Guard
-from lightgate.bench.drive import Driving
+from lightgate.bench.drive import Driving, Finished
 from lightgate.bench.findings import LoadFacts, Measured, conclude
 from lightgate.bench.loop import Job
+from lightgate.bench.processes import Crew, drive_crew, processes_for
 from lightgate.bench.shape import Pacer
 from lightgate.bench.trace import Trace
 from lightgate.bench.workload import USUAL, Size, Wish, Workload, calibrated
@@ -39,7 +41,7 @@ from lightgate.wire.exchange import Deadlines
 from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from lightgate.ledger.folder import RunFolder
 
@@ -88,6 +90,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     aa: bool = True
     together: bool = False
+    processes: int | None = None  # None: one for every 1,000 streams begun
     warmup: int = 2
     slo: Slo | None = None
     max_cost: Decimal | None = None
@@ -148,7 +151,7 @@ class Bench:
                 await self._drive(client, load, workload)
             self.run = msgspec.structs.replace(self.run, finished=wall_time(SYSTEM.wall_ns()))
         finally:
-            self._steps = client.stamper.steps
+            self._steps += client.stamper.steps
             await client.close()
             self._conclude()
         return self.run
@@ -176,15 +179,6 @@ class Bench:
         for lane in lanes:
             total = None if left is None else left * size
             self._observer.begin_cell(lane.name, load.label, total=total)
-            origin, _ = split_url(self._target(lane.name).base_url)
-            await client.warm(origin, load.concurrency or 1, self._order.deadlines.connect_s)
-        plan = Blocks(
-            size=size,
-            blocks=left,
-            warmup=0 if done or load.pacer else max(self._order.warmup, 1),
-            seed=self._order.seed + done,
-            together=self._order.together or load.pacer is not None,
-        )
         driving = Driving(
             concurrency=load.concurrency or 1,
             duration_ns=load.duration_ns,
@@ -192,10 +186,67 @@ class Bench:
             cool_down_s=30.0,
             deadlines=self._order.deadlines,
         )
-        self._stopping = asyncio.ensure_future(
-            interleave(client, lanes, plan, driving, self._taker(load, done), load.pacer)
-        )
+        take = self._taker(load, done)
+        crew = processes_for(load.concurrency or 1, self._order.processes)
+        if crew > 1:
+            cut = msgspec.structs.replace(driving, requests=None if left is None else left * size)
+            work = self._with_crew(lanes, cut, crew, size, take, load.pacer)
+        else:
+            await self._warm(client, lanes, load)
+            plan = Blocks(
+                size=size,
+                blocks=left,
+                warmup=0 if done or load.pacer else max(self._order.warmup, 1),
+                seed=self._order.seed + done,
+                together=self._order.together or load.pacer is not None,
+            )
+            work = interleave(client, lanes, plan, driving, take, load.pacer)
+        self._stopping = asyncio.ensure_future(work)
         await self._settle(load, lanes)
+
+    async def _warm(self, client: Client, lanes: list[Lane], load: Loading) -> None:
+        """Open the connections before anything is clocked."""
+        for lane in lanes:
+            origin, _ = split_url(self._target(lane.name).base_url)
+            await client.warm(origin, load.concurrency or 1, self._order.deadlines.connect_s)
+
+    async def _with_crew(
+        self,
+        lanes: list[Lane],
+        driving: Driving,
+        processes: int,
+        size: int,
+        take: Callable[[InBlock], None],
+        pacer: Pacer | None,
+    ) -> list[Turn]:
+        """One target after the other, each from several processes; blocks are stretches of it."""
+        turns = []
+        for lane in lanes:
+            origin, _ = split_url(self._target(lane.name).base_url)
+            numbers: dict[str, int] = {}
+
+            def jobs(lane: Lane = lane, numbers: dict[str, int] = numbers) -> Iterator[Job]:
+                for index in itertools.count():
+                    job = lane.job(index)
+                    numbers[job.id] = index
+                    yield job
+
+            def on_done(
+                item: Finished, lane: Lane = lane, numbers: dict[str, int] = numbers
+            ) -> None:
+                index = numbers.pop(item.job.id)
+                take(InBlock(lane.name, index // size, index, item))
+
+            crew = Crew(processes=processes, stamp=self._order.stamps, warm=(origin,))
+            crewed = await drive_crew(jobs(), driving, crew, on_done, pacer)
+            for lost in crewed.lost:
+                self._notes.append(
+                    f"A process of {lane.name} was lost with {lost.unfinished} requests."
+                )
+            self._steps += crewed.clock_steps
+            driven = crewed.driven
+            turns.append(Turn(lane=lane.name, block=None, warmup=False, driven=driven, full=None))
+        return turns
 
     async def _settle(self, load: Loading, lanes: list[Lane]) -> None:
         """Wait for a load; a spent budget ends it early, and that is no error."""
@@ -332,10 +383,10 @@ class Bench:
 
 
 def block_size(concurrency: int, requests: int) -> int:
-    """Requests of one target in one block: some rounds of its workers, but blocks enough."""
-    if concurrency == 1:
-        return max(1, min(BLOCK_ROUNDS, requests // MIN_BLOCKS))
-    return max(1, min(BLOCK_ROUNDS * concurrency, max(concurrency, requests // MIN_BLOCKS)))
+    """Requests of one target in one block: rounds enough for its ramp, but blocks enough too."""
+    most, wanted = BLOCK_ROUNDS * concurrency, requests // MIN_BLOCKS
+    least = 1 if concurrency == 1 else 2 * concurrency
+    return max(least, min(most, wanted))
 
 
 def _cut(load: Loading) -> tuple[int, int | None]:

@@ -5,9 +5,8 @@ start on the monotonic clock that all processes of a machine share. Children sen
 that ended back at once, marks and all, so the parent sees what one process would have seen. What a
 killed child had finished is kept; what it had not is counted as lost and never sent again.
 
-Parent and child speak frames over the child's standard input and output: four bytes of length, then
+Both sides speak frames over the child's standard input and output: four bytes of length, then
 msgpack. Requests carry keys, so they travel in the pipe and never in argv or the environment.
-`python -m lightgate.bench.processes` is the child.
 """
 
 from __future__ import annotations
@@ -18,20 +17,34 @@ import itertools
 import resource
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
-from lightgate import errors
 from lightgate.bench.drive import Driven, Driving, Finished, Start, drive_from, starts
+from lightgate.bench.frames import (
+    DOWN,
+    UP,
+    Down,
+    Go,
+    Order,
+    Over,
+    Ready,
+    Result,
+    Setup,
+    Tell,
+    Up,
+    frame,
+    pack,
+    receive,
+    unpack,
+)
 from lightgate.bench.loop import Job
-from lightgate.clock.marks import Marks, StampSource
+from lightgate.clock.marks import StampSource
 from lightgate.clock.source import SYSTEM
-from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import Dialect, Family, dialect_for
 from lightgate.dialect.request import Kind
-from lightgate.errors import AttemptError, LightgateError, UsageError
-from lightgate.provider.call import Called
+from lightgate.errors import LightgateError, UsageError
 from lightgate.provider.prepare import Prepared
 from lightgate.wire.client import Client
 from lightgate.wire.origin import Origin
@@ -52,8 +65,6 @@ SPARE: Final = 2
 GRACE_S: Final = 10.0  # for a child that was told to stop
 MOST: Final = 64  # processes
 ONE_PROCESS: Final = 1_000  # streams that one process carries without being late
-_LENGTH: Final = 4
-_Message = TypeVar("_Message")
 
 
 class Crew(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,151 +97,6 @@ class Crewed(msgspec.Struct, frozen=True, kw_only=True):
     clock_steps: int = 0
     cpu_ns: int = 0
     peak_rss_mb: float = 0.0
-
-
-# Frames, down
-
-
-class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
-    """The child's share."""
-
-    driving: Driving
-    stamp: StampSource
-    planned: bool
-    first_worker: int
-    warm: tuple[Origin, ...]
-    connections: int
-
-
-class Go(msgspec.Struct, frozen=True, tag="go"):
-    """When to start."""
-
-    start_ns: int
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True, tag="order"):
-    """One request."""
-
-    number: int
-    offset_ns: int | None
-    origin: Origin
-    payload: bytes
-    dialect: str
-    quirks: Quirks
-    streamed: bool
-
-
-class Tell(msgspec.Struct, frozen=True, tag="tell"):
-    """All requests were named; or: cut what is under way and end."""
-
-    word: Literal["no more", "halt"]
-
-
-Down = Setup | Go | Order | Tell
-
-
-# Frames, up
-
-
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The child can start."""
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
-    """One request that ended; the marks as their plain values and the bytes of their arrays."""
-
-    number: int
-    called: Called
-    worker: int
-    wall_ns: int
-    plain: dict[str, int | bool | str | None]
-    arrays: dict[str, bytes]
-
-
-class Over(msgspec.Struct, frozen=True, kw_only=True, tag="over"):
-    """The child's work is done; `driven` is None if it was told to halt."""
-
-    driven: Driven | None
-    clock_steps: int
-    cpu_ns: int
-    peak_rss_mb: float
-
-
-Up = Ready | Result | Over
-
-
-_ERRORS: Final = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, AttemptError)
-}
-_FACTS: Final = ("code", "phase", "early", "retry_after_s")  # what some of them carry beside
-
-
-def _error_out(value: object) -> object:
-    if not isinstance(value, AttemptError):
-        raise NotImplementedError
-    facts = {name: getattr(value, name) for name in _FACTS if hasattr(value, name)}
-    return [type(value).__name__, value.message, value.hint, facts]
-
-
-def _error_in(wanted: type, value: Any) -> AttemptError:
-    name, message, hint, facts = value
-    error = _ERRORS[name](message, hint=hint, **facts)
-    if not isinstance(error, wanted):
-        raise TypeError(f"{name} is no {wanted.__name__}")
-    return error
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_error_out)
-_UP: Final[msgspec.msgpack.Decoder[Up]] = msgspec.msgpack.Decoder(Up, dec_hook=_error_in)
-_DOWN: Final[msgspec.msgpack.Decoder[Down]] = msgspec.msgpack.Decoder(Down)
-
-
-def frame(message: Up | Down) -> bytes:
-    """One message with its length before it."""
-    body = _ENCODER.encode(message)
-    return len(body).to_bytes(_LENGTH, "big") + body
-
-
-async def receive(
-    reader: asyncio.StreamReader | None, decoder: msgspec.msgpack.Decoder[_Message]
-) -> _Message | None:
-    """The next message of the other side; None at its end, also in the middle of a frame."""
-    if reader is None:
-        return None
-    try:
-        head = await reader.readexactly(_LENGTH)
-        body = await reader.readexactly(int.from_bytes(head, "big"))
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
-    return decoder.decode(body)
-
-
-_ARRAYS: Final = tuple(name for name in Marks.__slots__ if name.startswith("burst_"))
-_PLAIN: Final = tuple(name for name in Marks.__slots__ if name not in _ARRAYS)
-
-
-def pack(number: int, item: Finished, worker: int) -> Result:
-    """Make a finished request ready for the pipe."""
-    return Result(
-        number=number,
-        called=item.called,
-        worker=worker,
-        wall_ns=item.wall_ns,
-        plain={name: getattr(item.marks, name) for name in _PLAIN},
-        arrays={name: getattr(item.marks, name).tobytes() for name in _ARRAYS},
-    )
-
-
-def unpack(result: Result, job: Job) -> Finished:
-    """The finished request as its own process saw it."""
-    marks = Marks()
-    for name, value in result.plain.items():
-        setattr(marks, name, value)
-    for name, data in result.arrays.items():
-        getattr(marks, name).frombytes(data)
-    return Finished(job, marks, result.called, result.worker, result.wall_ns)
 
 
 # The parent
@@ -299,7 +165,8 @@ class _Parent:
         try:
             await self._spawn(planned=source.planned)
             start_ns = self._driving.start_ns or SYSTEM.now_ns() + START_NS
-            self._tell_all(Go(start_ns))
+            for child in self._children:
+                child.send(Go(start_ns))
             loop = asyncio.get_running_loop()
             reading = [loop.create_task(self._read(child)) for child in self._children]
             feeding = loop.create_task(self._feed(source, start_ns))
@@ -307,7 +174,8 @@ class _Parent:
                 await self._all_of(reading, feeding)
             except asyncio.CancelledError:
                 feeding.cancel()
-                self._tell_all(Tell("halt"))
+                for child in self._children:
+                    child.send(Tell("halt"))
                 await asyncio.wait(reading, timeout=GRACE_S)
                 raise
             finally:
@@ -356,7 +224,7 @@ class _Parent:
         try:
             async with asyncio.timeout(READY_S):
                 for child in self._children:
-                    answer = await receive(child.process.stdout, _UP)
+                    answer = await receive(child.process.stdout, UP)
                     if not isinstance(answer, Ready):
                         raise LightgateError("A load process did not start; its reason is above.")
         except TimeoutError:
@@ -366,9 +234,9 @@ class _Parent:
         if source.planned:
             await self._feed_plan(source, start_ns)
         else:
-            jobs = [self._feed_child(source, child) for child in self._children]
-            await asyncio.gather(*jobs)
-        self._tell_all(Tell("no more"))
+            await asyncio.gather(*(self._feed_child(source, child) for child in self._children))
+        for child in self._children:
+            child.send(Tell("no more"))
 
     async def _feed_plan(self, source: Source, start_ns: int) -> None:
         """Deal the plan out in turn, a little before each instant."""
@@ -413,7 +281,7 @@ class _Parent:
 
     async def _read(self, child: _Child) -> None:
         """Take what a child sends until it ends; requests that it ended are out of its hands."""
-        while (message := await receive(child.process.stdout, _UP)) is not None:
+        while (message := await receive(child.process.stdout, UP)) is not None:
             if isinstance(message, Result):
                 job = child.held.pop(message.number)
                 child.finished += 1
@@ -429,12 +297,7 @@ class _Parent:
         left: set[asyncio.Task[None]] = {feeding, *reading}
         while not all(task.done() for task in reading):
             done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-
-    def _tell_all(self, message: Down) -> None:
-        for child in self._children:
-            child.send(message)
+            await asyncio.gather(*done)
 
     async def _bury(self) -> None:
         """See every child out: the end of its input tells it to go, and time is limited."""
@@ -500,57 +363,69 @@ class _Inbox:
 
 
 def _dialects() -> dict[str, Dialect]:
-    found: dict[str, Dialect] = {}
+    found: list[Dialect] = []
     for family, kind in itertools.product(get_args(Family), get_args(Kind)):
         with contextlib.suppress(UsageError):  # not every family has every endpoint
-            dialect = dialect_for(family, kind)
-            found[dialect.name] = dialect
-    return found
+            found.append(dialect_for(family, kind))
+    return {dialect.name: dialect for dialect in found}
 
 
-async def _pipes() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _pipes() -> tuple[asyncio.BaseTransport, asyncio.StreamReader, asyncio.StreamWriter]:
     """Both ends of the way to the parent; what is written waits in memory, never the clock."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    ears, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
+    )
     transport, protocol = await loop.connect_write_pipe(
         lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), sys.stdout.buffer
     )
-    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+    return ears, reader, asyncio.StreamWriter(transport, protocol, None, loop)
 
 
 async def child() -> int:
     """Do a share of the work, as the parent says through standard input."""
-    reader, writer = await _pipes()
-    setup = await receive(reader, _DOWN)
+    ears, reader, writer = await _pipes()
+    setup = await receive(reader, DOWN)
     if not isinstance(setup, Setup):
+        ears.close()
+        writer.close()
         return 2
     client = Client(stamp=setup.stamp)
+
+    def say(message: Up) -> None:
+        if not writer.is_closing():  # the parent is still there
+            writer.write(frame(message))
+
     try:
         for origin in setup.warm:
             await client.warm(origin, setup.connections)
-        writer.write(frame(Ready()))
-        go = await receive(reader, _DOWN)
+        say(Ready())
+        go = await receive(reader, DOWN)
         if isinstance(go, Go):
-            driving = msgspec.structs.replace(setup.driving, start_ns=go.start_ns)
-            share = msgspec.structs.replace(setup, driving=driving)
-            writer.write(frame(await _work(reader, writer, client, share)))
+            say(await _work(reader, say, client, setup, go.start_ns))
     finally:
         await client.close()
+        ears.close()
         writer.close()
-        with contextlib.suppress(ConnectionError):  # nobody reads any more
+        with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
     return 0
 
 
 async def _work(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: Client, setup: Setup
+    reader: asyncio.StreamReader,
+    say: Callable[[Up], None],
+    client: Client,
+    setup: Setup,
+    start_ns: int,
 ) -> Over:
     inbox, cpu = _Inbox(planned=setup.planned), time.process_time_ns()
+    driving = msgspec.structs.replace(setup.driving, start_ns=start_ns)
 
     def finished(item: Finished) -> None:
-        writer.write(frame(pack(int(item.job.id), item, setup.first_worker + item.worker)))
+        say(pack(int(item.job.id), item, setup.first_worker + item.worker))
 
-    work = asyncio.ensure_future(drive_from(client, inbox, setup.driving, finished))
+    work = asyncio.ensure_future(drive_from(client, inbox, driving, finished))
     listening = asyncio.ensure_future(_listen(reader, inbox, work))
     driven: Driven | None = None
     try:
@@ -573,7 +448,7 @@ async def _listen(
 ) -> None:
     """Take requests until there are no more; a parent that is gone is an order to halt."""
     while True:
-        message = await receive(reader, _DOWN)
+        message = await receive(reader, DOWN)
         if isinstance(message, Order):
             inbox.orders.put_nowait(message)
         elif message == Tell("no more"):
@@ -588,13 +463,7 @@ def _peak_rss_mb() -> float:
     return peak / (1024 * 1024) if sys.platform == "darwin" else peak / 1024  # bytes there
 
 
-def main() -> int:
-    """Run the child."""
+if __name__ == "__main__":
     import uvloop
 
-    code: int = uvloop.run(child())
-    return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(uvloop.run(child()))

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 
 from lightgate import __version__
 from lightgate.bench.drift import TOLERANCE, Drift, drift
@@ -324,37 +325,68 @@ class Scheduler:
             self._outside.say(f"{schedule.name}: the webhook was not reached: {error.message}")
 
 
-def _drifts(schedule: Schedule, run: Run, history: History, stamp: str) -> Iterator[Alert]:
+class _Series(NamedTuple):
+    """The medians of one metric of one cell, run by run; the newest run is the last."""
+
+    target: str
+    load: str
+    metric: str
+    medians: list[float]
+
+    def judged(self, tolerance: float, looks: int, *, before: int = 0) -> Drift:
+        """Judge the newest run, or the one `before` it; the same dice every time."""
+        taken = self.medians[: len(self.medians) - before]
+        times = [1.0 / m for m in taken] if self.metric.endswith("_tps") else taken
+        return drift(times, rng=np.random.default_rng(1), tolerance=tolerance, looks=looks)
+
+
+def _series(schedule: Schedule, run: Run, history: History) -> Iterator[_Series]:
     enough = smallest_n(0.5)
     for target, load in history.cells(run.id):
         for metric in WATCHED:
-            series = history.samples(metric, target=target, load=load, schedule=schedule.name)
-            kept = [(run_id, values) for run_id, values in series if len(values) >= enough]
-            if not kept or kept[-1][0] != run.id:
-                continue
-            rate = metric.endswith("_tps")
+            found = history.samples(metric, target=target, load=load, schedule=schedule.name)
+            kept = [(run_id, values) for run_id, values in found if len(values) >= enough]
             medians = [quantile(values, 0.5) or 0.0 for _, values in kept]
-            if min(medians) <= 0.0:
-                continue
-            judged = [1.0 / m for m in medians] if rate else medians
-            found = drift(judged, tolerance=schedule.tolerance)
-            if found.alarming:
-                where = f"{target} {load}".strip()
-                yield Alert(
-                    schedule=schedule.name,
-                    kind="drift",
-                    sentence=f"{schedule.name}: {where}: {metric} {_words(found, medians[-1])}",
-                    at=stamp,
-                    run_id=run.id,
-                    target=target,
-                    load=load,
-                    metric=metric,
-                    drift=found,
-                )
+            if kept and kept[-1][0] == run.id and min(medians) > 0.0:
+                yield _Series(target, load, metric, medians)
+
+
+def _drifts(schedule: Schedule, run: Run, history: History, stamp: str) -> Iterator[Alert]:
+    series = list(_series(schedule, run, history))
+    for row in series:
+        found = row.judged(schedule.tolerance, len(series))
+        if not found.alarming or _is_known(row, found, schedule.tolerance, len(series)):
+            continue
+        where = f"{row.target} {row.load}".strip()
+        said = _words(found, row.medians[-1])
+        yield Alert(
+            schedule=schedule.name,
+            kind="drift",
+            sentence=f"{schedule.name}: {where}: {row.metric} {said}",
+            at=stamp,
+            run_id=run.id,
+            target=row.target,
+            load=row.load,
+            metric=row.metric,
+            drift=found,
+        )
+
+
+def _is_known(row: _Series, found: Drift, tolerance: float, looks: int) -> bool:
+    """Whether a creep was told of already: it stays in the window for many runs."""
+    if not found.call.startswith("creeping"):
+        return False
+    return row.judged(tolerance, looks, before=1).alarming
 
 
 def _words(found: Drift, median: float) -> str:
     """The newest median, and how it compares in time taken."""
+    change = found.creep
+    if found.call.startswith("creeping") and change is not None:
+        return (
+            f"is {found.call}: median {median:.4g}, the last {change.since} runs took"
+            f" {change.ratio:.2f} times as long as those before"
+        )
     ratio, interval = found.ratio or 1.0, found.interval
     ends = "" if interval is None else f" ({interval.low:.2f} to {interval.high:.2f})"
     return (

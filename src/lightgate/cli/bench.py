@@ -63,6 +63,9 @@ PROFILES = ("voice", "coding", "agent", "batch")
 @click.option("--seed", type=int, help="The run's chance; a fresh one by default.")
 @click.option("--together", is_flag=True, help="All targets at once instead of in turns; no A/A.")
 @click.option("--aa/--no-aa", default=True, help="Compare the first target with itself too.")
+@click.option(
+    "--processes", type=click.IntRange(1, 64), help="Client processes; one per 1,000 in flight."
+)
 @click.option("--stamps", type=click.Choice(["kernel", "read"]), help="Who stamps a read.")
 @click.option("--max-cost", help="Stop when this many dollars are spent.")
 @click.option("--yes", is_flag=True, help="Agree to the estimated cost.")
@@ -179,6 +182,7 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> Order:
         at=datetime.now(UTC),
         aa=given["aa"],
         together=given["together"],
+        processes=given["processes"],
         slo=_slo(given["profile"]),
         max_cost=_dollars("--max-cost", given["max_cost"]),
         options=_options(given, seed),
