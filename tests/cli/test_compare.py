@@ -97,7 +97,7 @@ def test_no_run_and_nothing_in_common(tmp_path: Path, runs: tuple[str, str, str]
         run(runs[0], str(tmp_path / "gone"))
     other = write(tmp_path / "other", side(noisy(1, 60), target="x/y"))
     with pytest.raises(UsageError, match="Nothing could be compared"):
-        run(runs[0], str(other), "--fail-on-regression", "5%")
+        run(runs[0], str(other))
 
 
 def test_too_few_samples_are_dots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

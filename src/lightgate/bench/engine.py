@@ -10,6 +10,7 @@ import resource
 import time
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -54,8 +55,16 @@ MIN_BLOCKS: Final = 10  # fewer, and no difference between five targets can be c
 class Observer(Protocol):
     """Who watches a run; the live view of `report` is one."""
 
-    def begin_cell(self, target: str, load: str, *, total: int | None = None) -> None:
-        """A target begins with a load."""
+    def begin_cell(
+        self,
+        target: str,
+        load: str,
+        *,
+        total: int | None = None,
+        duration_s: float | None = None,
+        inflight: Callable[[], int] | None = None,
+    ) -> None:
+        """A target begins with a load; `inflight` says how many requests are under way."""
 
     def tick(self, attempt: Attempt, *, warmup: bool = False) -> None:
         """An attempt has ended."""
@@ -109,6 +118,11 @@ class Bench:
         self._guard = Guard(order.max_cost)
         self._targets = _with_twin(order)
         self._dropped: dict[str, dict[str, int]] = {}
+        self._inflight: dict[str, int] = {}
+        expected = Usage(tokens_in=order.wish.tokens_in, tokens_out=order.wish.tokens_out)
+        self._each = {
+            target.name: target.cost(expected, order.at).cost_usd for target in order.targets
+        }
         self._seq = 0
         self._began = time.monotonic_ns()
         self._cpu = time.process_time_ns()
@@ -144,7 +158,7 @@ class Bench:
             facts = workload.facts(self._targets, min(count, 1000))
             self.run = msgspec.structs.replace(self.run, workload=facts)
             for load in self._order.loads:
-                if not self._guard.room():
+                if not self._may_spend():
                     self._notes.append(self._guard.sentence)
                     break
                 self._keep()
@@ -178,7 +192,15 @@ class Bench:
         ]
         for lane in lanes:
             total = None if left is None else left * size
-            self._observer.begin_cell(lane.name, load.label, total=total)
+            self._inflight[lane.name] = 0
+            self._observer.begin_cell(
+                lane.name,
+                load.label,
+                total=total,
+                duration_s=None if load.duration_ns is None else load.duration_ns / 1e9,
+                # A plan prepares its requests ahead: there, those made are not those under way.
+                inflight=partial(self._inflight.__getitem__, lane.name) if load.concurrency else None,
+            )
         driving = Driving(
             concurrency=load.concurrency or 1,
             duration_ns=load.duration_ns,
@@ -257,7 +279,7 @@ class Bench:
             turns = await task
         except asyncio.CancelledError:
             current = asyncio.current_task()
-            if (current is not None and current.cancelling()) or self._guard.room():
+            if (current is not None and current.cancelling()) or self._may_spend():
                 raise
             turns = []
         finally:
@@ -285,6 +307,7 @@ class Bench:
                 entry = entries[index % len(entries)]
                 size = Size(entry.tokens_in, entry.tokens_out)
             identity = self._ids.new()
+            self._inflight[target.name] = self._inflight.get(target.name, 0) + 1
             request = workload.request(target, index + offset + shift, size)
             return Job(identity, prepare(target, request, (("x-request-id", identity),)))
 
@@ -293,6 +316,7 @@ class Bench:
     def _taker(self, load: Loading, done: int) -> Callable[[InBlock], None]:
         def take(item: InBlock) -> None:
             target = self._target(item.lane)
+            self._inflight[target.name] -= 1
             attempt = self._attempt(target, load, item)
             recording = Recording.of(
                 attempt.id,
@@ -308,7 +332,7 @@ class Bench:
                 self._folder.append(attempt, recording)
             self._guard.add(attempt)
             self._observer.tick(attempt, warmup=recording.warmup)
-            if not self._guard.room() and self._stopping is not None:
+            if not self._may_spend() and self._stopping is not None:
                 self._stopping.cancel()
 
         return take
@@ -348,6 +372,11 @@ class Bench:
             bytes_out=called.bytes_out,
         )
         return Attempt.of(facts, marks, tokens)
+
+    def _may_spend(self) -> bool:
+        """Whether --max-cost has room for one more request beside those under way."""
+        dearest = max((each for each in self._each.values() if each is not None), default=None)
+        return self._guard.room(sum(self._inflight.values()), dearest)
 
     def _target(self, name: str) -> Target:
         return next(target for target in self._targets if target.name == name)

@@ -275,15 +275,23 @@ def _agree(order: Order, given: dict[str, Any]) -> None:
     """Say what it will cost, and ask where that is more than a dollar."""
     from lightgate.bench.budget import CostEstimate, confirm, plan
 
-    requests = sum(load.requests or 0 for load in order.loads)
+    requests = sum(load.requests or _expected(load) for load in order.loads)
     estimate = CostEstimate(
         plans=tuple(
             plan(target, requests, order.wish.tokens_in, order.wish.tokens_out, order.at)
             for target in order.targets
         )
     )
+    note(estimate.sentence)
     ask = (lambda text: click.confirm(text, err=True)) if sys.stdin.isatty() else None
     confirm(estimate, yes=given["yes"], ask=ask, limit=order.max_cost)
+
+
+def _expected(load: Loading) -> int:
+    """Requests of a load that goes by time: by its rate, else one a second and worker."""
+    seconds = (load.duration_ns or 0) / 1e9
+    rate = load.pacer.rate_per_s if load.pacer is not None else None
+    return int(seconds * (rate or load.concurrency or 1)) + 1
 
 
 def _folder(given: dict[str, Any]) -> RunFolder | None:

@@ -66,6 +66,8 @@ def command(
     )  # fmt: skip
     for warning in compared.warnings:
         note(f"Warning: {warning}")
+    if not compared.changes:
+        raise UsageError("Nothing could be compared.", hint="Do the runs share a target and load?")
     if as_json:
         emit_json({"regressions": len(compared.regressions), "comparison": compared})
     else:
@@ -90,8 +92,6 @@ def _judge(compared: Compared) -> None:
             f"{where}: {first.metric} is worse by more than {compared.tolerance:.3g}: "
             f"{_by(first)} ({_interval(first)}){more}."
         )
-    if not compared.changes:
-        raise UsageError("Nothing could be compared.", hint="Do the runs share a target and load?")
     unsure = sum(change.call == "n too small" for change in compared.changes)
     note("No regression." + (f" {unsure} comparisons had too few samples." if unsure else ""))
 

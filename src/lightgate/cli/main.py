@@ -29,6 +29,9 @@ class Verb(NamedTuple):
 VERBS = (
     Verb("up", "Simulated providers, clocked live."),
     Verb("bench", "How fast targets are, at your load, from here."),
+    Verb("compare", "Two runs: what got slower, surely."),
+    Verb("reread", "A run under other tools' definitions."),
+    Verb("schedule", "Periodic benchmarks, with drift alerts."),
     Verb("sim", "Simulated providers alone."),
     Verb("selftest", "Prove the clock on this machine."),
     Verb("doctor", "What works from here: keys, connections, clock."),
