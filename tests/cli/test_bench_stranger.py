@@ -55,6 +55,8 @@ async def test_a_stranger_is_measured(run: Run, tmp_path: Path) -> None:
     while not server.started:
         await asyncio.sleep(0.01)
     out = tmp_path / "run"
+    load = ("--concurrency", "1,4", "--requests", "8")
+    sizes = ("--prompt-tokens", "200", "--max-tokens", "6")
     try:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         ran = await run("bench", f"stranger={url}#m", *load, *sizes, "--out", str(out))
