@@ -46,6 +46,7 @@ soak: $(VENV)/test.stamp
 	$(BIN)/lightgate selftest
 	$(BIN)/python benchmarks/reader.py
 	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/accuracy.py
 
 # Pin every dependency with its hashes again; the *.in files say what is wanted.
 lock: $(VENV)/test.stamp

@@ -28,6 +28,11 @@ price = { input = "1.0", output = "2.0" }
 [providers.slow.models.m]
 exact = { ttft_ms = 12, gap_ms = 2 }
 
+[providers.narrow]
+slots = 2
+[providers.narrow.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+
 [providers.broken.models.m]
 exact = { ttft_ms = 4, gap_ms = 1 }
 faults = [{ name = "empty", every = 1 }]
@@ -171,6 +176,9 @@ async def test_a_folder_with_a_run_is_not_overwritten(run: Run, world: str, tmp_
         (("x=http://127.0.0.1:1/v1#m", "--resume"), 2, "needs --out"),
         (("x=http://127.0.0.1:1/v1#m", "--prompts", "none.jsonl"), 2, "none.jsonl"),
         (("--world", "selftest", "lab/none"), 2, "has: lab/s1"),
+        (("x=http://127.0.0.1:1/v1#m", "--tools"), 2, "--tools needs --turns"),
+        (("x=http://127.0.0.1:1/v1#m", "--find-rate"), 2, "needs a limit"),
+        (("x=http://127.0.0.1:1/v1#m", "--sweep", "--find-rate"), 2, "take one target"),
     ],
 )
 async def test_bad_input_is_one_sentence(
@@ -202,3 +210,51 @@ async def test_several_processes_make_one_run(run: Run, world: str, tmp_path: Pa
     attempts = RunFolder(out).attempts()
     assert len({attempt.id for attempt in attempts}) == len(attempts) == 40
     assert {attempt.outcome for attempt in attempts} == {"ok"}
+
+
+async def test_a_sweep_ends_where_nothing_is_gained(run: Run, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    ran = await run("bench", "narrow/m", "--world", world, *QUICK, "--sweep", "--out", str(out))
+    assert ran.code == 0, ran.err
+    record = RunFolder(out).run()
+    tried = [cell.concurrency for cell in record.cells]
+    assert tried == [1, 2, 4, 8, 16, 32, 64][: len(tried)]
+    assert len(tried) > 2
+    assert any(note.startswith("Sweep: ") for note in record.notes)
+
+
+async def test_the_highest_rate_is_searched(run: Run, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    limit = ("--find-rate", "--rate", "400/s", "--fail-if", "error_rate>50%")
+    ran = await run("bench", "swift/m", "--world", world, *QUICK, *limit, "--out", str(out))
+    assert ran.code == 0, ran.err
+    record = RunFolder(out).run()
+    assert [cell.rate for cell in record.cells][:2] == [400, 800]
+    found = [note for note in record.notes if note.startswith("Highest rate without")]
+    assert len(found) == 1
+    assert "none was found" not in found[0]
+
+
+async def test_a_rate_that_is_never_kept_is_not_found(run: Run, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    limit = ("--find-rate", "--rate", "900/s", "--fail-if", "error_rate>50%", "--duration", "20ms")
+    ran = await run("bench", "broken/m", "--world", world, *QUICK[:6], *limit, "--out", str(out))
+    assert ran.code == 1, ran.err  # it never succeeds, and says so
+    notes = RunFolder(out).run().notes
+    assert any("error_rate>50%: none was found" in note for note in notes)
+
+
+@pytest.mark.parametrize("tools", [(), ("--tools",)])
+async def test_conversations_are_attempts_too(
+    run: Run, world: str, tmp_path: Path, tools: tuple[str, ...]
+) -> None:
+    out = tmp_path / "run"
+    words = ("bench", "swift/m", "--world", world, "--concurrency", "2", *QUICK)
+    ran = await run(*words, "--turns", "3", *tools, "--out", str(out))
+    assert ran.code == 0, ran.err
+    attempts = RunFolder(out).attempts()
+    assert len(attempts) == 12
+    assert {attempt.outcome for attempt in attempts} == {"ok"}
+    sizes = sorted(attempt.tokens_in or 0 for attempt in attempts)
+    assert sizes[0] < sizes[-1]  # a later turn carries the history
+    assert any("of 3 turns" in note for note in RunFolder(out).run().notes)

@@ -7,8 +7,8 @@ import pytest
 import uvloop
 
 from lightgate.clock.source import SYSTEM, ManualClock
-from lightgate.wire.alarm import Alarm, KernelAlarm, LoopAlarm, best_alarm
 from lightgate.sim.pacer import Pacer
+from lightgate.wire.alarm import Alarm, KernelAlarm, LoopAlarm, best_alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,118 +5,66 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import platform
 import resource
 import time
-from datetime import datetime
-from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate import __version__
 from lightgate.bench.blocks import Blocks, InBlock, Lane, Turn, interleave
 from lightgate.bench.budget import Guard
 from lightgate.bench.drive import Driving, Finished
-from lightgate.bench.findings import LoadFacts, Measured, conclude
+from lightgate.bench.findings import Measured, cells, conclude
 from lightgate.bench.loop import Job
+from lightgate.bench.order import TWIN, cut, environment, target_facts, with_twin
 from lightgate.bench.processes import Crew, drive_crew, processes_for
-from lightgate.bench.shape import Pacer
+from lightgate.bench.sessions import Sessions
 from lightgate.bench.trace import Trace
-from lightgate.bench.workload import USUAL, Size, Wish, Workload, calibrated
+from lightgate.bench.workload import USUAL, Size, Workload, calibrated
 from lightgate.clock.attempt import Attempt, AttemptFacts, wall_time
 from lightgate.clock.ids import Ids
-from lightgate.clock.load import Slo, late_share
-from lightgate.clock.marks import StampSource
+from lightgate.clock.load import late_share
 from lightgate.clock.source import SYSTEM
 from lightgate.clock.tokens import Usage
 from lightgate.errors import CredentialsError, HttpRefused, Unreachable
 from lightgate.ledger.recording import Recording
-from lightgate.ledger.run import Health, Run, TargetFacts
-from lightgate.price.listed import rates_of
+from lightgate.ledger.run import Health, Run
 from lightgate.provider.prepare import prepare
-from lightgate.provider.target import Target
 from lightgate.wire.client import Client
-from lightgate.wire.exchange import Deadlines
 from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lightgate.bench.conversation import Talk
+    from lightgate.bench.conversation import Turn as SessionTurn
+    from lightgate.bench.order import Explorer, Loading, Observer, Order
+    from lightgate.bench.shape import Pacer
     from lightgate.ledger.folder import RunFolder
+    from lightgate.provider.target import Target
 
-TWIN: Final = " (twin)"
 GIVE_UP: Final = 20  # failures to connect, or refusals of the key, in a row
-BLOCK_ROUNDS: Final = 4  # requests of each worker in one block: its ramp is then a quarter of it
-MIN_BLOCKS: Final = 10  # fewer, and no difference between five targets can be claimed
-
-
-class Observer(Protocol):
-    """Who watches a run; the live view of `report` is one."""
-
-    def begin_cell(
-        self,
-        target: str,
-        load: str,
-        *,
-        total: int | None = None,
-        duration_s: float | None = None,
-        inflight: Callable[[], int] | None = None,
-    ) -> None:
-        """A target begins with a load; `inflight` says how many requests are under way."""
-
-    def tick(self, attempt: Attempt, *, warmup: bool = False) -> None:
-        """An attempt has ended."""
-
-    def end_cell(self, target: str) -> None:
-        """A target is through with a load."""
-
-
-class Loading(msgspec.Struct, frozen=True, kw_only=True):
-    """One load to be driven: so many workers, or a plan of instants."""
-
-    label: str
-    concurrency: int | None = None
-    pacer: Pacer | None = None
-    requests: int | None = None
-    duration_ns: int | None = None
-
-    def facts(self, dropped: dict[str, int]) -> LoadFacts:
-        """What the record says about it."""
-        rate = None if self.pacer is None else self.pacer.rate_per_s
-        return LoadFacts(label=self.label, concurrency=self.concurrency, rate=rate, dropped=dropped)
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a run is asked for."""
-
-    targets: tuple[Target, ...]
-    loads: tuple[Loading, ...]
-    wish: Wish
-    seed: int
-    stamps: StampSource
-    at: datetime
-    aa: bool = True
-    together: bool = False
-    processes: int | None = None  # None: one for every 1,000 streams begun
-    warmup: int = 2
-    slo: Slo | None = None
-    max_cost: Decimal | None = None
-    deadlines: Deadlines = Deadlines()
-    options: dict[str, str] = {}
 
 
 class Bench:
     """One run under way; `run` is its record so far, also after an interruption."""
 
-    def __init__(self, order: Order, folder: RunFolder | None, observer: Observer) -> None:
+    def __init__(
+        self,
+        order: Order,
+        folder: RunFolder | None,
+        observer: Observer,
+        explorer: Explorer | None = None,
+    ) -> None:
         self._order = order
+        self._explorer = explorer
+        self._loads = list(order.loads)  # and those that the explorer adds
         self._folder = folder
         self._observer = observer
         self._ids = Ids()
         self._guard = Guard(order.max_cost)
-        self._targets = _with_twin(order)
+        self._targets = with_twin(order)
         self._dropped: dict[str, dict[str, int]] = {}
         self._inflight: dict[str, int] = {}
         expected = Usage(tokens_in=order.wish.tokens_in, tokens_out=order.wish.tokens_out)
@@ -133,9 +81,9 @@ class Bench:
         self.run = Run(
             id=self._ids.new(),
             started=wall_time(SYSTEM.wall_ns()),
-            environment=_environment(order.stamps),
+            environment=environment(order.stamps),
             options=order.options,
-            targets=tuple(_facts(target, order) for target in self._targets),
+            targets=tuple(target_facts(target, order) for target in self._targets),
         )
 
     def take_up(self, folder: RunFolder) -> None:
@@ -157,18 +105,35 @@ class Bench:
             self._notes += workload.notes(count)
             facts = workload.facts(self._targets, min(count, 1000))
             self.run = msgspec.structs.replace(self.run, workload=facts)
-            for load in self._order.loads:
+            for load in self._next_loads():
                 if not self._may_spend():
                     self._notes.append(self._guard.sentence)
                     break
                 self._keep()
-                await self._drive(client, load, workload)
+                if self._order.talk is None:
+                    await self._drive(client, load, workload)
+                else:
+                    await self._converse(client, load, workload, self._order.talk)
             self.run = msgspec.structs.replace(self.run, finished=wall_time(SYSTEM.wall_ns()))
         finally:
             self._steps += client.stamper.steps
             await client.close()
             self._conclude()
         return self.run
+
+    def _next_loads(self) -> Iterator[Loading]:
+        """The loads that were asked for, then those that the explorer wants to see."""
+        yield from self._order.loads
+        while self._explorer is not None:
+            facts = [load.facts({}) for load in self._loads]
+            load = self._explorer.next(
+                cells(self.run.targets, self.measured, facts, self._order.slo)
+            )
+            if load is None:
+                self._notes.append(self._explorer.said)
+                return
+            self._loads.append(load)
+            yield load
 
     def _check(self, workload: Workload) -> None:
         """A target that cannot be called at all ends the run before it begins."""
@@ -181,7 +146,7 @@ class Bench:
 
     async def _drive(self, client: Client, load: Loading, workload: Workload) -> None:
         done = self._blocks_done(load)
-        size, blocks = _cut(load)
+        size, blocks = cut(load)
         left = None if blocks is None else blocks - done
         if left is not None and left <= 0:
             return
@@ -199,7 +164,9 @@ class Bench:
                 total=total,
                 duration_s=None if load.duration_ns is None else load.duration_ns / 1e9,
                 # A plan prepares its requests ahead: there, those made are not those under way.
-                inflight=partial(self._inflight.__getitem__, lane.name) if load.concurrency else None,
+                inflight=partial(self._inflight.__getitem__, lane.name)
+                if load.concurrency
+                else None,
             )
         driving = Driving(
             concurrency=load.concurrency or 1,
@@ -208,11 +175,13 @@ class Bench:
             cool_down_s=30.0,
             deadlines=self._order.deadlines,
         )
-        take = self._taker(load, done)
         crew = processes_for(load.concurrency or 1, self._order.processes)
+        together = self._order.together or load.pacer is not None
+        take = self._taker(load, done, unbroken=together or crew > 1)
         if crew > 1:
-            cut = msgspec.structs.replace(driving, requests=None if left is None else left * size)
-            work = self._with_crew(lanes, cut, crew, size, take, load.pacer)
+            total = None if left is None else left * size
+            counted = msgspec.structs.replace(driving, requests=total)
+            work = self._with_crew(lanes, counted, crew, size, take, load.pacer)
         else:
             await self._warm(client, lanes, load)
             plan = Blocks(
@@ -220,7 +189,7 @@ class Bench:
                 blocks=left,
                 warmup=0 if done or load.pacer else max(self._order.warmup, 1),
                 seed=self._order.seed + done,
-                together=self._order.together or load.pacer is not None,
+                together=together,
             )
             work = interleave(client, lanes, plan, driving, take, load.pacer)
         self._stopping = asyncio.ensure_future(work)
@@ -293,6 +262,35 @@ class Bench:
                 given_up = f"{turn.lane} at {load.label} was given up: {turn.driven.gave_up}"
                 self._notes.append(given_up)
 
+    async def _converse(
+        self, client: Client, load: Loading, workload: Workload, talk: Talk
+    ) -> None:
+        """Whole conversations in a closed loop, one target after the other."""
+        take = self._taker(load, 0, unbroken=True)
+        size, blocks = cut(load)
+        sessions = max(1, (blocks or 1) * size // talk.turns)
+        lanes = [
+            Lane(target.name, self._jobs(target, load, workload, 0)) for target in self._targets
+        ]
+        await self._warm(client, lanes, load)
+        for lane in lanes:
+            target = self._target(lane.name)
+            self._observer.begin_cell(lane.name, load.label, total=sessions * talk.turns)
+            turns = Sessions(client, target, talk, workload, self._order.deadlines)
+
+            def on_turn(
+                number: int, worker: int, turn: SessionTurn, target: Target = target
+            ) -> None:
+                identity = self._ids.new()
+                self._inflight[target.name] = 1
+                job = Job(identity, prepare(target, turn.request))
+                wall = SYSTEM.wall_ns() - (SYSTEM.now_ns() - (turn.marks.plan or SYSTEM.now_ns()))
+                done = Finished(job, turn.marks, turn.called, worker, wall)
+                take(InBlock(target.name, number * talk.turns // size, turn.number, done))
+
+            self._notes += await turns.run(load.concurrency or 1, sessions, on_turn)
+            self._observer.end_cell(lane.name)
+
     def _jobs(
         self, target: Target, load: Loading, workload: Workload, offset: int
     ) -> Callable[[int], Job]:
@@ -313,7 +311,9 @@ class Bench:
 
         return job
 
-    def _taker(self, load: Loading, done: int) -> Callable[[InBlock], None]:
+    def _taker(self, load: Loading, done: int, *, unbroken: bool) -> Callable[[InBlock], None]:
+        """Who takes the finished requests; `unbroken` where load does not pause between blocks."""
+
         def take(item: InBlock) -> None:
             target = self._target(item.lane)
             self._inflight[target.name] -= 1
@@ -325,6 +325,7 @@ class Bench:
                 load=load.label,
                 warmup=item.block is None and load.pacer is None,
                 max_tokens=self._order.wish.tokens_out,
+                turn=done if unbroken else None,
             )
             self.measured.attempts.append(attempt)
             self.measured.recordings[attempt.id] = recording
@@ -406,61 +407,6 @@ class Bench:
             cores=os.cpu_count() or 1,
         )
         run = msgspec.structs.replace(self.run, health=health, notes=tuple(self._notes))
-        loads = [load.facts(self._dropped.get(load.label, {})) for load in self._order.loads]
+        loads = [load.facts(self._dropped.get(load.label, {})) for load in self._loads]
         self.run = conclude(run, self.measured, loads, slo=self._order.slo, seed=self._order.seed)
         self._keep()
-
-
-def block_size(concurrency: int, requests: int) -> int:
-    """Requests of one target in one block: rounds enough for its ramp, but blocks enough too."""
-    most, wanted = BLOCK_ROUNDS * concurrency, requests // MIN_BLOCKS
-    least = 1 if concurrency == 1 else 2 * concurrency
-    return max(least, min(most, wanted))
-
-
-def _cut(load: Loading) -> tuple[int, int | None]:
-    """Size and number of the blocks of a load; no number for a duration."""
-    workers = load.concurrency or 1
-    if load.requests is None:
-        return (BLOCK_ROUNDS * workers if load.pacer is None else 50), None
-    if load.pacer is not None:
-        size = max(1, load.requests // MIN_BLOCKS)
-        return size, -(-load.requests // size)
-    size = block_size(workers, load.requests)
-    return size, -(-load.requests // size)
-
-
-def _with_twin(order: Order) -> tuple[Target, ...]:
-    """The targets, and for a comparison the first of them once more under another name."""
-    if not order.aa or len(order.targets) < 2 or order.together:
-        return order.targets
-    first = order.targets[0]
-    return (*order.targets, msgspec.structs.replace(first, name=first.name + TWIN))
-
-
-def _facts(target: Target, order: Order) -> TargetFacts:
-    listed = target.provider.price_provider
-    rates = target.rates or (rates_of(listed, target.model, order.at) if listed else None)
-    twin = target.name.endswith(TWIN)
-    return TargetFacts(
-        name=target.name,
-        provider=target.provider.name,
-        model=target.model,
-        base_url=target.base_url,
-        dialect=target.provider.dialect,
-        twin_of=target.name.removesuffix(TWIN) if twin else None,
-        price_input=None if rates is None else rates.input,
-        price_output=None if rates is None else rates.output,
-        price_as_of=None if rates is None else rates.as_of,
-        hourly_cost=target.hourly_cost,
-    )
-
-
-def _environment(stamps: StampSource) -> dict[str, str]:
-    return {
-        "lightgate": __version__,
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cores": str(os.cpu_count() or 1),
-        "stamps": stamps,
-    }

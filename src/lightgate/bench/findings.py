@@ -56,7 +56,7 @@ def conclude(
     run: Run, measured: Measured, loads: Sequence[LoadFacts], *, slo: Slo | None, seed: int
 ) -> Run:
     """Fill in the cells, the comparisons, the verdicts and the picks."""
-    cells = _cells(run.targets, measured, loads, slo)
+    found_cells = cells(run.targets, measured, loads, slo)
     found = contest(
         [
             Field(load.label, _counted(measured, load.label), load.is_open)
@@ -70,22 +70,23 @@ def conclude(
     twins = [target.name for target in run.targets if target.twin_of is not None]
     return msgspec.structs.replace(
         run,
-        cells=cells,
+        cells=found_cells,
         boards=found.boards,
         versus=found.versus,
-        verdicts=tuple(_verdicts(run, measured, cells, twins)),
-        picks=picks(cells, twins),
-        break_even=break_even(run.targets, cells),
+        verdicts=tuple(_verdicts(run, measured, found_cells, twins)),
+        picks=picks(found_cells, twins),
+        break_even=break_even(run.targets, found_cells),
     )
 
 
-def _cells(
+def cells(
     targets: Sequence[TargetFacts],
     measured: Measured,
     loads: Sequence[LoadFacts],
     slo: Slo | None,
 ) -> tuple[CellSummary, ...]:
-    cells = []
+    """Summarise every target at every load that it was measured at."""
+    found = []
     for load in loads:
         for target in targets:
             attempts = measured.at(target.name, load.label)
@@ -99,8 +100,8 @@ def _cells(
                 dropped=load.dropped.get(target.name, 0),
                 slo=slo,
             )
-            cells.append(summarise(attempts, measured.recordings, facts))
-    return relate(cells)
+            found.append(summarise(attempts, measured.recordings, facts))
+    return relate(found)
 
 
 def _counted(measured: Measured, load: str) -> list[Attempt]:

@@ -208,11 +208,10 @@ def _sort_out(
 ) -> _Cell:
     marked = {key for key, recording in recordings.items() if recording.warmup}
     kept = [attempt for attempt in attempts if attempt.id not in marked]
-    blocks: dict[int | None, list[Attempt]] = {}
+    turns: dict[int | None, list[Attempt]] = {}
     for attempt in kept:
-        recording = recordings.get(attempt.id)
-        blocks.setdefault(recording.block if recording else None, []).append(attempt)
-    stretches = [[one for a in block if (one := flight(a))] for block in blocks.values()]
+        turns.setdefault(_turn(recordings.get(attempt.id)), []).append(attempt)
+    stretches = [[one for a in turn if (one := flight(a))] for turn in turns.values()]
     found = steady.find(stretches, facts.concurrency)
     inside = [a for a in kept if not found.found or _counts(a, facts, found.windows)]
     ramp_kept = len(inside) < RAMP_SHARE * len(kept)
@@ -224,6 +223,13 @@ def _sort_out(
         steady=found,
         ramp_kept=ramp_kept,
     )
+
+
+def _turn(recording: Recording | None) -> int | None:
+    """The stretch of unbroken load of an attempt: its own turn, or its block's."""
+    if recording is None:
+        return None
+    return recording.block if recording.turn is None else recording.turn
 
 
 def _counts(attempt: Attempt, facts: CellFacts, windows: Iterable[Window]) -> bool:

@@ -21,13 +21,17 @@ from lightgate.errors import LightgateError, ThresholdMissed, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lightgate.bench.engine import Bench, Loading, Order
+    from lightgate.bench.conversation import Talk
+    from lightgate.bench.engine import Bench
+    from lightgate.bench.order import Explorer, Loading, Order
     from lightgate.bench.shape import Shape
+    from lightgate.bench.slo import Check
     from lightgate.clock.load import Slo
     from lightgate.ledger.folder import RunFolder
     from lightgate.ledger.run import Run
     from lightgate.provider.target import Target
 
+ENOUGH = 96  # requests for a p95 with an interval
 PROFILES = ("voice", "coding", "agent", "batch")
 
 
@@ -41,13 +45,17 @@ PROFILES = ("voice", "coding", "agent", "batch")
 @click.option("--concurrency", default="1,8,32", show_default=True, help="In flight, by comma.")
 @click.option("--requests", type=click.IntRange(1), help="Requests per target and load.")
 @click.option("--duration", help="Time per load instead of a number of requests, e.g. 60s.")
-@click.option("--rate", help="Requests per second of an open load, e.g. 20/s.")
+@click.option("--rate", help="Of an open load, e.g. 20/s; where --find-rate begins.")
 @click.option(
     "--shape",
     default="closed",
     show_default=True,
     help="closed, constant, poisson, ramp:A..B, burst:N every T or trace:FILE.",
 )
+@click.option("--sweep", is_flag=True, help="Double the concurrency until nothing is gained.")
+@click.option("--find-rate", is_flag=True, help="Find the highest rate that keeps --fail-if.")
+@click.option("--turns", type=click.IntRange(1), help="Conversations of so many turns.")
+@click.option("--tools", is_flag=True, help="With --turns: an agent that calls tools.")
 @click.option("--prompt-tokens", default=512, show_default=True, help="Tokens of every prompt.")
 @click.option("--max-tokens", default=512, show_default=True, help="Tokens of every answer.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Own prompts: JSONL or lines.")
@@ -83,10 +91,11 @@ def command(**given: Any) -> int:
         order = _order(given, targets)
         _agree(order, given)
         folder = _folder(given)
-        run, code = _carry_out(order, folder, resume=given["resume"])
+        explorer = _explorer(given, order, checks)
+        run, code = _carry_out(order, folder, explorer, resume=given["resume"])
     _show(run, folder, as_json=given["as_json"])
     if not code:
-        _judge(run, checks)
+        _judge(run, [] if given["find_rate"] else checks)
     return code
 
 
@@ -158,7 +167,7 @@ def _dollars(option: str, text: str | None) -> Decimal | None:
 def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> Order:
     from datetime import UTC, datetime
 
-    from lightgate.bench.engine import Order
+    from lightgate.bench.order import Order
     from lightgate.bench.prompts import read_prompts
     from lightgate.bench.workload import Wish
     from lightgate.wire.stamper import best_source
@@ -176,6 +185,7 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> Order:
     return Order(
         targets=targets,
         loads=tuple(_loads(given, seed)),
+        talk=_talk(given),
         wish=wish,
         seed=seed,
         stamps=given["stamps"] or best_source(),
@@ -190,9 +200,11 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> Order:
 
 
 def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
-    from lightgate.bench.engine import Loading
+    from lightgate.bench.order import Loading
     from lightgate.bench.shape import Closed, parse_shape
 
+    if given["sweep"] or given["find_rate"]:
+        return []  # the explorer chooses
     duration = _duration(given["duration"])
     shape = parse_shape(given["shape"], rate=given["rate"], duration_ns=duration, seed=seed)
     if not isinstance(shape, Closed):
@@ -209,7 +221,7 @@ def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
 
 
 def _open_load(shape: Shape, given: dict[str, Any], duration: int | None) -> Loading:
-    from lightgate.bench.engine import Loading
+    from lightgate.bench.order import Loading
     from lightgate.bench.shape import TraceFile
     from lightgate.bench.trace import read_trace
 
@@ -225,9 +237,9 @@ def _open_load(shape: Shape, given: dict[str, Any], duration: int | None) -> Loa
 
 def _enough(workers: int) -> int:
     """Requests for a p95 with an interval, and for blocks enough to compare."""
-    from lightgate.bench.engine import BLOCK_ROUNDS, MIN_BLOCKS
+    from lightgate.bench.order import BLOCK_ROUNDS, MIN_BLOCKS
 
-    return max(96, MIN_BLOCKS * BLOCK_ROUNDS * workers)
+    return max(ENOUGH, MIN_BLOCKS * BLOCK_ROUNDS * workers)
 
 
 def _numbers(text: str) -> list[int]:
@@ -252,6 +264,39 @@ def _duration(text: str | None) -> int | None:
         return parse_duration(text)
     except ValueError as error:
         raise UsageError(f"--duration {text!r}: {error}.") from None
+
+
+def _talk(given: dict[str, Any]) -> Talk | None:
+    from lightgate.bench.conversation import Talk
+
+    if given["turns"] is None:
+        if given["tools"]:
+            raise UsageError("--tools needs --turns.", hint="Add --turns 5.")
+        return None
+    if given["shape"] != "closed" or given["duration"] is not None:
+        raise UsageError("Conversations are driven in a closed loop, by --requests.")
+    return Talk(turns=given["turns"], tokens_out=given["max_tokens"], tools=given["tools"])
+
+
+def _explorer(given: dict[str, Any], order: Order, checks: list[Check]) -> Explorer | None:
+    from lightgate.bench.explore import HighestRate, ToSaturation, Trial
+    from lightgate.bench.shape import parse_rate
+    from lightgate.bench.slo import Search, Sweep
+
+    if not given["sweep"] and not given["find_rate"]:
+        return None
+    if len(order.targets) > 1 or (given["sweep"] and given["find_rate"]) or order.talk:
+        raise UsageError("--sweep and --find-rate take one target, and one of the two.")
+    if given["sweep"]:
+        return ToSaturation(lambda workers: given["requests"] or _enough(workers) // 2, Sweep())
+    if not checks:
+        raise UsageError(
+            "--find-rate needs a limit to keep.", hint='Add --fail-if "ttft_p95>500ms".'
+        )
+    duration = _duration(given["duration"])
+    requests = given["requests"] or (None if duration is not None else ENOUGH)
+    start = Search() if given["rate"] is None else Search(start=parse_rate(given["rate"]).per_s)
+    return HighestRate(checks, start, Trial(requests, duration, order.seed))
 
 
 def _slo(profile: str | None) -> Slo | None:
@@ -304,7 +349,9 @@ def _folder(given: dict[str, Any]) -> RunFolder | None:
     return RunFolder.create(given["out"], resume=given["resume"])
 
 
-def _carry_out(order: Order, folder: RunFolder | None, *, resume: bool) -> tuple[Run, int]:
+def _carry_out(
+    order: Order, folder: RunFolder | None, explorer: Explorer | None, *, resume: bool
+) -> tuple[Run, int]:
     """Run it; an interruption keeps what was measured and is exit code 130."""
     import uvloop
 
@@ -313,7 +360,7 @@ def _carry_out(order: Order, folder: RunFolder | None, *, resume: bool) -> tuple
     from lightgate.report.live import Progress
 
     with Progress() as progress:
-        bench = Bench(order, folder, progress)
+        bench = Bench(order, folder, progress, explorer)
         if resume and folder is not None:
             bench.take_up(folder)
         interrupted, failure = uvloop.run(_until_signal(bench))
@@ -363,7 +410,7 @@ def _show(run: Run, folder: RunFolder | None, *, as_json: bool) -> None:
             note(f"wrote {path}")
 
 
-def _judge(run: Run, checks: list[Any]) -> None:
+def _judge(run: Run, checks: list[Check]) -> None:
     from lightgate.bench.slo import missed
 
     if not any(cell.outcomes.get("ok") for cell in run.cells):

@@ -32,7 +32,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     block: int | None = None  # of an interleaved run
     load: str = ""  # the cell's, as in `CellSummary.load`
     warmup: bool = False
-    text_chars: int = 0
+    turn: int | None = None  # the stretch of unbroken load that it belongs to; None: its block
 
     @classmethod
     def of(cls, attempt_id: str, marks: Marks, **facts: object) -> Self:
