@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.folder import RunFolder
     from lightgate.provider.target import Target
 
+STARTS_PER_S: Final = 400  # workers of a closed loop begin no faster: all at once would queue here
 GIVE_UP: Final = 20  # failures to connect, or refusals of the key, in a row
 
 
@@ -170,6 +171,7 @@ class Bench:
             )
         driving = Driving(
             concurrency=load.concurrency or 1,
+            ramp_s=(load.concurrency or 1) / STARTS_PER_S,
             duration_ns=load.duration_ns,
             give_up=GIVE_UP,
             cool_down_s=30.0,
