@@ -6,6 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run: a failure is found again, and CI is not a lottery. No deadline:
+# a busy machine is not a defect.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 if TYPE_CHECKING:
     from collections.abc import Callable

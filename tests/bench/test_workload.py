@@ -280,6 +280,8 @@ async def test_ignore_eos_makes_a_short_speaker_talk_on(
     client: Client, sims: dict[str, Target]
 ) -> None:
     where = sims["lab/short"]
+    plain = msgspec.structs.replace(where.provider, quirks=Quirks())
+    where = msgspec.structs.replace(where, provider=plain)
     capped = await call(where, Workload(Wish()).request(where, 0), Marks(), client=client)
     wish = Wish(extra={"ignore_eos": True})
     fixed = await call(where, Workload(wish).request(where, 0), Marks(), client=client)

@@ -47,7 +47,8 @@ def linear_ticks(low: float, high: float, most: int = 6) -> list[float]:
     )
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
-    return [at * step for at in range(first, last + 1)][:most]
+    # Ends that are nearly equal give one number twice.
+    return list(dict.fromkeys(at * step for at in range(first, last + 1)))[:most]
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
