@@ -127,36 +127,43 @@ def _table(rows: list[Row]) -> Table:
 
     models = {row.target.partition("/")[2] for row in rows}
     shared = f": {next(iter(models))}" if len(models) == 1 else ""
-    table = Table(box=box.SIMPLE_HEAD, title=f"How fast the providers are, from here, now{shared}")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title=f"How fast the providers are, from here, now{shared}",
+    )
     table.add_column("provider" if shared else "target", no_wrap=True)
-    for name in ("n", "in flight", "TTFT p50", "p95"):
-        table.add_column(name, justify="right")
-    table.add_column("last 20")
-    for name in ("tok/s p50", "slow 5 %", "stall p95", "e2e p50", "grade", "failed"):
-        table.add_column(name, justify="right")
+    headings = ("n", "now", "TTFT", "p95", "tok/s", "slow 5 %", "stall", "e2e", "grade")
+    for name in headings:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("fail", justify="right", no_wrap=True)
+    table.add_column("last TTFTs", no_wrap=True)
     best = min((row.ttft_p50_ms for row in rows if row.ttft_p50_ms is not None), default=None)
     for row in rows:
         table.add_row(
             row.target.partition("/")[0] if shared else row.target,
             str(row.n),
             str(row.inflight),
-            _number(row.ttft_p50_ms, "ms"),
-            _number(row.ttft_p95_ms, "ms"),
-            _sparkline(row.recent_ttft_ms),
+            _number(row.ttft_p50_ms),
+            _number(row.ttft_p95_ms),
             _number(row.speed_p50_tps),
             _number(row.speed_slow5_tps),
-            _number(row.stall_p95_ms, "ms"),
-            _number(row.e2e_p50_ms, "ms"),
+            _number(row.stall_p95_ms),
+            _number(row.e2e_p50_ms),
             row.grade or "·",
             str(row.failures) if row.failures else "·",
+            _sparkline(row.recent_ttft_ms[-12:]),
             style="bold" if row.ttft_p50_ms is not None and row.ttft_p50_ms == best else "",
         )
-    table.caption = "· = not enough samples yet for an honest number (p50 needs 6, p95 needs 72)"
+    table.caption = (
+        "p50 where nothing else is said, stall p95; times in ms; now = in flight;"
+        " · = too few samples yet (p50 needs 6, p95 needs 72)"
+    )
     return table
 
 
-def _number(value: float | None, unit: str = "") -> str:
-    return "·" if value is None else f"{value:,.0f}{' ' + unit if unit else ''}"
+def _number(value: float | None) -> str:
+    return "·" if value is None else f"{value:,.0f}"
 
 
 def _sparkline(values: tuple[float, ...]) -> str:
