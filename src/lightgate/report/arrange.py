@@ -143,3 +143,12 @@ def _tied(run: Run, load: str, metric: str, leader: str) -> set[str]:
 def _weight(cell: CellSummary) -> tuple[int, float, str]:
     heavy = amount(cell)
     return (cell.concurrency is None, math.inf if heavy is None else heavy, cell.load)
+
+
+def shown_workload(run: Run) -> list[tuple[str, str]]:
+    """What was sent, for a heading: not the hashes, nor what holds for a single target."""
+    return [
+        (key, text)
+        for key, text in run.workload.items()
+        if " " not in key and not key.endswith("sha256")
+    ]

@@ -11,7 +11,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from lightgate.report import sections
-from lightgate.report.arrange import blocks, names, shared_model, targets
+from lightgate.report.arrange import blocks, names, shared_model, shown_workload, targets
 from lightgate.report.board import board
 from lightgate.report.charts import cost_map, degradation, distributions
 from lightgate.report.figures import DEFINITIONS, LEGEND, clean, milliseconds, probability, value
@@ -83,7 +83,7 @@ def _title(run: Run) -> str:
 
 def _top(run: Run, found: Sequence[tuple[str, str]]) -> str:
     links = "".join(element("a", escape(heading), href=f"#{key}") for key, heading in found)
-    sent = ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in run.workload.items())
+    sent = ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in shown_workload(run))
     line = " · ".join(part for part in (run.started, sent, health_sentence(run.health)) if part)
     finding = _finding(run)
     return element(

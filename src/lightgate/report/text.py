@@ -17,6 +17,7 @@ from lightgate.report.arrange import (
     grade_of,
     names,
     shared_model,
+    shown_workload,
     targets,
 )
 from lightgate.report.curves import curves
@@ -110,7 +111,7 @@ def _title(run: Run) -> str:
     count = len(targets(run))
     many = "1 target" if count == 1 else f"{count} targets"
     sent = ", ".join(
-        f"{clean(key).replace('_', ' ')} {clean(text)}" for key, text in run.workload.items()
+        f"{clean(key).replace('_', ' ')} {clean(text)}" for key, text in shown_workload(run)
     )
     parts = [f"Run {clean(run.id)}", many, *([model] if model else []), *([sent] if sent else [])]
     return " · ".join(shorten(part, 120) for part in parts)
