@@ -47,6 +47,7 @@ soak: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/reader.py
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/verdicts.py
 
 # Pin every dependency with its hashes again; the *.in files say what is wanted.
 lock: $(VENV)/test.stamp

@@ -225,11 +225,11 @@ async def test_a_sweep_ends_where_nothing_is_gained(run: Run, world: str, tmp_pa
 
 async def test_the_highest_rate_is_searched(run: Run, world: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    limit = ("--find-rate", "--rate", "400/s", "--fail-if", "error_rate>50%")
+    limit = ("--find-rate", "--rate", "100/s", "--fail-if", "error_rate>50%", "--requests", "60")
     ran = await run("bench", "swift/m", "--world", world, *QUICK, *limit, "--out", str(out))
     assert ran.code == 0, ran.err
     record = RunFolder(out).run()
-    assert [cell.rate for cell in record.cells][:2] == [400, 800]
+    assert [cell.rate for cell in record.cells][:2] == [100, 200]
     found = [note for note in record.notes if note.startswith("Highest rate without")]
     assert len(found) == 1
     assert "none was found" not in found[0]
