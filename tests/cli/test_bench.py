@@ -229,9 +229,8 @@ async def test_the_highest_rate_is_searched(run: Run, world: str, tmp_path: Path
     ran = await run("bench", "swift/m", "--world", world, *QUICK, *limit, "--out", str(out))
     assert ran.code == 0, ran.err
     record = RunFolder(out).run()
-    # Where it ends depends on how busy this machine is: a late client holds no limit.
+    # Where it ends depends on how busy this machine is: at a late client the search stops.
     assert record.cells[0].rate == 100
-    assert len(record.cells) > 1
     found = [note for note in record.notes if note.startswith("Highest rate without")]
     assert len(found) == 1
 

@@ -58,13 +58,13 @@ class HighestRate:
         tried = [
             Tried(cell.rate, not missed(self._checks, [cell]))
             for cell in cells
-            if cell.rate is not None
+            if cell.rate is not None and cell.valid
         ]
         step = next_rate(tried, self._search)
-        unseen = self._asked is not None and self._asked not in {cell.load for cell in cells}
-        if step.next is None or unseen:
+        stopped = self._stopped(cells)
+        if step.next is None or stopped:
             best = "none was found" if step.best is None else f"{step.best:.3g}/s"
-            why = f"no request fell into the time at {self._asked}" if unseen else step.reason
+            why = stopped or step.reason
             self.said = f"Highest rate without {limits}: {best} ({why})."
             return None
         # Three digits are enough, and a label that a reader can say.
@@ -77,3 +77,10 @@ class HighestRate:
             requests=self._trial.requests,
             duration_ns=self._trial.duration_ns,
         )
+
+    def _stopped(self, cells: Sequence[CellSummary]) -> str:
+        """Why the last rate says nothing about the target, or nothing."""
+        last = next((cell for cell in cells if cell.load == self._asked), None)
+        if last is None:
+            return "" if self._asked is None else f"no request was counted at {self._asked}"
+        return "" if last.valid else f"this client was late at {last.load}, so it is the limit"
