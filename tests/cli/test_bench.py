@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -258,3 +259,55 @@ async def test_conversations_are_attempts_too(
     sizes = sorted(attempt.tokens_in or 0 for attempt in attempts)
     assert sizes[0] < sizes[-1]  # a later turn carries the history
     assert any("of 3 turns" in note for note in RunFolder(out).run().notes)
+
+
+async def test_an_endpoint_that_goes_away_is_exit_4_and_what_it_gave_is_kept(
+    run: Run, tmp_path: Path
+) -> None:
+    served = 0
+    body = (
+        b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}],'
+        b'"usage":{"prompt_tokens":20,"completion_tokens":1}}\n\ndata: [DONE]\n\n'
+    )
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal served
+        await reader.readuntil(b"\r\n\r\n")
+        served += 1
+        if served == 15:
+            server.close()
+        writer.write(head + body)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    out = tmp_path / "run"
+    words = ("--concurrency", "1", "--requests", "80", "--prompt-tokens", "64", "--out", str(out))
+    ran = await run("bench", f"gone={url}#m", *words)
+    assert ran.code == 4, ran.err
+    assert "was given up" in ran.sentence
+    outcomes = [str(attempt.outcome) for attempt in RunFolder(out).attempts()]
+    assert outcomes.count("ok") >= 8
+    assert 0 < outcomes.count("reset") < 40
+
+
+async def test_a_full_disk_is_said_and_what_is_there_stays(
+    world: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    out = tmp_path / "run"
+    words = ("bench", "swift/m", "--world", world, "--concurrency", "1", *QUICK, "--out", str(out))
+    command = f'ulimit -f 16; exec "{sys.executable}" -m lightgate "$@"'
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", command, "bash", *words, "--requests", "60",
+        stderr=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=environment,
+    )  # fmt: skip
+    async with asyncio.timeout(60):
+        _, said = await process.communicate()
+    assert process.returncode == 1, said.decode()
+    assert "cannot be written" in said.decode()
+    assert "Traceback" not in said.decode()
+    assert 0 < len(RunFolder(out).attempts()) < 60

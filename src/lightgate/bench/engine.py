@@ -77,6 +77,7 @@ class Bench:
         self._cpu = time.process_time_ns()
         self._steps = 0
         self._notes: list[str] = []
+        self.given_up: list[str] = []  # targets that went away, with what they said
         self._stopping: asyncio.Task[object] | None = None
         self.measured = Measured(attempts=[], recordings={})
         self.run = Run(
@@ -173,7 +174,7 @@ class Bench:
             concurrency=load.concurrency or 1,
             ramp_s=(load.concurrency or 1) / STARTS_PER_S,
             duration_ns=load.duration_ns,
-            give_up=GIVE_UP,
+            give_up=min(GIVE_UP, max(size, 3)),  # a whole turn, where turns are short
             cool_down_s=30.0,
             deadlines=self._order.deadlines,
         )
@@ -263,6 +264,7 @@ class Bench:
             if turn.driven.gave_up:
                 given_up = f"{turn.lane} at {load.label} was given up: {turn.driven.gave_up}"
                 self._notes.append(given_up)
+                self.given_up.append(given_up)
 
     async def _converse(
         self, client: Client, load: Loading, workload: Workload, talk: Talk

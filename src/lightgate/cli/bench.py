@@ -369,6 +369,9 @@ def _carry_out(
     if failure is not None:
         note(f"lightgate: {failure}")
         return bench.run, failure.exit_code
+    if bench.given_up:
+        note(f"lightgate: {bench.given_up[0]}")
+        return bench.run, Exit.UNREACHABLE
     return bench.run, Exit.INTERRUPTED if interrupted else Exit.OK
 
 
