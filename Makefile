@@ -51,7 +51,7 @@ soak: $(VENV)/test.stamp
 
 # Pin every dependency with its hashes again; the *.in files say what is wanted.
 lock: $(VENV)/test.stamp
-	cd requirements && for set in build run test sdk-openai sdk-anthropic; do \
+	cd requirements && for set in build run test sdk-openai sdk-anthropic sdk-google sdk-langchain; do \
 	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
 
