@@ -1,0 +1,59 @@
+"""Two counts over the last moments, in buckets of equal length."""
+
+from __future__ import annotations
+
+
+class Window:
+    """Counts of the last `buckets` x `bucket_ns`; a jump of the clock ahead empties it.
+
+    Time that goes back is counted into the newest bucket: a count is never lost to it.
+    """
+
+    __slots__ = ("_bucket_ns", "_buckets", "_first", "_newest", "_second", "first", "second")
+
+    def __init__(self, buckets: int, bucket_ns: int) -> None:
+        self._buckets = buckets
+        self._bucket_ns = bucket_ns
+        self._newest: int | None = None  # number of the newest bucket, counted from instant 0
+        self._first = [0] * buckets
+        self._second = [0] * buckets
+        self.first = 0
+        self.second = 0
+
+    def add(self, now_ns: int, first: int, second: int) -> None:
+        """Count into the bucket of this instant."""
+        number = now_ns // self._bucket_ns
+        if number != self._newest:
+            number = self._turn(number)
+        place = number % self._buckets
+        self._first[place] += first
+        self._second[place] += second
+        self.first += first
+        self.second += second
+
+    def turn(self, now_ns: int) -> None:
+        """Forget what is too old; `first` and `second` are then those of this instant."""
+        number = now_ns // self._bucket_ns
+        if number != self._newest:
+            self._turn(number)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._first = [0] * self._buckets
+        self._second = [0] * self._buckets
+        self.first = self.second = 0
+
+    def _turn(self, number: int) -> int:
+        newest = self._newest
+        if newest is None or number - newest >= self._buckets:
+            self.clear()
+        elif number < newest:
+            return newest
+        else:
+            for passed in range(newest + 1, number + 1):
+                place = passed % self._buckets
+                self.first -= self._first[place]
+                self.second -= self._second[place]
+                self._first[place] = self._second[place] = 0
+        self._newest = number
+        return number
