@@ -158,18 +158,21 @@ class TooLarge(Malformed):
 
 
 class HttpRefused(AttemptError):  # noqa: N818 - names the event
-    """The provider answered with a status of 400 or above."""
+    """The provider answered with a status of 400 or above; `retry_after_s` is the wait it named."""
 
     label = "http_error"
     outcome = "http_error"
 
-    def __init__(self, message: str, *, code: int, hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, code: int, hint: str = "", retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message, hint=hint)
         self.code = code
+        self.retry_after_s = retry_after_s
 
 
 class RateLimited(HttpRefused):
-    """The provider answered 429; `retry_after_s` is the wait that it asked for."""
+    """The provider answered 429."""
 
     status = 429
     label = "rate_limited"
@@ -178,14 +181,23 @@ class RateLimited(HttpRefused):
     def __init__(
         self, message: str, *, code: int = 429, hint: str = "", retry_after_s: float | None = None
     ) -> None:
-        super().__init__(message, code=code, hint=hint)
-        self.retry_after_s = retry_after_s
+        super().__init__(message, code=code, hint=hint, retry_after_s=retry_after_s)
 
 
 class StreamError(AttemptError):
-    """An error object arrived inside an answer of status 200."""
+    """An error object arrived inside an answer of status 200.
+
+    `code` is the status that it named, `word` its own word for the error; empty where it had none.
+    """
 
     label = "stream_error"
+
+    def __init__(
+        self, message: str, *, hint: str = "", code: int | None = None, word: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.word = word
 
 
 class EmptyAnswer(AttemptError):  # noqa: N818 - names the event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.source import SYSTEM
@@ -14,7 +14,28 @@ if TYPE_CHECKING:
 
 _TAIL_BITS: Final = 74  # what RFC 9562 leaves after 48 bits of milliseconds, version and variant
 _TAIL: Final = (1 << _TAIL_BITS) - 1
+_FETCHED: Final = 4096  # random bytes at a time
 _LOW: Final = (1 << 62) - 1
+
+
+class Chance:
+    """Random bits of the system, fetched for many ids at once: each fetch is a system call."""
+
+    __slots__ = ("_at", "_store")
+
+    def __init__(self) -> None:
+        self._store = b""
+        self._at = 0
+
+    def bits(self, count: int) -> int:
+        """A number of at most so many bits; no bit of the store is used twice."""
+        size = (count + 7) // 8
+        end = self._at + size
+        if end > len(self._store):
+            self._store, end = os.urandom(_FETCHED), size
+        found = int.from_bytes(self._store[end - size : end], "big")
+        self._at = end
+        return found >> (8 * size - count)
 
 
 class Ids:
@@ -28,10 +49,10 @@ class Ids:
     __slots__ = ("_clock", "_random_bits", "_value")
 
     def __init__(
-        self, clock: Clock = SYSTEM, random_bits: Callable[[int], int] = secrets.randbits
+        self, clock: Clock = SYSTEM, random_bits: Callable[[int], int] | None = None
     ) -> None:
         self._clock = clock
-        self._random_bits = random_bits
+        self._random_bits = random_bits or Chance().bits
         self._value = 0
 
     def new(self) -> str:

@@ -49,6 +49,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     source: TokensSource | None = None
     hidden_reasoning: bool = False
     first_burst: float | None = None
+    cache_write: int | None = None
 
 
 def count(
@@ -80,6 +81,7 @@ def count(
         source=source,
         hidden_reasoning=hidden > 0,
         first_burst=first,
+        cache_write=said.tokens_cache_write,
     )
 
 

@@ -12,6 +12,7 @@ MESSAGE_LIMIT: Final = 300  # characters; enough for a sentence, too little for 
 CODE_LIMIT: Final = 64
 READ_LIMIT: Final = 65_536  # bytes of an error page that are looked at
 MASK: Final = "***"
+_WORD: Final = 16
 
 # What looks like a key. Names of models are long, too, but have separators and few mixed runs.
 _SECRETS: Final = (
@@ -45,6 +46,8 @@ class Fault(msgspec.Struct, frozen=True):
 
 def clean(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """Make one line of a provider's words: keys masked, at most `limit` characters."""
+    if len(text) <= _WORD and text.isalpha() and text.isascii():
+        return text  # "stop", "length": too short for any secret
     line = " ".join(text[: limit * 20].split())
     for secret in _SECRETS:
         line = secret.sub(MASK, line)

@@ -29,7 +29,7 @@ from lightgate.errors import (
 from lightgate.provider.prepare import Prepared, prepare
 from lightgate.provider.retry_after import retry_after_s
 from lightgate.wire.exchange import Deadlines, Exchange, Headers
-from lightgate.wire.sse import SseSplitter
+from lightgate.wire.sse import Event, SseSplitter
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
@@ -49,8 +49,12 @@ class Sink(Protocol):
     def on_head(self, status: int, headers: Headers) -> None:
         """The status and the headers came."""
 
-    def on_data(self, data: bytes, kinds: int) -> None:
-        """Body bytes of one read, and the kinds of token that they bear."""
+    def on_data(self, data: bytes, events: list[Event], kinds: int) -> None:
+        """Body bytes of one read, the events that they complete, the kinds of token in them.
+
+        In a stream nothing is handed on from an error event onwards, and nothing after the terminal
+        marker; an answer that is not a stream has no events.
+        """
 
 
 class Called(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +140,7 @@ class Call:
         marks.void = stamper.steps != steps
         if marks.end is None and self._status is not None:
             marks.end = time.monotonic_ns()
-        return self._called(error)
+        return self.ended_as(error)
 
     def cancel(self) -> None:
         """Close the socket in this turn of the loop; `run` then ends as cancelled."""
@@ -170,29 +174,37 @@ class Call:
 
     def on_body(self, data: bytes, stamp: int, since: int) -> None:
         """Scan one read."""
-        kinds = 0
-        if self._sse is not None:
-            try:
-                events = self._sse.feed(data)
-            except TooLarge as error:
-                hint = "No provider sends such events: check the base URL."
-                raise TooLarge(f"{self._where}: {error.message}", hint=hint) from None
-            if events:
-                kinds = self._scan(events, stamp, since)
-        else:
+        if self._sse is None:
             self._keep(data)
-        if self._sink is not None:
-            self._sink.on_data(data, kinds)
+            if self._sink is not None:
+                self._sink.on_data(data, [], 0)
+            return
+        try:
+            events = self._sse.feed(data)
+        except TooLarge as error:
+            hint = "No provider sends such events: check the base URL."
+            raise TooLarge(f"{self._where}: {error.message}", hint=hint) from None
+        if events:
+            self._take(data, events, stamp, since)
+        elif self._sink is not None:
+            self._sink.on_data(data, events, 0)
+
+    def _take(self, data: bytes, events: list[Event], stamp: int, since: int) -> None:
+        """Scan the events of one read, then hand them on."""
+        over = self._scanner.done
+        kinds = self._scan(events, stamp, since)
+        if self._sink is not None and not over:
+            self._sink.on_data(data, events, kinds)
         fault = self._scanner.error
-        if fault is not None and self._sse is not None:
-            raise StreamError(f"{self._where} sent an error: {self._said(fault)}")
+        if fault is not None:
+            raise self._error(fault)
 
     def on_end(self, stamp: int) -> None:
         """The body is complete."""
         if self._sse is not None:
             rest = self._sse.finish()
             if rest:
-                self._scan(rest, stamp, stamp)
+                self._take(b"", rest, stamp, stamp)
             self._scanner.eof()
         elif self._status == 200:
             body = b"".join(self._body)
@@ -202,17 +214,21 @@ class Call:
         if self._marks.end is None:
             self._marks.end = stamp
 
-    def _scan(self, events: list[tuple[bytes, bytes]], stamp: int, since: int) -> int:
+    def _scan(self, events: list[Event], stamp: int, since: int) -> int:
+        """Clock the events; those that are not to be handed on are taken off the list."""
         marks, scanner = self._marks, self._scanner
         if marks.event is None:
             marks.event = stamp
         pieces = weight = kinds = found = 0
-        for name, data in events:
+        for place, (name, data) in enumerate(events):
             found = scanner.event(name, data)
             if found:
                 pieces += 1
                 weight += scanner.weight
                 kinds |= found
+            if scanner.done or scanner.error is not None:
+                del events[place + (scanner.error is None) :]
+                break
         if pieces:
             # A kernel stamp is that of the read's last segment. Where the only token is in the last
             # event it is exact; where something follows the token, the token may have come earlier.
@@ -260,25 +276,49 @@ class Call:
 
     def _verdict(self) -> AttemptError | None:
         """What is wrong with an exchange that was complete by its own framing."""
-        where, scanner = self._where, self._scanner
+        scanner = self._scanner
         if self._status != 200:
-            return self._refused(where)
+            return self._refused(self._where)
         if scanner.error is not None:
             if scanner.error.code == "malformed":
                 return Malformed(
-                    f"{where} did not answer in its dialect: {self._said(scanner.error)}",
+                    f"{self._where} did not answer in its dialect: {self._said(scanner.error)}",
                     hint="Check the base URL: it should end where /chat/completions begins.",
                 )
-            return StreamError(f"{where} sent an error: {self._said(scanner.error)}")
+            return self._error(scanner.error)
         if not scanner.done and self._sse is not None:
-            return Truncated(f"{where} ended the stream without its terminal marker.")
+            return Truncated(f"{self._where} ended the stream without its terminal marker.")
         if not self._has_tokens():
-            return EmptyAnswer(f"{where} answered 200 without a single token.")
+            return EmptyAnswer(f"{self._where} answered 200 without a single token.")
         return None
+
+    @property
+    def body(self) -> bytes:
+        """What came of an answer that is not a stream."""
+        return b"".join(self._body)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal marker of a stream has come."""
+        return self._scanner.done
+
+    def pause(self) -> None:
+        """Stop reading: who takes the bytes cannot take more."""
+        if self._exchange is not None:
+            self._exchange.pause()
+
+    def resume(self) -> None:
+        """Go on reading."""
+        if self._exchange is not None:
+            self._exchange.resume()
 
     @property
     def _where(self) -> str:
         return self._prepared.origin.authority
+
+    def _error(self, fault: Fault) -> StreamError:
+        sentence = f"{self._where} sent an error: {self._said(fault)}"
+        return StreamError(sentence, code=fault.status, word=fault.code)
 
     def _said(self, fault: Fault) -> str:
         return self._prepared.without_key(fault.message)
@@ -290,12 +330,14 @@ class Call:
         status = self._status or 0
         fault = self._prepared.dialect.fault(status, b"".join(self._body))
         sentence = f"{where} answered {status}: {self._said(fault)}"
+        wait_s = retry_after_s(self._headers)
         if status == 429:
-            return RateLimited(sentence, retry_after_s=retry_after_s(self._headers))
+            return RateLimited(sentence, retry_after_s=wait_s)
         hint = "Check the key for this provider." if status in {401, 403} else ""
-        return HttpRefused(sentence, code=status, hint=hint)
+        return HttpRefused(sentence, code=status, hint=hint, retry_after_s=wait_s)
 
-    def _called(self, error: AttemptError | None) -> Called:
+    def ended_as(self, error: AttemptError | None) -> Called:
+        """What has come so far, as an answer that ended so."""
         scanner = self._scanner
         tokens = count(
             self._marks,

@@ -115,6 +115,7 @@ class Client:
         for pool in pools:
             for connection in pool.idle:
                 connection.link.abort()
+                connection.seat.close()
             pool.idle.clear()
             for waiter in pool.waiting:
                 if not waiter.done():
@@ -133,7 +134,9 @@ class Client:
         return sum(pool.open for pool in self._pools.values())
 
     async def _run(self, connection: Connection, order: _Order) -> Exchange:
-        exchange = Exchange(connection.link, order.origin, order.taker, order.deadlines)
+        exchange = Exchange(
+            connection.link, order.origin, order.taker, order.deadlines, connection.seat
+        )
         connection.exchange = exchange
         self._busy.add(connection)
         try:
@@ -253,6 +256,7 @@ class Client:
 
     def _forget(self, connection: Connection) -> None:
         pool = self._pools.get(connection.origin)
+        connection.seat.close()
         if pool is None or connection.gone:
             return
         connection.gone = True

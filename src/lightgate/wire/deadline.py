@@ -22,6 +22,16 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
 
+    @property
+    def pending(self) -> bool:
+        """Whether a deadline is set."""
+        return bool(self._due_ns)
+
+    @property
+    def ticking(self) -> bool:
+        """Whether a timer is under way, be it for nothing."""
+        return self._timer is not None
+
     def set(self, seconds: float) -> None:
         """Call when this time has passed from now, instead of what was set before."""
         self._due_ns = time.monotonic_ns() + int(seconds * 1e9)

@@ -16,6 +16,8 @@ from lightgate.errors import (
     PeerReset,
     TooLarge,
 )
+from lightgate.wire.answer import AnswerParser, Headers
+from lightgate.wire.deadline import Deadline
 from lightgate.wire.tls import said_goodbye
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from lightgate.wire.origin import Origin
 
 HEAD_LIMIT: Final = 64 * 1024  # also for what stands between two pieces of a body, and trailers
-Headers = list[tuple[bytes, bytes]]  # names in lower case
+
+__all__ = ["Deadlines", "Exchange", "Headers", "Seat", "Taker"]
 
 
 class Deadlines(NamedTuple):
@@ -58,53 +61,77 @@ class Taker(Protocol):
         """The answer is complete by its own framing."""
 
 
+class Seat:
+    """What a connection lends to its exchanges, one after the other: its parser and its timer."""
+
+    __slots__ = ("answer", "exchange", "timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.answer = AnswerParser()
+        self.timer = Deadline(loop, self._expire)
+        self.exchange: Exchange | None = None
+
+    def _expire(self) -> None:
+        if self.exchange is not None:
+            self.exchange.expire()
+
+    def close(self) -> None:
+        """Give the timer back."""
+        self.timer.close()
+        self.exchange = None
+
+
 class Exchange:
     """The state of one exchange; `done` is its end."""
 
     __slots__ = (
+        "_answer",
         "_bare",
-        "_bodies",
         "_deadlines",
         "_error",
-        "_headers",
         "_link",
-        "_loop",
         "_origin",
-        "_parser",
         "_paused",
         "_started",
-        "_status",
         "_taker",
         "_timer",
         "_touched",
         "bytes_in",
-        "complete",
         "done",
-        "framed",
         "keep_alive",
         "sent_ns",
     )
 
-    def __init__(self, link: Link, origin: Origin, taker: Taker, deadlines: Deadlines) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(
+        self,
+        link: Link,
+        origin: Origin,
+        taker: Taker,
+        deadlines: Deadlines,
+        seat: Seat | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
         self._link = link
         self._origin = origin
         self._taker = taker
         self._deadlines = deadlines
-        self._parser = httptools.HttpResponseParser(self)
-        self._headers: Headers = []
-        self._bodies: list[bytes] = []
+        seat = seat or Seat(loop)
+        self._answer = seat.answer
+        self._answer.begin()
+        self._timer = seat.timer
+        seat.exchange = self
         self._bare = 0  # bytes since the last piece of a body: heads, chunk sizes, trailers
-        self._status = 0  # of the final answer; 0 until its headers are complete
         self._error: AttemptError | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._paused = False
         self._started = self._touched = self.sent_ns = 0
         self.bytes_in = 0
-        self.complete = False
-        self.framed = False  # the answer says where it ends
         self.keep_alive = False
-        self.done: asyncio.Future[None] = self._loop.create_future()
+        self.done: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is whole by its own framing."""
+        return self._answer.complete
 
     def start(self, payload: bytes, began_ns: int) -> None:
         """Send the request; `began_ns` is when the caller's total deadline began."""
@@ -156,19 +183,14 @@ class Exchange:
             return
         self._touched = time.monotonic_ns()
         self.bytes_in += len(data)
-        heading = not self._status
+        answer = self._answer
+        heading = not answer.status
+        self._parse(data)
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._error = self._error or self._malformed(data, error)
-        try:
-            if heading:
-                self._take_head(len(data), stamp)
-            if self._bodies:
-                body = b"".join(self._bodies)  # of one piece: that piece, no copy
-                self._bodies.clear()
-                self._bare = 0
-                self._taker.on_body(body, stamp, since)
+            if heading and answer.status:
+                self._take_head(stamp)
+            if answer.bodies:
+                self._take_body(stamp, since)
             elif self._error is None:
                 self._count_bare(len(data))
         except AttemptError as error:
@@ -178,15 +200,17 @@ class Exchange:
             raise
         if self._error is not None:
             self._fail(self._error)
-        elif self.complete:
+        elif answer.complete:
+            self.keep_alive = answer.keep_alive
             self._finish(stamp)
 
     def eof(self, error: Exception | None) -> None:
         """The other side closed, cleanly or not."""
         if self.done.done():
             return
-        if self._status and not self.framed and error is None and said_goodbye(self._link):
-            self.complete = True  # such an answer ends with its connection
+        answer = self._answer
+        if answer.status and not answer.framed and error is None and said_goodbye(self._link):
+            answer.complete = True  # such an answer ends with its connection
             self._finish(time.monotonic_ns())
             return
         early = self.bytes_in == 0
@@ -194,65 +218,43 @@ class Exchange:
         how = "reset" if error is not None else "closed"
         self._fail(PeerReset(f"{self._origin.authority} {how} the connection {what}.", early=early))
 
-    # From the parser. Nothing here may raise: the parser would hide what it was.
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; a trailer is not one."""
-        if not self._status:
-            self._headers.append((name.lower(), value.rstrip(b" \t")))
-
-    def on_headers_complete(self) -> None:
-        """All headers: the final ones, or those of an interim answer."""
-        status = int(self._parser.get_status_code())
-        if status >= 200:
-            names = {name for name, _ in self._headers}
-            self.framed = (
-                b"content-length" in names or b"transfer-encoding" in names or status in {204, 304}
-            )
-            self._status = status
-            return
-        self._headers = []
-        if status == 101 or status < 100:
-            self._error = Malformed(
-                f"{self._origin.authority} answered with status {status}, which nobody asked for."
-            )
-
-    def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
-        if self._status and not self.complete:
-            self._bodies.append(body)
-
-    def on_message_complete(self) -> None:
-        """An answer is whole."""
-        if self._status and not self.complete:
-            self.keep_alive = bool(self._parser.should_keep_alive())
-            self.complete = True
-
-    def on_message_begin(self) -> None:
-        """Something after the answer means that the two sides disagree about where it ended."""
-        if self.complete:
-            self._error = Malformed(
-                f"{self._origin.authority} sent bytes after the end of its answer."
-            )
-
-    def _take_head(self, size: int, stamp: int) -> None:
-        if self.bytes_in == size:
-            self._arm()  # the first bytes: from here on silence counts
-        if not self._status:
-            return
+    def _take_head(self, stamp: int) -> None:
+        answer = self._answer
         self._bare = 0
-        refusal = _refuse(self._origin, str(self._parser.get_http_version()), self._headers)
+        refusal = _refuse(self._origin, answer.version, answer.headers)
         if refusal is not None:
-            self._bodies.clear()
+            answer.bodies.clear()
             raise refusal
-        self._taker.on_head(self._status, self._headers, stamp)
+        self._taker.on_head(answer.status, answer.headers, stamp)
         if self.done.done():  # the taker cancelled
-            self._bodies.clear()
+            answer.bodies.clear()
+
+    def _parse(self, data: bytes) -> None:
+        answer = self._answer
+        try:
+            answer.feed(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._error = self._malformed(data, error)
+        if answer.strange:
+            self._error = self._strange(answer)
+
+    def _take_body(self, stamp: int, since: int) -> None:
+        bodies = self._answer.bodies
+        body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+        bodies.clear()
+        self._bare = 0
+        self._taker.on_body(body, stamp, since)
+
+    def _strange(self, answer: AnswerParser) -> Malformed:
+        where = self._origin.authority
+        if answer.complete:
+            return Malformed(f"{where} sent bytes after the end of its answer.")
+        return Malformed(f"{where} answered with status {answer.strange}, which nobody asked for.")
 
     def _count_bare(self, size: int) -> None:
         self._bare += size
         if self._bare > HEAD_LIMIT:
-            what = "trailers" if self._status else "headers"
+            what = "trailers" if self._answer.status else "headers"
             raise TooLarge(f"{self._origin.authority} sent more than {HEAD_LIMIT} bytes of {what}.")
 
     def _malformed(self, data: bytes, error: Exception) -> Malformed:
@@ -265,11 +267,23 @@ class Exchange:
     # Deadlines
 
     def _arm(self) -> None:
-        self._stop_timer()
+        """Look again when the next deadline may be over.
+
+        Before the first byte the idle deadline does not hold yet, but it cannot be over sooner than
+        from now on: one timer does for both, and the first byte need not move it.
+        """
+        limits = self._deadlines
         due = self._due()
+        if limits.idle_s is not None and not self._paused and not self.bytes_in:
+            idle = time.monotonic_ns() + int(limits.idle_s * 1e9)
+            due = (min(due[0], idle), "") if due is not None else (idle, "")
         if due is not None:
-            wait = max(0.0, (due[0] - time.monotonic_ns()) / 1e9)
-            self._timer = self._loop.call_later(wait, self._check)
+            self._timer.set(max(0.0, (due[0] - time.monotonic_ns()) / 1e9))
+
+    def expire(self) -> None:
+        """The timer says that a deadline may be over."""
+        if not self.done.done():
+            self._check()
 
     def _due(self) -> tuple[int, str] | None:
         limits = self._deadlines
@@ -320,24 +334,24 @@ class Exchange:
             self.done.set_exception(error)
 
     def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.clear()
 
 
 def _refuse(origin: Origin, version: str, headers: Headers) -> Malformed | None:
     """What makes a well-formed head one that we cannot take, or None."""
-    where = origin.authority
     if version not in {"1.0", "1.1"}:
-        return _not_http(where)
-    if sum(len(name) + len(value) + 4 for name, value in headers) > HEAD_LIMIT:
-        return TooLarge(f"{where} sent more than {HEAD_LIMIT} bytes of headers.")
+        return _not_http(origin.authority)
+    size = 0
     for name, value in headers:
-        coding = value.lower()
-        if name == b"content-encoding" and coding not in {b"", b"identity"}:
-            return Malformed(f"{where} compressed its answer although identity was asked for.")
-        if name == b"transfer-encoding" and coding != b"chunked":
-            return Malformed(f"{where} used a transfer coding other than chunked.")
+        size += len(name) + len(value) + 4
+        if name == b"content-encoding" and value.lower() not in {b"", b"identity"}:
+            return Malformed(
+                f"{origin.authority} compressed its answer although identity was asked for."
+            )
+        if name == b"transfer-encoding" and value.lower() != b"chunked":
+            return Malformed(f"{origin.authority} used a transfer coding other than chunked.")
+    if size > HEAD_LIMIT:
+        return TooLarge(f"{origin.authority} sent more than {HEAD_LIMIT} bytes of headers.")
     return None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from lightgate.wire.exchange import Seat
+
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from lightgate.wire.exchange import Exchange
@@ -17,11 +19,12 @@ if TYPE_CHECKING:
 class Connection:
     """A pooled connection: carries one exchange at a time."""
 
-    __slots__ = ("_on_gone", "exchange", "gone", "idle_since", "link", "origin", "pooled")
+    __slots__ = ("_on_gone", "exchange", "gone", "idle_since", "link", "origin", "pooled", "seat")
 
     def __init__(self, link: Link, origin: Origin, on_gone: Callable[[Connection], None]) -> None:
         self.link = link
         self.origin = origin
+        self.seat = Seat(asyncio.get_running_loop())
         self.exchange: Exchange | None = None
         self.idle_since = 0
         self.pooled = False  # has been idle: the server may have closed it meanwhile

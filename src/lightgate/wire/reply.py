@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TRAILERS: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*")
 _OURS: Final = frozenset((b"connection", b"content-length", b"keep-alive", b"transfer-encoding"))
+_KNOWN: Final = frozenset(  # sound names that need no second look
+    (
+        b"cache-control",
+        b"content-type",
+        b"server-timing",
+        b"x-accel-buffering",
+        b"x-lightgate-attempts",
+        b"x-lightgate-cache",
+        b"x-lightgate-cost-usd",
+        b"x-lightgate-id",
+        b"x-lightgate-overhead-ms",
+        b"x-lightgate-policy",
+        b"x-lightgate-target",
+        b"x-lightgate-ttft-ms",
+        b"x-request-id",
+    )
+)
 _STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode())
     for status in HTTPStatus
@@ -83,43 +100,57 @@ class Reply:
         """The connection itself, for those who must misbehave."""
         return self._room.link
 
-    def start(self, status: int, headers: Iterable[Header], *, length: int | None = None) -> None:
-        """Send the head at once; without a length the body is chunked (HTTP/1.0: until close)."""
-        self.link.write(self._head(status, headers, length))
+    @property
+    def crowded(self) -> bool:
+        """Whether the client reads more slowly than it is sent to; `drain` waits for it."""
+        return self._room.writing_paused
+
+    def start(
+        self,
+        status: int,
+        headers: Iterable[Header],
+        *,
+        length: int | None = None,
+        first: bytes = b"",
+    ) -> None:
+        """Send the head at once; without a length the body is chunked (HTTP/1.0: until close).
+
+        `first` is a piece of the body that goes out in the same write.
+        """
+        head = self._head(status, headers, length)
+        self.link.write(head + self._framed(first) if first else head)
 
     def send(self, data: bytes) -> None:
         """Send a piece of the body now, in one write; an empty one is nothing."""
         if not self.started or self.finished:
             raise RuntimeError("A reply's body goes between its start and its finish.")
-        if not data:
-            return
-        if self._left >= 0:
-            if len(data) > self._left:
-                raise ValueError("The body is longer than the length that was declared.")
-            self._left -= len(data)
-        if self._mute:
-            return
-        if self._chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
-        self._room.link.write(data)
+        framed = self._framed(data) if data else b""
+        if framed:
+            self._room.link.write(framed)
 
     async def drain(self) -> None:
         """Wait while the client reads more slowly than it is sent to."""
         if self._room.writing_paused:
             await self._room.writable()
 
-    def finish(self, trailer: bytes = b"") -> None:
-        """End the body; `trailer` is whole field lines, and needs a chunked body."""
+    def finish(self, trailer: bytes = b"", *, last: bytes = b"") -> None:
+        """End the body; `trailer` is whole field lines, and needs a chunked body.
+
+        `last` is a piece of the body that goes out in the same write.
+        """
         if not self.started or self.finished:
             raise RuntimeError("A reply is finished once, after its start.")
         if trailer and not (self._chunked and _TRAILERS.fullmatch(trailer)):
             raise ValueError("Trailers are field lines at the end of a chunked body.")
+        end = self._framed(last) if last else b""
         if self._left > 0 and not self._mute:
             self.abort()
             raise RuntimeError("The body is shorter than the length that was declared.")
         self.finished = True
         if self._chunked and not self._mute:
-            self._room.link.write(b"0\r\n%b\r\n" % trailer)
+            end += b"0\r\n%b\r\n" % trailer
+        if end:
+            self._room.link.write(end)
 
     def whole(self, status: int, headers: Iterable[Header], body: bytes) -> None:
         """Send a complete answer in one write."""
@@ -132,6 +163,15 @@ class Reply:
         self.started = self.finished = True
         self._room.cut()
 
+    def _framed(self, data: bytes) -> bytes:
+        if self._left >= 0:
+            if len(data) > self._left:
+                raise ValueError("The body is longer than the length that was declared.")
+            self._left -= len(data)
+        if self._mute:
+            return b""
+        return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
+
     def _head(self, status: int, headers: Iterable[Header], length: int | None) -> bytes:
         if self.started:
             raise RuntimeError("A reply starts once.")
@@ -142,10 +182,11 @@ class Reply:
         parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         dated = False
         for name, value in headers:
-            lower = name.lower()
-            if _TOKEN.fullmatch(name) is None or lower in _OURS:
-                raise ValueError(f"{name!r} is no header name that a handler may set.")
-            dated = dated or lower == b"date"
+            if name not in _KNOWN:
+                lower = name.lower()
+                if _TOKEN.fullmatch(name) is None or lower in _OURS:
+                    raise ValueError(f"{name!r} is no header name that a handler may set.")
+                dated = dated or lower == b"date"
             parts.append(b"%b: %b\r\n" % (name, value))
         if not dated:
             parts.append(b"date: %b\r\n" % self._room.date())
