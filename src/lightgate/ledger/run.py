@@ -45,12 +45,17 @@ class TargetFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantile of one metric over `n` samples; `value` is None where `n` is too small for it."""
+    """A quantile of one metric over `n` samples.
+
+    `value` is None where `n` is too small for it, or with `infinite` where it is a failure, which
+    never arrives. An interval of None beside a value has a failure as its upper end.
+    """
 
     q: float
     n: int
     value: float | None = None
     interval: Interval | None = None
+    infinite: bool = False  # JSON has no infinity
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,101 @@
+"""The data plane's one handler: finds the endpoint, lets the request in, flies it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lightgate.errors import LightgateError
+from lightgate.gateway.catalog import models_body
+from lightgate.gateway.entry import admit, authorize
+from lightgate.gateway.errors_out import Refusal, Refusing, of_error
+from lightgate.gateway.flight import Flight
+from lightgate.gateway.lookup import look_up
+from lightgate.gateway.paths import Path, dialect_of, find
+from lightgate.gateway.wanted import read_wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path as File
+
+    from lightgate.gateway.state import State
+    from lightgate.wire.inbound import Inbound
+    from lightgate.wire.reply import Reply
+
+_JSON: Final = ((b"content-type", b"application/json"),)
+_LIVE: Final = b'{"status":"live"}'
+_READY: Final = b'{"status":"ready"}'
+_DRAINING: Final = b'{"status":"draining"}'
+
+
+class Gateway:
+    """Handles requests; what it knows is in its state."""
+
+    def __init__(self, state: State, data: File) -> None:
+        self._state = state
+        self._data = data
+
+    async def handle(self, inbound: Inbound, reply: Reply) -> None:
+        """Answer one request."""
+        dialect = dialect_of(inbound.target)
+        try:
+            path = self._path(inbound)
+            dialect = path.dialect
+            if path.verb == "call":
+                await self._call(inbound, reply, path)
+            else:
+                await self._read(inbound, reply, path)
+        except Refusing as refusing:
+            refusing.refusal.send(reply, dialect, self._named(inbound))
+        except LightgateError as error:
+            if reply.started:
+                raise
+            of_error(error).send(reply, dialect, self._named(inbound))
+
+    async def _call(self, inbound: Inbound, reply: Reply, path: Path) -> None:
+        state = self._state
+        key = authorize(state, inbound, state.wall_ns())
+        wanted = read_wanted(path, inbound.body)
+        entry = admit(state, inbound, wanted, key)
+        await Flight(state, inbound, reply, entry, wanted).run()
+
+    async def _read(self, inbound: Inbound, reply: Reply, path: Path) -> None:
+        state = self._state
+        if path.verb == "live":
+            reply.whole(200, _JSON, _LIVE)
+        elif path.verb == "ready":
+            reply.whole(
+                503 if state.draining else 200, _JSON, _DRAINING if state.draining else _READY
+            )
+        else:
+            key = authorize(state, inbound, state.wall_ns())
+            if path.verb == "models":
+                anthropic = inbound.header(b"anthropic-version") is not None
+                shape = "anthropic-messages" if anthropic else path.dialect
+                reply.whole(200, _JSON, models_body(state.house, key, shape))
+            else:
+                body = await look_up(state, self._data, path.id or "", key)
+                reply.whole(200, _JSON, body)
+
+    def _path(self, inbound: Inbound) -> Path:
+        found = find(inbound.target)
+        if found is None:
+            shown = inbound.target.partition(b"?")[0][:80].decode("ascii", "replace")
+            raise Refusing(
+                Refusal(
+                    status=404,
+                    message=f"There is no {shown} here. Use a base URL that ends in /v1, such as"
+                    " POST /v1/chat/completions.",
+                    code="unknown_path",
+                )
+            )
+        if inbound.method not in found.methods:
+            allowed = b", ".join(found.methods).decode()
+            raise Refusing(
+                Refusal(status=405, message=f"This path answers to {allowed}.", code="method")
+            )
+        return found.path
+
+    def _named(self, inbound: Inbound) -> tuple[tuple[bytes, bytes], ...]:
+        given = inbound.header(b"x-request-id")
+        if given is None or not given.isascii() or len(given) > 128:
+            given = self._state.ids.new().encode()
+        return ((b"x-request-id", given),)

@@ -1,0 +1,104 @@
+"""The claim on a data folder: one `lightgate up` at a time, and a note of who it is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+
+from lightgate.errors import ConfigError, LightgateError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+STATE: Final = "supervisor.json"
+LOCK: Final = "supervisor.lock"
+
+
+class ChildState(msgspec.Struct, frozen=True, kw_only=True):
+    """One child process now; `pid` is None between two lives."""
+
+    name: str
+    pid: int | None
+    ready: bool
+    restarts: int
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What `supervisor.json` says; `port` and `console_port` are the ones that were bound."""
+
+    pid: int
+    version: str
+    started: str
+    host: str
+    port: int
+    console_host: str
+    console_port: int
+    children: tuple[ChildState, ...] = ()
+
+
+class Claim:
+    """A held lock on the folder; it ends with the process, however that ends."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._lock = _locked(data)
+        self.stale = (data / STATE).exists()  # the one before us did not end in order
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def write(self, state: State) -> None:
+        """Replace `supervisor.json` by atomic rename."""
+        fresh = self._data / f"{STATE}.new"
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
+        fresh.replace(self._data / STATE)
+
+    def release(self) -> None:
+        """Give the folder up in order: the note goes, then the lock."""
+        if self._lock >= 0:
+            (self._data / STATE).unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = -1
+
+
+def read_state(data: Path) -> State | None:
+    """Who runs on this folder, or None where nobody says so."""
+    try:
+        return msgspec.json.decode((data / STATE).read_bytes(), type=State)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _locked(data: Path) -> int:
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as reason:
+        raise ConfigError(
+            f"The data folder {data} cannot be written: {reason.strerror}.",
+            hint="Name another one with --data, or `data` under [gateway].",
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(lock, 32).decode("ascii", "replace").strip()
+        os.close(lock)
+        raise LightgateError(
+            f"Another `lightgate up` (pid {holder or 'unknown'}) already runs on {data}.",
+            hint="Stop it, or name another folder with --data.",
+        ) from None
+    os.ftruncate(lock, 0)
+    os.write(lock, f"{os.getpid()}\n".encode())
+    return lock

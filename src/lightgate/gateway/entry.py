@@ -1,0 +1,286 @@
+"""Letting a request in: who asks, for what, by which plan, and what it may cost at most."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.config.duration import parse_duration
+from lightgate.errors import UsageError
+from lightgate.gateway.errors_out import UNAUTHORIZED, Refusal, Refusing, of_error
+from lightgate.gateway.keyring import presented_key
+from lightgate.gateway.outlet import FORWARDED
+from lightgate.gateway.tariff import USUAL_ANSWER
+from lightgate.ledger.keys import KeyRecord
+from lightgate.ledger.note import Reserved
+from lightgate.route.alias import Alias
+from lightgate.route.decide import Ask, decide
+from lightgate.route.plan import Plan
+
+if TYPE_CHECKING:
+    from lightgate.gateway.state import State
+    from lightgate.gateway.wanted import Wanted
+    from lightgate.wire.inbound import Inbound
+
+_ID: Final = re.compile(rb"[A-Za-z0-9_.:=+/@-]{1,128}")
+_TAGS: Final = re.compile(rb"[\x20-\x7e]{1,512}")
+_OWN: Final = b"x-lightgate-"
+_POLICIES: Final = frozenset(
+    ("fastest", "cheapest", "balanced", "ordered", "weighted", "voice", "coding", "agent", "batch")
+)
+MS_NS: Final = 1_000_000
+
+
+class Wishes(msgspec.Struct):
+    """The request's own `x-lightgate-*` headers."""
+
+    policy: str | None = None
+    race: int | None = None
+    hedge: str | None = None
+    timeout_ns: int | None = None
+    ttft_timeout_ns: int | None = None
+    tags: str | None = None
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that was let in."""
+
+    id: str
+    id_bytes: bytes
+    request_id: bytes
+    wall_ns: int
+    key: KeyRecord | None
+    alias: Alias
+    plan: Plan
+    cap: int | None  # the limit on answer tokens that is written into the request; None: as it came
+    extra: bytes  # header lines that the client may say to the provider
+    timeout_ns: int
+    hurried: bool  # the client asked for shorter deadlines than the configuration
+    reserved: int  # nano-dollars
+    reserved_tokens: int
+    routed_ns: int
+    tags: str | None
+
+
+def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
+    """The key of a request; None where the gateway has no keys. One answer to all who fail."""
+    keyring = state.house.keyring
+    if not len(keyring):
+        return None
+    presented = presented_key(inbound.headers)
+    key = None if presented is None else keyring.find(presented, wall_ns)
+    if key is None:
+        raise Refusing(UNAUTHORIZED)
+    return key
+
+
+def admit(state: State, inbound: Inbound, wanted: Wanted, key: KeyRecord | None) -> Entry:
+    """Find the plan, reserve its worst case and write that down; Refusing says why not."""
+    wall_ns = state.wall_ns()
+    alias = state.house.alias(wanted.model)
+    if key is not None and key.models and wanted.model not in key.models:
+        raise Refusing(_forbidden(f"This key may not use the model {wanted.model!r}."))
+    wishes, request_id, extra = _read_headers(inbound, key)
+    cap = _cap(alias, key, wanted)
+    now = state.now_ns()
+    state.retries.deposit(now)
+    ask = Ask(
+        alias=alias,
+        tokens_in=wanted.tokens_in,
+        max_tokens=cap or wanted.max_tokens,
+        streamed=wanted.streamed,
+        policy=wishes.policy,
+        race=wishes.race,
+        hedge=wishes.hedge,
+        ttft_timeout_ns=wishes.ttft_timeout_ns,
+    )
+    plan = decide(ask, state.breakers, now, state.draw())
+    _check_reachable(state, plan, now)
+    id_ = state.ids.new()
+    timeout_ns = min(alias.timeout_ns, wishes.timeout_ns or alias.timeout_ns)
+    out = cap or wanted.max_tokens
+    reserved, tokens = _reserve(state, plan, wanted, key, out)
+    id_bytes = id_.encode()
+    entry = Entry(
+        id=id_,
+        id_bytes=id_bytes,
+        request_id=request_id or id_bytes,
+        wall_ns=wall_ns,
+        key=key,
+        alias=alias,
+        plan=plan,
+        cap=cap,
+        extra=extra,
+        timeout_ns=timeout_ns,
+        hurried=wishes.timeout_ns is not None or wishes.ttft_timeout_ns is not None,
+        reserved=reserved,
+        reserved_tokens=tokens,
+        routed_ns=state.now_ns(),
+        tags=wishes.tags if wishes.tags is not None else key.tags if key is not None else None,
+    )
+    state.book.write(_reservation(entry, wanted))
+    return entry
+
+
+def _reservation(entry: Entry, wanted: Wanted) -> Reserved:
+    return Reserved(
+        entry.id,
+        None if entry.key is None else entry.key.id,
+        entry.wall_ns,
+        entry.reserved,
+        (entry.plan.steps[0].target,),
+        entry.request_id.decode("ascii"),
+        wanted.model,
+        wanted.path.dialect,
+    )
+
+
+def _reserve(
+    state: State, plan: Plan, wanted: Wanted, key: KeyRecord | None, out: int | None
+) -> tuple[int, int]:
+    """The worst case of the dearest target, once for each attempt that runs beside another."""
+    tokens = wanted.tokens_in + (USUAL_ANSWER if out is None else out)
+    if not state.book.accepts:
+        raise Refusing(
+            Refusal(
+                status=503,
+                message="Nothing can be recorded: the disk takes no more.",
+                code="journal",
+                retry_after_s=5.0,
+            )
+        )
+    house, steps = state.house, plan.steps
+    if key is None or state.purse is None or key.budget_usd is None:
+        # Nothing depends on it but what is written down should we be killed.
+        worst = house.outlet(steps[0].target).tariff.worst(wanted.tokens_in, out)
+    else:
+        outlets = [house.outlet(step.target) for step in steps]
+        fanout = sum(1 for step in steps if step.start_ns is not None) or 1
+        worst = fanout * max(outlet.tariff.worst(wanted.tokens_in, out) for outlet in outlets)
+        unknown = next((o.target.name for o in outlets if not o.tariff.known), None)
+        if unknown is not None:
+            raise Refusing(
+                _forbidden(
+                    f"This key has a budget and {unknown} has no known price."
+                    " Add it under [prices] in lightgate.toml."
+                )
+            )
+    if key is None or state.purse is None:
+        return worst, tokens
+    refused = state.purse.admit(key, state.wall_ns(), tokens, worst)
+    if refused is not None:
+        status, code = (402, "budget") if refused.reason == "budget" else (429, refused.reason)
+        raise Refusing(
+            Refusal(
+                status=status,
+                message=refused.message,
+                code=code,
+                retry_after_s=refused.retry_after_s,
+                exhausted=refused.reason == "budget",
+            )
+        )
+    return worst, tokens
+
+
+def _cap(alias: Alias, key: KeyRecord | None, wanted: Wanted) -> int | None:
+    """The limit that must be written into the request, where the client's own is above it."""
+    limits = [alias.max_tokens, key.max_tokens if key is not None else None]
+    set_limits = [limit for limit in limits if limit is not None]
+    if not set_limits or wanted.path.kind == "embedding":
+        return None
+    limit = min(set_limits)
+    return limit if wanted.max_tokens is None or wanted.max_tokens > limit else None
+
+
+def _check_reachable(state: State, plan: Plan, now: int) -> None:
+    """With every target held back, only as many requests try one as the retry budget allows."""
+    soonest = None
+    if state.breakers.troubled:
+        soonest = state.breakers.soonest_ns([step.target for step in plan.steps], now)
+    if soonest is None or state.retries.may(now):
+        return
+    names = ", ".join(dict.fromkeys(step.target for step in plan.steps))
+    raise Refusing(
+        Refusal(
+            status=503,
+            message=f"Every target is resting after failures: {names}.",
+            code="all_targets_down",
+            retry_after_s=max(0.0, (soonest - now) / 1e9),
+            exhausted=True,
+        )
+    )
+
+
+def _forbidden(message: str) -> Refusal:
+    return Refusal(status=403, message=message, code="forbidden")
+
+
+def _read_headers(inbound: Inbound, key: KeyRecord | None) -> tuple[Wishes, bytes, bytes]:
+    wishes = _NO_WISHES
+    request_id = extra = b""
+    for name, value in inbound.headers:
+        if name == b"x-request-id":
+            request_id = value if _ID.fullmatch(value) else b""
+        elif name.startswith(_OWN):
+            if wishes is _NO_WISHES:
+                wishes = Wishes()
+            _wish(wishes, name[len(_OWN) :], value, key)
+        elif name in FORWARDED:
+            extra += b"%b: %b\r\n" % (name, value)
+    return wishes, request_id, extra
+
+
+def _wish(wishes: Wishes, name: bytes, value: bytes, key: KeyRecord | None) -> None:
+    field = f"x-lightgate-{name.decode('ascii', 'replace')}"
+    text = value.decode("ascii", "replace")
+    if name == b"policy":
+        if text not in _POLICIES:
+            raise _wrong(field, f"one of {', '.join(sorted(_POLICIES))}")
+        wishes.policy = text
+    elif name == b"race":
+        wishes.race = _race(field, text, key)
+    elif name == b"hedge":
+        wishes.hedge = _hedge(field, text)
+    elif name == b"timeout-ms":
+        wishes.timeout_ns = _millis(field, text)
+    elif name == b"ttft-timeout-ms":
+        wishes.ttft_timeout_ns = _millis(field, text)
+    elif name == b"tags":
+        if not _TAGS.fullmatch(value):
+            raise _wrong(field, "printable ASCII, at most 512 characters")
+        wishes.tags = text
+    elif name == b"cache" and text not in {"off", "on"}:
+        raise _wrong(field, '"off" or "on"')
+
+
+def _race(field: str, text: str, key: KeyRecord | None) -> int:
+    if text not in {"1", "2", "3", "4", "5", "6", "7", "8"}:
+        raise _wrong(field, "a number from 1 to 8")
+    most = 8 if key is None else key.max_fanout if key.may_race else 1
+    if int(text) > most:
+        raise Refusing(_forbidden(f"This key may race at most {most} targets."))
+    return int(text)
+
+
+def _hedge(field: str, text: str) -> str:
+    if text not in {"off", "auto"} and not re.fullmatch(r"p(7[5-9]|[89][0-9])", text):
+        try:
+            parse_duration(text)
+        except ValueError:
+            raise _wrong(field, '"off", "auto", "p75" to "p99", or a duration') from None
+    return text
+
+
+def _millis(field: str, text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= 3_600_000:
+        raise _wrong(field, "whole milliseconds from 1 to 3600000")
+    return int(text) * MS_NS
+
+
+def _wrong(field: str, form: str) -> Refusing:
+    return Refusing(of_error(UsageError(f"The header {field} is not {form}."), param=field))
+
+
+_NO_WISHES: Final = Wishes()

@@ -1,0 +1,102 @@
+"""What a client is told when it does not get an answer: in its own dialect, without secrets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.dialect.retell import error_body, error_event
+from lightgate.errors import AttemptError, HttpRefused, LightgateError, StreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.wire.inbound import Header
+    from lightgate.wire.reply import Reply
+
+_JSON: Final = (b"content-type", b"application/json")
+_NO_RETRY: Final = (b"x-should-retry", b"false")
+# The provider's own verdict on the request; anything else it says is about itself.
+_CLIENTS_FAULT: Final = frozenset((400, 404, 413, 415, 422))
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer that is not one; `code` is a word for programs, the message a sentence."""
+
+    status: int
+    message: str
+    code: str
+    param: str | None = None
+    retry_after_s: float | None = None
+    exhausted: bool = False  # our own candidates are: the client need not try again at once
+
+    def send(self, reply: Reply, dialect: str, headers: Sequence[Header] = ()) -> None:
+        """Send it as a whole answer."""
+        body = error_body(
+            dialect, self.status, message=self.message, code=self.code, param=self.param
+        )
+        extra: list[Header] = [_JSON, *headers]
+        if self.retry_after_s is not None:
+            extra.append((b"retry-after", b"%d" % max(1, -(-self.retry_after_s // 1))))
+        if self.exhausted:
+            extra.append(_NO_RETRY)
+        reply.whole(self.status, extra, body)
+
+    def event(self, dialect: str) -> bytes:
+        """Say it inside a stream that has begun."""
+        return error_event(dialect, self.status, message=self.message, code=self.code)
+
+
+class Refusing(Exception):  # noqa: N818 - carries an answer, not an error of ours
+    """Ends the handling of a request with a refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+UNAUTHORIZED: Final = Refusal(
+    status=401,
+    message="The API key is missing or not valid.",
+    code="invalid_api_key",
+)
+
+
+def of_error(error: LightgateError, *, param: str | None = None) -> Refusal:
+    """A refusal for an error of our own."""
+    message = f"{error.message} {error.hint}".strip()
+    return Refusal(status=error.status, message=message, code=error.label, param=param)
+
+
+def of_attempts(
+    failures: Sequence[tuple[str, AttemptError]], soonest_s: float | None = None
+) -> Refusal:
+    """A refusal after every candidate failed; names each target and what happened there."""
+    last = failures[-1][1]
+    status = status_of(last)
+    if status in _CLIENTS_FAULT:
+        return Refusal(status=status, message=last.message, code=last.label, exhausted=True)
+    waits = [
+        error.retry_after_s
+        for _, error in failures
+        if isinstance(error, HttpRefused) and error.retry_after_s is not None
+    ]
+    if soonest_s is not None:
+        waits.append(soonest_s)
+    told = "; ".join(f"{target}: {error.message}" for target, error in failures)
+    return Refusal(
+        status=status,
+        message=f"No target could answer. {told}",
+        code=last.label,
+        retry_after_s=min(waits) if waits else None,
+        exhausted=True,
+    )
+
+
+def status_of(error: AttemptError) -> int:
+    """Our status for an attempt's error; a refused provider key is not the client's fault."""
+    code = error.code if isinstance(error, HttpRefused | StreamError) else None
+    if code is not None and (code in _CLIENTS_FAULT or code == 429):
+        return code
+    return 503 if code in {498, 503, 529} else error.status

@@ -1,0 +1,194 @@
+"""One attempt of a flight: its call, its courier, its verdict and its bill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.clock.outcome import Outcome
+from lightgate.dialect.retell import reteller
+from lightgate.errors import Cancelled, DeadlineMissed, HttpRefused, Malformed, StreamError
+from lightgate.gateway.courier import Courier
+from lightgate.gateway.tariff import NO_BILL, USUAL_ANSWER, Bill, dollars
+from lightgate.provider.call import Call
+from lightgate.route.failure import CANCELLED, FINE, Failure, named_status, what
+from lightgate.wire.exchange import Deadlines
+
+if TYPE_CHECKING:
+    from lightgate.clock.marks import Marks
+    from lightgate.dialect.retell import Reteller
+    from lightgate.gateway.flight import Flight
+    from lightgate.gateway.outlet import Outlet
+    from lightgate.gateway.state import State
+    from lightgate.provider.call import Called
+    from lightgate.provider.prepare import Prepared
+    from lightgate.route.plan import Step
+    from lightgate.wire.inbound import Header
+
+NS: Final = 1_000_000_000
+CONNECT_S: Final = 3.0
+_COUNTING: Final = frozenset(("openai-chat", "openai-completions"))
+
+
+class Leg:
+    """An attempt, about to be made, under way or over (`called`)."""
+
+    __slots__ = (
+        "_flight",
+        "_overdue",
+        "_reteller",
+        "began_ns",
+        "bill",
+        "call",
+        "called",
+        "failure",
+        "lost",
+        "marks",
+        "outlet",
+        "prepared",
+        "step",
+    )
+
+    def __init__(
+        self, flight: Flight, step: Step, outlet: Outlet, prepared: Prepared, marks: Marks
+    ) -> None:
+        self._flight = flight
+        self._overdue = False
+        self.step = step
+        self.outlet = outlet
+        self.prepared = prepared
+        self.marks = marks
+        self.began_ns = 0
+        self.called: Called | None = None
+        self.failure: Failure = CANCELLED
+        self.bill: Bill = NO_BILL
+        self.lost = False
+        self._reteller = self._make_reteller()
+        sink = None
+        if prepared.streamed:
+            wanted = flight.wanted
+            hides = wanted.path.dialect in _COUNTING and not wanted.include_usage
+            sink = Courier(self, self._reteller, hides_usage=hides)
+        self.call = Call(prepared, marks, sink)
+
+    def deadlines(self, remaining_ns: int, idle_ns: int) -> Deadlines:
+        """What the wire itself enforces; the first token's deadline is the flight's."""
+        total_s = remaining_ns / NS
+        return Deadlines(min(CONNECT_S, total_s), None, idle_ns / NS, total_s)
+
+    # The courier's voyage
+
+    def commit(self) -> bool:
+        """Ask for the client."""
+        return self._flight.commit(self)
+
+    def deliver(self, data: bytes) -> None:
+        """Pass bytes on."""
+        self._flight.deliver(self, data, ended=self.call.ended)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal marker has come."""
+        return self.call.ended
+
+    # Endings
+
+    def give_up(self) -> None:
+        """The time for the first token is over."""
+        if self._flight.winner is not self:
+            self._overdue = True
+            self.call.cancel()
+
+    def lose(self) -> None:
+        """Another attempt has the client: close the socket in this turn."""
+        if self.called is None:
+            self.lost = True
+            self.call.cancel()
+
+    def judge(self, called: Called, state: State, *, hurried: bool) -> Called:
+        """Say what the end of the call means, to the breaker and to the flight."""
+        error = called.error
+        if self._overdue and isinstance(error, Cancelled):
+            where = self.prepared.origin.authority
+            error = DeadlineMissed(f"{where} sent no token in time.", phase="first_byte")
+            called = msgspec.structs.replace(called, outcome=Outcome.TIMEOUT, error=error)
+        elif error is None and self.prepared.streamed and not called.streamed:
+            where = self.prepared.origin.authority
+            error = Malformed(f"{where} did not stream although it was asked to.")
+            called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
+        self.called = called
+        now, target, began = state.now_ns(), self.step.target, self.began_ns
+        if error is None:
+            self.failure = FINE
+            state.breakers.succeeded(target, now, began)
+        else:
+            status = called.status
+            if isinstance(error, StreamError):
+                status = named_status(error.word, error.code) or status
+            self.failure = what(called.outcome, status, error, hurried=hurried)
+            wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
+            state.breakers.failed(target, now, self.failure, wait_s, began)
+        self.bill = self.billed(called)
+        return called
+
+    def abandon(self, state: State) -> None:
+        """The client left, or the worker stops: keep what had come until then."""
+        self.called = self.call.ended_as(Cancelled("The client left."))
+        self.bill = self.billed(self.called)
+        if self.began_ns:  # it may have been a probe, and somebody else has to be the next one
+            state.breakers.failed(
+                self.step.target, state.now_ns(), CANCELLED, None, self.began_ns
+            )
+
+    def billed(self, called: Called) -> Bill:
+        """What the provider will charge, as far as it can be known.
+
+        An answer that broke off has no usage: closed by us it is billed by the provider's abort
+        policy, broken by the provider by what came of it.
+        """
+        tariff = self.outlet.tariff
+        if called.error is None:
+            bill = tariff.bill(called.tokens)
+            if bill.nano_usd is not None or tariff.hourly:
+                return bill
+            return tariff.estimate(self._flight.wanted.tokens_in, called.tokens.out or 0)
+        if self.marks.send is None or (called.status is not None and called.status != 200):
+            return NO_BILL
+        seen = called.tokens.out or 0
+        by_us = called.outcome in {Outcome.CANCELLED, Outcome.TIMEOUT}
+        if by_us and not self.outlet.abort_stops_billing:
+            asked = self._flight.cap or self._flight.wanted.max_tokens or USUAL_ANSWER
+            seen = max(seen, asked)
+        return tariff.estimate(self._flight.wanted.tokens_in, seen)
+
+    # For the client
+
+    def whole_body(self) -> bytes:
+        """The answer as one body, in the client's dialect."""
+        body = self.call.body
+        return body if self._reteller is None else self._reteller.whole(body)
+
+    def closing(self) -> bytes:
+        """What a translated stream still needs when the provider's ended without a marker."""
+        return b"" if self._reteller is None else self._reteller.finish()
+
+    def cost_header(self) -> tuple[Header, ...]:
+        """The price of the answer, where it is known."""
+        usd = dollars(self.bill.nano_usd)
+        return () if usd is None else ((b"x-lightgate-cost-usd", f"{usd:f}".encode()),)
+
+    def _make_reteller(self) -> Reteller | None:
+        flight = self._flight
+        asked, given = flight.wanted.path.dialect, self.prepared.dialect.name
+        if asked == given:
+            return None
+        entry = flight.entry
+        return reteller(
+            given,
+            asked,
+            model=flight.wanted.model,
+            id=entry.id,
+            created=entry.wall_ns // NS,
+            include_usage=flight.wanted.include_usage,
+        )

@@ -1,0 +1,205 @@
+"""Structured logs on stderr: one JSON object a line for programs, readable lines on a terminal.
+
+Every handler has the redactor in front of it: what is known to be a secret, or looks like one,
+leaves as stars. Prompts and answers are never given to a logger in the first place.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Literal, TextIO, get_args
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from lightgate.errors import UsageError
+from lightgate.provider.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lightgate.config.model import Config
+
+Form = Literal["auto", "json", "text"]
+FORM_ENV: Final = "LIGHTGATE_LOG"
+CONSOLE_SECRET_ENV: Final = "LIGHTGATE_CONSOLE_SECRET"  # noqa: S105 - the name of a variable
+STARS: Final = "***"
+SHORTEST: Final = 4  # a shorter value cannot be told from ordinary text
+LONGEST_FIELD: Final = 2_000
+_CHATTY: Final = ("alembic", "uvicorn", "asyncio")  # libraries that tell of every step
+_LOOKS_SECRET: Final = re.compile(
+    r"\b(?:sk|lg|pk|rk|xai|gsk|hf|r8|nvapi|fw|csk|pplx)[-_][A-Za-z0-9_-]{8,}"
+    r"|\bAIza[A-Za-z0-9_-]{16,}"
+    r"|(?i:\bbearer\s+)[^\s\"',;]+"
+    r"|(?i:\b(?:x-api-key|api-key|x-goog-api-key)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;]+"
+    r"|(?i:\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+\s+)?)[^\s\"',;]+"
+    r"|(?<=://)[^/\s@]+(?=@)"
+)
+
+
+class Redactor:
+    """Replaces secrets in text: known values in every usual spelling, then whatever looks so."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        spelled = {way for secret in secrets for way in _spellings(secret.strip())}
+        # The longest first: one secret may begin with another.
+        known = sorted((way for way in spelled if len(way) >= SHORTEST), key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def clean(self, text: str) -> str:
+        """The text with stars where the secrets were."""
+        if self._known is not None:
+            text = self._known.sub(STARS, text)
+        return _LOOKS_SECRET.sub(STARS, text)
+
+    def clean_value(self, value: object) -> object:
+        """A value of a field: strings cleaned and clipped, also those inside."""
+        if isinstance(value, bool | int | float) or value is None:
+            return value
+        if isinstance(value, dict):
+            return {self.clean(str(key)): self.clean_value(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.clean_value(inner) for inner in value]
+        return _clipped(self.clean(str(value)))
+
+
+class _Format(logging.Formatter):
+    """What both forms share: the record as cleaned fields."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def fields(self, record: logging.LogRecord) -> dict[str, object]:
+        """The line's facts, cleaned; a traceback only where there was an exception."""
+        clean = self._redactor.clean_value
+        at = datetime.fromtimestamp(record.created, UTC)
+        facts: dict[str, object] = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "part": record.name.removeprefix("lightgate."),
+            "message": clean(record.getMessage()),
+        }
+        own = getattr(record, "fields", None)
+        if isinstance(own, dict):
+            named = {self._redactor.clean(str(key)): clean(value) for key, value in own.items()}
+            facts |= {key: value for key, value in named.items() if key not in facts}
+        if record.exc_info:
+            facts["trace"] = self._redactor.clean(self.formatException(record.exc_info))
+        return facts
+
+
+class JsonFormat(_Format):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return msgspec.json.encode(self.fields(record)).decode()
+
+
+class TextFormat(_Format):
+    """Time of day, level, what happened, then the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; a traceback follows on its own lines."""
+        facts = self.fields(record)
+        time, level = str(facts.pop("time"))[11:19], str(facts.pop("level"))
+        facts.pop("part")
+        said = _one_line(str(facts.pop("message")))
+        trace = facts.pop("trace", None)
+        rest = "".join(f" {key}={_one_line(str(value))}" for key, value in facts.items())
+        shown = "" if level == "info" else f"{level}: "
+        line = f"{time} {shown}{said}{rest}"
+        return line if trace is None else f"{line}\n{trace}"
+
+
+def start(
+    form: Form = "auto",
+    *,
+    secrets: Iterable[str] = (),
+    stream: TextIO | None = None,
+    level: int = logging.INFO,
+) -> None:
+    """Send every logger of this process to one handler; replaces what was there before."""
+    out = sys.stderr if stream is None else stream
+    redactor = Redactor(secrets)
+    plain = chosen(form, out) == "text"
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(TextFormat(redactor) if plain else JsonFormat(redactor))
+    root = logging.getLogger()
+    for old in tuple(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def start_child(env: Mapping[str, str], *, secrets: Iterable[str] = ()) -> None:
+    """The logs of a child process: in the form that its parent names in the environment."""
+    start(form_named(env.get(FORM_ENV, "auto")), secrets=secrets)
+
+
+def form_named(name: str) -> Form:
+    """The form of that name."""
+    for form in get_args(Form):
+        if form == name:
+            chosen: Form = form
+            return chosen
+    raise UsageError(
+        f"There is no form of logs {name!r}.", hint=f"One of {', '.join(get_args(Form))}."
+    )
+
+
+def say(log: logging.Logger, level: int, message: str, /, **fields: object) -> None:
+    """Log a sentence with its facts; they are keys of the JSON object."""
+    log.log(level, "%s", message, extra={"fields": fields})
+
+
+def secrets_of(config: Config | None, env: Mapping[str, str]) -> frozenset[str]:
+    """Every secret value that this configuration and this environment hold."""
+    names = {name for row in catalogue().values() for name in row.key_env} | {CONSOLE_SECRET_ENV}
+    urls: list[str] = []
+    if config is not None:
+        keys = (table.api_key for table in config.providers.values())
+        names |= {key.removeprefix("env:") for key in keys if key is not None and key != "none"}
+        urls = [config.ledger.url, config.shared.url]
+    values = {env[name].strip() for name in names if env.get(name, "").strip()}
+    return frozenset(values | {word for url in urls if (word := _password(url))})
+
+
+def _password(url: str) -> str:
+    try:
+        return urlsplit(url).password or ""
+    except ValueError:
+        return ""
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    """As it is, as a URL carries it, and as Python or JSON quotes it."""
+    quoted = msgspec.json.encode(secret).decode()[1:-1]
+    return secret, quote(secret, safe=""), quote(secret), repr(secret)[1:-1], quoted
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= LONGEST_FIELD else f"{text[:LONGEST_FIELD]}…"
+
+
+def _one_line(text: str) -> str:
+    """Nobody writes a line of the log through a value of it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def environment_form(form: Form, stream: TextIO | None = None) -> dict[str, str]:
+    """What a parent puts into its children's environment so that they log as it does."""
+    return {FORM_ENV: chosen(form, sys.stderr if stream is None else stream)}
+
+
+def chosen(form: Form, out: TextIO) -> Form:
+    """What `auto` comes to: text for a person at a terminal, JSON for everything else."""
+    if form != "auto":
+        return form
+    return "text" if out.isatty() else "json"

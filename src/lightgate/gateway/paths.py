@@ -1,0 +1,84 @@
+"""Which path is which endpoint: a fixed table, and everything else is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from lightgate.dialect.request import Kind
+
+Verb = Literal["call", "models", "request", "live", "ready"]
+
+
+class Path(NamedTuple):
+    """What a path means; `model` and `stream` are set where the path itself says them (Gemini)."""
+
+    verb: Verb
+    dialect: str = "openai-chat"
+    kind: Kind = "chat"
+    model: str | None = None
+    stream: bool | None = None
+    id: str | None = None
+
+
+_CALLS: Final = {
+    b"/v1/chat/completions": Path("call", "openai-chat", "chat"),
+    b"/v1/completions": Path("call", "openai-completions", "completion"),
+    b"/v1/responses": Path("call", "openai-responses", "responses"),
+    b"/v1/embeddings": Path("call", "openai-embeddings", "embedding"),
+    b"/v1/messages": Path("call", "anthropic-messages", "chat"),
+}
+_READS: Final = {
+    b"/v1/models": Path("models"),
+    b"/v1beta/models": Path("models", "gemini"),
+    b"/health/live": Path("live"),
+    b"/health/ready": Path("ready"),
+}
+_GEMINI: Final = re.compile(
+    rb"/v1beta/models/([A-Za-z0-9_.:/%@-]{1,256}):(generateContent|streamGenerateContent)"
+)
+_REQUEST: Final = re.compile(rb"/v1/requests/([A-Za-z0-9_.:-]{1,128})")
+
+
+class Found(NamedTuple):
+    """A path and the methods that it answers to."""
+
+    path: Path
+    methods: tuple[bytes, ...]
+
+
+def find(target: bytes) -> Found | None:
+    """Read a request target; the query is nobody's business but Gemini's `alt=sse`."""
+    path, _, query = target.partition(b"?")
+    call = _CALLS.get(path)
+    if call is not None:
+        return Found(call, (b"POST",))
+    read = _READS.get(path)
+    if read is not None:
+        return Found(read, (b"GET", b"HEAD"))
+    match = _GEMINI.fullmatch(path)
+    if match is not None:
+        return _gemini(match, query)
+    match = _REQUEST.fullmatch(path)
+    if match is not None:
+        return Found(Path("request", id=match[1].decode()), (b"GET", b"HEAD"))
+    return None
+
+
+def dialect_of(target: bytes) -> str:
+    """The dialect that an error about this path is said in."""
+    if target.startswith(b"/v1beta/"):
+        return "gemini"
+    return "anthropic-messages" if target.startswith(b"/v1/messages") else "openai-chat"
+
+
+def _gemini(match: re.Match[bytes], query: bytes) -> Found | None:
+    model = unquote(match[1].decode(), errors="replace")
+    if not model.isprintable() or any(part in {"", ".", ".."} for part in model.split("/")):
+        return None
+    stream = match[2] == b"streamGenerateContent"
+    if stream and b"alt=sse" not in query.split(b"&"):
+        return None  # without it Gemini sends one JSON array, which no client of ours asks for
+    return Found(Path("call", "gemini", "chat", model, stream), (b"POST",))

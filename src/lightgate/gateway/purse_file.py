@@ -1,0 +1,264 @@
+"""The file that the workers of one machine count in: 64-bit words, mapped into each of them.
+
+A header page, then one slot of fixed size for each key; a slot never moves and the file only grows.
+Every word is written whole, so a killed process leaves words, never halves of them; the order in
+which `purse` writes them makes any prefix of a change safe.
+
+A slot is locked by its byte range. The locks belong to the open file (Linux: open file description
+locks), so two `PurseFile` objects of one process exclude each other too, the kernel releases them
+when a process dies, and closing one object does not release another's. Threads that share an object
+need a lock of their own. Open it in the process that uses it: a forked copy shares the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from lightgate.errors import LightgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VERSION: Final = 1
+WORD: Final = 8
+HEADER_WORDS: Final = 512  # one page
+ID_WORDS: Final = 5
+SLOT_WORDS: Final = 648
+GROWTH: Final = 64  # slots by which the file grows
+
+_MAGIC: Final = int.from_bytes(b"LGPURSE\0", "little")
+_AT_MAGIC, _AT_VERSION, _AT_SIZE, _AT_USED, _AT_WORKERS = range(5)
+_HEADER_BYTES: Final = HEADER_WORDS * WORD
+_SLOT_BYTES: Final = SLOT_WORDS * WORD
+_OFD: Final[int | None] = getattr(fcntl, "F_OFD_SETLKW", None)
+_FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
+
+
+class PurseFailed(LightgateError):  # noqa: N818 - names the event
+    """The purse could not be opened or enlarged."""
+
+    status = 503
+    label = "purse"
+
+
+class Slot(NamedTuple):
+    """Where a key's words begin, and how their bytes are locked and released."""
+
+    at: int
+    lock: bytes
+    unlock: bytes
+
+
+class PurseFile:
+    """The mapped file; `words` is the whole of it and is replaced when the file grows."""
+
+    __slots__ = ("_descriptor", "_map", "_path", "_seen", "_slots", "words")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._slots: dict[str, Slot] = {}
+        self._seen = 0
+        try:
+            self._descriptor = _opened(path)
+        except OSError as error:
+            raise PurseFailed(f"The purse {path} cannot be opened: {error.strerror}.") from None
+        self._map, self.words = _mapped(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the mapping, the locks and the file."""
+        self.words.release()
+        self._map.close()
+        os.close(self._descriptor)
+
+    @property
+    def workers(self) -> int:
+        """One more than the highest worker that has ever counted here."""
+        return self.words[_AT_WORKERS]
+
+    def count_worker(self, worker: int) -> None:
+        """Make sure that this worker's words are looked at."""
+        self.lock(_HEADER)
+        try:
+            self.words[_AT_WORKERS] = max(self.words[_AT_WORKERS], worker + 1)
+        finally:
+            self.unlock(_HEADER)
+
+    def lock(self, slot: Slot) -> None:
+        """Wait until the slot is this object's alone."""
+        if _OFD is not None:
+            fcntl.fcntl(self._descriptor, _OFD, slot.lock)
+        else:  # macOS: the whole file, by open file as well
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def unlock(self, slot: Slot) -> None:
+        """Let others have the slot."""
+        if _OFD is not None:
+            fcntl.fcntl(self._descriptor, _OFD, slot.unlock)
+        else:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def place(self, key_id: str) -> Slot:
+        """The slot of a key, which is given one if it has none."""
+        found = self._slots.get(key_id)
+        if found is not None:
+            return found
+        self.lock(_HEADER)
+        try:
+            self._look()
+            if key_id not in self._slots:
+                self._take(key_id)
+                self._look()
+        finally:
+            self.unlock(_HEADER)
+        return self._slots[key_id]
+
+    def slots(self) -> Iterator[tuple[str, Slot]]:
+        """Every key that has a slot, whoever placed it."""
+        self.lock(_HEADER)
+        try:
+            self._look()
+        finally:
+            self.unlock(_HEADER)
+        yield from tuple(self._slots.items())
+
+    def _look(self) -> None:
+        """Learn of the slots that were taken since the last look."""
+        used = self.words[_AT_USED]
+        if len(self.words) < HEADER_WORDS + used * SLOT_WORDS:
+            self._map_again()
+        for number in range(self._seen, used):
+            at = HEADER_WORDS + number * SLOT_WORDS
+            name = self.words[at : at + ID_WORDS].tobytes().rstrip(b"\0").decode()
+            self._slots[name] = _slot(at, SLOT_WORDS)
+        self._seen = used
+
+    def _take(self, key_id: str) -> None:
+        """Write the id into the next free slot, then count it: a kill between leaves it free."""
+        name = key_id.encode()
+        if len(name) > ID_WORDS * WORD:
+            raise ValueError(f"a key's id has at most {ID_WORDS * WORD} bytes")
+        used = self.words[_AT_USED]
+        at = HEADER_WORDS + used * SLOT_WORDS
+        if len(self.words) < at + SLOT_WORDS:
+            try:
+                _enlarge(self._descriptor, used + GROWTH)
+            except OSError as error:
+                raise PurseFailed(
+                    f"The purse {self._path} cannot grow: {error.strerror}."
+                ) from None
+            self._map_again()
+        padded = name.ljust(ID_WORDS * WORD, b"\0")
+        self.words[at : at + ID_WORDS] = memoryview(padded).cast("q")
+        self.words[_AT_USED] = used + 1
+
+    def _map_again(self) -> None:
+        self.words.release()
+        self._map.close()
+        self._map, self.words = _mapped(self._descriptor)
+
+
+def _slot(at: int, length: int) -> Slot:
+    lock, unlock = (
+        struct.pack(_FLOCK, kind, os.SEEK_SET, at * WORD, length * WORD, 0)
+        for kind in (fcntl.F_WRLCK, fcntl.F_UNLCK)
+    )
+    return Slot(at, lock, unlock)
+
+
+_HEADER: Final = _slot(0, HEADER_WORDS)
+
+
+def _opened(path: Path) -> int:
+    """Open the file, made and begun where there is none.
+
+    A file of another version is moved aside: the ledger knows the spend, and loads it again.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if _begun(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _begun(descriptor: int, path: Path) -> bool:
+    """Whether this is a purse of our version; False: another file must be opened."""
+    _lock(descriptor, _HEADER)
+    try:
+        here = os.fstat(descriptor)
+        if not _same_file(path, here):
+            return False
+        if here.st_size < _HEADER_BYTES or os.pread(descriptor, WORD, 0) == bytes(WORD):
+            _enlarge(descriptor, GROWTH)
+            words = struct.pack("<3q", VERSION, SLOT_WORDS, 0)
+            os.pwrite(descriptor, words, _AT_VERSION * WORD)
+            os.pwrite(descriptor, struct.pack("<q", _MAGIC), _AT_MAGIC * WORD)
+            return True
+        head = struct.unpack("<4q", os.pread(descriptor, 4 * WORD, 0))
+        whole = here.st_size >= _HEADER_BYTES + head[_AT_USED] * _SLOT_BYTES
+        if head[: _AT_SIZE + 1] == (_MAGIC, VERSION, SLOT_WORDS) and whole:
+            return True
+        path.replace(path.with_name(f"{path.name}.old"))
+        return False
+    finally:
+        _unlock(descriptor, _HEADER)
+
+
+def _lock(descriptor: int, slot: Slot) -> None:
+    if _OFD is not None:
+        fcntl.fcntl(descriptor, _OFD, slot.lock)
+    else:  # macOS: the whole file, by open file as well
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def _unlock(descriptor: int, slot: Slot) -> None:
+    if _OFD is not None:
+        fcntl.fcntl(descriptor, _OFD, slot.unlock)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _same_file(path: Path, here: os.stat_result) -> bool:
+    """Whether nobody has put another file in its place while we waited."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
+def _enlarge(descriptor: int, slots: int) -> None:
+    """Give the file room for so many slots.
+
+    Real room: writing into a hole of a mapped file on a full disk would kill the process.
+    """
+    size = _HEADER_BYTES + slots * _SLOT_BYTES
+    have = os.fstat(descriptor).st_size
+    if size <= have:
+        return
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, have, size - have)
+    else:
+        os.ftruncate(descriptor, size)
+
+
+def _mapped(descriptor: int) -> tuple[mmap.mmap, memoryview[int]]:
+    size = os.fstat(descriptor).st_size
+    size -= (size - _HEADER_BYTES) % _SLOT_BYTES
+    mapped = mmap.mmap(descriptor, size)
+    return mapped, memoryview(mapped).cast("q")

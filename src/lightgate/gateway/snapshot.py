@@ -1,0 +1,161 @@
+"""The one file that comes down from the control plane: what workers serve, and for whom.
+
+It is complete and resolved: a worker needs neither the configuration file nor the price list. It
+never holds a provider's key, only the name of the variable that has it. A new version replaces the
+old one by rename, so a reader sees one or the other.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.clock.source import SYSTEM
+from lightgate.errors import ConfigError, LightgateError
+from lightgate.ledger.keys import KeyRecord
+from lightgate.price.rates import Rates
+from lightgate.provider.spec import Provider
+from lightgate.route.alias import Alias
+from lightgate.route.breaker import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from lightgate.config.model import Config, ModelTable
+
+FILE: Final = "snapshot.json"
+VERSION: Final = 1
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider that can be called: where it is and which variable holds its key.
+
+    `prices` are by model; one without an entry has no known price.
+    """
+
+    provider: Provider
+    base_url: str
+    key_env: str | None = None
+    hourly_cost: Decimal | None = None
+    prices: dict[str, Rates] = {}
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How the worker treats its clients."""
+
+    keep_alive_ns: int = 15_000_000_000
+    max_body_bytes: int = 10 * 1024 * 1024
+    breaker: Rules = Rules()
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a worker needs to know."""
+
+    version: int = VERSION
+    made_ns: int
+    providers: dict[str, Reach]
+    aliases: tuple[Alias, ...] = ()
+    keys: tuple[KeyRecord, ...] = ()
+    terms: Terms = Terms()
+
+
+class SnapshotFailed(LightgateError):  # noqa: N818 - names the event
+    """The snapshot cannot be read or written; the one before it stays in force."""
+
+    label = "snapshot"
+
+
+_decode: Final = msgspec.json.Decoder(Snapshot)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def make_snapshot(
+    config: Config, keys: Iterable[KeyRecord], env: Mapping[str, str], *, at: datetime | None = None
+) -> Snapshot:
+    """Resolve a configuration; ConfigError and CredentialsError say what is missing."""
+    from lightgate.gateway.reach import reachable
+
+    at = at or datetime.now(UTC)
+    breaker = config.gateway.breaker
+    return Snapshot(
+        made_ns=SYSTEM.wall_ns(),
+        providers=reachable(config, env, at),
+        aliases=tuple(_alias(name, table) for name, table in config.models.items()),
+        keys=tuple(keys),
+        terms=Terms(
+            keep_alive_ns=config.gateway.keep_alive,
+            max_body_bytes=config.gateway.max_body_bytes,
+            breaker=Rules(
+                streak=breaker.streak, open_ns=breaker.open, max_open_ns=breaker.max_open
+            ),
+        ),
+    )
+
+
+def write_snapshot(
+    data: Path, config: Config, keys: Iterable[KeyRecord], env: Mapping[str, str]
+) -> None:
+    """Make a snapshot and put it in force."""
+    put_snapshot(data, make_snapshot(config, keys, env))
+
+
+def put_snapshot(data: Path, snapshot: Snapshot) -> None:
+    """Replace the file by rename; whoever reads it sees the old one or the new one."""
+    path = data / FILE
+    unborn = path.with_suffix(f".{os.getpid()}.new")
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_encode(snapshot))
+            file.flush()
+            os.fsync(file.fileno())
+        unborn.replace(path)
+    except OSError as error:
+        unborn.unlink(missing_ok=True)
+        raise SnapshotFailed(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def read_snapshot(data: Path) -> Snapshot:
+    """Read the file that is in force."""
+    path = data / FILE
+    try:
+        found = _decode.decode(path.read_bytes())
+    except OSError as error:
+        raise SnapshotFailed(f"{path} cannot be read: {error.strerror}.") from None
+    except (msgspec.DecodeError, ConfigError):
+        raise SnapshotFailed(f"{path} is not a snapshot.") from None
+    if found.version != VERSION:
+        raise SnapshotFailed(f"{path} is of another version of Lightgate.")
+    return found
+
+
+def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
+    """Put other keys into the snapshot in force; where there is none, nothing runs."""
+    if (data / FILE).exists():
+        before = read_snapshot(data)
+        put_snapshot(data, msgspec.structs.replace(before, keys=keys, made_ns=SYSTEM.wall_ns()))
+
+
+def _alias(name: str, table: ModelTable) -> Alias:
+    targets = table.targets
+    if table.policy == "cascade":
+        targets = tuple(dict.fromkeys(t for tier in table.tiers for t in tier.targets))
+    return Alias(
+        name=name,
+        targets=targets,
+        weights=tuple(getattr(table, "weights", ()) or ()),
+        policy=table.policy,
+        ttft_timeout_ns=table.ttft_timeout,
+        timeout_ns=table.timeout,
+        idle_timeout_ns=table.idle_timeout,
+        retries=table.retries,
+        max_tokens=table.max_tokens,
+        hedge=table.hedge,
+        race=table.race,
+    )

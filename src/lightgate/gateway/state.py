@@ -1,0 +1,79 @@
+"""What lives as long as the worker: its connections, its journal, what it knows of targets."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from lightgate.clock.ids import Ids
+from lightgate.clock.source import SYSTEM
+from lightgate.route.breaker import Breakers
+from lightgate.route.retry_budget import RetryBudget
+
+if TYPE_CHECKING:
+    from lightgate.gateway.book import Book
+    from lightgate.gateway.flight import Flight
+    from lightgate.gateway.house import House
+    from lightgate.gateway.purse import Purse
+    from lightgate.ledger.note import Settled
+    from lightgate.wire.client import Client
+
+_RECENT: Final = 2000  # exchanges that /v1/requests can tell without the ledger
+TICK_S: Final = 1.0
+
+
+class State:
+    """The worker's own state; one loop, no locks."""
+
+    def __init__(
+        self, house: House, *, client: Client, book: Book, purse: Purse | None, worker: int
+    ) -> None:
+        self.house = house
+        self.client = client
+        self.book = book
+        self.purse = purse
+        self.worker = worker
+        self.ids = Ids()
+        self.draining = False
+        self.breakers = Breakers(house.terms.breaker, random.random)
+        self.retries = RetryBudget()
+        self.streams: set[Flight] = set()
+        self.recent: OrderedDict[str, Settled] = OrderedDict()
+        self.served = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.now_ns = time.monotonic_ns
+        self.wall_ns = SYSTEM.wall_ns
+        self.draw = random.random
+
+    def move(self, house: House) -> None:
+        """Serve another snapshot from the next request on."""
+        self.house = house
+        self.breakers.use(house.terms.breaker)
+        if self.purse is not None:
+            self.purse.add(house.snapshot.keys)
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a small task until it is over."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def remember(self, settled: Settled) -> None:
+        """Keep an exchange for /v1/requests."""
+        recent = self.recent
+        recent[settled.exchange.id] = settled
+        if len(recent) > _RECENT:
+            recent.popitem(last=False)
+
+    async def tick(self) -> None:
+        """Once a second: say something on streams that have been silent for too long."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            patience = max(1, round(self.house.terms.keep_alive_ns / 1e9 / TICK_S))
+            for flight in tuple(self.streams):
+                flight.quiet_ticks += 1
+                if flight.quiet_ticks >= patience:
+                    flight.quiet_ticks = 0
+                    flight.comment()

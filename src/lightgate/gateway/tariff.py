@@ -1,0 +1,80 @@
+"""Prices on the hot path: whole pico-dollars per token, whole nano-dollars per request."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from lightgate.clock.tokens import Tokens
+    from lightgate.price.rates import Rates
+
+NANO: Final = 1_000_000_000
+_PICO_PER_TOKEN: Final = 1_000_000  # one dollar per million tokens is a million pico-dollars each
+USUAL_ANSWER: Final = 4096  # tokens reserved where neither client nor configuration names a limit
+
+
+class Bill(NamedTuple):
+    """What one attempt cost, and how that is known; None where the price is unknown."""
+
+    nano_usd: int | None
+    source: str | None  # list, override, hourly, estimated
+    as_of: str | None
+
+
+NO_BILL: Final = Bill(None, None, None)
+
+
+class Tariff:
+    """The prices of one target; a target that is paid by the hour costs nothing per request."""
+
+    __slots__ = ("_cached", "_in", "_out", "_written", "as_of", "hourly", "known", "source")
+
+    def __init__(self, rates: Rates | None, *, hourly: bool = False) -> None:
+        self.hourly = hourly
+        self.known = hourly or (rates is not None and rates.input is not None)
+        self.source = "hourly" if hourly else rates.source if rates is not None else None
+        self.as_of = rates.as_of if rates is not None and not hourly else None
+        free = hourly or rates is None
+        self._in = 0 if free or rates is None else _pico(rates.input)
+        self._out = 0 if free or rates is None else _pico(rates.output)
+        self._cached = self._in
+        self._written = self._in
+        if rates is not None and not free:
+            self._cached = self._in if rates.cached is None else _pico(rates.cached)
+            self._written = self._in if rates.cache_write is None else _pico(rates.cache_write)
+
+    def bill(self, tokens: Tokens) -> Bill:
+        """What these tokens cost; None where a count or the price is missing."""
+        if self.hourly:
+            return Bill(None, self.source, None)
+        if not self.known or tokens.tokens_in is None or tokens.out is None:
+            return NO_BILL
+        cached, written = tokens.cached or 0, tokens.cache_write or 0
+        fresh = tokens.tokens_in - cached - written
+        if fresh < 0:
+            return NO_BILL  # the provider contradicts itself
+        pico = fresh * self._in + cached * self._cached + written * self._written
+        return Bill((pico + tokens.out * self._out + 500) // 1000, self.source, self.as_of)
+
+    def estimate(self, tokens_in: int, tokens_out: int) -> Bill:
+        """What tokens cost that nobody counted."""
+        if not self.known or self.hourly:
+            return Bill(None, self.source, None)
+        pico = tokens_in * self._in + tokens_out * self._out
+        return Bill((pico + 500) // 1000, "estimated", self.as_of)
+
+    def worst(self, tokens_in: int, tokens_out: int | None) -> int:
+        """The most that a request can cost, in nano-dollars; zero where nothing is known."""
+        out = USUAL_ANSWER if tokens_out is None else tokens_out
+        return -(-(tokens_in * max(self._in, self._written) + out * self._out) // 1000)
+
+
+def dollars(nano_usd: int | None) -> Decimal | None:
+    """Nano-dollars as dollars."""
+    return None if nano_usd is None else Decimal(nano_usd) / NANO
+
+
+def _pico(rate: Decimal | None) -> int:
+    scaled = (rate or Decimal(0)) * _PICO_PER_TOKEN
+    return int(scaled.to_integral_value(ROUND_HALF_EVEN))

@@ -1,0 +1,163 @@
+"""One worker process: the door, the gateway behind it, and an orderly end.
+
+    python -m lightgate.gateway.worker --data DIR --index I --host H --port P
+
+It prints one line of JSON when it serves. SIGTERM drains it, SIGHUP makes it look at the snapshot
+at once; it looks by itself twice a second. It ends with its parent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import uvloop
+
+from lightgate.errors import LightgateError
+from lightgate.gateway.app import Gateway
+from lightgate.gateway.book import Book
+from lightgate.gateway.house import House
+from lightgate.gateway.purse import Purse
+from lightgate.gateway.snapshot import FILE, read_snapshot
+from lightgate.gateway.state import State
+from lightgate.gateway.tether import hold
+from lightgate.ledger.journal import Journal
+from lightgate.wire.client import Client
+from lightgate.wire.door import Door, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+logger = logging.getLogger(__name__)
+LOOK_S: Final = 0.5  # between two looks at the snapshot
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor decides."""
+
+    data: Path
+    index: int
+    host: str
+    port: int
+    drain_s: float = 30.0
+
+
+class Worker:
+    """A gateway that serves until it is told to stop."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._stop = asyncio.Event()
+        self._look = asyncio.Event()
+        self._seen = self._mark()
+        house = House(read_snapshot(options.data), os.environ)
+        self.client = Client(watch_lag=False)
+        self.state = State(
+            house,
+            client=self.client,
+            book=Book(Journal(options.data / "journal", options.index)),
+            purse=Purse.open(options.data / "purse", options.index, house.snapshot.keys),
+            worker=options.index,
+        )
+        limits = Limits(body_bytes=house.terms.max_body_bytes)
+        self._door = Door(Gateway(self.state, options.data).handle, limits=limits)
+
+    async def run(self) -> None:
+        """Serve; returns when drained."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        loop.add_signal_handler(signal.SIGINT, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._look.set)
+        options = self._options
+        port = await self._door.listen(options.host, options.port, reuse_port=True)
+        tasks = [loop.create_task(self.state.tick()), loop.create_task(self._watch())]
+        sys.stdout.write(json.dumps({"ready": True, "port": port}) + "\n")
+        sys.stdout.flush()
+        gc.collect()
+        gc.freeze()  # what is here now stays; the collector need not look at it again
+        await self._stop.wait()
+        for task in tasks:
+            task.cancel()
+        await self._end()
+
+    async def _end(self) -> None:
+        """Not ready, no new connections, streams finish within the budget, the rest are told."""
+        state, budget_s = self.state, self._options.drain_s
+        state.draining = True
+        drained = asyncio.create_task(self._door.drain(budget_s))
+        done, _ = await asyncio.wait({drained}, timeout=max(0.0, budget_s - 0.5))
+        if not done:
+            for flight in tuple(state.streams):
+                flight.interrupt()
+        await drained
+        await self.client.close()
+        state.book.close()
+        if state.purse is not None:
+            state.purse.close()
+
+    async def _watch(self) -> None:
+        """Take in a new snapshot when there is one."""
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
+            self._look.clear()
+            mark = self._mark()
+            if mark == self._seen:
+                continue
+            self._seen = mark
+            try:
+                self.state.move(House(read_snapshot(self._options.data), os.environ))
+            except LightgateError as error:
+                logger.error("the snapshot is not taken in: %s", error.message)  # noqa: TRY400
+
+    def _mark(self) -> tuple[int, int] | None:
+        try:
+            found = (self._options.data / FILE).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one worker; the exit code."""
+    parser = argparse.ArgumentParser(prog="lightgate-worker")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--index", type=int, default=0)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--drain-s", type=float, default=30.0)
+    given = parser.parse_args(arguments)
+    options = Options(
+        data=given.data,
+        index=given.index,
+        host=given.host,
+        port=given.port,
+        drain_s=given.drain_s,
+    )
+
+    async def serve() -> None:
+        await Worker(options).run()
+
+    hold(os.environ)
+    try:
+        uvloop.run(serve())
+    except LightgateError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

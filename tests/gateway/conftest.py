@@ -1,0 +1,153 @@
+"""A gateway in this process in front of simulated providers, and a client that is h11's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sim.conftest import QUICK, SAY, Answer, Line
+
+from lightgate.config.load import parse_config
+from lightgate.gateway.app import Gateway
+from lightgate.gateway.book import Book
+from lightgate.gateway.house import House
+from lightgate.gateway.purse import Purse
+from lightgate.gateway.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.state import State
+from lightgate.ledger.journal import Journal, read_frames
+from lightgate.ledger.keys import KeyTerms, new_key
+from lightgate.ledger.note import Reserved, Settled
+from lightgate.sim.server import SimServer
+from lightgate.sim.world import parse
+from lightgate.wire.client import Client
+from lightgate.wire.door import Door, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from lightgate.ledger.keys import KeyRecord
+
+    Start = Callable[..., Awaitable["Rig"]]
+
+PROVIDERS = """
+[providers.lab]
+base_url = "http://127.0.0.1:{port}/lab/v1"
+api_key = "none"
+abort_stops_billing = true
+[providers.anthropic]
+base_url = "http://127.0.0.1:{port}/anthropic/v1"
+api_key = "none"
+[providers.gemini]
+base_url = "http://127.0.0.1:{port}/gemini/v1beta"
+dialect = "gemini"
+api_key = "none"
+[prices."lab/plain"]
+input = 1
+output = 2
+"""
+
+
+class Rig:
+    """The gateway, the simulator behind it, and everything that they wrote down."""
+
+    def __init__(self, sim: SimServer, state: State, door: Door, port: int, data: Path) -> None:
+        self.sim = sim
+        self.state = state
+        self.door = door
+        self.port = port
+        self.data = data
+        self.keys: dict[str, str] = {}  # name to the key itself
+
+    async def line(self) -> Line:
+        return Line(*await asyncio.open_connection("127.0.0.1", self.port))
+
+    async def ask(self, path: str, body: Any = None, **headers: str) -> Answer:
+        """POST a body, or GET without one, on a fresh connection."""
+        line = await self.line()
+        raw = b"" if body is None else body if isinstance(body, bytes) else _json(body)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = await line.ask("GET" if body is None else "POST", path, raw, named)
+        await line.close()
+        return answer
+
+    async def chat(
+        self, model: str = "lab/plain", *, headers: dict[str, str] | None = None, **fields: Any
+    ) -> Answer:
+        """A chat completion of twelve tokens, streamed unless said otherwise."""
+        body = {"model": model, "messages": SAY, "max_tokens": 12, "stream": True} | fields
+        return await self.ask("/v1/chat/completions", body, **(headers or {}))
+
+    def notes(self) -> list[Any]:
+        """Everything in the journal."""
+        files = sorted((self.data / "journal").glob("*.lgj"))
+        return [note for file in files for note, _ in read_frames(file)]
+
+    def settled(self) -> list[Settled]:
+        return [note for note in self.notes() if isinstance(note, Settled)]
+
+    def reserved(self) -> list[Reserved]:
+        return [note for note in self.notes() if isinstance(note, Reserved)]
+
+    async def until(self, happened: Callable[[], bool], within_s: float = 20) -> None:
+        """Let the loop turn until something has happened."""
+        async with asyncio.timeout(within_s):
+            while not happened():
+                await asyncio.sleep(0)
+
+    @property
+    def upstream(self) -> int:
+        """Upstream connections that are busy now."""
+        return len(self.state.client._busy)
+
+
+def _json(body: Any) -> bytes:
+    return json.dumps(body).encode()
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts a gateway with these `[models]` (and whatever else) in its configuration."""
+    rigs: list[Rig] = []
+
+    async def begin(
+        models: str = "", *, terms: dict[str, KeyTerms] | None = None, trouble: bool = False, **more: Any
+    ) -> Rig:
+        sim = SimServer(parse(json.loads(json.dumps(QUICK)), "quick"), seed=7, trouble=trouble)
+        port = await sim.start()
+        ports = {f"trouble_{name.replace('-', '_')}": p for name, p in sim.trouble_ports.items()}
+        text = (PROVIDERS + models).format(port=port, **ports)
+        made: dict[str, tuple[str, KeyRecord]] = {n: new_key(t) for n, t in (terms or {}).items()}
+        data = tmp_path / f"data{len(rigs)}"
+        keys = tuple(record for _, record in made.values())
+        snapshot = make_snapshot(parse_config(text), keys, more.get("env", {}))
+        put_snapshot(data, snapshot)
+        house = House(snapshot, more.get("env", {}))
+        state = State(
+            house,
+            client=Client(watch_lag=False),
+            book=Book(Journal(data / "journal", 0)),
+            purse=Purse.open(data / "purse", 0, keys),
+            worker=0,
+        )
+        door = Door(Gateway(state, data).handle, limits=more.get("limits") or Limits())
+        rig = Rig(sim, state, door, await door.listen("127.0.0.1", 0), data)
+        rig.keys = {name: secret for name, (secret, _) in made.items()}
+        rigs.append(rig)
+        return rig
+
+    yield begin
+    for rig in rigs:
+        await rig.door.close()
+        await rig.state.client.close()
+        rig.state.book.close()
+        if rig.state.purse is not None:
+            rig.state.purse.close()
+        await rig.sim.close()
+
+
+@pytest.fixture
+async def rig(start: Start) -> Rig:
+    return await start()

@@ -1,0 +1,145 @@
+"""Several processes at one purse, and processes that die in the middle of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from lightgate.clock.source import ManualClock
+from lightgate.gateway.purse import Purse
+from lightgate.ledger.keys import KeyTerms, new_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMON = """
+import os, signal, sys
+from decimal import Decimal
+from pathlib import Path
+from lightgate.clock.source import SYSTEM
+from lightgate.gateway.purse import Purse
+from lightgate.ledger.keys import KeyRecord
+path = Path(sys.argv[1])
+key = KeyRecord(id=sys.argv[2], name="n", hash="00", prefix="lg-", created="2026-01-01T00:00:00Z",
+                budget_usd=Decimal("0.00001"), rpm=100000, tpm=1000000)
+"""
+
+# Each waits for a byte, so that all of them begin together.
+MANY = (
+    COMMON
+    + """
+with Purse.open(path, int(sys.argv[3]), [key]) as purse:
+    print("ready", flush=True)
+    sys.stdin.read(1)
+    print(sum(purse.admit(key, SYSTEM.wall_ns(), 1, 1000) is None for _ in range(50)))
+"""
+)
+
+# A child for every line that admit and settle run: each is killed when it reaches the next one.
+DYING = (
+    COMMON
+    + """
+def child(step, told):
+    purse = Purse.open(path, 1, [key])
+    passed = 0
+    def trace(frame, event, argument):
+        nonlocal passed
+        if f"lightgate{os.sep}gateway" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            if passed == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            passed += 1
+        return trace
+    sys.settrace(trace)
+    assert purse.admit(key, SYSTEM.wall_ns(), 3, 1000) is None
+    os.write(told, b"a")
+    purse.settle(key.id, 1000, 400, 3, 2)
+    sys.settrace(None)
+    os.write(told, b"s")
+    os._exit(0)
+
+signal.alarm(60)  # a lock that was not released would hang here
+for step in range(1000):
+    path.unlink(missing_ok=True)
+    read, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        child(step, told)
+    os.close(told)
+    _, status = os.waitpid(pid, 0)
+    said = os.read(read, 9).decode()
+    os.close(read)
+    with Purse.open(path, 0, [key]) as purse:
+        before = purse.standing(key.id)
+        purse.clear_worker(1)
+        after = purse.standing(key.id)
+        again = purse.admit(key, SYSTEM.wall_ns(), 3, 9000) is None
+    print(said or "-", before.spent_nano, before.held_nano, before.held_tokens, before.requests,
+          after.spent_nano, after.held_nano, after.held_tokens, again)
+    if os.waitstatus_to_exitcode(status) == 0:
+        break
+else:
+    sys.exit("it never came to its end")
+"""
+)
+
+
+def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_four_processes_and_a_budget_for_ten(tmp_path: Path) -> None:
+    path, key_id = tmp_path / "purse", "0190"
+    workers = [start(MANY, str(path), key_id, str(index)) for index in range(4)]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("g")
+        worker.stdin.flush()
+    ends = [worker.communicate(timeout=60) for worker in workers]
+    assert [said[1] for said in ends] == ["", "", "", ""]
+    assert sum(int(said[0]) for said in ends) == 10
+
+
+def test_a_kill_at_any_line_leaves_a_consistent_purse(tmp_path: Path) -> None:
+    process = start(DYING, str(tmp_path / "purse"), "0190")
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, err) == (0, "")
+    states = Counter(out.splitlines())
+    assert len(out.splitlines()) > 50
+    for state in states:
+        said, *rest = state.split()
+        spent, held, held_tokens, requests, later, still, still_tokens = map(int, rest[:-1])
+        assert spent in {0, 400}
+        assert held in {0, 1000}
+        assert held_tokens in {0, 3}
+        assert requests in {0, 1}
+        # Once admitted, the money is reserved or spent at every instant.
+        assert said == "-" or spent + held >= 400
+        assert (later, still, still_tokens) == (spent, 0, 0)
+        assert rest[-1] == "True"
+    assert any(state.startswith("as 400 0 0 1") for state in states)
+    assert any(state.startswith("a 400 1000") for state in states)
+
+
+def test_a_record_made_elsewhere_is_met_again(tmp_path: Path) -> None:
+    record = new_key(KeyTerms(name="n", budget_usd=Decimal("0.00001")), clock=ManualClock())[1]
+    worker = start(MANY, str(tmp_path / "purse"), record.id, "9")
+    said, err = worker.communicate("g", timeout=60)
+    assert (said, err) == ("ready\n10\n", "")
+    with Purse.open(tmp_path / "purse", 0, [record]) as purse:
+        standing = purse.standing(record.id)
+        assert standing is not None
+        assert standing.held_nano == 10_000
