@@ -26,6 +26,12 @@ $(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt
 	.venv-sdk-$*/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
 	@touch $@
 
+# A real engine that nobody here wrote, for the harness to bench.
+.venv-engine-%/stamp: requirements/engine-%.txt
+	$(PYTHON) -m venv .venv-engine-$*
+	.venv-engine-$*/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
+	@touch $@
+
 test: lint types layers unit
 
 lint: $(VENV)/test.stamp
@@ -38,7 +44,9 @@ types: $(VENV)/test.stamp
 layers: $(VENV)/test.stamp
 	$(BIN)/lint-imports
 
-unit: $(VENV)/test.stamp .venv-sdk-openai/stamp .venv-sdk-anthropic/stamp
+SDKS := .venv-sdk-openai/stamp .venv-sdk-anthropic/stamp .venv-sdk-google/stamp .venv-sdk-langchain/stamp
+
+unit: $(VENV)/test.stamp $(SDKS) .venv-engine-llama/stamp
 	$(BIN)/python -m pytest $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
@@ -48,12 +56,14 @@ soak: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/verdicts.py
+	$(BIN)/python benchmarks/omission.py
+	$(BIN)/python benchmarks/overhead.py
 
 # Pin every dependency with its hashes again; the *.in files say what is wanted.
 lock: $(VENV)/test.stamp
-	cd requirements && for set in build run test sdk-openai sdk-anthropic sdk-google sdk-langchain; do \
+	cd requirements && for set in build run test sdk-openai sdk-anthropic sdk-google sdk-langchain engine-llama; do \
 	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-sdk-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-sdk-* .venv-engine-* .mypy_cache .ruff_cache .pytest_cache .hypothesis

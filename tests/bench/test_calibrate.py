@@ -158,6 +158,19 @@ async def test_a_bent_line_is_corrected_at_the_wished_size(
     assert abs(line.off_by) <= 1
 
 
+async def test_a_tokenizer_of_single_letters(
+    client: Client, serving: Serve, new_target: NewTarget
+) -> None:
+    """Even the shortest probe is longer than what is wished for; none is much longer."""
+    endpoint = Endpoint(lambda words: 6 * words + 130 + words % 7)
+    async with serving(endpoint.script) as port:
+        line = await line_of(client, new_target(port), 400)
+    assert line.calibrated
+    assert line.off_by is not None
+    assert abs(line.off_by) <= 6
+    assert max(endpoint.prompt_tokens(body) for body in endpoint.bodies) < 2 * 400
+
+
 async def test_corrections_end(client: Client, serving: Serve, new_target: NewTarget) -> None:
     endpoint = Endpoint(lambda words: 2 * words if words % 2 else words)
     async with serving(endpoint.script) as port:

@@ -104,6 +104,13 @@ def test_vllm_completions_have_a_token_in_every_chunk(tmp_path: Path) -> None:
     assert first.e2e_ms == pytest.approx(130)
 
 
+def test_a_vllm_file_with_several_runs(tmp_path: Path) -> None:
+    again = VLLM | {"max_concurrency": 16}
+    for lines in (True, False):
+        found = load(tmp_path, [VLLM, again], lines=lines)
+        assert [a.concurrency for a in found.attempts] == [8, 8, 8, 16, 16, 16]
+
+
 def test_guidellm(tmp_path: Path) -> None:
     failed = guidellm_row()
     failed["info"] = failed["info"] | {"error": "ReadTimeout: timed out"}
@@ -129,6 +136,30 @@ def test_guidellm_speed_is_unknown_where_chunks_bundle_tokens(tmp_path: Path) ->
     row = guidellm_row(output_tokens=40)
     document = {"benchmarks": [{"requests": {"successful": [row]}}]}
     assert load(tmp_path, document).attempts[0].speed_tps is None
+
+
+def test_guidellm_chunks_are_not_tokens(tmp_path: Path) -> None:
+    """Without usage its output_tokens are its token_iterations."""
+    row = guidellm_row(output_metrics={"total_tokens": None})
+    told = guidellm_row(output_metrics={"total_tokens": 9})
+    document = {"benchmarks": [{"requests": {"successful": [row, told]}}]}
+    silent, good = load(tmp_path, document).attempts
+    assert (silent.tokens_out, silent.tokens_source, silent.speed_tps) == (None, None, None)
+    assert silent.ttft_ms == 750
+    assert (good.tokens_out, good.tokens_source) == (9, "usage")
+
+
+def test_guidellm_without_a_request_start(tmp_path: Path) -> None:
+    row = guidellm_row()
+    row["info"]["timings"] |= {"request_start": None, "resolve_start": 100.25}
+    document = {"benchmarks": [{"requests": {"successful": [row]}}]}
+    assert load(tmp_path, document).attempts[0].ttft_ms == 750
+
+
+def test_aiperf_counts_from_the_credit(tmp_path: Path) -> None:
+    metadata = {"request_start_ns": 10_000_000, "credit_issued_ns": 4_000_000}
+    found = load(tmp_path, [aiperf_record(metadata=metadata)], lines=True)
+    assert (found.attempts[0].ttft_ms, found.attempts[0].ttft_plan_ms) == (200, 206)
 
 
 def test_aiperf(tmp_path: Path) -> None:

@@ -157,6 +157,9 @@ def test_a_failure_is_infinite_only_where_failures_count() -> None:
     assert hard[0.9].value == 200.0
     assert hard[0.9].interval is None  # its upper end is a failure
     assert hard[0.95].value is None  # it is itself a failure
+    assert hard[0.95].infinite
+    assert not hard[0.99].infinite  # 100 samples say nothing about p99
+    assert not any(one.infinite for one in (*plain.values(), hard[0.5], hard[0.9]))
     assert summary.outcomes == {"ok": 94, "timeout": 6}
     assert error_rate(summary) == pytest.approx(0.06)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lightgate.bench.precise import half_width
 from lightgate.ledger.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ exact = { ttft_ms = 12, gap_ms = 2 }
 slots = 2
 [providers.narrow.models.m]
 exact = { ttft_ms = 4, gap_ms = 1 }
+
+[providers.broad.models.m]
+curve = [{ load = 1, ttft_ms = [8, 16], tps = [2000, 1900] }]
+
+[providers.keeping]
+cache = { block = 4, saves = 0.8 }
+[providers.keeping.models.m]
+exact = { ttft_ms = 60, gap_ms = 0 }
 
 [providers.broken.models.m]
 exact = { ttft_ms = 4, gap_ms = 1 }
@@ -112,6 +121,42 @@ async def test_nothing_but_failures_is_exit_1_and_kept(
     assert {attempt.outcome for attempt in RunFolder(out).attempts()} == {"empty"}
 
 
+async def test_cold_and_cached_prompts_are_told_apart(run: Run, world: str, tmp_path: Path) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    load = ("bench", "keeping/m", "--world", world, "--concurrency", "1", *QUICK)
+    assert (await run(*load, "--prompt-tokens", "256", "--cached", "--out", str(shared))).code == 0
+    assert (await run(*load, "--prompt-tokens", "256", "--out", str(own))).code == 0
+    reused = RunFolder(shared).attempts()[1:]
+    assert all(0.5 < (a.tokens_cached or 0) / (a.tokens_in or 1) < 1 for a in reused)
+    cell = RunFolder(shared).run().cells[0]
+    assert cell.cached_ttft_p50_ms is not None
+    assert cell.cached_ttft_p50_ms < 0.6 * 60
+    assert {a.tokens_cached for a in RunFolder(own).attempts()} == {0}
+    cell = RunFolder(own).run().cells[0]
+    assert cell.cold_ttft_p50_ms is not None
+    assert cell.cold_ttft_p50_ms > 60
+    assert cell.cached_ttft_p50_ms is None
+
+
+async def test_a_wished_precision_makes_more_requests(run: Run, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    load = ("--concurrency", "1", "--prompt-tokens", "64", "--max-tokens", "4", "--seed", "3")
+    wish = ("--requests", "40", "--precision", "6%", "--out", str(out))
+    ran = await run("bench", "broad/m", "--world", world, *load, *wish)
+    assert ran.code == 0, ran.err
+    folder = RunFolder(out)
+    made = [a for a in folder.attempts() if not folder.recordings()[a.id].warmup]
+    assert 40 < len(made) <= 16 * 40
+    blocks = sorted({folder.recordings()[a.id].block or 0 for a in made})
+    assert blocks == list(range(len(blocks)))  # one row of them, none twice
+    record = folder.run()
+    assert any(f"{len(made)} requests instead of 40" in note for note in record.notes)
+    metric = next(m for m in record.cells[0].metrics if m.name == "ttft_ms")
+    median = metric.quantiles[0]
+    assert median.n == len(made)
+    assert (half_width(median) or 1) < 0.08
+
+
 async def test_a_planned_load_has_planned_instants(run: Run, world: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
     shape = ("--shape", "constant", "--rate", "50/s", "--requests", "20")
@@ -168,6 +213,8 @@ async def test_a_folder_with_a_run_is_not_overwritten(run: Run, world: str, tmp_
         (("groq/m",), 5, "GROQ_API_KEY"),
         (("x=http://127.0.0.1:1/v1#m",), 4, "refused the connection"),
         (("x=http://127.0.0.1:1/v1#m", "--concurrency", "0"), 2, "no list of numbers"),
+        (("x=http://127.0.0.1:1/v1#m", "--precision", "0"), 2, "no percentage"),
+        (("x=http://127.0.0.1:1/v1#m", "--precision", "4%", "--duration", "9s"), 2, "closed loop"),
         (("x=http://127.0.0.1:1/v1#m", "--duration", "soon"), 2, "--duration"),
         (("x=http://127.0.0.1:1/v1#m", "--shape", "poisson"), 2, "needs a rate"),
         (("x=http://127.0.0.1:1/v1#m", "--shape", "constant", "--rate", "5/s"), 2, "needs an end"),

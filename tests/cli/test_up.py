@@ -2,106 +2,372 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
-from typing import TYPE_CHECKING
+import sqlite3
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
+from lightgate.gateway.claim import read_state
+from lightgate.sim.server import SimServer
+from lightgate.sim.world import load
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from cli.conftest import Ran, Run
+    from lightgate.gateway.claim import State
 
     Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
+    Serve = Callable[..., AbstractAsyncContextManager["Up"]]
 
-TARGETS = {"generalcompute", "groq", "fireworks", "together", "replicate"}
-
-
-def port_of(banner: str) -> int:
-    found = re.search(r"http://127\.0\.0\.1:(\d+)/", banner)
-    assert found is not None, banner
-    return int(found[1])
+CANARY = "sk-CANARY-do-not-tell-0123456789"
 
 
-def is_gone(banner: str) -> bool:
-    """Whether the simulator of this banner no longer listens."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port_of(banner))) != 0
+class Up:
+    """A running `lightgate up` whose log is JSON."""
+
+    def __init__(self, process: asyncio.subprocess.Process, data: Path) -> None:
+        self.process = process
+        self.data = data
+        self.lines: list[dict[str, Any]] = []
+        self.raw = b""
+
+    @property
+    def state(self) -> State:
+        found = read_state(self.data)
+        assert found is not None
+        return found
+
+    def pid(self, name: str) -> int:
+        pid = next(child.pid for child in self.state.children if child.name == name)
+        assert pid is not None
+        return pid
+
+    async def said(self, part: str) -> dict[str, Any]:
+        """The first line of the log from here on that says this."""
+        assert self.process.stderr is not None
+        while line := await self.process.stderr.readline():
+            self.raw += line
+            if line.startswith(b"{"):
+                self.lines.append(json.loads(line))
+                if part in self.lines[-1]["message"]:
+                    return self.lines[-1]
+        raise AssertionError(f"{part!r} was never said: {self.raw.decode()}")
+
+    async def end(self) -> int:
+        """Wait for its end and keep what it said."""
+        _, rest = await self.process.communicate()
+        self.raw += rest
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    async def get(self, path: str, *, console: bool = False) -> tuple[int, bytes]:
+        state = self.state
+        return await http(state.console_port if console else state.port, "GET", path)
+
+    async def aliases(self) -> set[str]:
+        status, body = await self.get("/v1/models")
+        assert status == 200
+        return {row["id"] for row in json.loads(body)["data"] if "/" not in row["id"]}
 
 
-async def was_visited(banner: str) -> bool:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(banner))
-    writer.write(b"GET /sim/log?limit=1 HTTP/1.1\r\nhost: sim\r\nconnection: close\r\n\r\n")
-    answer = await reader.read()
-    writer.close()
-    return b"request_id" in answer
+async def http(port: int, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n"
+        writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        answer = await reader.read()
+    finally:
+        writer.close()
+    first, _, content = answer.partition(b"\r\n\r\n")
+    return int(first.split()[1]), content
 
 
-async def test_a_moment_of_it(run: Run) -> None:
-    done: Ran = await run("up", "--for", "1.5", "--json")
-    assert done.code == 0
-    rows = json.loads(done.out)
-    assert {row["target"].partition("/")[0] for row in rows} == TARGETS
-    for row in rows:
-        assert row["failures"] == 0
-        assert row["ttft_p95_ms"] is None  # nobody has 72 samples after a moment
-        assert row["n"] >= 0
-    assert sum(row["n"] for row in rows) > 0
-    assert is_gone(done.err)
+def ask(model: str = "fast", tokens: int = 5) -> bytes:
+    said = [{"role": "user", "content": "hello"}]
+    asked = {"model": model, "stream": True, "max_tokens": tokens, "messages": said}
+    return json.dumps(asked).encode()
 
 
-async def test_nothing_goes_to_stdout_without_json(run: Run) -> None:
-    done: Ran = await run("up", "--for", "0.3")
-    assert (done.code, done.out) == (0, "")
+@pytest.fixture
+async def config(tmp_path: Path) -> AsyncIterator[Path]:
+    """A configuration whose one provider is a simulator in this process."""
+    sim = SimServer(load("selftest"), seed=1)
+    port = await sim.start("127.0.0.1", 0)
+    path = tmp_path / "lightgate.toml"
+    path.write_text(
+        f"""
+        [providers.lab]
+        base_url = "http://127.0.0.1:{port}/lab/v1"
+        api_key = "none"
+        [models.fast]
+        targets = ["lab/s1"]
+        policy = "ordered"
+        """
+    )
+    yield path
+    await sim.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_it_cleanly(start: Start, number: signal.Signals) -> None:
-    process = await start("up", "--json")
+@pytest.fixture
+def serve(start: Start, tmp_path: Path) -> Serve:
+    """`lightgate up` on free ports; it is gone afterwards."""
+
+    @asynccontextmanager
+    async def serving(*args: str, **more: str) -> AsyncIterator[Up]:
+        where = ("--port", "0", "--console-port", "0", "--data", "data", "--log", "json")
+        process = await start("up", *where, *args, **more)
+        up = Up(process, tmp_path / "data")
+        try:
+            async with asyncio.timeout(90):
+                await up.said("Serving")
+                yield up
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
+
+    return serving
+
+
+def change(path: Path, how: Callable[[str], str]) -> str:
+    """Write a file anew; what was in it."""
+    old = path.read_text()
+    path.write_text(how(old))
+    return old
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(psutil.pid_exists(pid) for pid in pids)
+
+
+# What it serves
+
+
+async def test_it_serves_drains_and_keeps_the_books(serve: Serve, config: Path) -> None:
+    async with serve("--no-demo", "--workers", "2") as up:
+        assert await up.aliases() == {"fast"}
+        assert (await up.get("/health/ready"))[0] == 200
+        status, body = await http(up.state.port, "POST", "/v1/chat/completions", ask())
+        assert (status, body.count(b"[DONE]")) == (200, 1)
+        assert [child.name for child in up.state.children] == ["console", "worker-0", "worker-1"]
+        # A stream that is under way when the signal comes is finished.
+        slow = asyncio.ensure_future(
+            http(up.state.port, "POST", "/v1/chat/completions", ask(tokens=40))
+        )
+        children, port = [child.pid or 0 for child in up.state.children], up.state.port
+        while await under_way(port) < 1:
+            await asyncio.sleep(0.01)
+        up.process.send_signal(signal.SIGTERM)
+        status, body = await slow
+        assert (status, body.count(b"[DONE]")) == (200, 1)
+        assert await up.end() == 0
+    assert gone(children)
+    assert not (up.data / "supervisor.json").exists()
+    assert list((up.data / "journal").iterdir()) == []
+    with sqlite3.connect(up.data / "ledger.sqlite") as ledger:
+        rows = ledger.execute("SELECT outcome FROM exchanges").fetchall()
+    assert rows == [("ok",), ("ok",)]
+    assert b"Traceback" not in up.raw
+
+
+async def under_way(port: int) -> int:
+    """Connections to the port that are established, seen from the client's side."""
+    links = psutil.Process().net_connections(kind="tcp")
+    return sum(bool(link.raddr) and link.raddr.port == port for link in links)
+
+
+async def test_with_nothing_at_all_it_is_alive(serve: Serve) -> None:
+    async with serve() as up:
+        names = [child.name for child in up.state.children]
+        assert names == ["console", "simulator", "worker-0"]
+        models = await up.aliases()
+        assert {"demo", "mixtral"} <= models
+        while True:  # the page shows traffic that nobody sent
+            status, body = await up.get("/api/speeds", console=True)
+            assert status == 200
+            if json.loads(body)["requests"] >= 3:
+                break
+            await asyncio.sleep(0.05)
+        targets = {row["target"] for row in json.loads(body)["rows"]}
+        assert all(target.startswith("sim-") for target in targets)
+        assert "sim-groq" in (await up.get("/metrics", console=True))[1].decode()
+        up.process.send_signal(signal.SIGINT)
+        assert await up.end() == 0
+    with sqlite3.connect(up.data / "ledger.sqlite") as ledger:
+        tags = ledger.execute("SELECT DISTINCT tags FROM exchanges").fetchall()
+    assert ["demo" in (tag or "") for (tag,) in tags] == [True]
+
+
+async def test_a_key_in_the_environment_is_served_and_never_told(serve: Serve) -> None:
+    async with serve(OPENAI_API_KEY=CANARY) as up:
+        assert [child.name for child in up.state.children] == ["console", "worker-0"]
+        assert up.lines[-1]["providers"] == ["openai"]
+        everybody = [psutil.Process(up.process.pid), *psutil.Process(up.process.pid).children()]
+        assert not any(CANARY in word for one in everybody for word in one.cmdline())
+        for path in ("/", "/metrics", "/api/speeds", "/health/ready"):
+            assert CANARY.encode() not in (await up.get(path, console=True))[1]
+        up.process.send_signal(signal.SIGTERM)
+        assert await up.end() == 0
+    files = [path for path in up.data.rglob("*") if path.is_file()]
+    assert files
+    assert not any(CANARY.encode() in path.read_bytes() for path in files)
+    assert CANARY.encode() not in up.raw
+
+
+async def test_the_banner_is_for_people(start: Start, tmp_path: Path) -> None:
+    process = await start("up", "--no-demo", "--port", "0", "--console-port", "0", "--log", "text")
     assert process.stderr is not None
     async with asyncio.timeout(60):
-        banner = (await process.stderr.readline()).decode()
-        # The banner comes before the loop has its handlers; the first request comes after.
-        while not await was_visited(banner):
-            await asyncio.sleep(0.02)
-        process.send_signal(number)
-        out, err = await process.communicate()
-    assert process.returncode == 0
-    assert {row["target"].partition("/")[0] for row in json.loads(out)} == TARGETS
-    assert b"Traceback" not in err
-    assert is_gone(banner)
-
-
-async def test_a_killed_parent_leaves_no_child(start: Start) -> None:
-    process = await start("up")
-    assert process.stderr is not None
-    async with asyncio.timeout(60):
-        banner = (await process.stderr.readline()).decode()
-        process.kill()
-        # The simulator has the same stderr: its end is the end of them both.
+        said = ""
+        while "Ctrl-C" not in said:
+            said += (await process.stderr.readline()).decode()
+        process.send_signal(signal.SIGTERM)
         await process.communicate()
-    assert is_gone(banner)
+    assert re.search(
+        r"Gateway +http://127\.0\.0\.1:\d+/v1 +\(1 worker; no key: loopback only\)", said
+    )
+    assert re.search(r"Console +http://127\.0\.0\.1:\d+/", said)
+    assert "no provider key is in the environment" in said
+    assert process.returncode == 0
+
+
+# Who dies, and who comes back
+
+
+async def test_a_killed_worker_comes_back(serve: Serve, config: Path) -> None:
+    async with serve("--no-demo") as up:
+        first = up.pid("worker-0")
+        os.kill(first, signal.SIGKILL)
+        told = await up.said("worker-0 ended by itself")
+        assert (told["code"], told["level"]) == (-signal.SIGKILL, "error")
+        worker = up.state.children[1]
+        while not worker.ready or worker.pid == first:
+            await asyncio.sleep(0.01)
+            worker = up.state.children[1]
+        assert worker.restarts == 1
+        assert await up.aliases() == {"fast"}
+
+
+async def test_a_killed_console_comes_back(serve: Serve, config: Path) -> None:
+    async with serve("--no-demo") as up:
+        os.kill(up.pid("console"), signal.SIGKILL)
+        await up.said("console ended by itself")
+        while not up.state.children[0].ready:
+            await asyncio.sleep(0.01)
+        assert (await up.get("/health/live", console=True))[0] == 200
+
+
+async def test_a_killed_parent_leaves_no_child(serve: Serve, config: Path) -> None:
+    async with serve("--demo", "--workers", "2") as up:
+        children = [child.pid or 0 for child in up.state.children]
+        assert len(children) == 4
+        up.process.kill()
+        await up.process.communicate()  # their stderr is the parent's: its end is the end of all
+        while not gone(children):
+            await asyncio.sleep(0.01)
+    # The folder is free again, and so is the port.
+    async with serve("--no-demo") as up:
+        assert await up.aliases() == {"fast"}
+
+
+# Reloading
+
+
+async def test_a_broken_file_changes_nothing_and_a_good_one_is_taken_over(
+    serve: Serve, config: Path
+) -> None:
+    async with serve("--no-demo") as up:
+        good = change(config, lambda old: old + "\nstrange = 1\n[models.other]\ntargets = [1]\n")
+        up.process.send_signal(signal.SIGHUP)
+        told = await up.said("The old configuration stays.")
+        assert len(told["problems"]) >= 2
+        assert any("strange" in problem for problem in told["problems"])
+        assert await up.aliases() == {"fast"}
+        change(config, lambda _: good.replace("[models.fast]", "[models.faster]"))
+        up.process.send_signal(signal.SIGHUP)
+        await up.said("The configuration was taken over")
+        while await up.aliases() != {"faster"}:
+            await asyncio.sleep(0.02)
+
+
+async def test_a_changed_file_is_noticed(serve: Serve, config: Path) -> None:
+    async with serve("--no-demo") as up:
+        more = '[models.more]\ntargets = ["lab/s1"]\npolicy = "ordered"\n'
+        change(config, lambda old: f"{old}\n[gateway]\nworkers = 3\n{more}")
+        told = await up.said("workers changes with the next start")
+        assert told["level"] == "warning"
+        assert (await up.said("taken over"))["why"] == "the file has changed"
+        while await up.aliases() != {"fast", "more"}:
+            await asyncio.sleep(0.02)
+
+
+# What is refused
+
+
+async def test_two_on_one_folder(serve: Serve, run: Run, config: Path) -> None:
+    async with serve("--no-demo") as up:
+        done: Ran = await run("up", "--port", "0", "--console-port", "0", "--data", "data")
+        assert done.code == 1
+        assert f"(pid {up.process.pid}) already runs on data" in done.sentence
+
+
+@pytest.mark.parametrize("option", ["--port", "--console-port"])
+async def test_a_port_in_use(run: Run, option: str) -> None:
+    other = {"--port": "--console-port", "--console-port": "--port"}[option]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done: Ran = await run("up", option, str(port), other, "0")
+    assert (done.code, done.out) == (1, "")
+    assert f"Port {port} on 127.0.0.1 is in use by another program." in done.sentence
+    assert option in done.err
+
+
+async def test_a_gateway_that_others_reach_needs_a_key(run: Run, serve: Serve) -> None:
+    done: Ran = await run("up", "--host", "0.0.0.0", "--port", "0", "--console-port", "0")
+    assert done.code == 3
+    assert "does not listen on 0.0.0.0 without a key" in done.sentence
+    assert "lightgate keys create" in done.err
+    made: Ran = await run("keys", "create", "--name", "me", "--data", "data")
+    assert made.code == 0
+    async with serve("--no-demo", "--host", "0.0.0.0") as up:
+        assert up.lines[-1]["keys"] == "a key is needed"
+        assert (await up.get("/v1/models"))[0] == 401
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "code", "said"),
     [
-        (["--world", "nowhere"], "There is no world 'nowhere'."),
-        (["--port", "65536"], "65536"),
-        (["--visitors", "0"], "--visitors"),
-        (["--for", "0"], "--for 0"),
-        (["--for", "nan"], "--for nan"),
-        (["--for", "soon"], "--for"),
-        (["--seed", "x"], "--seed"),
+        (["--world", "nowhere"], 2, "There is no world 'nowhere'."),
+        (["--port", "65536"], 2, "65536"),
+        (["--workers", "0"], 2, "--workers"),
+        (["--drain", "soon"], 2, "--drain 'soon' is no duration"),
+        (["--log", "xml"], 2, "--log"),
+        (["--config", "none.toml"], 3, "There is no configuration file none.toml."),
     ],
 )
-async def test_wrong_words(run: Run, args: list[str], said: str) -> None:
+async def test_wrong_words(run: Run, args: list[str], code: int, said: str) -> None:
     done: Ran = await run("up", *args)
-    assert (done.code, done.out) == (2, "")
+    assert (done.code, done.out) == (code, "")
     assert said in done.sentence
+
+
+async def test_every_problem_of_a_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "lightgate.toml").write_text("[gateway]\nport = 'x'\ncolour = 1\n")
+    done: Ran = await run("up")
+    assert done.code == 3
+    assert "lightgate.toml:2: gateway.port" in done.err
+    assert "lightgate.toml:3: gateway.colour" in done.err
 
 
 @pytest.mark.parametrize(

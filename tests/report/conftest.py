@@ -145,10 +145,12 @@ def estimates(values: list[float], wanted: Iterable[float]) -> tuple[Estimate, .
     made = []
     for q in wanted:
         between = interval(values, q)
-        if between is not None and math.isinf(between.high):  # JSON has no infinity
-            between = None
         found = None if between is None else quantile(values, q)
-        made.append(Estimate(q=q, n=len(values), value=found, interval=between))
+        infinite = found is not None and math.isinf(found)  # JSON has no infinity
+        if infinite or (between is not None and math.isinf(between.high)):
+            between = None
+        known = None if infinite else found
+        made.append(Estimate(q=q, n=len(values), value=known, interval=between, infinite=infinite))
     return tuple(made)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from lightgate.clock.interval import Interval
@@ -108,3 +109,24 @@ def test_control_characters_cannot_reach_a_terminal() -> None:
     assert figures.clean("a\x1b[31mb\nc\x07") == "a�[31mb�c�"
     assert figures.shorten("abcdef", 4) == "abc…"
     assert figures.shorten("abcd", 4) == "abcd"
+
+
+def test_a_quantile_reaches_infinity_where_it_is_a_failure() -> None:
+    assert figures.reached(None) is None
+    assert figures.reached(Estimate(q=0.95, n=80, value=9.0)) == 9.0
+    assert figures.reached(Estimate(q=0.95, n=80, infinite=True)) == math.inf
+    assert figures.reached(Estimate(q=0.95, n=72)) == math.inf  # as older runs say it
+    assert figures.reached(Estimate(q=0.95, n=71)) is None
+
+
+def test_an_older_record_is_not_infinite() -> None:
+    old = b'{"q":0.95,"n":80,"value":812.0,"interval":null}'
+    assert msgspec.json.decode(old, type=Estimate) == Estimate(q=0.95, n=80, value=812.0)
+
+
+def test_failures_are_told_where_they_change_the_number() -> None:
+    plain = Estimate(q=0.95, n=94, value=200.0)
+    never = Estimate(q=0.95, n=100, infinite=True)
+    assert figures.explain(plain, "ttft_ms", never).endswith(" With failures: ∞, n = 100.")
+    assert figures.explain(plain, "ttft_ms", plain) == figures.explain(plain, "ttft_ms")
+    assert "a failure, n = 100" in figures.explain(never, "ttft_ms")

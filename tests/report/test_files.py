@@ -26,9 +26,13 @@ def test_a_folder_gets_its_page_its_table_and_its_charts(sample: Sample, tmp_pat
         "report.html",
         "summary.csv",
         "degradation.svg",
+        "degradation.png",
         "ttft_cdf.svg",
+        "ttft_cdf.png",
         "cost_speed.svg",
+        "cost_speed.png",
         "arrivals_1.svg",
+        "arrivals_1.png",
     ]
     assert sorted(path.name for path in folder.path.iterdir()) == sorted(
         [*(path.name for path in written), "run.json", "attempts.jsonl", "bursts.jsonl"]
@@ -36,6 +40,8 @@ def test_a_folder_gets_its_page_its_table_and_its_charts(sample: Sample, tmp_pat
     for path in written:
         if path.suffix == ".svg":
             assert Markup(path.read_text("utf-8")).elements[0][0] == "svg"
+        if path.suffix == ".png":
+            assert path.read_bytes().startswith(b"\x89PNG\r\n")
     assert write_report(folder) == written  # again, over the old files
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from lightgate.ledger.run import Estimate, Run
 from lightgate.report.figures import value
 from lightgate.report.summary_csv import columns, summary_csv
 from report.conftest import MODEL, make, renamed
 
 if TYPE_CHECKING:
-    from lightgate.ledger.run import Run
     from report.conftest import Sample
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "reports.md"
@@ -61,6 +61,22 @@ def test_what_does_not_exist_is_empty() -> None:
     assert row["ttft_p50_ms"] != ""
     assert row["ttft_p95_ms"] == ""
     assert row["rate"] == ""
+
+
+def test_a_quantile_that_is_a_failure_is_inf() -> None:
+    cell = make(n=80).run.cells[0]
+    hard = (
+        Estimate(q=0.5, n=80, value=200.0),
+        Estimate(q=0.9, n=80, infinite=True),
+        Estimate(q=0.95, n=80),  # of a run that did not record it: enough samples, yet no value
+        Estimate(q=0.99, n=80),
+    )
+    metric = msgspec.structs.replace(cell.metrics[0], with_failures=hard)
+    cell = msgspec.structs.replace(cell, metrics=(metric,))
+    row = rows(Run(id="r", started="now", cells=(cell,)))[0]
+    found = [row[f"ttft_with_failures_{tail}_ms"] for tail in ("p50", "p90", "p95", "p99")]
+    assert found == ["200.0", "inf", "inf", ""]
+    assert row["ttft_with_failures_n"] == "80"
 
 
 def test_a_name_cannot_be_a_formula(sample: Sample) -> None:

@@ -22,11 +22,31 @@ def block(text: str, load: str) -> list[str]:
 
 
 def test_without_a_terminal_each_load_is_one_table(sample: Sample) -> None:
-    head, *rows = block(plain(sample.run), "c=8")
+    head, *rows, failing = block(plain(sample.run), "c=8")
     for title in ("target", "TTFT p50", "95 %", "p99", "slow 5 %", "stall p95", "goodput", "grade"):
         assert title in head
     assert len(rows) == 5
     assert rows[0].split()[0] == "generalcompute"
+    assert failing.startswith("with failures, which never arrive: ")
+
+
+def test_quantiles_with_failures_are_told_where_they_differ(sample: Sample) -> None:
+    text = plain(sample.run)
+    assert not any(line.startswith("with failures") for line in block(text, "c=1"))  # none failed
+    cells = []
+    for cell in sample.run.cells:
+        metrics = []
+        for metric in cell.metrics:
+            hard = tuple(
+                msgspec.structs.replace(one, value=None, interval=None, infinite=True)
+                if one.q == 0.95 and cell.target == f"groq/{MODEL}" and cell.load == "c=1"
+                else one
+                for one in metric.with_failures
+            )
+            metrics.append(msgspec.structs.replace(metric, with_failures=hard))
+        cells.append(msgspec.structs.replace(cell, metrics=tuple(metrics)))
+    lines = block(plain(msgspec.structs.replace(sample.run, cells=tuple(cells))), "c=1")
+    assert lines[-1] == "with failures, which never arrive: groq p95 ∞"
 
 
 def test_figures_are_those_of_the_record(sample: Sample) -> None:

@@ -19,6 +19,10 @@ JSON = st.recursive(
     max_leaves=12,
 )
 FIELDS = [
+    "min_tokens",
+    "toolConfig",
+    "systemInstruction",
+    "instructions",
     "model",
     "messages",
     "prompt",
@@ -149,3 +153,53 @@ def test_keys() -> None:
         assert find_key(((b"host", b"x"), (name, b"abc")), {}) == "abc"
     assert find_key((), {"key": "abc"}) == "abc"
     assert find_key((), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "demanded", "forbidden", "name"),
+    [
+        ({"tool_choice": "required"}, True, False, "first"),
+        ({"tool_choice": "auto"}, False, False, "first"),
+        ({"tool_choice": "none"}, False, True, "first"),
+        ({"tool_choice": {"type": "none"}}, False, True, "first"),
+        ({"tool_choice": {"type": "tool", "name": "b"}}, True, False, "b"),
+        ({"tool_choice": {"type": "function", "function": {"name": "b"}}}, True, False, "b"),
+        ({"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}, True, False, "first"),
+        ({"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}}, False, True, "first"),
+        ({"toolConfig": {"functionCallingConfig": {"mode": "AUTO"}}}, False, False, "first"),
+        (
+            {
+                "toolConfig": {
+                    "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["b"]}
+                }
+            },
+            True,
+            False,
+            "b",
+        ),
+    ],
+)
+def test_a_tool_is_demanded_or_forbidden(
+    fields: dict[str, Any], *, demanded: bool, forbidden: bool, name: str
+) -> None:
+    got = ask("chat", messages=SAY, tools=[{"function": {"name": "first"}}], **fields)
+    assert (got.tool, got.no_tool, got.tool_name) == (demanded, forbidden, name)
+
+
+def test_the_fewest_tokens() -> None:
+    assert ask("chat", messages=SAY).least == 0
+    assert ask("chat", messages=SAY, min_tokens=5, max_tokens=9).least == 5
+    with pytest.raises(BadAsk, match="min_tokens"):
+        ask("chat", messages=SAY, min_tokens=10, max_tokens=9)
+
+
+def test_the_prompt_is_its_text_in_order() -> None:
+    messages = [{"content": "one "}, {"content": [{"text": "two "}, {"text": "three"}]}]
+    assert ask("messages", system="zero ", messages=messages, max_tokens=1).prompt == (
+        "zero one two three"
+    )
+    body = {
+        "systemInstruction": {"parts": [{"text": "a"}]},
+        "contents": [{"parts": [{"text": "b"}]}],
+    }
+    assert read_ask("gemini", json.dumps(body).encode(), "m").prompt == "ab"

@@ -14,7 +14,7 @@ from lightgate.sim.voice.answer import Spread
 from lightgate.sim.voice.words import JsonText, Prose, plain
 
 if TYPE_CHECKING:
-    from sim.conftest import Answer, Sim
+    from sim.conftest import Answer, Serve, Sim
 
 N = 12
 
@@ -283,3 +283,38 @@ def _is_utf8(piece: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+async def test_min_tokens_and_ignore_eos_make_an_answer_longer(serve: Serve) -> None:
+    short = {"exact": {"ttft_ms": 1, "gap_ms": 0}, "shape": {"tokens": 5}}
+    sim = await serve(lab={"models": {"short": short}})
+
+    async def answered(**fields: Any) -> tuple[int, str]:
+        whole = (await sim.chat("short", stream=False, **fields)).json
+        return whole["usage"]["completion_tokens"], whole["choices"][0]["finish_reason"]
+
+    assert await answered() == (5, "stop")
+    assert await answered(min_tokens=9) == (9, "stop")
+    assert await answered(min_tokens=12) == (12, "stop")
+    assert await answered(ignore_eos=True) == (12, "length")
+    assert (await sim.chat("short", min_tokens=13)).status == 400
+
+
+@pytest.mark.parametrize(("mode", "calls"), [("ANY", True), ("NONE", False), ("AUTO", False)])
+async def test_gemini_calls_a_tool_as_its_mode_says(sim: Sim, mode: str, *, calls: bool) -> None:
+    body = {
+        "contents": [{"parts": [{"text": "Look."}]}],
+        "tools": [{"functionDeclarations": [{"name": "look"}, {"name": "see"}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": mode, "allowedFunctionNames": ["see"]}},
+    }
+    answer = await sim.ask("/gemini/v1beta/models/plain:generateContent", body)
+    parts = answer.json["candidates"][0]["content"]["parts"]
+    assert [part["functionCall"]["name"] for part in parts if "functionCall" in part] == (
+        ["see"] if calls else []
+    )
+
+
+async def test_a_forbidden_tool_is_not_called(sim: Sim) -> None:
+    whole = (await sim.chat("tool", stream=False, tool_choice="none")).json
+    assert "tool_calls" not in whole["choices"][0]["message"]
+    assert whole["choices"][0]["message"]["content"]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from lightgate.bench.drive import LEAD_NS, Driven, Driving, Finished, drive
+from lightgate.bench.quiet import breathe
 from lightgate.clock.load import Window
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import UsageError
@@ -173,6 +174,7 @@ class _Run:
     async def _turn(
         self, lane: Lane, block: int | None, indices: range, pacer: Pacer | None
     ) -> Turn:
+        breathe()
         notes = _Notes(lane, self._on_done, lambda _: block)
         jobs = notes.jobs(iter(indices))
         driven = await drive(self._client, jobs, self._counted, notes.finished, pacer)

@@ -19,7 +19,7 @@ from lightgate.bench.prompts import CHARS_PER_WORD, INSTRUCTION, MIN_WORDS
 from lightgate.clock.marks import Marks
 from lightgate.clock.source import SYSTEM
 from lightgate.clock.tokens import CHARS_PER_TOKEN, Usage
-from lightgate.errors import AttemptError, HttpRefused
+from lightgate.errors import AttemptError, HttpRefused, Unreachable
 from lightgate.provider.call import call
 from lightgate.wire.exchange import Deadlines
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 PROBE_TOKENS: Final = 16  # the least that every endpoint lets one ask for
 CORRECTIONS: Final = 2  # probes after the verifying one, at most
+APART: Final = 32  # words between two probes that make a line
 DEADLINES: Final = Deadlines(connect_s=10, first_byte_s=60, idle_s=60, total_s=90)
 
 
@@ -120,17 +121,21 @@ async def calibrate(client: Client, target: Target, ask: Ask, tokens: int) -> Ca
     probing = _Probing(client, target, ask)
     line = guess(target.name, tokens)
     low = max(MIN_WORDS, tokens // 8)
-    high = max(low + 32, tokens * 3 // 4)
     try:
-        first, second = await probing.count(low), await probing.count(high)
-        line = probing.line(line, (low, first), (high, second))
+        first = await probing.count(low)
+        # A tokenizer that needs many tokens for a word shall not be sent more than was asked for:
+        # that may be more than the model takes.
+        high = max(low + APART, min(tokens * 3 // 4, tokens * low // max(first, 1)))
+        seen_at = [(low, first), (high, await probing.count(high))]
+        line = probing.line(line, seen_at)
         for _ in range(1 + CORRECTIONS):
             words = line.words_for(tokens)
             seen = await probing.count(words)
             off = abs(seen - tokens)
             fits = off <= max(1, math.ceil(line.per_word / 2)) or words == MIN_WORDS
             if not fits:
-                line = probing.line(line, (low, first), (words, seen))
+                line = probing.line(line, [_partner(seen_at, words), (words, seen)])
+                seen_at.append((words, seen))
             line = msgspec.structs.replace(line, achieved=seen)
             if fits:
                 break
@@ -161,6 +166,9 @@ class _Probing:
     async def count(self, words: int) -> int:
         """The prompt tokens that the endpoint counts for a new prompt of so many words."""
         called = await self._send(words)
+        error = called.error if called.tokens.tokens_in is None else None
+        if error is not None and not is_lasting(error):
+            called = await self._send(words)  # one failure is a provider's everyday
         if self._temperature and _refuses_temperature(called):
             self._temperature = False
             called = await self._send(words)
@@ -175,9 +183,9 @@ class _Probing:
             raise called.error
         raise _Unknown("the endpoint sends no usage")
 
-    def line(self, old: Calibration, one: tuple[int, int], two: tuple[int, int]) -> Calibration:
+    def line(self, old: Calibration, two: list[tuple[int, int]]) -> Calibration:
         """The line through two probes, each its words and its tokens."""
-        (words, tokens), (more_words, more_tokens) = one, two
+        (words, tokens), (more_words, more_tokens) = sorted(two)
         if more_words == words or more_tokens <= tokens:
             raise _Unknown("the endpoint's prompt_tokens do not grow with the prompt")
         slope = (more_tokens - tokens) / (more_words - words)
@@ -219,6 +227,24 @@ class _Probing:
                 )
             )
         return called
+
+
+def is_lasting(error: AttemptError) -> bool:
+    """Whether the next request will fail like this one: refused for what it is, or not reached."""
+    if isinstance(error, HttpRefused):
+        return error.code < 500 and error.code not in {408, 409, 425, 429}
+    return isinstance(error, Unreachable)
+
+
+def _partner(seen_at: list[tuple[int, int]], words: int) -> tuple[int, int]:
+    """The nearest probe that makes a line with one of so many words.
+
+    Two that are nearer would make a slope of the difference between two texts.
+    """
+    apart = [point for point in seen_at if abs(point[0] - words) >= APART]
+    if not apart:
+        return max(seen_at, key=lambda point: abs(point[0] - words))
+    return min(apart, key=lambda point: abs(point[0] - words))
 
 
 def _refuses_temperature(called: Called) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lightgate.provider.target import Target
     from lightgate.wire.client import Client
     from lightgate.wire.exchange import Deadlines, Headers
+    from lightgate.wire.sse import Event
 
 Ended = Literal["complete", "failed", "no tool call", "broken tool call"]
 TOOL: Final = Tool(
@@ -219,7 +220,7 @@ class _Kept:
     def on_head(self, status: int, headers: Headers) -> None:
         """Nothing of the head is wanted."""
 
-    def on_data(self, data: bytes, kinds: int) -> None:  # noqa: ARG002 - a sink's signature
+    def on_data(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - Sink's
         """Body bytes of one read."""
         self._parts.append(data)
 

@@ -14,11 +14,14 @@ import msgspec
 
 from lightgate.bench.blocks import Blocks, InBlock, Lane, Turn, interleave
 from lightgate.bench.budget import Guard
+from lightgate.bench.calibrate import is_lasting
 from lightgate.bench.drive import Driving, Finished
 from lightgate.bench.findings import Measured, cells, conclude
 from lightgate.bench.loop import Job
 from lightgate.bench.order import TWIN, cut, environment, target_facts, with_twin
+from lightgate.bench.precise import requests_for
 from lightgate.bench.processes import Crew, drive_crew, processes_for
+from lightgate.bench.quiet import FULL, breathe, quiet
 from lightgate.bench.sessions import Sessions
 from lightgate.bench.trace import Trace
 from lightgate.bench.workload import USUAL, Size, Workload, calibrated
@@ -27,7 +30,7 @@ from lightgate.clock.ids import Ids
 from lightgate.clock.load import late_share
 from lightgate.clock.source import SYSTEM
 from lightgate.clock.tokens import Usage
-from lightgate.errors import CredentialsError, HttpRefused, Unreachable
+from lightgate.errors import CredentialsError, HttpRefused
 from lightgate.ledger.recording import Recording
 from lightgate.ledger.run import Health, Run
 from lightgate.provider.prepare import prepare
@@ -101,27 +104,32 @@ class Bench:
         """Measure everything; what is measured stays in `run` whatever happens."""
         client = Client(stamp=self._order.stamps)
         try:
-            workload = await calibrated(client, self._targets, self._order.wish)
-            self._check(workload)
-            count = max((load.requests or 0 for load in self._order.loads), default=0) or 1000
-            self._notes += workload.notes(count)
-            facts = workload.facts(self._targets, min(count, 1000))
-            self.run = msgspec.structs.replace(self.run, workload=facts)
-            for load in self._next_loads():
-                if not self._may_spend():
-                    self._notes.append(self._guard.sentence)
-                    break
-                self._keep()
-                if self._order.talk is None:
-                    await self._drive(client, load, workload)
-                else:
-                    await self._converse(client, load, workload, self._order.talk)
+            with quiet():
+                await self._measure(client)
             self.run = msgspec.structs.replace(self.run, finished=wall_time(SYSTEM.wall_ns()))
         finally:
             self._steps += client.stamper.steps
             await client.close()
             self._conclude()
         return self.run
+
+    async def _measure(self, client: Client) -> None:
+        workload = await calibrated(client, self._targets, self._order.wish)
+        self._check(workload)
+        count = max((load.requests or 0 for load in self._order.loads), default=0) or 1000
+        self._notes += workload.notes(count)
+        facts = workload.facts(self._targets, min(count, 1000))
+        self.run = msgspec.structs.replace(self.run, workload=facts)
+        for load in self._next_loads():
+            if not self._may_spend():
+                self._notes.append(self._guard.sentence)
+                break
+            self._keep()
+            if self._order.talk is None:
+                await self._drive(client, load, workload)
+                await self._refine(client, load, workload)
+            else:
+                await self._converse(client, load, workload, self._order.talk)
 
     def _next_loads(self) -> Iterator[Loading]:
         """The loads that were asked for, then those that the explorer wants to see."""
@@ -138,12 +146,22 @@ class Bench:
             yield load
 
     def _check(self, workload: Workload) -> None:
-        """A target that cannot be called at all ends the run before it begins."""
+        """A target that cannot be called at all ends the run before it begins.
+
+        One that is busy or broken right now does not: how often it is, is what a run is for.
+        """
         for target in self._targets:
             failure = workload.calibration(target.name).failure
             if isinstance(failure, HttpRefused) and failure.code in {401, 403}:
                 raise CredentialsError(failure.message, hint=failure.hint)
-            if isinstance(failure, (HttpRefused, Unreachable)):
+            if isinstance(failure, HttpRefused) and failure.code == 404:
+                raise HttpRefused(
+                    f"{target.name}: no model {target.model!r} at {target.base_url}:"
+                    f" {failure.message}.",
+                    code=404,
+                    hint=f"GET {target.base_url}/models lists the models that it has.",
+                )
+            if failure is not None and is_lasting(failure):
                 raise failure
 
     async def _drive(self, client: Client, load: Loading, workload: Workload) -> None:
@@ -197,6 +215,24 @@ class Bench:
             work = interleave(client, lanes, plan, driving, take, load.pacer)
         self._stopping = asyncio.ensure_future(work)
         await self._settle(load, lanes)
+
+    async def _refine(self, client: Client, load: Loading, workload: Workload) -> None:
+        """As many requests more as the intervals need to be as narrow as was wished."""
+        if load.precision is None or load.requests is None or not self._may_spend():
+            return
+        size, blocks = cut(load)
+        done = max(blocks or 0, self._blocks_done(load)) * size
+        made = cells(self.run.targets, self.measured, [load.facts({})], self._order.slo)
+        wanted = min(requests_for(load.precision, made, done), load.most or done)
+        if wanted <= done:
+            return
+        wanted = -(-wanted // size) * size
+        self._notes.append(
+            f"{load.label}: {wanted} requests instead of {done}, for medians within"
+            f" {load.precision:.1%}."
+        )
+        more = msgspec.structs.replace(load, requests=wanted, block=size)
+        await self._drive(client, more, workload)
 
     async def _warm(self, client: Client, lanes: list[Lane], load: Loading) -> None:
         """Open the connections before anything is clocked."""
@@ -339,6 +375,7 @@ class Bench:
             self._observer.tick(attempt, warmup=recording.warmup)
             if not self._may_spend() and self._stopping is not None:
                 self._stopping.cancel()
+            breathe(FULL)
 
         return take
 

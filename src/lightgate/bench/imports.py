@@ -134,7 +134,8 @@ def _sources(document: Any) -> Iterator[tuple[_Source, list[_Row]]]:
     elif "benchmarks" in first:
         yield from _guidellm(first)
     elif "ttfts" in first and "itls" in first:
-        yield _vllm(first)
+        # --append-result adds a line for every run.
+        yield from map(_vllm, document if isinstance(document, list) else [document])
     elif "mean_ttft_ms" in first:
         raise UsageError(
             "This vLLM result has no data per request.", hint="Run it with --save-detailed."
@@ -291,7 +292,7 @@ _GROUPS: Final = (
 def _guidellm_row(row: dict[str, Any], outcome: Outcome) -> _Row:
     info = row["info"]
     times = info["timings"]
-    send = _stamp(times.get("request_start"))
+    send = _stamp(times.get("request_start") or times.get("resolve_start"))
     marks = Marks(plan=_stamp(times.get("targeted_start")) or send)
     marks.send = send
     marks.event = _stamp(times.get("first_request_iteration"))
@@ -300,6 +301,8 @@ def _guidellm_row(row: dict[str, Any], outcome: Outcome) -> _Row:
     marks.last = _stamp(times.get("last_token_iteration"))
     marks.end = _stamp(times.get("request_end"))
     out = row.get("output_tokens")
+    if (row.get("output_metrics") or {"total_tokens": out}).get("total_tokens") is None:
+        out = None  # without usage GuideLLM takes the chunks for tokens
     one_each = out is not None and times.get("token_iterations") == out
     tokens = Tokens(
         out=out,
@@ -319,7 +322,7 @@ def _aiperf_row(record: dict[str, Any]) -> _Row:
     about, metrics = record["metadata"], record["metrics"]
     # Older versions called the send timestamp_ns.
     wall = int(about.get("request_start_ns") or about.get("timestamp_ns") or 0)
-    marks = Marks(plan=wall)
+    marks = Marks(plan=int(about.get("credit_issued_ns") or wall))
     marks.send = wall
     phase = about.get("benchmark_phase") or about.get("credit_phase") or "profiling"
     warmup = phase != "profiling"

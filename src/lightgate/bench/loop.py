@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from lightgate.bench.drive import Driving, Finished, drive
 from lightgate.clock.load import Span, Window, inflight
-from lightgate.clock.marks import Marks
-from lightgate.provider.call import Call, Called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lightgate.clock.marks import Marks
+    from lightgate.provider.call import Called
     from lightgate.provider.prepare import Prepared
     from lightgate.wire.client import Client
     from lightgate.wire.exchange import Deadlines
@@ -48,18 +47,18 @@ async def closed_loop(
     deadlines: Deadlines,
     on_done: Callable[[Done], None],
 ) -> None:
-    """Run the jobs until they are used up; no waves: a worker never waits for another."""
+    """Run the jobs until they are used up; no waves: a worker never waits for another.
 
-    async def worker(number: int) -> None:
-        await asyncio.sleep(load.ramp_s * number / load.concurrency)
-        for job in jobs:
-            marks = Marks(plan=time.monotonic_ns())
-            called = await Call(job.prepared, marks).run(client, deadlines)
-            on_done(Done(job, marks, called, number))
+    A 429 makes nobody wait: the self test asks for them.
+    """
+    driving = Driving(
+        concurrency=load.concurrency, ramp_s=load.ramp_s, respect_429=False, deadlines=deadlines
+    )
 
-    async with asyncio.TaskGroup() as group:
-        for number in range(load.concurrency):
-            group.create_task(worker(number))
+    def finished(item: Finished) -> None:
+        on_done(Done(item.job, item.marks, item.called, item.worker))
+
+    await drive(client, jobs, driving, finished)
 
 
 def offered(done: list[Done], concurrency: int) -> float | None:

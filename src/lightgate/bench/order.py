@@ -13,6 +13,7 @@ import msgspec
 from lightgate import __version__
 from lightgate.bench.conversation import Talk
 from lightgate.bench.findings import LoadFacts
+from lightgate.bench.precise import MOST
 from lightgate.bench.shape import Pacer
 from lightgate.bench.workload import Wish
 from lightgate.clock.load import Slo
@@ -74,6 +75,15 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     pacer: Pacer | None = None
     requests: int | None = None
     duration_ns: int | None = None
+    block: int | None = None  # requests of one target in a block; None: as fits their number
+    precision: float | None = None  # wished half width of the medians' intervals, as a share
+
+    @property
+    def most(self) -> int | None:
+        """Requests that it may come to; None where time ends it."""
+        if self.requests is None or self.precision is None:
+            return self.requests
+        return MOST * self.requests
 
     def facts(self, dropped: dict[str, int]) -> LoadFacts:
         """What the record says about it."""
@@ -116,7 +126,7 @@ def cut(load: Loading) -> tuple[int, int | None]:
     if load.pacer is not None:
         size = max(1, load.requests // MIN_BLOCKS)
         return size, -(-load.requests // size)
-    size = block_size(workers, load.requests)
+    size = load.block or block_size(workers, load.requests)
     return size, -(-load.requests // size)
 
 

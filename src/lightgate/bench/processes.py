@@ -40,6 +40,7 @@ from lightgate.bench.frames import (
     unpack,
 )
 from lightgate.bench.loop import Job
+from lightgate.bench.quiet import FULL, breathe, quiet
 from lightgate.clock.marks import StampSource
 from lightgate.clock.source import SYSTEM
 from lightgate.dialect.registry import Dialect, Family, dialect_for
@@ -399,10 +400,11 @@ async def child() -> int:
     try:
         for origin in setup.warm:
             await client.warm(origin, setup.connections)
-        say(Ready())
-        go = await receive(reader, DOWN)
-        if isinstance(go, Go):
-            say(await _work(reader, say, client, setup, go.start_ns))
+        with quiet():
+            say(Ready())
+            go = await receive(reader, DOWN)
+            if isinstance(go, Go):
+                say(await _work(reader, say, client, setup, go.start_ns))
     finally:
         await client.close()
         ears.close()
@@ -424,6 +426,7 @@ async def _work(
 
     def finished(item: Finished) -> None:
         say(pack(int(item.job.id), item, setup.first_worker + item.worker))
+        breathe(FULL)
 
     work = asyncio.ensure_future(drive_from(client, inbox, driving, finished))
     listening = asyncio.ensure_future(_listen(reader, inbox, work))

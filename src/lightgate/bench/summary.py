@@ -2,8 +2,8 @@
 
 Only requests that were sent inside the steady window are counted; those before it are warm-up. A
 quantile without an interval has no value. In the "with failures" quantiles a failure is infinite,
-which JSON cannot write: there a value of None with `n` of at least `smallest_n(q)` is a failure,
-and an interval of None beside a value has a failure as its upper end.
+which JSON cannot write: there a value of None is `infinite`, and an interval of None beside a value
+has a failure as its upper end.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def relate(cells: Iterable[CellSummary]) -> tuple[CellSummary, ...]:
 def estimates(
     values: Iterable[float], qs: Sequence[float], *, independent: int | None = None
 ) -> tuple[Estimate, ...]:
-    """Quantiles with their intervals; None where `n` is too small, or the value infinite.
+    """Quantiles with their intervals; None where `n` is too small, or else the value `infinite`.
 
     `independent` is how many of the values are, where several come from one request: `n` and the
     width of the interval go by it.
@@ -273,7 +273,7 @@ def _estimate(ordered: Sequence[float], q: float, count: int) -> Estimate:
         return Estimate(q=q, n=count)
     value = ordered[rank(len(ordered), q) - 1]
     if not math.isfinite(value):
-        return Estimate(q=q, n=count)
+        return Estimate(q=q, n=count, infinite=True)
     scale = len(ordered) / count
     low = ordered[max(0, math.floor((pair[0] - 1) * scale))]
     high = ordered[min(len(ordered), math.ceil(pair[1] * scale)) - 1]

@@ -44,6 +44,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
 @click.option("--world", help="Bench every simulated provider of this world instead.")
 @click.option("--concurrency", default="1,8,32", show_default=True, help="In flight, by comma.")
 @click.option("--requests", type=click.IntRange(1), help="Requests per target and load.")
+@click.option("--precision", help="More requests, until medians are that sure, e.g. 4%.")
 @click.option("--duration", help="Time per load instead of a number of requests, e.g. 60s.")
 @click.option("--rate", help="Of an open load, e.g. 20/s; where --find-rate begins.")
 @click.option(
@@ -206,6 +207,7 @@ def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
     if given["sweep"] or given["find_rate"]:
         return []  # the explorer chooses
     duration = _duration(given["duration"])
+    precision = _precision(given, duration)
     shape = parse_shape(given["shape"], rate=given["rate"], duration_ns=duration, seed=seed)
     if not isinstance(shape, Closed):
         return [_open_load(shape, given, duration)]
@@ -215,6 +217,7 @@ def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
             concurrency=workers,
             requests=None if duration is not None else given["requests"] or _enough(workers),
             duration_ns=duration,
+            precision=precision,
         )
         for workers in _numbers(given["concurrency"])
     ]
@@ -264,6 +267,24 @@ def _duration(text: str | None) -> int | None:
         return parse_duration(text)
     except ValueError as error:
         raise UsageError(f"--duration {text!r}: {error}.") from None
+
+
+def _precision(given: dict[str, Any], duration: int | None) -> float | None:
+    """The wished half width of an interval, as a share."""
+    text = given["precision"]
+    if text is None:
+        return None
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not 0.001 <= share <= 0.5:
+        raise UsageError(
+            f"--precision {text!r} is no percentage from 0.1% to 50%.", hint="Write it like 4%."
+        )
+    if duration is not None or given["shape"] != "closed" or given["turns"] is not None:
+        raise UsageError("--precision goes with a closed loop of single requests, by their number.")
+    return share
 
 
 def _talk(given: dict[str, Any]) -> Talk | None:
@@ -320,7 +341,7 @@ def _agree(order: Order, given: dict[str, Any]) -> None:
     """Say what it will cost, and ask where that is more than a dollar."""
     from lightgate.bench.budget import CostEstimate, confirm, plan
 
-    requests = sum(load.requests or _expected(load) for load in order.loads)
+    requests = sum(load.most or _expected(load) for load in order.loads)
     estimate = CostEstimate(
         plans=tuple(
             plan(target, requests, order.wish.tokens_in, order.wish.tokens_out, order.at)

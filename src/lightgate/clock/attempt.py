@@ -6,6 +6,7 @@ reader: add at the end, never rename.
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final, Literal, Self
 
 import msgspec
@@ -177,8 +178,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 def wall_time(wall_ns: int) -> str:
     """Wall clock as RFC 3339 in UTC, cut to whole microseconds."""
-    at = _EPOCH + timedelta(microseconds=wall_ns // 1000)
-    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    second, micros = divmod(wall_ns // 1000, 1_000_000)
+    return f"{_second(second)}.{micros:06d}Z"
+
+
+@lru_cache(maxsize=1024)  # many attempts begin in the same second
+def _second(second: int) -> str:
+    return (_EPOCH + timedelta(seconds=second)).replace(tzinfo=None).isoformat()
 
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")

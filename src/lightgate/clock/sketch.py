@@ -159,6 +159,15 @@ class DDSketch:
         at = int(np.searchsorted(cumulative, place - self.zeros))
         return min(self.high, max(self.low, self._value(at + self._offset)))
 
+    def at_most(self, bound: float) -> int:
+        """Count the samples up to `bound`, within the relative error of it."""
+        if bound == math.inf:
+            return self.count
+        if bound < TINY:
+            return self.zeros if bound >= 0.0 else 0
+        whole = self._index(bound) - self._offset + (self._value(self._index(bound)) <= bound)
+        return self.zeros + int(self._buckets[: max(0, whole)].sum())
+
     @property
     def mean(self) -> float | None:
         """Mean of the finite samples, exact; None before the first."""

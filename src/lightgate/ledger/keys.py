@@ -97,6 +97,15 @@ def new_key(
     return secret, record
 
 
+def period_start(period: Period, wall_ns: int) -> datetime | None:
+    """When the running day or month began, in UTC; None for a budget without end."""
+    now = datetime.fromtimestamp(wall_ns // 1_000_000_000, UTC)
+    if period == "total":
+        return None
+    day = now.replace(hour=0, minute=0, second=0)
+    return day if period == "day" else day.replace(day=1)
+
+
 def hash_of(presented: bytes) -> str:
     """SHA-256 of a whole key, in hex."""
     return hashlib.sha256(presented).hexdigest()

@@ -17,7 +17,6 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import asdict, astuple
 
-from lightgate.clock.source import SYSTEM
 from lightgate.ledger import schema
 from lightgate.ledger.exchange import exchange_of, wall_ns_of
 from lightgate.ledger.journal import Frames, alive, journals, life_of
@@ -26,7 +25,7 @@ from lightgate.ledger.rollup import Rollup
 from lightgate.ledger.store import LedgerBusy, LedgerConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from lightgate.clock.attempt import Attempt
     from lightgate.ledger.exchange import ExchangeRecord
@@ -96,12 +95,9 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 class Shipper:
     """Reads the journals of one folder into one ledger; several at once do no harm."""
 
-    def __init__(
-        self, ledger: Ledger, folder: Path, *, now: Callable[[], int] = SYSTEM.wall_ns
-    ) -> None:
+    def __init__(self, ledger: Ledger, folder: Path) -> None:
         self._ledger = ledger
         self._folder = folder
-        self._now = now
         self._warned: set[Path] = set()
 
     def ship(self, limit: int = LIMIT) -> Shipped:

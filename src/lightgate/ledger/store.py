@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import sqlalchemy as sa
 
+from lightgate.clock.attempt import wall_time
+from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.ledger.migrations import HEAD
-from lightgate.ledger.schema import Money, money_text
+from lightgate.ledger.schema import Money, meta, money_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
 FILE: Final = "ledger.sqlite"
+CREATED: Final = "created"  # in `meta`: when this ledger began, RFC 3339
 BUSY_S: Final = 5.0  # how long one writer waits for another
 _WRITES: Final = "lightgate_writes"  # execution option of a connection that will write
 _PLAIN_SQLITE: Final = "sqlite"
@@ -143,6 +146,14 @@ class Ledger:
         with self.writing() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+            if revision is None:
+                self._remember_start(connection)
+
+    def _remember_start(self, connection: sa.Connection) -> None:
+        known = connection.execute(meta.select().where(meta.c.name == CREATED)).first()
+        if known is None:  # else another opener was faster
+            started = wall_time(SYSTEM.wall_ns())
+            connection.execute(meta.insert().values(name=CREATED, value=started))
 
     def _revision(self) -> str | None:
         with self.reading() as connection:
@@ -196,6 +207,7 @@ def _on_connect(base: sqlite3.Connection, record: object) -> None:
     base.isolation_level = (
         None  # we begin transactions ourselves: of one kind to read, one to write
     )
+    base.execute("PRAGMA page_size = 8192")  # of a new file: rows here have about 500 bytes
     base.execute("PRAGMA journal_mode = WAL")
     base.execute("PRAGMA synchronous = NORMAL")
     # 16 MiB: pages that every batch changes are copied into the file less often.

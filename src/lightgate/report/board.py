@@ -91,12 +91,9 @@ def _row(row: Row, metric: str, series: int, scale: Scale | None) -> str:
     flag = element("span", "!", class_="flag", title=remark) if remark else ""
     tie = element("span", "≈", class_="tie", title="Ties with the first row.") if row.tie else ""
     name = element("th", escape(row.name) + flag, scope="row", class_="name", title=cell.target)
-    middle = estimate(cell, metric, 0.5)
     drawn = "" if scale is None else whisker(series, cell, metric, scale)
     shown = "".join(_td(figure) for figure in _figures(row, metric))
-    head = _td(
-        Figure(number(value(cell, metric, 0.5)), explain(middle, metric)), tie, class_="lead"
-    )
+    head = _td(_quantile(cell, metric, 0.5), tie, class_="lead")
     return element(
         "tr", f"{name}{_td(_rank(row))}{head}{element('td', drawn or DOT, class_='w')}{shown}"
     )
@@ -130,7 +127,9 @@ def _figures(row: Row, metric: str) -> Sequence[Figure]:
 
 
 def _quantile(cell: CellSummary, metric: str, q: float) -> Figure:
-    return Figure(number(value(cell, metric, q)), explain(estimate(cell, metric, q), metric))
+    failing = estimate(cell, metric, q, with_failures=True)
+    told = explain(estimate(cell, metric, q), metric, failing)
+    return Figure(number(value(cell, metric, q)), told)
 
 
 def _rank(row: Row) -> Figure:

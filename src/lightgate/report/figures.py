@@ -88,6 +88,16 @@ def value(cell: CellSummary, metric: str, q: float) -> float | None:
     return None if found is None else found.value
 
 
+def reached(found: Estimate | None) -> float | None:
+    """The value of a quantile, infinity where it is a failure; None where `n` is too small.
+
+    Runs from before `infinite` was recorded say it by a missing value despite enough samples.
+    """
+    if found is None or found.value is not None:
+        return None if found is None else found.value
+    return math.inf if found.infinite or found.n >= smallest_n(found.q) else None
+
+
 def quantile_name(q: float, metric: str) -> str:
     """`p95`, or `slow 5 %` for the low tail of a rate."""
     percent = f"{q * 100:g}"
@@ -113,8 +123,10 @@ def tick(amount: float) -> str:
 
 def milliseconds(amount: float | None) -> str:
     """A duration with its unit: ms up to ten seconds, seconds above."""
-    if amount is None or not math.isfinite(amount) or amount < 10_000:
-        return number(amount) if amount is None else f"{number(amount)} ms"
+    if amount is None or not math.isfinite(amount):
+        return number(amount)
+    if amount < 10_000:
+        return f"{number(amount)} ms"
     return f"{number(amount / 1000)} s"
 
 
@@ -164,12 +176,20 @@ def bounds(interval: Interval | None) -> str:
     return "" if interval is None else f"[{number(interval.low)}, {number(interval.high)}]"
 
 
-def explain(found: Estimate | None, metric: str) -> str:
-    """Everything that stands behind one quantile: value, interval, n, definition."""
+def explain(found: Estimate | None, metric: str, failing: Estimate | None = None) -> str:
+    """Everything that stands behind one quantile: value, interval, n, definition.
+
+    `failing` is the same quantile with failures; it is told where it differs.
+    """
     meaning = DEFINITIONS[metric]
+    told = with_unit(metric, reached(failing))
+    if failing is not None and told not in {DOT, with_unit(metric, reached(found))}:
+        return f"{explain(found, metric)} With failures: {told}, n = {failing.n:,}."
     if found is None:
         return f"{meaning.title}: not measured here. {meaning.text}"
     name = f"{meaning.title} {quantile_name(found.q, metric)}"
+    if found.value is None and found.infinite:
+        return f"{name}: a failure, n = {found.n:,}. {meaning.text}"
     if found.value is None:
         need = f" (needs {smallest_n(found.q)})"
         return f"{name}: {TOO_SMALL}, n = {found.n:,}{need}. {meaning.text}"

@@ -1,4 +1,4 @@
-"""The files of a report, written beside the run: report.html, summary.csv and the charts as SVG."""
+"""The files of a report, beside the run: report.html, summary.csv, the charts as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from lightgate.report.arrange import names, targets
 from lightgate.report.charts import PANEL, cost_map, degradation, distributions
 from lightgate.report.html import page
 from lightgate.report.material import read
+from lightgate.report.raster import png
 from lightgate.report.strips import strips
 from lightgate.report.summary_csv import summary_csv
 from lightgate.report.svg import legend, row
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from lightgate.ledger.folder import RunFolder
     from lightgate.report.material import Material
+    from lightgate.report.svg import Picture
 
 HTML: Final = "report.html"
 CSV: Final = "summary.csv"
@@ -27,35 +29,39 @@ CSV: Final = "summary.csv"
 def write_report(folder: RunFolder) -> list[Path]:
     """Write every file that the run has material for; gives their paths."""
     material = read(folder)
-    made = {HTML: page(material), CSV: summary_csv(material.run), **charts(material)}
-    return [_write(folder.path / name, text) for name, text in made.items()]
+    made = {HTML: page(material), CSV: summary_csv(material.run)}
+    written = [write_whole(folder.path / name, text.encode()) for name, text in made.items()]
+    for name, drawing in charts(material).items():
+        written.append(write_whole(folder.path / f"{name}.svg", drawing.file().encode()))
+        written.append(write_whole(folder.path / f"{name}.png", png(drawing)))
+    return written
 
 
-def charts(material: Material) -> dict[str, str]:
-    """The main charts as files of their own, by name; one that has no data is left out."""
+def charts(material: Material) -> dict[str, Picture]:
+    """The main charts by their names; one that has no data is left out."""
     run = material.run
     short = names(run)
     key = [(at, short[target]) for at, target in enumerate(targets(run))]
     curves = degradation(run)
     spreads = distributions(run, material.by_cell)
-    found = {}
+    found: dict[str, Picture] = {}
     if curves:
-        found["degradation.svg"] = row(curves)
+        found["degradation"] = row(curves)
     if spreads:
-        found["ttft_cdf.svg"] = row(spreads, legend(key, PANEL[0] * len(spreads)))
+        found["ttft_cdf"] = row(spreads, legend(key, PANEL[0] * len(spreads)))
     prices = cost_map(run)
     if prices is not None:
-        found["cost_speed.svg"] = prices
+        found["cost_speed"] = prices
     arrivals = strips(run, material.by_cell, material.recordings)
-    found |= {f"arrivals_{at}.svg": one for at, one in enumerate(arrivals, 1)}
-    return {name: drawing.file() for name, drawing in found.items()}
+    found |= {f"arrivals_{at}": one for at, one in enumerate(arrivals, 1)}
+    return found
 
 
-def _write(path: Path, text: str) -> Path:
+def write_whole(path: Path, content: bytes) -> Path:
     """Replace the file as a whole, so that nobody reads half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text, "utf-8")
+        temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
         raise DiskFailed(f"{path} cannot be written: {error.strerror}.") from None

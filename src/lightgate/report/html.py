@@ -15,7 +15,7 @@ from lightgate.report.arrange import blocks, names, shared_model, shown_workload
 from lightgate.report.board import board
 from lightgate.report.charts import cost_map, degradation, distributions
 from lightgate.report.figures import DEFINITIONS, LEGEND, clean, milliseconds, probability, value
-from lightgate.report.sentences import health_sentence, run_remarks
+from lightgate.report.sentences import failing_sentence, health_sentence, run_remarks
 from lightgate.report.strips import ROWS, strips
 from lightgate.report.svg import Picture, element, escape, marker, stylesheet
 
@@ -29,10 +29,18 @@ if TYPE_CHECKING:
 
 def page(material: Material) -> str:
     """The whole file."""
+    made = [(key, heading, body) for key, heading, body in _parts(material) if body]
+    body = _top(material.run, [(key, heading) for key, heading, _ in made]) + "".join(
+        _section(key, heading, inner) for key, heading, inner in made
+    )
+    return document(_title(material.run), body)
+
+
+def document(title: str, body: str) -> str:
+    """A page with our style, our one script and a policy that forbids everything else."""
     script = stylesheet("report.js")
     seal = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{seal}'"
-    title = _title(material.run)
     head = (
         '<meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
@@ -40,10 +48,6 @@ def page(material: Material) -> str:
         '<meta name="color-scheme" content="light dark">'
         f"<title>{escape(title)}</title>"
         f"<style>{stylesheet('chart.css')}{stylesheet('report.css')}</style>"
-    )
-    made = [(key, heading, body) for key, heading, body in _parts(material) if body]
-    body = _top(material.run, [(key, heading) for key, heading, _ in made]) + "".join(
-        _section(key, heading, inner) for key, heading, inner in made
     )
     return (
         f'<!doctype html><html lang="en"><head>{head}</head><body><main>{body}</main>'
@@ -122,7 +126,9 @@ def _boards(run: Run, arranged: Sequence[Block]) -> str:
     parts = []
     for block in arranged:
         void = " (ranking void: a target compared with itself differs)" if block.void else ""
-        parts.append(element("h3", escape(f"{block.load}{void}")) + board(run, block))
+        failing = failing_sentence(block)
+        under = sections.paragraph(f"W{failing[1:]}.", class_="soft") if failing else ""
+        parts.append(element("h3", escape(f"{block.load}{void}")) + board(run, block) + under)
     if not parts:
         return ""
     text = f"Times in ms, throughput in tok/s. {LEGEND}; ≈ = ties with the first row."
@@ -132,7 +138,7 @@ def _boards(run: Run, arranged: Sequence[Block]) -> str:
 def _degradation(run: Run) -> str:
     panels = degradation(run)
     text = "Points are quantiles, thin lines their 95 % intervals. Both axes are logarithmic."
-    return _figures(panels) + sections.paragraph(text, class_="soft") if panels else ""
+    return figures(panels) + sections.paragraph(text, class_="soft") if panels else ""
 
 
 def _distributions(material: Material) -> str:
@@ -142,7 +148,7 @@ def _distributions(material: Material) -> str:
         "the rest to failures. Markers stand at the median."
     )
     return (
-        _key(material.run) + _figures(panels) + sections.paragraph(text, class_="soft")
+        _key(material.run) + figures(panels) + sections.paragraph(text, class_="soft")
         if panels
         else ""
     )
@@ -155,7 +161,7 @@ def _arrivals(material: Material) -> str:
         "k-th in the order of sending. The grey line is the wait for the first token, a cross a "
         "failure, a faint tick reasoning."
     )
-    return _figures(drawn, wide=True) + sections.paragraph(text, class_="soft") if drawn else ""
+    return figures(drawn, wide=True) + sections.paragraph(text, class_="soft") if drawn else ""
 
 
 def _cost(run: Run) -> str:
@@ -166,7 +172,7 @@ def _cost(run: Run) -> str:
     if drawn is None:
         missing = "No price is known for these targets." if run.cells else ""
         return (sections.paragraph(missing, class_="soft") if missing else "") + told
-    return _figures([drawn], wide=True) + sections.paragraph(text, class_="soft") + told
+    return figures([drawn], wide=True) + sections.paragraph(text, class_="soft") + told
 
 
 def _key(run: Run) -> str:
@@ -178,6 +184,7 @@ def _key(run: Run) -> str:
     return element("p", "".join(entries), class_="key")
 
 
-def _figures(drawn: Sequence[Picture], *, wide: bool = False) -> str:
+def figures(drawn: Sequence[Picture], *, wide: bool = False) -> str:
+    """Charts side by side, or one below the other where they are wide."""
     made = "".join(element("figure", one.svg(), class_="tips", tabindex=0) for one in drawn)
     return element("div", made, class_="figures wide" if wide else "figures")

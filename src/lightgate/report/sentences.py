@@ -5,13 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lightgate.report.arrange import names
-from lightgate.report.figures import clean, dollars, number, percent, probability
+from lightgate.report.figures import (
+    DOT,
+    clean,
+    dollars,
+    estimate,
+    milliseconds,
+    number,
+    percent,
+    probability,
+    quantile_name,
+    reached,
+)
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from lightgate.clock.interval import Interval
     from lightgate.ledger.run import BreakEven, CellSummary, Health, Run, Versus
+    from lightgate.report.arrange import Block
 
 _FASTER: Final = {
     "ttft_ms": "faster to the first token than",
@@ -107,6 +119,23 @@ def tokens(count: Decimal) -> str:
         if count >= size:
             return f"{number(float(count / size))} {name}"
     return f"{float(count):,.0f}"
+
+
+def failing_sentence(block: Block) -> str:
+    """The headline's quantiles with failures, where those say something else; else empty."""
+    told = []
+    for row in block.rows:
+        found = []
+        for q in (0.5, 0.95, 0.99):
+            plain = milliseconds(reached(estimate(row.cell, block.metric, q)))
+            hard = milliseconds(reached(estimate(row.cell, block.metric, q, with_failures=True)))
+            if hard not in {DOT, plain}:
+                found.append(f"{quantile_name(q, block.metric)} {hard}")
+        if found:
+            told.append(f"{row.name} {', '.join(found)}")
+    if not told:
+        return ""
+    return f"with failures, which never arrive: {'; '.join(told)}"
 
 
 def cell_remark(cell: CellSummary) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.outcome import Outcome
 from lightgate.report.arrange import error_share, grade_of
-from lightgate.report.figures import estimate
+from lightgate.report.figures import estimate, reached
 
 if TYPE_CHECKING:
     from lightgate.ledger.run import CellSummary, Run, TargetFacts
@@ -27,6 +27,7 @@ _DURATIONS: Final = (
     "gap_ms",
     "tth_ms",
 )
+_FAILING: Final = tuple(name for name in _DURATIONS if name != "gap_ms")  # a failure has no gaps
 _RATES: Final = ("speed_tps", "speed_total_tps")
 _TAILS: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _PLAIN: Final = (
@@ -70,6 +71,7 @@ def columns() -> tuple[str, ...]:
         *(name for metric in _RATES for name in _quantile_columns(metric, {"p50": 0, "slow5": 0})),
         *("grade", *_PLAIN),
         *(f"cost_{name}" for name in _COSTS),
+        *(name for metric in _FAILING for name in _failing_columns(metric)),
     )
 
 
@@ -90,16 +92,24 @@ def _quantile_columns(metric: str, tails: dict[str, float]) -> tuple[str, ...]:
     return (f"{stem}_n", *names, f"{stem}_p50_low_{unit}", f"{stem}_p50_high_{unit}")
 
 
+def _failing_columns(metric: str) -> tuple[str, ...]:
+    stem, _, unit = metric.rpartition("_")
+    return (
+        f"{stem}_with_failures_n",
+        *(f"{stem}_with_failures_{tail}_{unit}" for tail in _TAILS),
+    )
+
+
 def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, object]:
     row: dict[str, object] = {
-        "run_id": _text(run.id),
-        "started": _text(run.started),
-        "definitions": _text(run.definitions),
-        "target": _text(cell.target),
-        "provider": _text(facts.provider if facts else None),
-        "model": _text(facts.model if facts else None),
-        "twin_of": _text(facts.twin_of if facts else None),
-        "load": _text(cell.load),
+        "run_id": harmless(run.id),
+        "started": harmless(run.started),
+        "definitions": harmless(run.definitions),
+        "target": harmless(cell.target),
+        "provider": harmless(facts.provider if facts else None),
+        "model": harmless(facts.model if facts else None),
+        "twin_of": harmless(facts.twin_of if facts else None),
+        "load": harmless(cell.load),
         "concurrency": cell.concurrency,
         "rate": cell.rate,
         "requests": cell.requests,
@@ -112,8 +122,10 @@ def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, ob
         row |= _quantiles(cell, metric, _TAILS)
     for metric in _RATES:
         row |= _quantiles(cell, metric, {"p50": 0.5, "slow5": 0.05})
-    row |= {name: _text(getattr(cell, name)) for name in _PLAIN}
-    return row | {f"cost_{name}": _text(getattr(cell.cost, name)) for name in _COSTS}
+    for metric in _FAILING:
+        row |= _failing(cell, metric)
+    row |= {name: harmless(getattr(cell, name)) for name in _PLAIN}
+    return row | {f"cost_{name}": harmless(getattr(cell.cost, name)) for name in _COSTS}
 
 
 def _quantiles(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[str, object]:
@@ -129,7 +141,14 @@ def _quantiles(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[
     return dict(zip(_quantile_columns(metric, tails), figures, strict=True))
 
 
-def _text(value: object) -> object:
+def _failing(cell: CellSummary, metric: str) -> dict[str, object]:
+    """A quantile that is a failure is `inf`, which scripts read as a number."""
+    found = [estimate(cell, metric, q, with_failures=True) for q in _TAILS.values()]
+    figures = [None if found[0] is None else found[0].n, *map(reached, found)]
+    return dict(zip(_failing_columns(metric), figures, strict=True))
+
+
+def harmless(value: object) -> object:
     """Text from outside must not be a formula where a spreadsheet opens the file."""
     if isinstance(value, bool):
         return "true" if value else "false"

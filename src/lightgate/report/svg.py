@@ -152,13 +152,13 @@ class Picture(msgspec.Struct, frozen=True):
             class_="chart",
         )
 
-    def file(self) -> str:
+    def file(self, *, style: str | None = None) -> str:
         """An SVG file: the drawing with its own style sheet, a background and a margin."""
-        style = element("style", stylesheet("chart.css"))
+        sheet = element("style", stylesheet("chart.css") if style is None else style)
         width, height = self.width + 2 * _MARGIN, self.height + 2 * _MARGIN
         ground = element("rect", width=width, height=height, class_="ground")
         inner = element("g", self.content, transform=f"translate({_MARGIN} {_MARGIN})")
-        opened = Picture(width, height, style + ground + inner, self.description)
+        opened = Picture(width, height, sheet + ground + inner, self.description)
         return opened.svg(xmlns="http://www.w3.org/2000/svg") + "\n"
 
 

@@ -38,6 +38,7 @@ from lightgate.report.figures import (
 from lightgate.report.sentences import (
     FASTER_MEANS,
     break_even_sentence,
+    failing_sentence,
     health_sentence,
     run_remarks,
     twin_sentences,
@@ -126,34 +127,38 @@ def _print_block(block: Block, console: Console) -> None:
     if not block.rows:
         console.print(Text("  nothing was measured"))
         return
-    for group in _fit(_columns(block), console.width):
-        console.print(_table(group))
+    for group in fit(_columns(block), console.width):
+        console.print(table(group))
+    failing = failing_sentence(block)
+    if failing:
+        console.print(Text(failing))
 
 
-def _table(columns: Sequence[Column]) -> Table:
+def table(columns: Sequence[Column]) -> Table:
+    """Columns side by side, for rich to print."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    made = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(
+        made.add_column(
             Text(column.title), justify="right" if column.right else "left", no_wrap=True
         )
     for cells in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+        made.add_row(*(Text(cell) for cell in cells))
+    return made
 
 
-def _fit(groups: Sequence[Sequence[Column]], width: int) -> Iterator[list[Column]]:
+def fit(groups: Sequence[Sequence[Column]], width: int) -> Iterator[list[Column]]:
     """Put groups of columns side by side while they fit; the names of the targets begin each."""
     names_of, *others = groups
-    table = list(names_of)
+    together = list(names_of)
     for group in others:
-        if len(table) > len(names_of) and _width([*table, *group]) > width:
-            yield table
-            table = list(names_of)
-        table += group
-    yield table
+        if len(together) > len(names_of) and _width([*together, *group]) > width:
+            yield together
+            together = list(names_of)
+        together += group
+    yield together
 
 
 def _width(columns: Sequence[Column]) -> int:

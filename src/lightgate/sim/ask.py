@@ -5,7 +5,7 @@ Only what shapes the answer is read; everything else a client may send is ignore
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,7 @@ FAMILY_OF: Final[dict[Kind, Family]] = {
     "gemini": "gemini",
 }
 LONGEST: Final = 1_000_000  # tokens
+_SYSTEM: Final = ("system", "systemInstruction", "instructions")  # each dialect's own
 
 
 class BadAsk(Exception):  # noqa: N818 - it is the request that is bad, not the program
@@ -36,10 +37,13 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     cap: int | None  # most tokens out
     fill: bool  # ignore_eos: the cap is the length
+    least: int  # min_tokens: fewest tokens out
     usage_asked: bool
     tokens_in: int
+    prompt: str  # all text of it, in order
     tool: bool  # a tool call is demanded
-    tool_name: str | None  # the first tool on offer
+    no_tool: bool  # a tool call is forbidden
+    tool_name: str | None  # the tool that is demanded, else the first on offer
     json: bool  # the text must be JSON
     inputs: tuple[str, ...] = ()
     encoding: str = "float"
@@ -70,17 +74,21 @@ def read_ask(kind: Kind, body: bytes, path_model: str = "", *, stream: bool = Fa
     content, field = _content(kind, tree)
     if content is None:
         raise BadAsk(f"The field `{field}` is missing.")
-    tools = tree.get("tools")
+    prompt = "".join(map(_text, (*map(tree.get, _SYSTEM), content)))
+    choice, cap = _choice(tree), _cap(kind, tree)
     return Ask(
         kind=kind,
         model=model,
         stream=stream if kind == "gemini" else tree.get("stream") is True,
-        cap=_cap(kind, tree),
+        cap=cap,
         fill=tree.get("ignore_eos") is True,
+        least=_least(tree, cap),
         usage_asked=_is_true(tree.get("stream_options"), "include_usage"),
-        tokens_in=max((_characters(content) + _characters(tree.get("system"))) // 4, 1),
-        tool=_wants_tool(tree),
-        tool_name=_tool_name(tools),
+        tokens_in=max(len(prompt) // 4, 1),
+        prompt=prompt,
+        tool=choice.demanded,
+        no_tool=choice.forbidden,
+        tool_name=choice.name or _tool_name(tree.get("tools")),
         json=_wants_json(tree),
         inputs=_inputs(content) if kind == "embeddings" else (),
         encoding="base64" if tree.get("encoding_format") == "base64" else "float",
@@ -121,15 +129,43 @@ def _cap(kind: Kind, tree: dict[str, Any]) -> int | None:
     return value
 
 
+def _least(tree: dict[str, Any], cap: int | None) -> int:
+    value = tree.get("min_tokens")
+    if value is None:
+        return 0
+    most = LONGEST if cap is None else cap
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise BadAsk(f"The field `min_tokens` must be a number from 0 to {most}.")
+    return value
+
+
 def _is_true(tree: Any, field: str) -> bool:
     return isinstance(tree, dict) and tree.get(field) is True
 
 
-def _wants_tool(tree: dict[str, Any]) -> bool:
+class _Choice(NamedTuple):
+    """What a request says about calling tools."""
+
+    demanded: bool = False
+    forbidden: bool = False
+    name: str | None = None
+
+
+def _choice(tree: dict[str, Any]) -> _Choice:
+    """A word or an object in `tool_choice`; Gemini has a mode and names in `toolConfig`."""
+    config = tree.get("toolConfig")
+    calling = config.get("functionCallingConfig") if isinstance(config, dict) else None
+    if isinstance(calling, dict):
+        mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
+        first = names[0] if isinstance(names, list) and names else None
+        return _Choice(mode == "ANY", mode == "NONE", first if isinstance(first, str) else None)
     choice = tree.get("tool_choice")
-    if isinstance(choice, dict):
-        return choice.get("type") in {"any", "tool", "function"}
-    return choice == "required"
+    if not isinstance(choice, dict):
+        return _Choice(choice == "required", choice == "none")
+    kind, inner = choice.get("type"), choice.get("function")
+    name = (inner if isinstance(inner, dict) else choice).get("name")
+    demanded = kind in {"any", "tool", "function"}
+    return _Choice(demanded, kind == "none", name if isinstance(name, str) else None)
 
 
 def _tool_name(tools: Any) -> str | None:
@@ -165,19 +201,18 @@ def _inputs(content: Any) -> tuple[str, ...]:
     return tuple(item if isinstance(item, str) else repr(item) for item in items)
 
 
-def _characters(tree: Any) -> int:
-    """Characters of all text below; a token id counts as four."""
-    total, todo = 0, [tree]
+def _text(tree: Any) -> str:
+    """All text below, in order; a token id counts as four characters."""
+    pieces, todo = [], [tree]
     while todo:
         node = todo.pop()
         if isinstance(node, str):
-            total += len(node)
+            pieces.append(node)
         elif isinstance(node, list):
-            todo.extend(node)
+            todo.extend(reversed(node))
         elif isinstance(node, dict):
-            todo.extend(
-                node.get(key) for key in ("content", "text", "parts", "input") if key in node
-            )
+            inner = [node[key] for key in ("content", "text", "parts", "input") if key in node]
+            todo.extend(reversed(inner))
         elif isinstance(node, int) and not isinstance(node, bool):
-            total += 4
-    return total
+            pieces.append(f"{node % 10_000:4d}")
+    return "".join(pieces)

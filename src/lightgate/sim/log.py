@@ -44,6 +44,7 @@ class Entry:
         "status",
         "streamed",
         "tokens_billed",
+        "tokens_cached",
         "tokens_in",
         "usage",
         "weather",
@@ -69,6 +70,7 @@ class Entry:
         self.gone = False  # the client left before the end
         self.counts: Counts | None = None
         self.tokens_in = 0
+        self.tokens_cached = 0  # of them, read from the prompt cache
         self.tokens_billed = 0
         self.usage: dict[str, object] | None = None
         self.script = Script(streamed=False)

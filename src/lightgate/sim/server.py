@@ -236,6 +236,7 @@ def _entry(inbound: Inbound, ask: Ask, plan: Plan, station: Station, request_id:
     entry.weather = plan.weather
     entry.counts = plan.counts
     entry.tokens_in = ask.tokens_in
+    entry.tokens_cached = plan.cached
     entry.script = plan.draft.script
     return entry
 

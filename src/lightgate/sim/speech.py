@@ -36,6 +36,7 @@ def answer_of(ask: Ask, plan: Plan) -> Answer:
         model=ask.model,
         counts=counts,
         tokens_in=ask.tokens_in,
+        tokens_cached=plan.cached,
         reason=plan.reason,
         words=words,
         tool_words=JsonText(max(arguments, 0)),

@@ -5,11 +5,14 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from lightgate.clock.source import SYSTEM, Clock
 from lightgate.sim.capacity import Bucket, Slots
 from lightgate.sim.draft import Draft, Refusal
 from lightgate.sim.faults import FaultCall, parse_fault
 from lightgate.sim.latency import NS, Curve, Dice
+from lightgate.sim.prompt_cache import PromptCache
 from lightgate.sim.script import (
     HANG,
     WHOLE,
@@ -44,6 +47,7 @@ class Plan(NamedTuple):
     outcome: str
     fault: str | None
     weather: str | None
+    cached: int  # tokens of the prompt that were in the cache
     slot: tuple[int, int] | None  # the slot and the instant until which it is held
 
 
@@ -64,6 +68,7 @@ class Station:
         }
         self._slots = Slots(self.maker.slots) if self.maker.slots else None
         self._bucket = Bucket(self.maker.rate) if self.maker.rate else None
+        self._cache = PromptCache(self.maker.cache) if self.maker.cache else None
         self._number = 0
         self.in_flight = 0
 
@@ -90,6 +95,11 @@ class Station:
             outcome, fault = "rate_limited", None
         elif fault is None and luck is not None and (luck.fails or luck.hangs):
             outcome = self._misfortune(draft, luck)
+        cached = 0
+        if len(draft.script) == 0 and draft.refusal is None and self._cache is not None:
+            cached = self._cache.read(ask.model_name, ask.prompt, received_ns)
+            ttft_ns = self._cache.faster(pace.ttft_ns, cached, ask.tokens_in)
+            pace = pace._replace(ttft_ns=ttft_ns)
         if len(draft.script) == 0:
             _write_script(draft, ask, counts, pace)
             if fault is not None and fault.fault.late is not None:
@@ -108,6 +118,7 @@ class Station:
             outcome=outcome,
             fault=fault.text if fault is not None else None,
             weather=_named(luck),
+            cached=cached,
             slot=slot,
         )
 
@@ -166,12 +177,14 @@ def _length(ask: Ask, shape: Shape) -> tuple[Counts, str]:
     """The tokens of the answer by kind, and why it ends."""
     if ask.kind == "embeddings":
         return Counts(0, 0, 0, 0), "stop"
-    natural = shape.tokens or ask.cap or DEFAULT_TOKENS
+    natural = max(shape.tokens or ask.cap or DEFAULT_TOKENS, ask.least)
     total = ask.cap if ask.cap is not None and (ask.fill or ask.cap < natural) else natural
     cut = ask.cap is not None and (ask.fill or ask.cap < natural)
     if ask.kind == "completions":
         hidden = min(round(total * shape.hidden), total - 1)
         return Counts(0, hidden, total - hidden, 0), "length" if cut else "stop"
+    if ask.no_tool:
+        shape = msgspec.structs.replace(shape, answer="text")
     counts = divide(total, shape, tool=ask.tool and ask.tool_name is not None)
     return counts, "length" if cut else "tool" if counts.tool else "stop"
 

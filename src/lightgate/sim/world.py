@@ -102,6 +102,20 @@ class Rate(Table, frozen=True):
     burst: int = 1
 
 
+class Cache(Table, frozen=True):
+    """A prompt cache: beginnings of prompts in whole blocks, kept for a while after their last use.
+
+    A prompt that is all cached has its TTFT shortened by the share `saves`, a part of it by as much
+    less.
+    """
+
+    block: int = 16  # tokens
+    least: int = 0  # tokens; a shorter beginning does not count
+    saves: float = 0.8
+    keep_s: float = 300.0
+    blocks: int = 100_000  # kept at most
+
+
 class FaultRule(Table, frozen=True):
     """A fault by name for every n-th request (n % every == phase) or a share of them."""
 
@@ -138,6 +152,7 @@ class Maker(Table, frozen=True):
     load: int | None = None  # None: as many as are in flight
     slots: int | None = None  # None: no queue
     rate: Rate | None = None
+    cache: Cache | None = None  # None: every prompt is read anew
     weather: Weather | None = None
     faults: tuple[FaultRule, ...] = ()
     hourly_cost: Decimal | None = None
@@ -251,6 +266,7 @@ def _problems(world: World) -> list[str]:
             found.append(f"providers.{name}: a name has letters, digits, - and _ only")
         if not maker.models:
             found.append(f"providers.{name} has no models")
+        found.extend(f"providers.{name}.cache: {fault}" for fault in _cache_problems(maker.cache))
         rules = [(f"providers.{name}", rule) for rule in maker.faults]
         for title, model in maker.models.items():
             place = f"providers.{name}.models.{title}"
@@ -266,6 +282,12 @@ def _problems(world: World) -> list[str]:
             elif parse_fault(f"{rule.name}:{rule.arg}" if rule.arg else rule.name) is None:
                 found.append(f"{place}: the fault {rule.name!r} does not take {rule.arg!r}")
     return found
+
+
+def _cache_problems(cache: Cache | None) -> list[str]:
+    if cache is None or (0 <= cache.saves <= 1 and min(cache.block, cache.blocks) >= 1):
+        return []
+    return ["saves is a share, block and blocks are at least 1"]
 
 
 def _curve_problems(curve: tuple[Point, ...]) -> list[str]:

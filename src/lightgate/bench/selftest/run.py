@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from lightgate.bench.loop import Done, Job, Load, closed_loop
+from lightgate.bench.quiet import quiet
 from lightgate.bench.selftest.result import CellResult, summarise
 from lightgate.bench.selftest.truth import compare, decode_page
 from lightgate.bench.simulated import target
@@ -80,10 +81,11 @@ async def run_cell(cell: Cell, lab: Lab, on_done: Callable[[Done], None]) -> Cel
 
     try:
         await client.warm(lab.origin, cell.concurrency)
-        cpu = time.process_time_ns()
         load_shape = Load(cell.concurrency, RAMP_S.get(cell.concurrency, 1.0))
-        await closed_loop(client, load_shape, lab.jobs(cell), DEADLINES, finished)
-        cpu = time.process_time_ns() - cpu
+        with quiet():
+            cpu = time.process_time_ns()
+            await closed_loop(client, load_shape, lab.jobs(cell), DEADLINES, finished)
+            cpu = time.process_time_ns() - cpu
         await settle()
         entries = await lab.entries(client)
     finally:

@@ -20,6 +20,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     model: str  # as the request spelled it
     counts: Counts
     tokens_in: int
+    tokens_cached: int = 0
     reason: str  # stop | length | tool
     words: Words
     tool_words: Words

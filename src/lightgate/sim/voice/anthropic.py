@@ -65,9 +65,9 @@ class MessageVoice:
 
     def _usage(self, tokens_out: int) -> dict[str, object]:
         return {
-            "input_tokens": self._answer.tokens_in,
+            "input_tokens": self._answer.tokens_in - self._answer.tokens_cached,
             "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
+            "cache_read_input_tokens": self._answer.tokens_cached,
             "output_tokens": tokens_out,
         }
 

@@ -30,7 +30,7 @@ def usage_counts(answer: Answer) -> dict[str, object]:
         "prompt_tokens": answer.tokens_in,
         "completion_tokens": counts.total,
         "total_tokens": answer.tokens_in + counts.total,
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": answer.tokens_cached},
         "completion_tokens_details": {"reasoning_tokens": counts.reasoning + counts.hidden},
     }
 

@@ -85,6 +85,8 @@ class GeminiVoice:
             "candidatesTokenCount": answered,
             "totalTokenCount": tokens_in + answered + thoughts,
         }
+        if self._answer.tokens_cached:
+            usage["cachedContentTokenCount"] = self._answer.tokens_cached
         if thoughts:
             usage["thoughtsTokenCount"] = thoughts
         return usage

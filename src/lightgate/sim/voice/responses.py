@@ -202,7 +202,7 @@ class ResponseVoice:
         counts, tokens_in = self._answer.counts, self._answer.tokens_in
         return {
             "input_tokens": tokens_in,
-            "input_tokens_details": {"cached_tokens": 0},
+            "input_tokens_details": {"cached_tokens": self._answer.tokens_cached},
             "output_tokens": counts.total,
             "output_tokens_details": {"reasoning_tokens": counts.reasoning + counts.hidden},
             "total_tokens": tokens_in + counts.total,

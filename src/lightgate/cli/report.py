@@ -1,0 +1,175 @@
+"""`lightgate report`: how fast the requests of the last days were, from the ledger."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import click
+
+from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.output import emit_json, note
+from lightgate.config.duration import parse_duration
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from lightgate.ledger.queries import SpeedRow
+    from lightgate.report.speed_report import By, SpeedReport
+
+Format = Literal["table", "json", "csv", "md", "html", "png", "svg"]
+FORMATS: Final = ("table", "json", "csv", "md", "html", "png", "svg")
+_NS_PER_US: Final = 1_000
+_DATA: Final = "./lightgate-data"
+
+
+class Shown(NamedTuple):
+    """How the report leaves: its form, and the file it goes to."""
+
+    form: Format
+    out: Path | None
+
+
+class Period(NamedTuple):
+    """A length of time and its end."""
+
+    length: timedelta
+    until: datetime
+
+
+@click.command("report", epilog="Example: lightgate report --by model --out speed.html")
+@click.option("--last", default="14d", show_default=True, help="How far back, such as 24h.")
+@click.option(
+    "--min-requests",
+    type=click.IntRange(min=1),
+    default=500,
+    show_default=True,
+    help="Successful requests that a group needs to be judged.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(("model", "provider", "target")),
+    default="model",
+    show_default=True,
+    help="What a group is.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="Form of the report; else by the ending of --out, else a table.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write instead of stdout.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Folder of the gateway whose ledger is read; else the configured one.",
+)
+@config_option
+def command(**given: Any) -> None:
+    """Report how fast production requests were: tokens over the whole time, by group.
+
+    Only successful requests count, and only groups with enough of them get a grade. Every number
+    comes with its n; the median with its 95 % interval.
+    """
+    from lightgate.report.speed_report import Asked, arranged
+
+    out: Path | None = given["out"]
+    shown = Shown(_form("json" if given["as_json"] else given["form"], out), out)
+    period = Period(_length(given["last"]), datetime.now(UTC))
+    asked = Asked(
+        by=given["by"],
+        since=_stamp(period.until - period.length),
+        until=_stamp(period.until),
+        min_requests=given["min_requests"],
+    )
+    rows = _rows(asked.by, period, data=given["data"], config_file=given["config_file"])
+    _show(arranged(rows, asked), shown)
+
+
+def _rows(by: By, period: Period, *, data: Path | None, config_file: Path | None) -> list[SpeedRow]:
+    """The groups, from the ledger of the configuration or of the folder that was named."""
+    from lightgate.ledger.queries import speed_rows
+    from lightgate.ledger.store import FILE, Ledger
+
+    config = read_config(config_file)
+    url = "sqlite" if config is None or data is not None else config.ledger.url
+    folder = data or Path(_DATA if config is None else config.gateway.data)
+    if url == "sqlite" and not (folder / FILE).is_file():
+        raise UsageError(
+            f"There is no ledger in {folder}.",
+            hint="`lightgate up` writes one; --data names its folder.",
+        )
+    with Ledger.open(url, folder) as ledger:
+        return speed_rows(ledger, period.length, by, period.until)
+
+
+def _form(form: Format | None, out: Path | None) -> Format:
+    """The form that was asked for; else what the file's name says, else a table."""
+    if form is None:
+        ending = "" if out is None else out.suffix.lower().removeprefix(".")
+        form = next((one for one in FORMATS if one == ending), None)
+        if form is None and out is not None:
+            raise UsageError(
+                f"--out {out} does not say which form it should have.",
+                hint=f"Add --format, or an ending: .{', .'.join(FORMATS[1:])}.",
+            )
+    if form == "png" and out is None and sys.stdout.isatty():
+        raise UsageError("A picture is nothing for a terminal.", hint="Add --out speed.png.")
+    return form or "table"
+
+
+def _length(last: str) -> timedelta:
+    try:
+        return timedelta(microseconds=parse_duration(last) // _NS_PER_US)
+    except (ValueError, OverflowError):
+        raise UsageError(f"--last {last!r} is no duration.", hint="Such as 14d or 24h.") from None
+
+
+def _stamp(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _show(report: SpeedReport, shown: Shown) -> None:
+    from lightgate.report.files import write_whole
+    from lightgate.report.speed_lines import print_speed, speed_data
+
+    if shown.out is not None:
+        note(f"wrote {write_whole(shown.out, _content(report, shown.form))}")
+    elif shown.form == "json":
+        emit_json(speed_data(report))
+    elif shown.form == "table" and sys.stdout.isatty():
+        from rich.console import Console
+
+        print_speed(report, Console(file=sys.stdout, highlight=False))
+    else:
+        sys.stdout.buffer.write(_content(report, shown.form))
+
+
+def _content(report: SpeedReport, form: Format) -> bytes:
+    """The whole file."""
+    import msgspec
+
+    from lightgate.report import speed_lines
+    from lightgate.report.raster import png
+    from lightgate.report.speed_chart import speed_chart
+    from lightgate.report.speed_page import speed_report_html
+
+    if form in {"png", "svg"}:
+        drawn = speed_chart(report)
+        if drawn is None:
+            raise UsageError(
+                "There is no group to draw.", hint="See --last, --min-requests and --by."
+            )
+        return png(drawn) if form == "png" else drawn.file().encode()
+    if form == "html":
+        return speed_report_html((*report.rows, *report.small), report.asked).encode()
+    if form == "json":
+        encoder = msgspec.json.Encoder(decimal_format="number")
+        return msgspec.json.format(encoder.encode(speed_lines.speed_data(report))) + b"\n"
+    if form == "csv":
+        return speed_lines.speed_csv(report).encode()
+    text = speed_lines.markdown(report) if form == "md" else speed_lines.plain_speed(report)
+    return text.encode()

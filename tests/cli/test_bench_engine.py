@@ -1,0 +1,131 @@
+"""`lightgate bench` against a real engine: llama.cpp's server with a model of random weights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import urllib.request
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lightgate.ledger.folder import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from cli.conftest import Run
+
+HERE = Path(__file__).parent
+PYTHON = HERE.parents[1] / ".venv-engine-llama" / "bin" / "python"
+TOKENS_IN, TOKENS_OUT = 400, 24
+
+pytestmark = pytest.mark.sdk
+
+
+@pytest.fixture(autouse=True)
+def _installed(missing: Callable[[str], None]) -> None:
+    if not PYTHON.exists():
+        missing("the engine's environment is missing: make .venv-engine-llama/stamp")
+
+
+@asynccontextmanager
+async def engine(folder: Path) -> AsyncIterator[str]:
+    """The base URL of a running engine; it ends with its standard input."""
+    process = await asyncio.create_subprocess_exec(
+        PYTHON, HERE / "engine_llama.py", folder,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"PATH": os.environ.get("PATH", "")},
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            yield (await process.stdout.readline()).decode().strip()
+            process.stdin.close()
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def ask(url: str, prompt: str) -> dict[str, Any]:
+    """One answer of the engine by another client than ours."""
+    body = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": TOKENS_OUT,
+        "temperature": 0,
+    }
+    request = urllib.request.Request(  # noqa: S310 - our own
+        f"{url}/chat/completions",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as answer:  # noqa: S310 - our own
+        return dict(json.load(answer))
+
+
+async def test_a_real_engine_is_measured(run: Run, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    load = ("--concurrency", "1,4", "--requests", "24")
+    sizes = ("--prompt-tokens", str(TOKENS_IN), "--max-tokens", str(TOKENS_OUT))
+    async with engine(tmp_path) as url:
+        said = await asyncio.to_thread(ask, url, "say it")
+        ran = await run("bench", f"lab={url}#tiny", *load, *sizes, "--out", str(out))
+    assert ran.code == 0, ran.err
+    attempts, record = RunFolder(out).attempts(), RunFolder(out).run()
+    assert {attempt.outcome for attempt in attempts} == {"ok"}
+    assert {attempt.finish_reason for attempt in attempts} == {"length"}
+    assert {cell.concurrency for cell in record.cells} == {1, 4}
+
+    # Tokens are the engine's own count, and prompts have the wished size by it.
+    assert said["usage"]["completion_tokens"] == TOKENS_OUT
+    assert {attempt.tokens_source for attempt in attempts} == {"usage"}
+    assert {attempt.tokens_out for attempt in attempts} == {TOKENS_OUT}
+    assert record.workload["calibrated lab"] == "true"
+    sizes_in = [attempt.tokens_in for attempt in attempts if attempt.tokens_in is not None]
+    assert len(sizes_in) == len(attempts)
+    assert all(abs(tokens - TOKENS_IN) <= 0.05 * TOKENS_IN for tokens in sizes_in), sizes_in
+
+    for attempt in attempts:
+        assert attempt.tte_ms is not None
+        assert attempt.ttft_ms is not None
+        assert attempt.e2e_ms is not None
+        assert 0 < attempt.tte_ms <= attempt.ttft_ms < attempt.e2e_ms
+        assert attempt.bursts is not None
+        assert attempt.bursts > 1
+        assert attempt.speed_tps is not None
+        assert attempt.speed_tps > 0
+
+
+async def test_the_engine_says_what_it_reused(run: Run, tmp_path: Path) -> None:
+    """With --cached all prompts share their beginning, and llama.cpp keeps it."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    load = ("--concurrency", "1", "--requests", "10", "--prompt-tokens", "1000")
+    more = ("--max-tokens", str(TOKENS_OUT))
+    async with engine(tmp_path) as url:
+        assert (await run("bench", f"lab={url}#tiny", *load, *more, "--out", str(own))).code == 0
+        args = (*load, *more, "--cached", "--out", str(shared))
+        assert (await run("bench", f"lab={url}#tiny", *args)).code == 0
+    reused = [attempt.tokens_cached or 0 for attempt in RunFolder(shared).attempts()[1:]]
+    fresh = [attempt.tokens_cached or 0 for attempt in RunFolder(own).attempts()[1:]]
+    assert min(reused) > 500
+    assert max(fresh) < 100
+
+
+async def test_a_wrong_path_and_a_prompt_that_is_too_long(run: Run, tmp_path: Path) -> None:
+    async with engine(tmp_path) as url:
+        lost = await run("bench", f"lab={url}/nowhere#tiny", "--requests", "2")
+        long = await run("bench", f"lab={url}#tiny", "--prompt-tokens", "4000", "--requests", "2")
+    assert lost.code == long.code == 1
+    assert "no model 'tiny' at" in lost.sentence
+    assert "404: File Not Found" in lost.sentence
+    assert "answered 400" in long.sentence
+    assert "exceeds the available context size" in long.sentence

@@ -1,0 +1,150 @@
+"""Endpoints in trouble: a sentence, an exit code, and whatever was measured is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lightgate.ledger.folder import RunFolder
+from lightgate.sim.serve import Options
+from lightgate.sim.spawn import SimProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cli.conftest import Run
+    from lightgate.ledger.run import CellSummary
+
+WORLD = """
+name = "trouble"
+title = "One trouble each"
+source = "this test"
+
+[providers.plain.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+
+[providers.once.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+faults = [{ name = "status", arg = "503", every = 1000 }]
+
+[providers.dead.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+faults = [{ name = "status", arg = "500", every = 1 }]
+
+[providers.full.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+faults = [{ name = "rate-limited-ms", arg = "1", every = 1 }]
+
+[providers.fickle.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+faults = [{ name = "status", arg = "404", every = 4, phase = 3 }]
+
+[providers.lump.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+shape = { first = 100 }
+
+[providers.mute.models.m]
+exact = { ttft_ms = 4, gap_ms = 1 }
+faults = [{ name = "empty", every = 1 }]
+"""
+LOAD = ("--concurrency", "1", "--requests", "12", "--prompt-tokens", "64", "--max-tokens", "8")
+
+
+@pytest.fixture(scope="module")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimProcess]:
+    path = tmp_path_factory.mktemp("world") / "trouble.toml"
+    path.write_text(WORLD)
+    with SimProcess(Options(world=str(path))) as process:
+        yield process
+
+
+def value(cell: CellSummary, name: str) -> float | None:
+    """The median of a metric; None where there is none, or no such metric."""
+    metric = next((metric for metric in cell.metrics if metric.name == name), None)
+    return None if metric is None else metric.quantiles[0].value
+
+
+async def test_no_such_model(run: Run, sim: SimProcess, tmp_path: Path) -> None:
+    url = sim.facts.providers["plain"]
+    ran = await run("bench", f"lab={url}#nobody", *LOAD, "--out", str(tmp_path / "run"))
+    assert ran.code == 1
+    assert ran.sentence.startswith(f"lightgate: lab: no model 'nobody' at {url}: ")
+    assert "404" in ran.sentence
+    assert f"{url}/models" in ran.err
+    assert ran.out == ""
+
+
+async def test_one_of_several_targets_is_no_model(run: Run, sim: SimProcess) -> None:
+    url = sim.facts.providers["plain"]
+    ran = await run("bench", f"good={url}#m", f"bad={url}#nobody", *LOAD)
+    assert ran.code == 1
+    assert "bad: no model 'nobody'" in ran.sentence
+
+
+async def test_a_model_that_is_sometimes_refused(run: Run, sim: SimProcess, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    url = sim.facts.providers["fickle"]
+    ran = await run("bench", f"lab={url}#m", *LOAD, "--out", str(out))
+    assert ran.code == 0, ran.err
+    attempts = RunFolder(out).attempts()
+    refused = [attempt for attempt in attempts if attempt.outcome == "http_error"]
+    assert {attempt.status for attempt in refused} == {404}
+    assert 2 <= len(refused) <= len(attempts) / 3
+    outcomes = RunFolder(out).run().cells[0].outcomes
+    assert outcomes["http_error"] >= 2
+    assert outcomes["ok"] >= 6
+
+
+async def test_one_failure_does_not_end_a_run_before_it_begins(
+    run: Run, sim: SimProcess, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    ran = await run("bench", f"lab={sim.facts.providers['once']}#m", *LOAD, "--out", str(out))
+    assert ran.code == 0, ran.err
+    assert RunFolder(out).run().workload["calibrated lab"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("provider", "outcome", "status"),
+    [("dead", "http_error", 500), ("full", "rate_limited", 429), ("mute", "empty", 200)],
+)
+async def test_nothing_but_failures(
+    run: Run, sim: SimProcess, tmp_path: Path, provider: str, outcome: str, status: int
+) -> None:
+    out = tmp_path / "run"
+    url = sim.facts.providers[provider]
+    ran = await run("bench", f"lab={url}#m", *LOAD, "--out", str(out))
+    assert ran.code == 1
+    assert f"Not one request succeeded ({outcome})" in ran.sentence
+    attempts = RunFolder(out).attempts()
+    assert {(attempt.outcome, attempt.status) for attempt in attempts} == {(outcome, status)}
+    cell = RunFolder(out).run().cells[0]
+    assert sum(cell.outcomes.values()) >= 12
+    assert value(cell, "ttft_ms") is None
+    assert (out / "report.html").exists()
+
+
+async def test_answers_of_one_chunk(run: Run, sim: SimProcess, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    ran = await run("bench", f"lab={sim.facts.providers['lump']}#m", *LOAD, "--out", str(out))
+    assert ran.code == 0, ran.err
+    for attempt in RunFolder(out).attempts():
+        assert attempt.outcome == "ok"
+        assert attempt.bursts == 1
+        assert attempt.speed_tps is None
+        assert attempt.stall_ms is None
+        assert attempt.tokens_out == 8
+        assert attempt.e2e_ms == attempt.ttft_ms
+        assert (attempt.speed_total_tps or 0) > 0
+    cell = RunFolder(out).run().cells[0]
+    assert value(cell, "speed_tps") is None
+    assert (value(cell, "e2e_ms") or 0) > 4
+    assert (value(cell, "speed_total_tps") or 0) > 0
+
+
+async def test_a_limit_on_what_was_never_measured_is_missed(run: Run, sim: SimProcess) -> None:
+    target = f"lab={sim.facts.providers['lump']}#m"
+    ran = await run("bench", target, *LOAD, "--fail-if", "speed_p50<10")
+    assert ran.code == 6, ran.err

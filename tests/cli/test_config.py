@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lightgate.cli.main import main
+from lightgate.config.load import config_schema, parse_config
+from lightgate.provider.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """[providers.lab]
+base_url = "http://127.0.0.1:9001/v1"
+api_key = "env:LAB_KEY"
+hourly_cost = 2.69
+
+[ledger]
+url = "postgresql://u:hunter2@db/x"
+
+[models.fast]
+targets = ["groq/llama-3.3-70b-versatile", "lab/s1"]
+timeout = "90s"
+slo = { ttft_p95 = "500ms" }
+"""
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for row in catalogue().values():
+        for name in row.key_env:
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("LIGHTGATE_CONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def explained(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, tuple[Any, str]]:
+    assert main(["config", "explain", "--json", *args]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len({row["key"] for row in rows}) == len(rows)
+    return {row["key"]: (row["value"], row["source"]) for row in rows}
+
+
+def test_without_a_file_there_is_nothing_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "check"]) == 0
+    assert "no configuration file" in capsys.readouterr().out
+    assert main(["config", "check", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["valid"] is True
+
+
+def test_missing_keys_are_warnings_said_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lightgate.toml"
+    again = '[models.again]\ntargets = ["lab/s1", "azure/x"]\n'
+    path.write_text(FILE + again)
+    resource = catalogue()["azure"].variables[0]
+    assert main(["config", "check"]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{path} is valid.\n"
+    assert said.err.splitlines() == [
+        f"warning: {path}:10: models.fast.targets[0]: no key for Groq: GROQ_API_KEY is not set",
+        f"warning: {path}:10: models.fast.targets[1]: no key for lab: LAB_KEY is not set",
+        f"warning: {path}:14: models.again.targets[1]: Azure OpenAI needs {resource.name}: "
+        + resource.means,
+    ]
+    monkeypatch.setenv("GROQ_API_KEY", "k")
+    monkeypatch.setenv("LAB_KEY", "k")
+    monkeypatch.setenv("AZURE_OPENAI_RESOURCE", "r")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
+    assert main(["config", "check", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == []
+
+
+def test_every_problem_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(
+        '[providers.own]\napi_key = "none"\n\n[models.m]\ntargets = ["grq/x", "own/y"]\n'
+        '\n[models.c]\npolicy = "cascade"\ntiers = [{ targets = ["opnai/z"] }]\n'
+    )
+    assert main(["config", "check", "--config", "bad.toml"]) == 3
+    err = capsys.readouterr().err
+    assert "bad.toml has 4 problems." in err
+    assert "bad.toml:5: models.m.targets[0]: 'grq' is not a known provider. Did you mean" in err
+    assert "bad.toml:5: models.m.targets[1]: [providers.own] needs a base_url" in err
+    assert "bad.toml:9: models.c.tiers[0].targets[0]: 'opnai' is not a known provider." in err
+    assert "bad.toml:1: providers.own: needs a base_url" in err
+    (tmp_path / "bad.toml").write_text('[gateway]\nprt = 1\nport = "x"\n')
+    assert main(["config", "check", "--config", "bad.toml", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["valid"] is False
+    assert len(found["problems"]) == 2
+
+
+def test_every_value_has_its_source(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lightgate.toml"
+    path.write_text(FILE)
+    monkeypatch.setenv("LAB_KEY", "CANARY")
+    rows = explained(capsys)
+    assert rows["(the file)"] == (str(path), "found")
+    assert rows["gateway.port"] == ("8080", "default")
+    assert rows["gateway.drain"] == ("30s", "default")
+    assert rows["models.fast.timeout"] == ("90s", f"{path}:11")
+    assert rows["models.fast.ttft_timeout"] == ("auto", "default")
+    assert rows["models.fast.slo.ttft_p95"] == ("500ms", f"{path}:12")
+    assert rows["models.fast.max_tokens"] == (None, "default")
+    assert rows["providers.lab.base_url"] == ("http://127.0.0.1:9001/v1", f"{path}:2")
+    assert rows["providers.lab.api_key"] == ("env:LAB_KEY", f"{path}:3, set in the environment")
+    assert rows["providers.lab.hourly_cost"] == ("2.69", f"{path}:4")
+    assert rows["providers.lab.dialect"] == ("openai", "default")
+    groq = catalogue()["groq"].base_url
+    assert rows["providers.groq.base_url"] == (groq, "catalogue")
+    assert rows["providers.groq.api_key"] == (
+        "env:GROQ_API_KEY", "catalogue, not set in the environment",
+    )  # fmt: skip
+    price = rows['prices."groq/llama-3.3-70b-versatile".input']
+    assert price[0] == "0.59"
+    assert price[1].startswith("price list of 20")
+    assert rows["ledger.url"] == ("postgresql://u:***@db/x", f"{path}:7")
+    assert "CANARY" not in str(rows)
+    assert "hunter2" not in str(rows)
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "by"),
+    [
+        (("--config", "c.toml"), {}, "flag --config"),
+        ((), {"LIGHTGATE_CONFIG": "c.toml"}, "environment LIGHTGATE_CONFIG"),
+    ],
+)
+def test_where_the_file_was_named(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: tuple[str, ...],
+    env: dict[str, str],
+    by: str,
+) -> None:
+    (tmp_path / "c.toml").write_text('[gateway.breaker]\nopen = "2s"\n')
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    rows = explained(capsys, *args)
+    assert rows["(the file)"] == ("c.toml", by)
+    assert rows["gateway.breaker.open"] == ("2s", "c.toml:2")
+
+
+def test_the_table_and_a_broken_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["config", "explain"]) == 0
+    shown = capsys.readouterr().out
+    assert "gateway.host" in shown
+    assert "there is none" in shown
+    (tmp_path / "lightgate.toml").write_text("[gateway]\nprt = 1\n")
+    assert main(["config", "explain"]) == 3
+    assert "did you mean 'port'" in capsys.readouterr().err
+
+
+def test_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == config_schema()
+
+
+YAML = """model_list:
+  - model_name: m
+    litellm_params: {model: groq/x, api_key: gsk_CANARY, temperature: 1}
+"""
+
+
+def test_importing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(YAML)
+    assert main(["config", "import-litellm", "c.yaml"]) == 0
+    said = capsys.readouterr()
+    config = parse_config(said.out)
+    assert config.models["m"].targets == ("groq/x",)
+    assert config.providers["groq"].api_key == "env:GROQ_API_KEY"
+    assert "model_list[0] (m).temperature: has no counterpart" in said.err
+    assert "CANARY" not in said.out + said.err
+    assert main(["config", "import-litellm", "c.yaml", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["toml"] == said.out
+    assert [note["where"] for note in found["notes"]] == [
+        "model_list[0] (m).temperature", "providers.groq",
+    ]  # fmt: skip
+
+
+def test_importing_into_a_file_never_overwrites(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "c.yaml").write_text(YAML)
+    assert main(["config", "import-litellm", "c.yaml", "--out", "lightgate.toml"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["config", "check"]) == 0
+    assert main(["config", "import-litellm", "c.yaml", "--out", "lightgate.toml"]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["config", "import-litellm", "gone.yaml"]) == 3
+    assert "cannot be read" in capsys.readouterr().err
