@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lightgate.provider.spec import Provider
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
-HOUR_NS, SECOND_NS = 3_600_000_000_000, 1_000_000_000
+UNITS_NS = {"d": 86_400_000_000_000, "h": 3_600_000_000_000, "s": 1_000_000_000}
 
 
 def page(name: str) -> list[str]:
@@ -136,7 +136,8 @@ def default_of(field: Any, schema: dict[str, Any]) -> str:
     if value in (None, (), {}):
         return '`"auto"`' if "auto" in schema.get("examples", ()) else "none"
     if isinstance(value, int) and schema.get("type") == "string":
-        return f'`"{value // HOUR_NS}h"`' if value % HOUR_NS == 0 else f'`"{value // SECOND_NS}s"`'
+        unit = next(unit for unit, ns in UNITS_NS.items() if value % ns == 0)
+        return f'`"{value // UNITS_NS[unit]}{unit}"`'
     return f"`{msgspec.json.encode(value).decode()}`"
 
 

@@ -29,6 +29,7 @@ SECTIONS: dict[str, type[worlds.Table]] = {
     "Shape": worlds.Shape,
     "Stall": worlds.Stall,
     "Rate": worlds.Rate,
+    "Prompt cache": worlds.Cache,
     "Price": worlds.Price,
     "Fault rule": worlds.FaultRule,
     "Weather": worlds.Weather,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.clock.quantile import quantile
-from lightgate.clock.sketch import LIMIT, DDSketch, Sketch, merge_all
+from lightgate.clock.sketch import LIMIT, RELATIVE_ERROR, TINY, DDSketch, Sketch, merge_all
 
 VALUES = st.lists(
     st.one_of(
@@ -244,3 +244,17 @@ def test_a_forged_header_is_refused(at: int, layout: str, value: float, reason: 
     struct.pack_into(layout, body, at, value)
     with pytest.raises(ValueError, match=reason):
         DDSketch.from_bytes(signed(bytes(body)))
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e6), max_size=60), st.floats(0, 2e6))
+def test_samples_up_to_a_bound_are_counted_within_the_error(
+    values: list[float], bound: float
+) -> None:
+    sketch = DDSketch()
+    sketch.add_many(values)
+    surely = sum(value <= bound * (1 - 2 * RELATIVE_ERROR) for value in values)
+    perhaps = sum(value <= max(bound * (1 + 2 * RELATIVE_ERROR), TINY) for value in values)
+    assert surely <= sketch.at_most(bound) <= perhaps
+    assert sketch.at_most(bound) <= sketch.at_most(2 * bound + 1) <= sketch.at_most(math.inf)
+    assert sketch.at_most(math.inf) == len(values)
+    assert sketch.at_most(-1.0) == 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.config.duration import parse_duration
+from lightgate.config.duration import duration_text, parse_duration
 
 UNITS = {
     "us": 1_000,
@@ -53,3 +53,10 @@ def test_what_is_no_duration(text: object) -> None:
 @settings(max_examples=100, derandomize=True)
 def test_number_times_unit(number: int, unit: str) -> None:
     assert parse_duration(f"{number}{unit}") == number * UNITS[unit]
+
+
+@pytest.mark.parametrize("text", ["1us", "800ms", "5s", "90s", "2m", "1h", "30d", "1.5s"])
+def test_a_duration_is_written_as_it_is_read(text: str) -> None:
+    assert parse_duration(duration_text(parse_duration(text))) == parse_duration(text)
+    assert duration_text(parse_duration("30d")) == "30d"
+    assert duration_text(1) == "0.000000001s"

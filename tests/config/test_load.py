@@ -113,6 +113,17 @@ def test_an_empty_file_has_the_defaults_of_the_contract() -> None:
     assert config.gateway.breaker.streak == 3
     assert config.ledger.url == "sqlite"
     assert config.shared.url == ""
+    assert config.gateway.drain == 30 * 10**9
+    assert config.gateway.keep_alive == 15 * 10**9
+    assert config.gateway.max_body_bytes == 10 * 2**20
+    assert config.ledger.retention == 30 * 86_400 * 10**9
+
+
+def test_weights_are_shares_of_the_targets() -> None:
+    text = '[models.m]\ntargets = ["a/x", "b/y"]\npolicy = "weighted"\n'
+    assert parse_config(text).models["m"].weights == ()
+    assert parse_config(text + "weights = [3, 0.5]").models["m"].weights == (3, 0.5)
+    assert parse_config(text + "weights = [1, 0]").models["m"].weights == (1, 0)
 
 
 def test_a_configuration_is_immutable() -> None:
@@ -153,8 +164,27 @@ def test_every_problem_at_once_with_its_place() -> None:
         ('[providers."a/b"]\napi_key = "none"', ':1: providers."a/b":', "a name has"),
         ('[models.m]\ntargets = ["a/b"]\nhedge = "p50"', ":3: models.m.hedge:", "p75"),
         ('[models.m]\ntargets = ["a/b"]\nrace = 0', ":3: models.m.race:", "greater than"),
+        ('[models.m]\ntargets = ["a/b", "a/b"]', ":1: models.m:", "named twice"),
         ("[models.m]\nrace = 1", ":1: models.m:", "needs targets"),
         ('[models.m]\npolicy = "cascade"', ":1: models.m:", "needs tiers"),
+        ('[models.m]\ntargets = ["a/b"]\nweights = [1]', ":1: models.m:", 'policy "weighted"'),
+        (
+            '[models.m]\ntargets = ["a/b"]\npolicy = "weighted"\nweights = [3, 1]',
+            ":1: models.m:",
+            "one number for each target",
+        ),
+        (
+            '[models.m]\ntargets = ["a/b"]\npolicy = "weighted"\nweights = [-1]',
+            ":4: models.m.weights[0]:",
+            "greater than or equal to 0",
+        ),
+        (
+            '[models.m]\ntargets = ["a/b"]\npolicy = "weighted"\nweights = [0]',
+            ":1: models.m:",
+            "a number above 0",
+        ),
+        ("[gateway]\nmax_body_bytes = 0", ":2: gateway.max_body_bytes:", "greater than"),
+        ('[gateway]\ndrain = "soon"', ":2: gateway.drain:", "a number and a unit"),
         ('[models.m]\ntiers = [{targets=["a/b"]}]', ":1: models.m:", "belong to"),
         (
             '[models.m]\npolicy = "cascade"\ntiers = [{targets=["a/b"]},{targets=["a/b"]}]',

@@ -20,7 +20,7 @@ from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.child import FIRST_PAUSE_S, HEALTHY_S, LONGEST_PAUSE_S, Backoff
 from lightgate.gateway.claim import LOCK, STATE, Claim, State, read_state
 from lightgate.gateway.ports import Reserved, is_loopback, refused
-from lightgate.gateway.supervise import ChildSpec, StoppedEarly, Supervisor
+from lightgate.gateway.supervise import ChildSpec, StoppedEarly, Supervisor, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,7 +288,9 @@ async def test_a_changed_file_is_reloaded_once_it_keeps_still(tmp_path: Path) ->
         elif not file.exists() or file.read_text() != text:
             file.write_text(text)
 
-    supervisor = Supervisor(reload=lambda: reloads.append(file.read_text()), watched=lambda: file)
+    supervisor = Supervisor(
+        reload=lambda: reloads.append(file.read_text()), watched=lambda: file, known=look(file)
+    )
     watching = asyncio.ensure_future(supervisor._watch(next_look))
     await many.wait()
     watching.cancel()

@@ -30,3 +30,11 @@ def parse_duration(text: object) -> int:
     if nanoseconds <= 0:
         raise ValueError("a duration is longer than nothing")
     return nanoseconds
+
+
+def duration_text(nanoseconds: int) -> str:
+    """A duration as people write it, in the largest unit that holds it whole."""
+    for unit, size in reversed(_UNITS_NS.items()):
+        if nanoseconds % size == 0:
+            return f"{nanoseconds // size}{unit}"
+    return f"{Decimal(nanoseconds) / 1_000_000_000:f}s"

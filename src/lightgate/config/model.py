@@ -23,6 +23,7 @@ from lightgate.config.values import (
     Name,
     Policy,
     Positive,
+    Share,
     SharedUrl,
     TargetName,
     Whole,
@@ -62,6 +63,16 @@ class GatewayTable(Table):
     data: str = Field(
         default="./lightgate-data", min_length=1, description="folder for journals and ledger"
     )
+    drain: Duration = Field(
+        default=parse_duration("30s"), description="how long open streams may finish at the end"
+    )
+    max_body_bytes: Whole = Field(
+        default=10 * 1_048_576, ge=1, le=1_073_741_824, description="largest request body"
+    )
+    keep_alive: Duration = Field(
+        default=parse_duration("15s"),
+        description="silence after which a stream gets an SSE comment",
+    )
     breaker: BreakerTable = Field(default_factory=BreakerTable, description="circuit breaker")
 
 
@@ -69,6 +80,9 @@ class LedgerTable(Table):
     """Where records are kept; read by the gateway."""
 
     url: LedgerUrl = Field(default="sqlite", description='"sqlite" or "postgresql://..."')
+    retention: Duration = Field(
+        default=parse_duration("30d"), description="how long single requests are kept"
+    )
 
 
 class SharedTable(Table):
@@ -147,6 +161,10 @@ class ModelTable(Table):
     policy: Policy = Field(
         default="fastest", description=f"how a target is chosen: {', '.join(get_args(Policy))}"
     )
+    weights: tuple[Share, ...] = Field(
+        default=(),
+        description='shares of the targets with policy "weighted"; 0: a fallback; equal if absent',
+    )
     hedge: Hedge = Field(
         default="auto",
         description='when a second one is started: "off", "auto", "p75" to "p99", or a duration',
@@ -168,6 +186,18 @@ class ModelTable(Table):
         default=(),
         description="checks that send it one tier up: json_schema, not_refused, not_truncated",
     )
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if len(set(self.targets)) != len(self.targets):
+            raise ValueError("a target is named twice; retries asks one again")
+        if self.weights and self.policy != "weighted":
+            raise ValueError('weights belong to policy "weighted"')
+        if self.weights and len(self.weights) != len(self.targets):
+            raise ValueError("weights needs one number for each target")
+        if self.weights and not any(self.weights):
+            raise ValueError("weights needs a number above 0")
+        return self
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -95,6 +95,7 @@ Whole = Annotated[int, Strict()]
 Flag = Annotated[bool, Strict()]
 Dollars = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=1_000_000)]
 Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1_000_000)]
+Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1_000_000)]
 Policy = Literal[
     "fastest",
     "cheapest",

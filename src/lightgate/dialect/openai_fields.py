@@ -17,6 +17,10 @@ MOST: Final = 1 << 40  # tokens; more than this is no count
 
 def count(value: Any) -> int | None:
     """Read a token count; None for what cannot be one."""
+    if value is None:
+        return None
+    if type(value) is int:
+        return value if 0 <= value <= MOST else None
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if not whole or isinstance(value, bool) or not 0 <= value <= MOST:
         return None

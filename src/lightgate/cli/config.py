@@ -1,0 +1,148 @@
+"""`lightgate config`: check, explain or import a configuration."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from lightgate.cli.configured import config_option
+from lightgate.cli.exits import Exit
+from lightgate.cli.output import Column, emit_json, emit_table, note
+from lightgate.config.load import config_schema, find_config, parse_config
+from lightgate.errors import ConfigError, UsageError
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group("config", epilog="Example: lightgate config check --config lightgate.toml")
+def command() -> None:
+    """Work with `lightgate.toml`: every problem at once, every value with its source."""
+
+
+@command.command("check", epilog="Example: lightgate config check --json")
+@config_option
+@_JSON
+def check(*, config_file: Path | None, as_json: bool) -> int:
+    """Check the file and everything that it names; exit code 3 if there is a problem.
+
+    A key or a variable that is not in this environment is a warning.
+    """
+    from lightgate.cli.checked import Findings, check_targets
+
+    path = find_config(config_file, env=os.environ, cwd=Path.cwd())
+    if path is None:
+        if as_json:
+            emit_json({"file": None, "valid": True, "problems": [], "warnings": []})
+        else:
+            click.echo("There is no configuration file: every value has its default.")
+        return Exit.OK
+    text = _text(path)
+    try:
+        found = check_targets(parse_config(text, name=str(path)), text, str(path), os.environ)
+    except ConfigError as error:
+        found = Findings(error.problems, ())
+    if as_json:
+        emit_json({"file": str(path), "valid": not found.problems, **found._asdict()})
+        return Exit.CONFIG if found.problems else Exit.OK
+    for warning in found.warnings:
+        note(f"warning: {warning}")
+    if found.problems:
+        count = f"{len(found.problems)} problems" if len(found.problems) > 1 else "a problem"
+        raise ConfigError(f"{path} has {count}.", problems=found.problems)
+    click.echo(f"{path} is valid.")
+    return Exit.OK
+
+
+@command.command("explain", epilog="Example: lightgate config explain --json")
+@config_option
+@_JSON
+def explain(*, config_file: Path | None, as_json: bool) -> None:
+    """Show every value in force and its source: a line of the file, the catalogue, or the default.
+
+    API keys are shown by the name of their variable, and whether it is set.
+    """
+    from lightgate.cli.explained import Explainer, Row
+
+    path = find_config(config_file, env=os.environ, cwd=Path.cwd())
+    text = _text(path) if path is not None else ""
+    name = str(path) if path is not None else "lightgate.toml"
+    first = Row("(the file)", None if path is None else name, _found_by(config_file, path))
+    rows = [first, *Explainer(parse_config(text, name=name), text, name, os.environ).rows()]
+    if as_json:
+        emit_json([row._asdict() for row in rows])
+        return
+    emit_table(
+        [Column("key"), Column("value"), Column("source")],
+        [(row.key, "none" if row.value is None else row.value, row.source) for row in rows],
+        caption="none: not set. A flag of a verb comes before all of these.",
+    )
+
+
+@command.command("schema", epilog="Example: lightgate config schema > lightgate.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of `lightgate.toml`, for editors."""
+    emit_json(config_schema())
+
+
+@command.command(
+    "import-litellm",
+    epilog="Example: lightgate config import-litellm config.yaml --out lightgate.toml",
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Write here; stdout by default.")
+@_JSON
+def import_file(*, file: Path, out: Path | None, as_json: bool) -> None:
+    """Turn a LiteLLM proxy's YAML FILE into a `lightgate.toml`.
+
+    What has no counterpart is listed in comments and on stderr. Keys in plain text are not copied.
+    """
+    from lightgate.config.litellm import import_litellm
+    from lightgate.config.litellm_deployment import Known
+    from lightgate.provider.catalogue import catalogue
+
+    known = {
+        name: Known(row.base_url, row.dialect, row.auth, row.key_env)
+        for name, row in catalogue().items()
+    }
+    made = import_litellm(_text(file), known=known, env=os.environ, name=file.name)
+    parse_config(made.text, name=str(out or "lightgate.toml"))
+    if out is not None:
+        _write_new(out, made.text)
+    if as_json:
+        emit_json({"toml": made.text, "notes": [found._asdict() for found in made.notes]})
+    elif out is None:
+        click.echo(made.text, nl=False)
+    for found in made.notes:
+        note(f"{found.where}: {found.said}")
+    if out is not None:
+        note(f"Wrote {out}. `lightgate config check --config {out}` says what is missing here.")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as reason:
+        said = reason.strerror if isinstance(reason, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"{path} cannot be read: {said}.") from None
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(
+            f"{path} exists already.", hint="Name another --out, or remove it first."
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _found_by(flag: Path | None, path: Path | None) -> str:
+    if path is None:
+        return "there is none"
+    if flag is not None:
+        return "flag --config"
+    return "environment LIGHTGATE_CONFIG" if os.environ.get("LIGHTGATE_CONFIG") else "found"

@@ -1,0 +1,173 @@
+"""Every value of the configuration in force, and where it comes from."""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from lightgate.config.duration import duration_text
+from lightgate.config.load import key_path
+from lightgate.config.model import Config, Table
+from lightgate.config.place import line_numbers, line_of
+from lightgate.config.written import value_text
+from lightgate.errors import UsageError
+from lightgate.provider.catalogue import catalogue, provider_named
+from lightgate.provider.target import key_variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from lightgate.provider.spec import Provider
+
+Path = tuple[str | int, ...]
+
+
+class Row(NamedTuple):
+    """A key, its value as it would be written, and its source."""
+
+    key: str
+    value: str | None
+    source: str
+
+
+class Explainer:
+    """Walks a configuration; `text` is the file's, `name` what places call it."""
+
+    def __init__(self, config: Config, text: str, name: str, env: Mapping[str, str]) -> None:
+        self._config = config
+        self._lines = line_numbers(text)
+        self._name = name
+        self._env = env
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, in the order of the reference."""
+        yield from self._table(self._config, ())
+        for name in self._used():
+            yield from self._provider(name)
+        yield from self._listed()
+
+    def _table(self, table: Table, path: Path) -> Iterator[Row]:
+        for name, schema in _schemas(type(table)).items():
+            value = getattr(table, name)
+            here = (*path, name)
+            if here == ("providers",):
+                continue  # together with what the catalogue says
+            if isinstance(value, Table):
+                yield from self._table(value, here)
+            elif isinstance(value, dict) and all(isinstance(v, Table) for v in value.values()):
+                for inner, nested in value.items():
+                    yield from self._table(nested, (*here, inner))
+            elif value and isinstance(value, tuple) and isinstance(value[0], Table):
+                for number, nested in enumerate(value):
+                    yield from self._table(nested, (*here, number))
+            else:
+                source = self._place(here) if name in table.model_fields_set else "default"
+                yield Row(key_path(here), _shown(value, schema), source)
+
+    def _place(self, path: Path) -> str:
+        return f"{self._name}:{line_of(self._lines, path)}"
+
+    def _used(self) -> list[str]:
+        """The providers of the file, and those that its models name."""
+        config = self._config
+        targets = [target for model in config.models.values() for target in model.targets]
+        for model in config.models.values():
+            targets += [target for tier in model.tiers for target in tier.targets]
+        names = [*config.providers, *(target.partition("/")[0] for target in targets)]
+        return list(dict.fromkeys(names))
+
+    def _provider(self, name: str) -> Iterator[Row]:
+        path: Path = ("providers", name)
+        try:
+            provider = provider_named(name, self._config)
+        except UsageError:
+            yield Row(key_path(path), None, "unknown")
+            return
+        table = self._config.providers.get(name)
+        said = table.model_fields_set if table is not None else frozenset[str]()
+        rest = "catalogue" if name in catalogue() else "default"
+        for key, value in _facts(provider).items():
+            source = self._place((*path, key)) if key in said else rest
+            yield Row(key_path((*path, key)), value, source)
+        yield self._key(provider, path, said=bool(table is not None and table.api_key), rest=rest)
+        if table is not None and table.hourly_cost is not None:
+            cost = format(table.hourly_cost, "f")
+            yield Row(key_path((*path, "hourly_cost")), cost, self._place((*path, "hourly_cost")))
+        for variable, value in (table.variables if table is not None else {}).items():
+            here = (*path, "variables", variable)
+            yield Row(key_path(here), value, self._place(here))
+
+    def _key(self, provider: Provider, path: Path, *, said: bool, rest: str) -> Row:
+        """The key's variable and whether it is set; never the key."""
+        variable, ready = key_variable(provider, self._config, self._env)
+        value = "none" if variable is None else f"env:{variable}"
+        source = self._place((*path, "api_key")) if said else rest
+        if variable is not None:
+            source += ", set in the environment" if ready else ", not set in the environment"
+        return Row(key_path((*path, "api_key")), value, source)
+
+    def _listed(self) -> Iterator[Row]:
+        """List prices of the models' targets that have none of their own."""
+        from lightgate.price.listed import models_of
+
+        at = datetime.now(UTC)
+        for name in self._used():
+            row = catalogue().get(name)
+            if row is None or row.price_provider is None:
+                continue
+            listed = {f"{name}/{m.id}": m.rates for m in models_of(row.price_provider, at)}
+            for model in self._config.models.values():
+                for target in model.targets:
+                    if target in listed and target not in self._config.prices:
+                        rates = listed.pop(target)
+                        source = f"price list of {rates.as_of or 'an unknown day'}"
+                        for key in ("input", "output"):
+                            value = getattr(rates, key)
+                            shown = None if value is None else format(value, "f")
+                            yield Row(key_path(("prices", target, key)), shown, source)
+
+
+def _facts(provider: Provider) -> dict[str, str | None]:
+    stops = provider.abort.stops_billing
+    return {
+        "base_url": provider.base_url or None,
+        "dialect": provider.dialect,
+        "abort_stops_billing": None if stops is None else str(stops).lower(),
+    }
+
+
+@functools.cache
+def _schemas(table: type[Table]) -> dict[str, Any]:
+    found: dict[str, Any] = table.model_json_schema()["properties"]
+    return found
+
+
+def _shown(value: Any, schema: dict[str, Any]) -> str | None:
+    """A value as one would write it."""
+    if value is None:
+        return "auto" if "auto" in schema.get("examples", ()) else None
+    if isinstance(value, tuple):
+        return ", ".join(_one(part) for part in value) or None
+    kinds = [schema.get("type"), *(choice.get("type") for choice in schema.get("anyOf", ()))]
+    if isinstance(value, int) and "string" in kinds:
+        return duration_text(value)
+    return _one(value)
+
+
+def _one(value: Any) -> str:
+    if isinstance(value, str):
+        return _without_password(value) or '""'
+    return value.isoformat() if isinstance(value, date) else value_text(value)
+
+
+def _without_password(text: str) -> str:
+    """The text, or a URL whose password is hidden."""
+    try:
+        parts = urlsplit(text)
+        if not parts.password:
+            return text
+    except ValueError:
+        return text
+    return text.replace(f":{parts.password}@", ":***@", 1)

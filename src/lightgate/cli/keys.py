@@ -1,0 +1,314 @@
+"""`lightgate keys`: virtual keys with budgets, limits and rights."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import click
+
+from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.output import Column, dollars, emit_json, emit_table, note
+from lightgate.clock.source import SYSTEM
+from lightgate.config.duration import parse_duration
+from lightgate.ledger.keys import (
+    KeyRecord,
+    KeyTerms,
+    Period,
+    add_key,
+    instant_ns,
+    instant_text,
+    new_key,
+    period_start,
+    read_keys,
+    revoke_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lightgate.ledger.store import Ledger
+
+_MOST = 2_147_483_647  # what every database takes for an integer
+_DEAREST = Decimal(1_000_000_000)
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
+
+
+class Place(NamedTuple):
+    """Where the keys are kept: the data folder, and the URL of its ledger."""
+
+    data: Path
+    url: str
+
+
+class Budget(click.ParamType[Decimal]):
+    """Dollars, kept exactly."""
+
+    name = "dollars"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Decimal:
+        """Read a positive amount."""
+        try:
+            amount = Decimal(str(value).removeprefix("$"))
+        except InvalidOperation:
+            amount = Decimal(0)
+        if not amount.is_finite() or not 0 < amount <= _DEAREST:
+            self.fail(f"{value!r} is not a positive amount of dollars, such as 25 or 0.50.", param)
+        if amount.as_tuple().exponent < -9:  # type: ignore[operator]  # finite, so a number
+            self.fail("A budget is counted in billionths of a dollar, not finer.", param, ctx)
+        return amount
+
+
+def _place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--data` and `--config`; the verb gets them as `data` and `config_file`."""
+    return click.option(
+        "--data",
+        type=click.Path(path_type=Path),
+        help="Data folder of the gateway; gateway.data of the configuration by default.",
+    )(config_option(function))
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(
+    "keys", epilog="Example: lightgate keys create --name ci --budget 25 --period month --rpm 60"
+)
+def command() -> None:
+    """Make, list and revoke the keys that clients show to the gateway.
+
+    A key is shown once and kept only as a hash. A running gateway takes every change within a
+    second. While there is no key at all, the gateway asks for none and listens on loopback only.
+    """
+
+
+@command.command(
+    "create",
+    epilog="Example: lightgate keys create --name ci --budget 25 --period month --rpm 60"
+    " --models fast-llama,groq/llama-3.3-70b-versatile --expires 90d --tags team=search",
+)
+@click.option("--name", required=True, help="What the key is called in lists and reports.")
+@click.option("--budget", type=Budget(), help="Dollars that it may spend.")
+@click.option(
+    "--period",
+    type=click.Choice(("total", "day", "month")),
+    help="When the budget begins again (UTC); never by default.",
+)
+@click.option("--rpm", type=click.IntRange(1, _MOST), help="Requests in any 60 seconds.")
+@click.option("--tpm", type=click.IntRange(1, _MOST), help="Tokens in any 60 seconds.")
+@click.option("--models", default="", help="Models it may ask for, with commas; all by default.")
+@click.option("--max-tokens", type=click.IntRange(1, _MOST), help="Longest answer, in tokens.")
+@click.option("--race", is_flag=True, help="It may have several targets race for one answer.")
+@click.option(
+    "--max-fanout",
+    type=click.IntRange(1, 8),
+    default=2,
+    show_default=True,
+    help="Targets that one request may use at once.",
+)
+@click.option("--expires", help="When it ends (UTC), such as 90d or 2027-01-31.")
+@click.option("--tags", multiple=True, metavar="K=V", help="Put on every request; repeatable.")
+@_place
+@_JSON
+def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wishes: Any) -> None:
+    """Make a key, print it once on stdout, and keep only its hash."""
+    secret, record = new_key(_terms(wishes))
+    place = _find(data, config_file)
+    with _opened(place) as ledger:
+        with ledger.writing() as connection:
+            add_key(connection, record)
+        count = _tell_gateway(ledger, place)
+    if as_json:
+        emit_json({"key": secret, **_facts(record)})
+    else:
+        click.echo(secret)
+    note(f"This is key {record.name!r} ({record.id}). It is not shown again.")
+    if count == 1:
+        note("It is the first: from now on the gateway answers only requests with a key.")
+
+
+@command.command("list", epilog="Example: lightgate keys list --json")
+@_place
+@_JSON
+def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
+    """List the keys with their terms; the keys themselves are nowhere."""
+    with _opened(_find(data, config_file)) as ledger:
+        with ledger.reading() as connection:
+            records = read_keys(connection)
+        spent = _spent(ledger)
+    rows = [
+        _facts(record) | {"spent_usd": spent[record.budget_period].get(record.id, Decimal(0))}
+        for record in records
+    ]
+    if as_json:
+        emit_json(rows)
+        return
+    if not rows:
+        click.echo("There is no key. `lightgate keys create --name NAME` makes one.")
+        return
+    titles = (
+        "name",
+        "begins",
+        "state",
+        "spent",
+        "budget",
+        "limits",
+        "models",
+        "created",
+        "expires",
+        "id",
+    )
+    emit_table(
+        [Column(title) for title in titles],
+        [
+            (row["name"], row["prefix"] + "…", row["state"], _cents(row["spent_usd"]), _budget(row),
+             _limits(row),
+             ", ".join(row["models"]) or "all", row["created"][:10],
+             (row["expires"] or "never")[:10], row["id"])
+            for row in rows
+        ],
+        caption="Times are UTC. Spent: in the budget's period; the last seconds may be missing.",
+    )  # fmt: skip
+
+
+@command.command("revoke", epilog="Example: lightgate keys revoke ci")
+@click.argument("key", metavar="ID|NAME")
+@_place
+@_JSON
+def revoke(*, key: str, data: Path | None, config_file: Path | None, as_json: bool) -> None:
+    """Revoke a key for good; its requests are refused from then on, its records stay."""
+    place = _find(data, config_file)
+    with _opened(place) as ledger:
+        with ledger.writing() as connection:
+            record = revoke_key(connection, key, wall_ns=SYSTEM.wall_ns())
+        _tell_gateway(ledger, place)
+    if as_json:
+        emit_json(_facts(record))
+    note(f"Revoked {record.name!r} ({record.id}).")
+
+
+def _find(data: Path | None, config_file: Path | None) -> Place:
+    """The data folder: flag, then configuration, then its default."""
+    from lightgate.config.model import Config
+
+    config = read_config(config_file) or Config()
+    return Place(data if data is not None else Path(config.gateway.data), config.ledger.url)
+
+
+def _opened(place: Place) -> Ledger:
+    from lightgate.ledger.store import Ledger
+
+    return Ledger.open(place.url, place.data)
+
+
+def _tell_gateway(ledger: Ledger, place: Place) -> int:
+    """Put all keys into the snapshot of a gateway that runs, and give their number.
+
+    Under the ledger's write lock: of two commands at once, the later one writes both keys.
+    """
+    from lightgate.gateway.snapshot import refresh_keys
+
+    with ledger.writing() as connection:
+        keys = read_keys(connection)
+        refresh_keys(place.data, keys)
+    return len(keys)
+
+
+def _terms(wishes: dict[str, Any]) -> KeyTerms:
+    if not _NAME.fullmatch(wishes["name"]):
+        raise click.UsageError("--name has 1 to 100 characters, and none that controls a terminal.")
+    if wishes["period"] is not None and wishes["budget"] is None:
+        raise click.UsageError("--period needs a --budget.")
+    models = tuple(dict.fromkeys(part.strip() for part in wishes["models"].split(",")))
+    if wishes["models"] and not all(models):
+        raise click.UsageError("--models has an empty name between its commas.")
+    return KeyTerms(
+        name=wishes["name"],
+        expires=_expiry(wishes["expires"]),
+        models=models if wishes["models"] else (),
+        budget_usd=wishes["budget"],
+        budget_period=wishes["period"] or "total",
+        rpm=wishes["rpm"],
+        tpm=wishes["tpm"],
+        max_tokens=wishes["max_tokens"],
+        may_race=wishes["race"],
+        max_fanout=wishes["max_fanout"],
+        tags=_tags(wishes["tags"]),
+    )
+
+
+def _expiry(text: str | None) -> str | None:
+    """The instant from which the key is of no use: a duration from now, or a date in UTC."""
+    if text is None:
+        return None
+    now_ns = SYSTEM.wall_ns()
+    try:
+        try:
+            until_ns = now_ns + parse_duration(text)
+        except ValueError:
+            until_ns = instant_ns(text)
+        until = instant_text(until_ns)
+    except (ValueError, OverflowError):
+        raise click.UsageError(
+            f"--expires {text!r} is neither a duration such as 90d nor a date such as 2027-01-31."
+        ) from None
+    if until_ns <= now_ns:
+        raise click.UsageError(f"--expires {text!r} is in the past.")
+    return until
+
+
+def _tags(pairs: tuple[str, ...]) -> str | None:
+    import msgspec
+
+    tags: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip() or name in tags:
+            raise click.UsageError(f"--tags {pair!r} is not K=V with a name of its own.")
+        tags[name] = value
+    return msgspec.json.encode(tags).decode() if tags else None
+
+
+def _facts(record: KeyRecord) -> dict[str, Any]:
+    """What may be told of a key; the hash is of no use to anybody, and stays."""
+    import msgspec
+
+    facts = msgspec.structs.asdict(record)
+    del facts["hash"]
+    facts["tags"] = msgspec.json.decode(record.tags) if record.tags else {}
+    return facts | {"state": record.over(SYSTEM.wall_ns()) or "in use"}
+
+
+def _spent(ledger: Ledger) -> dict[str, dict[str, Decimal]]:
+    """Dollars by period and key, as far as the ledger knows."""
+    from lightgate.ledger.queries import spend_per_key
+
+    now_ns = SYSTEM.wall_ns()
+    return {
+        period: spend_per_key(ledger, period_start(period, now_ns)) for period in get_args(Period)
+    }
+
+
+def _cents(amount: Decimal) -> str:
+    """Dollars to four places, a column of numbers that can be compared."""
+    return f"${amount:.4f}"
+
+
+def _budget(row: dict[str, Any]) -> str:
+    if row["budget_usd"] is None:
+        return "none"
+    every = {"total": "", "day": " a day", "month": " a month"}[row["budget_period"]]
+    return f"${dollars(row['budget_usd'])}{every}"
+
+
+def _limits(row: dict[str, Any]) -> str:
+    parts = [f"{row[name]} {name}" for name in ("rpm", "tpm") if row[name] is not None]
+    if row["max_tokens"] is not None:
+        parts.append(f"answers up to {row['max_tokens']} tokens")
+    if row["may_race"]:
+        parts.append(f"races up to {row['max_fanout']}")
+    return ", ".join(parts) or "none"

@@ -1,0 +1,142 @@
+"""What is told, in no dialect: the items of an answer, how it ended, and who hears of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from lightgate.clock.tokens import Usage
+from lightgate.dialect.retell.finish import Reason
+
+if TYPE_CHECKING:
+    from lightgate.dialect.fault import Fault
+    from lightgate.dialect.retell.logprobs import Logprob
+
+DEEPEST: Final = 256  # levels of arguments
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What every event or body of one answer repeats; `created` in seconds since 1970."""
+
+    model: str
+    id: str
+    created: int
+    include_usage: bool = False
+
+
+class Item:
+    """One run of text, reasoning or refusal, or one call; `index` counts items, `number` calls.
+
+    `cut`: the answer broke off in the middle of it.
+    """
+
+    __slots__ = (
+        "cut",
+        "ended",
+        "id",
+        "index",
+        "kind",
+        "logprobs",
+        "name",
+        "number",
+        "signature",
+        "texts",
+    )
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+        self.index = -1
+        self.number = -1
+        self.id = ""
+        self.name = ""
+        self.signature = ""
+        self.texts: list[str] = []
+        self.logprobs: list[Logprob] = []
+        self.ended = False
+        self.cut = False
+
+    @property
+    def text(self) -> str:
+        """All pieces so far."""
+        return "".join(self.texts)
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How the answer ended; `sequence` is the stop sequence that ended it, where it was told."""
+
+    reason: Reason
+    sequence: str | None
+    usage: Usage | None
+
+
+class Listener(Protocol):
+    """Hears one answer as items in order; events are added to `out`.
+
+    `keeps`: the items' texts are needed after they were told. `call_prefix`: what the ids of calls
+    begin with, for those that the provider gave none.
+    """
+
+    keeps: bool
+    call_prefix: str
+    out: list[bytes]
+
+    def start(self, first: Item | None, usage: Usage | None) -> None:
+        """Say that an answer begins."""
+
+    def open(self, item: Item) -> None:
+        """Begin an item."""
+
+    def piece(self, item: Item, text: str, logprobs: list[Logprob]) -> None:
+        """Go on with the open item."""
+
+    def sign(self, item: Item) -> None:
+        """Tell the signature of the open item, which is reasoning."""
+
+    def close(self, item: Item) -> None:
+        """End the open item."""
+
+    def end(self, ending: Ending) -> None:
+        """End the answer."""
+
+    def fail(self, fault: Fault) -> None:
+        """End the answer with an error."""
+
+
+class Writer(Listener, Protocol):
+    """Tells one answer in a client's dialect."""
+
+    def whole(self, items: list[Item], ending: Ending) -> bytes:
+        """Write the whole answer as one body."""
+
+
+def arguments_of(item: Item) -> dict[str, Any] | None:
+    """Read a call's arguments as the object that they should be; None if they are not."""
+    text = item.text
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        try:  # halves of an emoji are let through, and what is no number is none
+            value = json.loads(text, parse_constant=_number, parse_float=_number)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) and not _is_deep(value, text) else None
+
+
+def _number(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _is_deep(value: Any, text: str) -> bool:
+    """Say whether a value is nested deeper than a serialiser will follow it."""
+    if text.count("{") + text.count("[") <= DEEPEST:
+        return False
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        inside = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for many in inside for one in many if isinstance(one, dict | list)]
+        depth += 1
+    return bool(level)

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightgate.console.app import REGISTRY
+from lightgate.console.guard import HEADERS, PAGE_POLICY, Terms
+
+if TYPE_CHECKING:
+    from console.conftest import Get
+
+SECRET = Terms("0.0.0.0", "open sesame")
+OPEN = {"/health/live", "/health/ready"}
+PATHS = [entry.path for entry in REGISTRY]
+
+
+def basic(password: str) -> str:
+    return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_route_but_health_needs_the_secret(get: Get, path: str) -> None:
+    refused = await get(path, terms=SECRET)
+    assert (refused.status == 401) is (path not in OPEN)
+    if path not in OPEN:
+        assert refused.headers["www-authenticate"].startswith("Basic ")
+        for wrong in (
+            "Bearer open",
+            "Bearer ",
+            basic("sesame"),
+            "Basic !!",
+            "open sesame",
+            "Basic",
+        ):
+            assert (await get(path, terms=SECRET, authorization=wrong)).status == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/api/speeds", "/metrics", "/static/page.js"])
+@pytest.mark.parametrize("shown", ["Bearer open sesame", basic("open sesame")])
+async def test_the_secret_opens(get: Get, path: str, shown: str) -> None:
+    assert (await get(path, terms=SECRET, authorization=shown)).status == 200
+
+
+async def test_the_open_routes_are_the_named_ones() -> None:
+    assert {entry.path for entry in REGISTRY if entry.access == "open"} == OPEN
+
+
+@pytest.mark.parametrize(
+    "path", ["/admin", "/api", "/static/", "/static/../app.py", "/static/page.html", "//", "/docs"]
+)
+async def test_what_is_not_in_the_registry_does_not_exist(get: Get, path: str) -> None:
+    assert (await get(path)).status == 404
+
+
+@given(st.text(), st.sampled_from(["", "127.0.0.1", "localhost", "[::1]"]))
+def test_only_loopback_names_are_ours(text: str, start: str) -> None:
+    host = start + text
+    if Terms().knows(host):
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        name = name.rstrip(":").lower()
+        assert name.startswith(("127.", "localhost", "[::1]", "[0"))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
+async def test_nothing_can_be_written(get: Get, path: str, method: str) -> None:
+    answer = await get(path, method=method)
+    assert answer.status == 405
+    assert answer.headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8081", 200), ("localhost:8081", 200), ("LOCALHOST", 200), ("[::1]:8081", 200),
+        ("127.0.0.1", 200), ("evil.example", 403), ("evil.example:8081", 403), ("", 403),
+        ("127.0.0.1.evil.example", 403), ("localhost@evil.example", 403), ("192.168.0.7", 403),
+        ("127.0.0.1:8081/x", 403), ("127.0.0.1:port", 403), ("[::1", 403), ("0.0.0.0:8081", 403),
+    ],
+)  # fmt: skip
+async def test_a_borrowed_name_is_refused(get: Get, host: str, status: int) -> None:
+    assert (await get("/", host=host)).status == status
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1.evil.example"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_another_site_is_refused(get: Get, origin: str, method: str) -> None:
+    assert (await get("/api/speeds", method=method, origin=origin)).status == 403
+    assert (await get("/api/speeds", origin="http://127.0.0.1:8081")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("terms", "host", "answer"),
+    [
+        (Terms("0.0.0.0", "s"), "gate.example", True), (Terms("0.0.0.0"), "gate.example", False),
+        (Terms("10.0.0.1", "s"), "10.0.0.1:8081", True), (Terms("10.0.0.1", "s"), "x.y", False),
+        (Terms("fd00::1", "s"), "[fd00::1]:8081", True),
+    ],
+)  # fmt: skip
+def test_names_beside_loopback(terms: Terms, host: str, answer: bool) -> None:
+    assert terms.knows(host) is answer
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/nothing"])
+async def test_every_answer_has_the_headers(get: Get, path: str) -> None:
+    answer = await get(path)
+    for name, value in HEADERS.items():
+        assert answer.headers[name] == value
+    policy = answer.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert path == "/report" or policy == PAGE_POLICY
+
+
+async def test_the_page_has_nothing_inline(get: Get) -> None:
+    page = (await get("/")).text
+    assert "<script>" not in page
+    assert "style=" not in page
+    assert "onclick" not in page
+    script = (await get("/static/page.js")).text
+    for risky in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        assert risky not in script
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/", "text/html"), ("/static/page.js", "text/javascript"), ("/static/page.css", "text/css"),
+     ("/static/icon.svg", "image/svg+xml")],
+)  # fmt: skip
+async def test_kinds_of_files(get: Get, path: str, kind: str) -> None:
+    assert (await get(path)).headers["content-type"].startswith(kind)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from lightgate.console import LEDGER_ENV
+from lightgate.gateway.logs import CONSOLE_SECRET_ENV
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from console.conftest import Traffic
+
+
+async def begin(data: Path, *args: str, **env: str) -> asyncio.subprocess.Process:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("LIGHTGATE")}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "lightgate.console", "--data", str(data), "--port", "0", *args,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**clean, "PYTHONWARNINGS": "always::ResourceWarning", **env},
+    )  # fmt: skip
+
+
+async def ready_port(process: asyncio.subprocess.Process) -> int:
+    assert process.stdout is not None
+    facts = json.loads(await process.stdout.readline())
+    assert facts["ready"] is True
+    return int(facts["port"])
+
+
+async def status(port: int, path: str, header: str = "") -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{header}connection: close\r\n\r\n".encode()
+    )
+    answer = await reader.read()
+    writer.close()
+    return int(answer.split()[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_it_ships_and_ends_with_everything_in_the_ledger(
+    tmp_path: Path, traffic: Traffic, number: signal.Signals
+) -> None:
+    process = await begin(tmp_path)
+    async with asyncio.timeout(60):
+        port = await ready_port(process)
+        while await status(port, "/health/ready") != 200:
+            await asyncio.sleep(0.02)
+        traffic(4)
+        traffic.close()  # its writer is gone: the journal is finished and removed
+        process.send_signal(number)
+        _, err = await process.communicate()
+    assert process.returncode == 0
+    assert b"Traceback" not in err
+    assert b"Warning" not in err
+    assert list((tmp_path / "journal").iterdir()) == []
+
+
+async def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    process = await begin(tmp_path, LIGHTGATE_TETHERED="1")
+    async with asyncio.timeout(60):
+        await ready_port(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert await process.wait() == 0
+
+
+async def test_alone_it_does_not_need_a_parent(tmp_path: Path) -> None:
+    process = await begin(tmp_path)
+    async with asyncio.timeout(60):
+        port = await ready_port(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert await status(port, "/health/live") == 200
+        process.terminate()
+        await process.communicate()
+
+
+async def test_a_secret_lets_it_listen_for_others(tmp_path: Path) -> None:
+    secret = "a secret that is long"
+    process = await begin(tmp_path, "--host", "0.0.0.0", **{CONSOLE_SECRET_ENV: secret})
+    async with asyncio.timeout(60):
+        port = await ready_port(process)
+        assert await status(port, "/metrics") == 401
+        assert await status(port, "/health/live") == 200
+        assert await status(port, "/metrics", f"authorization: Bearer {secret}\r\n") == 200
+        assert not any(secret in word for word in psutil.Process(process.pid).cmdline())
+        process.terminate()
+        _, err = await process.communicate()
+    assert secret.encode() not in err
+
+
+async def refusal(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert out == b""
+    return process.returncode, err.decode()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com"])
+async def test_without_a_secret_it_is_for_this_machine_alone(tmp_path: Path, host: str) -> None:
+    code, said = await refusal(await begin(tmp_path, "--host", host))
+    assert code == 3
+    assert f"does not listen on {host} without a secret" in said
+    assert CONSOLE_SECRET_ENV in said
+
+
+async def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, said = await refusal(await begin(tmp_path, "--port", str(port)))
+    assert code == 1
+    assert f"Port {port} on 127.0.0.1 is in use" in said
+
+
+async def test_a_broken_configuration(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("[ledger]\ncolour = 1\n")
+    code, said = await refusal(await begin(tmp_path, "--config", str(tmp_path / "x.toml")))
+    assert code == 3
+    assert "ledger.colour" in said
+
+
+async def test_a_ledger_that_cannot_be_opened_does_not_tell_its_password(tmp_path: Path) -> None:
+    url = "postgresql://me:CANARY-word@127.0.0.1:1/none"
+    code, said = await refusal(await begin(tmp_path, **{LEDGER_ENV: url}))
+    assert code not in {0, None}
+    assert "CANARY" not in said
