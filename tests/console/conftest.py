@@ -93,7 +93,7 @@ def get(desk: Desk) -> Get:
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
             "scheme": "http", "path": path, "raw_path": path.encode(),
-            "query_string": query.encode(), "root_path": "", 
+            "query_string": query.encode(), "root_path": "",
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8081),
             "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
         }  # fmt: skip

@@ -1,6 +1,6 @@
 """Every fault of the catalogue, streamed and whole, alone, with a fallback and in a race.
 
-Nothing hangs, no verdict is wrong, nothing is left over, and the client reads it in its own dialect.
+Nothing hangs, no verdict is wrong, nothing is left over, and clients read it in their dialect.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from gateway.faulted import ROWS, TIMEOUT_S, Field, Row, last_error, model, port_of, said
 
 if TYPE_CHECKING:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gateway.faulted import Field, model
-from sim.conftest import SAY
 
+from gateway.faulted import Field, model
 from lightgate.route.failure import SERVER
+from sim.conftest import SAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.conftest import Start
+    from lightgate.sim.log import Entry
 
 SOON_S = 1.0  # benchmarks/rescue.py prints the real number, which is a hundredth of it
 
@@ -36,13 +38,15 @@ def heard(field: Field, count: int) -> Callable[[], bool]:
 
     def said() -> bool:
         stations = field.rig.sim._stations.values()
-        return field.rig.upstream >= count and sum(station.in_flight for station in stations) >= count
+        return (
+            field.rig.upstream >= count and sum(station.in_flight for station in stations) >= count
+        )
 
     return said
 
 
 def spoken(field: Field) -> Callable[[], bool]:
-    return lambda: any(flight.reply.started for flight in field.rig.state.streams)
+    return lambda: any(flight.reply.started for flight in field.rig.state.flights)
 
 
 WINDOWS = {
@@ -63,7 +67,10 @@ async def test_a_client_that_leaves_closes_every_upstream(start: Start, window: 
     rig = field.rig
     late = window in {"mid-stream", "after-a-race"}
     left = await leave(field, {"stream": stream}, spoken(field) if late else heard(field, count))
-    gone = lambda: [entry for entry in rig.sim.log.entries if entry.gone]  # noqa: E731
+
+    def gone() -> list[Entry]:
+        return [entry for entry in rig.sim.log.entries if entry.gone]
+
     open_then = 2 if "race" in window else 1
     await rig.until(lambda: len(gone()) >= open_then, within_s=SOON_S)
     assert all(entry.ended_ns / 1e9 - left < SOON_S for entry in gone() if entry.ended_ns)
@@ -91,7 +98,6 @@ async def test_a_client_that_leaves_during_a_probe_leaves_the_next_one_free(star
     assert rig.state.breakers.allows("lab/far", rig.state.now_ns())
 
 
-PRICED = '[prices."{0}"]\ninput = 1\noutput = 2\n'
 GREEDY = """
 [providers.greedy]
 base_url = "http://127.0.0.1:{port}/lab/v1"
@@ -122,8 +128,6 @@ async def test_a_client_that_leaves_pays_by_the_providers_policy(
     assert settled.attempts[0].facts.cost_source == "estimated"
     assert paid == settled.attempts[0].facts.cost_nano
     assert paid is not None
-    assert paid // 2000 == tokens + (paid - tokens * 2000) // 2000
-    assert paid <= reserved.nano_usd
     assert reserved.nano_usd - paid == (50 - tokens) * 2000
 
 
@@ -136,10 +140,11 @@ async def test_a_stream_that_is_left_is_billed_for_what_came(start: Start, after
     await field.rig.until(lambda: len(field.rig.settled()) == 1)
     await field.rig.until(lambda: len(field.rig.sim.log) == 1)
     [settled], [entry] = field.rig.settled(), field.rig.sim.log.entries
+    [reserved] = field.rig.reserved()
     cost = settled.attempts[0].facts.cost_nano
-    tokens_in = settled.attempts[0].tokens_in or 0
     assert cost is not None
-    assert abs((cost - tokens_in * 1000) / 2000 - entry.tokens_billed) <= 20
+    tokens = 100 - (reserved.nano_usd - cost) / 2000
+    assert abs(tokens - entry.tokens_billed) <= 10
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -154,4 +159,5 @@ async def test_a_stale_connection_is_replaced_unseen(start: Start, stream: bool)
     [note] = settled.attempts
     assert note.replayed
     assert note.outcome == "ok"
-    assert [entry.outcome for entry in field.rig.sim.log.entries] == ["ok", "reset", "ok"]
+    await field.rig.until(lambda: len(field.rig.sim.log) == 3)
+    assert Counter(e.outcome for e in field.rig.sim.log.entries) == {"ok": 2, "reset": 1}

@@ -7,8 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gateway.faulted import SHORT, Field, last_error, model, said
 
+from gateway.faulted import SHORT, Field, last_error, model, said
 from lightgate.gateway import state
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     Open = Callable[[str], Awaitable[Field]]
 
 COMMENT = b": keep-alive\n"
-EVENTS = b"".join(
-    b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]}).encode()
-    for delta, end in (({"role": "assistant"}, None), ({"content": "Hello"}, None), ({}, "stop"))
-)  # fmt: skip
+DELTAS: tuple[tuple[dict[str, str], str | None], ...] = (
+    ({"role": "assistant"}, None),
+    ({"content": "Hello"}, None),
+    ({}, "stop"),
+)
 
 
 @pytest.fixture
@@ -104,7 +105,9 @@ async def test_an_answer_that_comes_in_one_piece_after_comments_is_whole(talking
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        body = EVENTS + b"data: [DONE]\n\n"
+        chunks = [{"choices": [{"delta": delta, "finish_reason": end}]} for delta, end in DELTAS]
+        body = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+        body += b"data: [DONE]\n\n"
         await release.wait()
         head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
         writer.write(head % len(body) + body)
@@ -113,12 +116,10 @@ async def test_an_answer_that_comes_in_one_piece_after_comments_is_whole(talking
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    raw = f'[providers.raw]\nbase_url = "http://127.0.0.1:{port}/v1"\ndialect = "openai"\napi_key = "none"\n'
-    field = await talking(raw + model("m", ["raw/plain"]))
-    asking: asyncio.Task[Any] = asyncio.create_task(
-        field.rig.chat("m", headers=field.headers)
-    )
-    await field.rig.until(lambda: any(flight.reply.started for flight in field.rig.state.streams))
+    raw = f'[providers.raw]\nbase_url = "http://127.0.0.1:{port}/v1"\napi_key = "none"\n'
+    field = await talking(raw + 'dialect = "openai"\n' + model("m", ["raw/plain"]))
+    asking: asyncio.Task[Any] = asyncio.create_task(field.rig.chat("m", headers=field.headers))
+    await field.rig.until(lambda: any(flight.reply.started for flight in field.rig.state.flights))
     release.set()
     answer = await asking
     server.close()

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from gateway.faulted import SHORT, Field, model
 
+from gateway.faulted import SHORT, Field, model
+from lightgate.route.failure import SERVER
 from lightgate.wire.client import Client
 from lightgate.wire.dns import Resolver
 
 if TYPE_CHECKING:
     from gateway.conftest import Start
+    from lightgate.wire.dns import Address
 
-NOWHERE = '[providers.nowhere]\nbase_url = "http://nowhere.invalid/v1"\ndialect = "openai"\napi_key = "none"\n'
+NOWHERE = """
+[providers.nowhere]
+base_url = "http://nowhere.invalid/v1"
+dialect = "openai"
+api_key = "none"
+"""
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,7 @@ async def test_all_down_says_when_to_come_back_and_storms_nobody(start: Start) -
     rig = field.rig
     answers = [await rig.chat("m", headers=field.headers) for _ in range(100)]
     await field.at_peace()
-    assert {answer.status for answer in answers} == {502, 503} or {503}
+    assert {answer.status for answer in answers} <= {502, 503}
     refused = [a for a in answers if a.json["error"]["code"] == "all_targets_down"]
     assert refused
     for answer in refused:
@@ -89,8 +96,6 @@ async def test_all_down_comes_back(start: Start) -> None:
     state = field.rig.state
     breaker = state.breakers
     now = state.now_ns()
-    from lightgate.route.failure import SERVER
-
     for _ in range(3):
         breaker.failed("lab/plain", now, SERVER, None, now)
     assert not breaker.allows("lab/plain", state.now_ns())
@@ -107,7 +112,7 @@ class Names:
         self._wait_s = wait_s
         self.asked = 0
 
-    async def __call__(self, *_: Any) -> Any:
+    async def __call__(self, host: str, port: int) -> list[Address]:
         self.asked += 1
         await asyncio.sleep(self._wait_s)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

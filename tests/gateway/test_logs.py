@@ -178,4 +178,5 @@ def test_the_secrets_of_a_configuration_and_its_environment() -> None:
     )
     env = {"LAB_KEY": " lab-key ", "GROQ_API_KEY": "groq-key", "HOME": "/home/me", "none": "n"}
     assert secrets_of(config, env) == {"pass-word", "lab-key", "groq-key"}
+    assert secrets_of(None, env, ["LAB_KEY", "ABSENT"]) == {"lab-key", "groq-key"}
     assert secrets_of(None, {"LIGHTGATE_CONSOLE_SECRET": "quiet"}) == {"quiet"}

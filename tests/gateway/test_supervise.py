@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -230,6 +231,38 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         orphan = psutil.Process(int(process.stdout.readline()))
         process.kill()
     orphan.wait(timeout=20)
+
+
+def test_it_stops_when_its_terminal_is_closed() -> None:
+    """A hang-up reloads, but not when it means that nobody is there any more."""
+    parent = textwrap.dedent(
+        """
+        import asyncio, fcntl, termios
+        from lightgate.gateway.supervise import Supervisor
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        async def main():
+            async with Supervisor(reload=lambda: print("reloaded", flush=True)) as supervisor:
+                print("ready", flush=True)
+                await supervisor.run()
+                print("stopped", flush=True)
+        asyncio.run(main())
+        """
+    )
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", parent],
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        os.close(slave)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline() == b"reloaded\n"
+        os.close(master)
+        assert process.stdout.read() == b"stopped\n"
 
 
 def test_nobody_is_tethered_who_was_not_asked() -> None:

@@ -148,8 +148,8 @@ def test_a_torn_tail_waits_for_the_rest_or_for_death(
     ledger: Ledger, shipper: Shipper, tmp_path: Path
 ) -> None:
     journal = journal_of(tmp_path, reserved("x-1"), settled("x-1"))
-    whole = journal.path.read_bytes()
-    journal.path.write_bytes(whole[:-5])
+    whole = journal.path.read_bytes()[: journal.size]
+    journal.path.write_bytes(whole[:-13])
     assert shipper.ship() == Shipped(records=2)
     journal.path.write_bytes(whole)
     assert shipper.ship() == Shipped(records=1, exchanges=1, attempts=1)
@@ -162,8 +162,8 @@ def test_a_damaged_journal_is_kept_and_said(
     ledger: Ledger, shipper: Shipper, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = journal_of(tmp_path, reserved("x-1"), settled("x-1"))
-    data = bytearray(journal.path.read_bytes())
-    data[-1] ^= 1
+    data = bytearray(journal.path.read_bytes()[: journal.size])
+    data[-9] ^= 1
     journal.path.write_bytes(bytes(data))
     assert shipper.ship() == Shipped(records=2, damaged=1)
     assert shipper.ship() == Shipped(damaged=1)

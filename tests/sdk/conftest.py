@@ -1,4 +1,4 @@
-"""A small simulator in its own process, and the SDKs' drivers in theirs."""
+"""A small simulator and a gateway in their own processes, and the SDKs' drivers in theirs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 
 from lightgate.sim.serve import Options
 from lightgate.sim.spawn import SimProcess
+from sdk.gate import Gate, gateway
+from sdk.reciter import Reciter, reciting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,6 +52,9 @@ dialect = "anthropic"
 like = "lab"
 dialect = "anthropic"
 key = "sk-right"
+[providers.gem]
+like = "lab"
+dialect = "gemini"
 """
 
 
@@ -94,3 +99,55 @@ def drive(simulator: SimProcess) -> Callable[[str, str, str], Driven | None]:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def reciter() -> Iterator[Reciter]:
+    """A provider that says golden answers and keeps what it was asked."""
+    with reciting() as provider:
+        yield provider
+
+
+@pytest.fixture(scope="session")
+def gate(
+    simulator: SimProcess, reciter: Reciter, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gate]:
+    """A gateway in front of the simulator and the reciter, in its own process."""
+    with gateway(tmp_path_factory.mktemp("gate"), simulator.facts.port, reciter.port) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def driven_through(request: pytest.FixtureRequest, gate: Gate) -> dict[str, Any] | None:
+    """What the SDK that a test module names saw through the gateway; None where it is missing."""
+    sdk = request.module.SDK
+    python = ROOT / f".venv-sdk-{sdk}" / "bin" / "python"
+    if not python.exists():
+        return None
+    done = subprocess.run(
+        [python, HERE / f"through_{sdk}.py", json.dumps({"url": gate.url, "keys": gate.keys})],
+        capture_output=True, text=True, timeout=110, check=False, env=bare_env(),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    cases: dict[str, Any] = json.loads(done.stdout)
+    return cases
+
+
+@pytest.fixture
+def seen(
+    request: pytest.FixtureRequest,
+    driven_through: dict[str, Any] | None,
+    missing: Callable[[str], None],
+) -> dict[str, Any]:
+    """The cases of a test module's SDK by name."""
+    if driven_through is None:
+        sdk = request.module.SDK
+        missing(f"the {sdk} SDK's environment is missing: make .venv-sdk-{sdk}/stamp")
+    assert driven_through is not None
+    return driven_through
+
+
+def bare_env() -> dict[str, str]:
+    """No proxy, no key and no setting of the developer's shell may reach an SDK."""
+    env = {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "")}
+    return env | {"PYTHONPATH": str(HERE.parent)}

@@ -27,16 +27,19 @@ class Verb(NamedTuple):
 
 
 VERBS = (
-    Verb("up", "Simulated providers, clocked live."),
+    Verb("up", "The gateway, its console and, without a key, a demo."),
     Verb("bench", "How fast targets are, at your load, from here."),
+    Verb("report", "How fast production was, from the ledger."),
     Verb("compare", "Two runs: what got slower, surely."),
     Verb("reread", "A run under other tools' definitions."),
     Verb("schedule", "Periodic benchmarks, with drift alerts."),
     Verb("sim", "Simulated providers alone."),
     Verb("selftest", "Prove the clock on this machine."),
     Verb("doctor", "What works from here: keys, connections, clock."),
+    Verb("keys", "Virtual keys: budgets, limits and rights."),
     Verb("models", "Providers, their models, and which have a key here."),
     Verb("prices", "What tokens cost, in dollars per million."),
+    Verb("config", "Check, explain or import a configuration."),
     Verb("version", "Version, Python, event loop and platform."),
 )
 

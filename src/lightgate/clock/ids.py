@@ -70,5 +70,5 @@ def _text(value: int) -> str:
     number = (
         (value >> _TAIL_BITS) << 80 | 0x7 << 76 | (tail >> 62) << 64 | 0b10 << 62 | (tail & _LOW)
     )
-    digits = f"{number:032x}"
+    digits = number.to_bytes(16, "big").hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -9,14 +9,38 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from lightgate.dialect.request import Built, Image, Text
+from lightgate.dialect.request import Built, Image, Text, Thought
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from lightgate.dialect.request import Message, Request, ToolCall
+    from lightgate.dialect.request import Message, Request, Schema, ToolCall
 
 TOOL_WORDS: Final = frozenset({"auto", "none", "required"})
 _encode: Final = msgspec.json.Encoder().encode
+_LONGEST: Final = 200  # characters of a field's path in an error
+
+
+class Untranslatable(UsageError):  # noqa: N818 - reads as what the request is
+    """A request says something that the other dialect has no words for; `field` names it."""
+
+    label = "untranslatable"
+
+    def __init__(self, field: str, why: str = "", *, dialect: str = "", hint: str = "") -> None:
+        self.field = field if len(field) <= _LONGEST else f"{field[:_LONGEST]}..."
+        self.why = why
+        self.dialect = dialect
+        because = f": {why}" if why else ""
+        super().__init__(
+            f"{dialect} cannot express the field {self.field!r}{because}."
+            if dialect
+            else f"The field {self.field!r} cannot be said in another dialect{because}.",
+            hint=hint
+            or "Leave it out, or ask for a model whose provider speaks this request's dialect.",
+        )
+
+    def at(self, place: str) -> Untranslatable:
+        """Say the same of the place where the client said it."""
+        return Untranslatable(place, self.why, dialect=self.dialect)
 
 
 def refuse(request: Request, dialect: str, *fields: str) -> None:
@@ -27,13 +51,17 @@ def refuse(request: Request, dialect: str, *fields: str) -> None:
             raise cannot(dialect, field)
 
 
-def cannot(dialect: str, field: str, why: str = "") -> UsageError:
+def cannot(dialect: str, field: str, why: str = "") -> Untranslatable:
     """Make the error for a fact that a dialect has no words for; dropping it would be a lie."""
-    because = f": {why}" if why else ""
-    return UsageError(
-        f"{dialect} cannot express the field {field!r}{because}.",
-        hint=f"Leave {field!r} out, or pass the provider's own field in `extra`.",
-    )
+    hint = f"Leave {field!r} out, or pass the provider's own field in `extra`."
+    return Untranslatable(field, why, dialect=dialect, hint=hint)
+
+
+def place_of(message: Message, field: str = "") -> str:
+    """Return where a client said a message, or the field of it; else the field's own name."""
+    if not message.place:
+        return field or "messages"
+    return f"{message.place}.{field}" if field else message.place
 
 
 def need(request: Request, dialect: str, field: str) -> Any:
@@ -50,8 +78,44 @@ def text_only(message: Message, dialect: str) -> str:
         return message.content
     texts = [part.text for part in message.content if isinstance(part, Text)]
     if len(texts) != len(message.content):
-        raise cannot(dialect, "messages", f"an image in a message of role {message.role!r}")
+        why = f"an image in a message of role {message.role!r}"
+        raise cannot(dialect, place_of(message), why)
     return "".join(texts)
+
+
+def spoken(message: Message) -> str | tuple[Text | Image, ...]:
+    """Return a message's content without thoughts and seals, which are said elsewhere or not."""
+    if isinstance(message.content, str):
+        return message.content
+    left = tuple(part for part in message.content if not isinstance(part, Thought))
+    sealed = any(isinstance(part, Text) and part.signature for part in left)
+    texts = [part.text for part in left if isinstance(part, Text)]
+    if len(texts) == len(left) and (sealed or len(left) != len(message.content)):
+        return "".join(texts)
+    return left
+
+
+def own_thoughts(message: Message, dialect: str) -> list[dict[str, Any]]:
+    """Return the reasoning that this dialect itself handed out; another's means nothing to it."""
+    if isinstance(message.content, str):
+        return []
+    found = (part for part in message.content if isinstance(part, Thought))
+    return [part.raw for part in found if part.dialect == dialect]
+
+
+def result_text(message: Message, dialect: str) -> str:
+    """Return a tool's result for a dialect that has no mark for a failure but the text itself."""
+    text = text_only(message, dialect)
+    return f"Error: {text}" if message.is_error else text
+
+
+def described(schema: Schema, dialect: str) -> dict[str, Any]:
+    """Return the schema with its description inside, for a dialect without a place beside it."""
+    if not schema.description:
+        return schema.schema
+    if "description" in schema.schema:
+        raise cannot(dialect, "schema", "a description beside the schema's own")
+    return schema.schema | {"description": schema.description}
 
 
 def image_bytes(image: Image) -> tuple[str, str] | None:
@@ -83,14 +147,15 @@ def image_url(image: Image) -> str:
     return f"data:{inline[0]};base64,{inline[1]}" if inline else str(image.url)
 
 
-def arguments_object(call: ToolCall, dialect: str) -> dict[str, Any]:
+def arguments_object(call: ToolCall, dialect: str, place: str = "") -> dict[str, Any]:
     """Read a tool call's arguments for a dialect that takes them as an object."""
     try:
         value = msgspec.json.decode(call.arguments or "{}")
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise cannot(dialect, "messages", f"arguments of {call.name!r} are no JSON object")
+        why = f"arguments of {call.name!r} are no JSON object"
+        raise cannot(dialect, place or "messages", why)
     return value
 
 
@@ -115,10 +180,14 @@ def put(body: dict[str, Any], **fields: Any) -> None:
 def built(path: str, body: dict[str, Any], extra: dict[str, Any], *, stream: bool) -> Built:
     """Merge `extra` in and encode."""
     accept = "text/event-stream" if stream else "application/json"
+    try:
+        encoded = _encode(_merged(body, extra))
+    except RecursionError:
+        raise UsageError("The request is nested too deeply.") from None
     return Built(
         path=path,
         headers=(("content-type", "application/json"), ("accept", accept)),
-        body=_encode(_merged(body, extra)),
+        body=encoded,
     )
 
 

@@ -67,12 +67,19 @@ def fault(status: int, body: bytes) -> Fault:
 def malformed(data: bytes) -> Fault:
     """Explain an answer of status 200 that is not of its dialect.
 
-    An error object in another family's shape is that error, not a riddle.
+    An error object in another family's shape is that error, not a riddle. What may hold an answer
+    is named and not quoted: the sentence goes into records.
     """
     found = _from_bytes(data)
     if found is not None:
         return found
-    excerpt = _plain(data)
+    start = data[:_WORD].lstrip()
+    if start.startswith((b"{", b"[")):
+        excerpt = "JSON of another shape, or broken JSON"
+    elif start.startswith((b"data:", b"event:")):
+        excerpt = "a stream of events"
+    else:
+        excerpt = _plain(data)
     return Fault("malformed", f"Not an answer of this dialect: {excerpt or 'nothing at all'}")
 
 

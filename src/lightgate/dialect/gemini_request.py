@@ -12,32 +12,39 @@ from lightgate.dialect.facts import (
     built,
     cannot,
     chosen_tool,
+    described,
     image_bytes,
     need,
+    place_of,
     put,
     refuse,
     text_only,
 )
-from lightgate.dialect.request import Text
+from lightgate.dialect.request import Text, Thought
 
 if TYPE_CHECKING:
     from lightgate.dialect.quirks import Quirks
-    from lightgate.dialect.request import Built, Message, Part, Request
+    from lightgate.dialect.request import Built, Message, Part, Request, Tool
 
 NAME: Final = "gemini"
+# Gemini 3 refuses a call in the history without the seal that it gave out. For calls that another
+# model made, its documentation names this word in the seal's place.
+FOREIGN_SEAL: Final = "skip_thought_signature_validator"
 _LEVELS: Final = frozenset({"minimal", "low", "medium", "high"})
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every builder is called alike
     """Say a request as POST /models/{model}:generateContent, or its streamed twin."""
-    refuse(request, NAME, "prompt", "inputs", "min_tokens", "ignore_eos")
+    refuse(request, NAME, "prompt", "inputs", "min_tokens", "ignore_eos", "verbosity")
     need(request, NAME, "messages")
+    if request.parallel_tool_calls is False and request.tools and request.tool_choice != "none":
+        raise cannot(NAME, "parallel_tool_calls", "it cannot be told to make one call at a time")
     body: dict[str, Any] = {"contents": _contents(request)}
     system = [m for m in request.messages if m.role in {"system", "developer"}]
     if system:
-        body["systemInstruction"] = {"parts": [{"text": text_only(m, NAME)} for m in system]}
-    declared = [_tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
+        body["systemInstruction"] = {"parts": [part for m in system for part in _system(m)]}
+    declared = [_tool(tool) for tool in request.tools]
     put(
         body,
         tools=[{"functionDeclarations": declared}] if declared else [],
@@ -49,6 +56,13 @@ def build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every bu
     return built(f"/models/{model}:{verb}", body, request.extra, stream=request.stream)
 
 
+def _system(said: Message) -> list[dict[str, Any]]:
+    whole = text_only(said, NAME)
+    if isinstance(said.content, str):
+        return [{"text": whole}]
+    return [{"text": part.text} for part in said.content if isinstance(part, Text)]
+
+
 def _config(request: Request) -> dict[str, Any]:
     config: dict[str, Any] = {}
     put(
@@ -56,26 +70,34 @@ def _config(request: Request) -> dict[str, Any]:
         maxOutputTokens=request.max_tokens,
         temperature=request.temperature,
         topP=request.top_p,
+        topK=request.top_k,
         stopSequences=list(request.stop),
         seed=request.seed,
+        presencePenalty=request.presence_penalty,
+        frequencyPenalty=request.frequency_penalty,
+        responseLogprobs=request.logprobs or None,
+        logprobs=request.top_logprobs,
         thinkingConfig=_thinking(request),
     )
     if request.schema is not None:
         config["responseMimeType"] = "application/json"
-        config["responseJsonSchema"] = request.schema.schema
+        config["responseJsonSchema"] = described(request.schema, NAME)
+    elif request.json_object:
+        config["responseMimeType"] = "application/json"
     return config
 
 
 def _thinking(request: Request) -> dict[str, Any]:
     wish = request.reasoning
-    if wish is None:
-        return {}
     if wish in {"none", 0}:
         return {"thinkingBudget": 0}
+    shown = {"includeThoughts": True} if request.thoughts != "omitted" else {}
+    if wish is None:
+        return shown if request.thoughts is not None else {}
     if isinstance(wish, int):
-        return {"includeThoughts": True, "thinkingBudget": wish}
+        return shown | {"thinkingBudget": wish}
     if wish in _LEVELS:
-        return {"includeThoughts": True, "thinkingLevel": wish}
+        return shown | {"thinkingLevel": wish}
     raise cannot(NAME, "reasoning", f"{wish!r} is none of its levels")
 
 
@@ -83,64 +105,84 @@ def _choice(request: Request) -> dict[str, Any]:
     name = chosen_tool(request)
     if name:
         return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
-    if request.tool_choice is None:
-        return {}
-    return {"functionCallingConfig": {"mode": _MODES[request.tool_choice]}}
+    word = request.tool_choice
+    if word in {None, "auto"} and any(tool.strict for tool in request.tools):
+        return {"functionCallingConfig": {"mode": "VALIDATED"}}
+    return {"functionCallingConfig": {"mode": _MODES[word]}} if word is not None else {}
 
 
 def _contents(request: Request) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
-    called: dict[str, str] = {}
-    results: list[dict[str, Any]] | None = None
+    called: dict[str, tuple[int, str]] = {}
+    results: list[tuple[int, dict[str, Any]]] = []
+
+    def answered() -> None:
+        """Say the results of parallel calls in one turn; order tells calls of one function."""
+        if results:
+            results.sort(key=lambda pair: pair[0])
+            out.append({"role": "user", "parts": [part for _, part in results]})
+            results.clear()
+
     for said in request.messages:
         if said.name is not None and said.role != "tool":
-            raise cannot(NAME, "name", "messages have none")
+            raise cannot(NAME, place_of(said, "name"), "messages have none")
         if said.role in {"system", "developer"}:
             continue
-        called |= {call.id: call.name for call in said.tool_calls}
-        if said.role != "tool":
-            results = None
-            role = "model" if said.role == "assistant" else "user"
-            out.append({"role": role, "parts": _parts(said)})
+        for call in said.tool_calls:
+            called[call.id] = (len(called), call.name)
+        if said.role == "tool":
+            order, name = called.get(said.tool_call_id or "", (len(called), ""))
+            results.append((order, _result(said, said.name or name)))
             continue
-        if results is None:  # the results of parallel calls belong into one turn
-            results = []
-            out.append({"role": "user", "parts": results})
-        results.append(_result(said, called))
+        answered()
+        role = "model" if said.role == "assistant" else "user"
+        out.append({"role": role, "parts": _parts(said, request.client)})
+    answered()
     return out
 
 
-def _result(said: Message, called: dict[str, str]) -> dict[str, Any]:
+def _result(said: Message, name: str) -> dict[str, Any]:
     """Say a tool's result; it goes by the function's name, which the call may have to tell."""
-    name = said.name or called.get(said.tool_call_id or "")
     if not name:
-        raise cannot(NAME, "messages", "a tool's result whose function is not known")
+        raise cannot(NAME, place_of(said), "a tool's result whose function is not known")
     text = text_only(said, NAME)
+    if said.is_error:
+        return {"functionResponse": {"name": name, "response": {"error": text}}}
     try:
         value = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         value = text
-    response = value if isinstance(value, dict) else {"result": value}
+    # Only an object is taken for JSON: "1.10" may be a version, and is left as it was said.
+    response = value if isinstance(value, dict) else {"result": text}
     return {"functionResponse": {"name": name, "response": response}}
 
 
-def _parts(said: Message) -> list[dict[str, Any]]:
+def _parts(said: Message, client: str) -> list[dict[str, Any]]:
     if said.tool_calls and said.role != "assistant":
-        raise cannot(NAME, "tool_calls", f"a message of role {said.role!r}")
+        raise cannot(NAME, place_of(said, "tool_calls"), f"a message of role {said.role!r}")
     if isinstance(said.content, str):
         parts = [] if said.tool_calls and not said.content else [{"text": said.content}]
     else:
-        parts = [_part(part) for part in said.content]
-    calls = [
-        {"functionCall": {"name": call.name, "args": arguments_object(call, NAME)}}
-        for call in said.tool_calls
-    ]
-    return parts + calls
+        own = [p for p in said.content if not isinstance(p, Thought) or p.dialect == NAME]
+        parts = [_part(part, said) for part in own]
+    for number, call in enumerate(said.tool_calls):
+        args = arguments_object(call, NAME, said.place)
+        part: dict[str, Any] = {"functionCall": {"name": call.name, "args": args}}
+        foreign = client not in {"", NAME} and number == 0
+        put(part, thoughtSignature=call.signature or (FOREIGN_SEAL if foreign else None))
+        parts.append(part)
+    return parts
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: Part, said: Message) -> dict[str, Any]:
+    if isinstance(part, Thought):
+        return part.raw
     if isinstance(part, Text):
-        return {"text": part.text}
+        out: dict[str, Any] = {"text": part.text}
+        put(out, thoughtSignature=part.signature)
+        return out
+    if part.detail is not None:
+        raise cannot(NAME, place_of(said), f"the image's detail {part.detail!r}")
     inline = image_bytes(part)
     if inline is not None:
         return {"inlineData": {"mimeType": inline[0], "data": inline[1]}}
@@ -149,7 +191,7 @@ def _part(part: Part) -> dict[str, Any]:
     return {"fileData": file}
 
 
-def _tool(name: str, description: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {"name": name}
-    put(out, description=description or None, parametersJsonSchema=parameters)
+def _tool(tool: Tool) -> dict[str, Any]:
+    out: dict[str, Any] = {"name": tool.name}
+    put(out, description=tool.description or None, parametersJsonSchema=tool.parameters)
     return out

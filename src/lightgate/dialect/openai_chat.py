@@ -10,7 +10,14 @@ from lightgate.dialect.facts import built, cannot, need, put, refuse
 from lightgate.dialect.fault import error_of
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.openai_chunks import chunk_grammar
-from lightgate.dialect.openai_fields import chat_usage, message, sampling, streaming, tools
+from lightgate.dialect.openai_fields import (
+    chat_usage,
+    message,
+    sampling,
+    schema_words,
+    streaming,
+    tools,
+)
 
 if TYPE_CHECKING:
     from lightgate.dialect.quirks import Quirks
@@ -22,7 +29,7 @@ NAME: Final = "openai chat"
 
 def build(request: Request, quirks: Quirks) -> Built:
     """Say a request as POST /chat/completions."""
-    refuse(request, NAME, "prompt", "inputs")
+    refuse(request, NAME, "prompt", "inputs", "top_k")
     need(request, NAME, "messages")
     body: dict[str, Any] = {
         "model": request.model,
@@ -35,15 +42,17 @@ def build(request: Request, quirks: Quirks) -> Built:
     if request.schema is not None:
         if not quirks.schema:
             raise cannot(NAME, "schema", "this provider does not know it")
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {
-                "name": request.schema.name,
-                "schema": request.schema.schema,
-                "strict": request.schema.strict,
-            },
-        }
-    put(body, **_reasoning(request, quirks))
+        form = {"type": "json_schema", "json_schema": schema_words(request.schema)}
+        body["response_format"] = form
+    elif request.json_object:
+        body["response_format"] = {"type": "json_object"}
+    put(
+        body,
+        **_reasoning(request, quirks),
+        logprobs=request.logprobs or None,
+        top_logprobs=request.top_logprobs,
+        verbosity=request.verbosity,
+    )
     return built("/chat/completions", body, request.extra, stream=request.stream)
 
 

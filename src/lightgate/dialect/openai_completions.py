@@ -17,11 +17,24 @@ if TYPE_CHECKING:
     from lightgate.dialect.scanner import Scanner
 
 NAME: Final = "openai completions"
+_CANNOT: Final = (
+    "messages",
+    "inputs",
+    "tools",
+    "tool_choice",
+    "schema",
+    "reasoning",
+    "json_object",
+    "top_k",
+    "logprobs",
+    "top_logprobs",
+    "verbosity",
+)
 
 
 def build(request: Request, quirks: Quirks) -> Built:
     """Say a request as POST /completions."""
-    refuse(request, NAME, "messages", "inputs", "tools", "tool_choice", "schema", "reasoning")
+    refuse(request, NAME, *_CANNOT)
     body: dict[str, Any] = {"model": request.model, "prompt": need(request, NAME, "prompt")}
     streaming(body, request, quirks)
     put(body, max_tokens=request.max_tokens)

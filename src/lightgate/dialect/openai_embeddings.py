@@ -31,6 +31,13 @@ _UNKNOWN: Final = (
     "tool_choice",
     "schema",
     "reasoning",
+    "json_object",
+    "top_k",
+    "presence_penalty",
+    "frequency_penalty",
+    "logprobs",
+    "top_logprobs",
+    "verbosity",
 )
 
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.clock.tokens import Usage
-from lightgate.dialect.facts import cannot, chosen_tool, image_url, put, text_only
+from lightgate.dialect.facts import (
+    cannot,
+    chosen_tool,
+    image_url,
+    own_thoughts,
+    place_of,
+    put,
+    result_text,
+    spoken,
+)
 from lightgate.dialect.request import Text
 
 if TYPE_CHECKING:
     from lightgate.dialect.quirks import Quirks
-    from lightgate.dialect.request import Message, Part, Request, Tool
+    from lightgate.dialect.request import Image, Message, Request, Schema, Tool
 
+CHAT: Final = "openai-chat"
 MOST: Final = 1 << 40  # tokens; more than this is no count
 
 
@@ -59,16 +69,19 @@ def message(said: Message, quirks: Quirks, dialect: str) -> dict[str, Any]:
     out: dict[str, Any] = {"role": role}
     if said.role == "tool":
         if said.tool_call_id is None:
-            raise cannot(dialect, "messages", "a tool's result without its 'tool_call_id'")
-        return out | {"tool_call_id": said.tool_call_id, "content": text_only(said, dialect)}
+            raise cannot(dialect, place_of(said), "a tool's result without its 'tool_call_id'")
+        return out | {"tool_call_id": said.tool_call_id, "content": result_text(said, dialect)}
     if said.tool_call_id is not None:
-        raise cannot(dialect, "tool_call_id", f"a message of role {said.role!r}")
+        raise cannot(dialect, place_of(said, "tool_call_id"), f"a message of role {said.role!r}")
     if said.tool_calls and said.role != "assistant":
-        raise cannot(dialect, "tool_calls", f"a message of role {said.role!r}")
-    if isinstance(said.content, str):
-        out["content"] = said.content or (None if said.tool_calls else "")
+        raise cannot(dialect, place_of(said, "tool_calls"), f"a message of role {said.role!r}")
+    content = spoken(said)
+    if isinstance(content, str):
+        out["content"] = content or (None if said.tool_calls else "")
     else:
-        out["content"] = [_part(part) for part in said.content]
+        out["content"] = [_part(part) for part in content]
+    for raw in own_thoughts(said, CHAT):
+        out |= raw
     put(
         out,
         name=said.name,
@@ -91,6 +104,8 @@ def sampling(body: dict[str, Any], request: Request, quirks: Quirks, dialect: st
         temperature=request.temperature,
         top_p=request.top_p,
         stop=list(request.stop),
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
     )
     if request.seed is not None:
         if quirks.seed_field is None:
@@ -125,16 +140,26 @@ def tools(body: dict[str, Any], request: Request) -> None:
     name = chosen_tool(request)
     named = {"type": "function", "function": {"name": name}}
     put(body, tool_choice=named if name else request.tool_choice)
+    put(body, parallel_tool_calls=request.parallel_tool_calls)
+
+
+def schema_words(asked: Schema) -> dict[str, Any]:
+    """Describe the form of an answer."""
+    out: dict[str, Any] = {"name": asked.name, "schema": asked.schema, "strict": asked.strict}
+    put(out, description=asked.description or None)
+    return out
 
 
 def function(tool: Tool) -> dict[str, Any]:
     """Describe a function; no parameters means none."""
     out: dict[str, Any] = {"name": tool.name}
-    put(out, description=tool.description or None, parameters=tool.parameters)
+    put(out, description=tool.description or None, parameters=tool.parameters, strict=tool.strict)
     return out
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: Text | Image) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
-    return {"type": "image_url", "image_url": {"url": image_url(part)}}
+    image: dict[str, Any] = {"url": image_url(part)}
+    put(image, detail=part.detail)
+    return {"type": "image_url", "image_url": image}

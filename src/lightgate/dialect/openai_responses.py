@@ -1,95 +1,17 @@
-"""OpenAI responses: typed items in, a sequence of typed events out."""
+"""Reads the answers of OpenAI responses: a sequence of typed events."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from lightgate.clock.tokens import Usage
-from lightgate.dialect.facts import (
-    built,
-    cannot,
-    chosen_tool,
-    image_url,
-    need,
-    put,
-    refuse,
-    text_only,
-)
 from lightgate.dialect.fault import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.openai_chunks import DONE
-from lightgate.dialect.openai_fields import count, function, sub
-from lightgate.dialect.request import Text
+from lightgate.dialect.openai_fields import count, sub
 from lightgate.dialect.scanner import Grammar, Scanner, decoded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lightgate.dialect.quirks import Quirks
-    from lightgate.dialect.request import Built, Message, Request
-
-NAME: Final = "openai responses"
-
-
-def build(request: Request, quirks: Quirks) -> Built:
-    """Say a request as POST /responses."""
-    refuse(request, NAME, "prompt", "inputs", "stop", "seed", "min_tokens", "ignore_eos")
-    need(request, NAME, "messages")
-    items = [item for said in request.messages for item in _items(said, quirks)]
-    body: dict[str, Any] = {"model": request.model, "input": items}
-    if request.stream:
-        body["stream"] = True
-        put(body, stream_options={"include_obfuscation": False} if quirks.obfuscation else {})
-    put(
-        body,
-        max_output_tokens=request.max_tokens,
-        temperature=request.temperature,
-        top_p=request.top_p,
-        # Functions are strict here unless told otherwise; elsewhere they are not.
-        tools=[{"type": "function", "strict": False} | function(tool) for tool in request.tools],
-    )
-    name = chosen_tool(request)
-    put(body, tool_choice={"type": "function", "name": name} if name else request.tool_choice)
-    if request.schema is not None:
-        asked = request.schema
-        form = {"name": asked.name, "schema": asked.schema, "strict": asked.strict}
-        body["text"] = {"format": {"type": "json_schema"} | form}
-    if isinstance(request.reasoning, int):
-        raise cannot(NAME, "reasoning", "an effort in words is known, a budget in tokens is not")
-    put(body, reasoning={"effort": request.reasoning} if request.reasoning else {})
-    return built("/responses", body, request.extra, stream=request.stream)
-
-
-def _items(said: Message, quirks: Quirks) -> Iterator[dict[str, Any]]:
-    if said.name is not None:
-        raise cannot(NAME, "name", "messages have none")
-    if said.role == "tool":
-        if said.tool_call_id is None:
-            raise cannot(NAME, "messages", "a tool's result without its 'tool_call_id'")
-        output = text_only(said, NAME)
-        yield {"type": "function_call_output", "call_id": said.tool_call_id, "output": output}
-        return
-    if said.content or not said.tool_calls:
-        role = quirks.system_role if said.role in {"system", "developer"} else said.role
-        yield {"role": role, "content": _content(said)}
-    for call in said.tool_calls:
-        words = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
-        yield {"type": "function_call"} | words
-
-
-def _content(said: Message) -> str | list[dict[str, Any]]:
-    if isinstance(said.content, str):
-        return said.content
-    kind = "output_text" if said.role == "assistant" else "input_text"
-    return [
-        {"type": kind, "text": part.text}
-        if isinstance(part, Text)
-        else {"type": "input_image", "image_url": image_url(part)}
-        for part in said.content
-    ]
-
 
 # Deltas by the name of their event; every other event carries no token.
 _DELTAS: Final = {

@@ -15,7 +15,9 @@ from lightgate.dialect import (
     openai_completions,
     openai_embeddings,
     openai_responses,
+    openai_responses_request,
 )
+from lightgate.dialect.facts import Untranslatable
 from lightgate.dialect.fault import Fault, fault
 from lightgate.dialect.request import Built, Kind, Request
 from lightgate.dialect.scanner import DEFAULT_QUIRKS, Grammar, Scanner
@@ -42,7 +44,13 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     def build(self, request: Request, quirks: Quirks = DEFAULT_QUIRKS) -> Built:
         """Say a request in this dialect; UsageError names a field that it has no words for."""
-        return self.builder(request, quirks)
+        try:
+            return self.builder(request, quirks)
+        except Untranslatable as error:
+            place = request.places.get(error.field)
+            if place is None:
+                raise
+            raise error.at(place) from None  # a client knows its own words, not ours
 
     def scanner(self, quirks: Quirks = DEFAULT_QUIRKS) -> Scanner:
         """Make the reader of one answer."""
@@ -63,7 +71,9 @@ _DIALECTS: Final[dict[tuple[str, str], Dialect]] = {
         grammar=openai_completions.GRAMMAR,
     ),
     ("openai", "responses"): Dialect(
-        name="openai-responses", builder=openai_responses.build, grammar=openai_responses.GRAMMAR
+        name="openai-responses",
+        builder=openai_responses_request.build,
+        grammar=openai_responses.GRAMMAR,
     ),
     ("openai", "embedding"): Dialect(
         name="openai-embeddings", builder=openai_embeddings.build, grammar=openai_embeddings.GRAMMAR

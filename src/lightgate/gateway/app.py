@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import LightgateError
 from lightgate.gateway.catalog import models_body
-from lightgate.gateway.entry import admit, authorize
+from lightgate.gateway.entry import SOUND_ID, admit, authorize
 from lightgate.gateway.errors_out import Refusal, Refusing, of_error
 from lightgate.gateway.flight import Flight
 from lightgate.gateway.lookup import look_up
@@ -38,7 +38,7 @@ class Gateway:
         dialect = dialect_of(inbound.target)
         try:
             path = self._path(inbound)
-            dialect = path.dialect
+            dialect = _shape(inbound) if path.verb == "models" else path.dialect
             if path.verb == "call":
                 await self._call(inbound, reply, path)
             else:
@@ -68,9 +68,7 @@ class Gateway:
         else:
             key = authorize(state, inbound, state.wall_ns())
             if path.verb == "models":
-                anthropic = inbound.header(b"anthropic-version") is not None
-                shape = "anthropic-messages" if anthropic else path.dialect
-                reply.whole(200, _JSON, models_body(state.house, key, shape))
+                reply.whole(200, _JSON, models_body(state.house, key, _shape(inbound)))
             else:
                 body = await look_up(state, self._data, path.id or "", key)
                 reply.whole(200, _JSON, body)
@@ -94,8 +92,16 @@ class Gateway:
             )
         return found.path
 
-    def _named(self, inbound: Inbound) -> tuple[tuple[bytes, bytes], ...]:
+    def _named(self, inbound: Inbound) -> bytes:
         given = inbound.header(b"x-request-id")
-        if given is None or not given.isascii() or len(given) > 128:
+        if given is None or not SOUND_ID.fullmatch(given):
             given = self._state.ids.new().encode()
-        return ((b"x-request-id", given),)
+        return b"x-request-id: %b\r\n" % given
+
+
+def _shape(inbound: Inbound) -> str:
+    """The dialect of a list of models: all three have one, two of them at the same address."""
+    if inbound.header(b"anthropic-version") is not None:
+        return "anthropic-messages"
+    google = inbound.header(b"x-goog-api-key") is not None
+    return "gemini" if google else dialect_of(inbound.target)

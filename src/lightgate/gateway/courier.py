@@ -88,7 +88,12 @@ class Courier:
     def _same(self, data: bytes, events: list[Event], kinds: int) -> bytes:
         if len(events) == 1:
             name, event = events[0]
-            if not name and len(data) == len(event) + 8 and data[:6] == b"data: ":
+            if (
+                not name
+                and len(data) == len(event) + 8
+                and data[:6] == b"data: "
+                and data[-1] == 10
+            ):
                 return b"" if not kinds and self._hides(event) else data
         out = []
         for name, event in events:

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from lightgate.gateway.wanted import Wanted
     from lightgate.wire.inbound import Inbound
 
-_ID: Final = re.compile(rb"[A-Za-z0-9_.:=+/@-]{1,128}")
+SOUND_ID: Final = re.compile(rb"[A-Za-z0-9_.:=+/@-]{1,128}")
 _TAGS: Final = re.compile(rb"[\x20-\x7e]{1,512}")
 _OWN: Final = b"x-lightgate-"
+_OWN_ORIGIN: Final = re.compile(
+    rb"https?://(?:localhost|127\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|\[::1\])(?::[0-9]{1,5})?"
+)
 _POLICIES: Final = frozenset(
     ("fastest", "cheapest", "balanced", "ordered", "weighted", "voice", "coding", "agent", "batch")
 )
@@ -68,6 +71,7 @@ def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
     """The key of a request; None where the gateway has no keys. One answer to all who fail."""
     keyring = state.house.keyring
     if not len(keyring):
+        _check_origin(inbound.header(b"origin"))
         return None
     presented = presented_key(inbound.headers)
     key = None if presented is None else keyring.find(presented, wall_ns)
@@ -76,12 +80,18 @@ def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
     return key
 
 
+def _check_origin(origin: bytes | None) -> None:
+    """Without keys the gateway is for this machine: no web page of elsewhere may spend there."""
+    if origin is not None and _OWN_ORIGIN.fullmatch(origin) is None:
+        raise Refusing(_forbidden("A web page of another site may not use a gateway without keys."))
+
+
 def admit(state: State, inbound: Inbound, wanted: Wanted, key: KeyRecord | None) -> Entry:
     """Find the plan, reserve its worst case and write that down; Refusing says why not."""
     wall_ns = state.wall_ns()
-    alias = state.house.alias(wanted.model)
     if key is not None and key.models and wanted.model not in key.models:
         raise Refusing(_forbidden(f"This key may not use the model {wanted.model!r}."))
+    alias = state.house.alias(wanted.model)
     wishes, request_id, extra = _read_headers(inbound, key)
     cap = _cap(alias, key, wanted)
     now = state.now_ns()
@@ -92,7 +102,7 @@ def admit(state: State, inbound: Inbound, wanted: Wanted, key: KeyRecord | None)
         max_tokens=cap or wanted.max_tokens,
         streamed=wanted.streamed,
         policy=wishes.policy,
-        race=wishes.race,
+        race=_rightful(wishes.race, alias, key),
         hedge=wishes.hedge,
         ttft_timeout_ns=wishes.ttft_timeout_ns,
     )
@@ -101,6 +111,8 @@ def admit(state: State, inbound: Inbound, wanted: Wanted, key: KeyRecord | None)
     id_ = state.ids.new()
     timeout_ns = min(alias.timeout_ns, wishes.timeout_ns or alias.timeout_ns)
     out = cap or wanted.max_tokens
+    if wanted.answers > 1:
+        out = (out or USUAL_ANSWER) * wanted.answers
     reserved, tokens = _reserve(state, plan, wanted, key, out)
     id_bytes = id_.encode()
     entry = Entry(
@@ -222,7 +234,7 @@ def _read_headers(inbound: Inbound, key: KeyRecord | None) -> tuple[Wishes, byte
     request_id = extra = b""
     for name, value in inbound.headers:
         if name == b"x-request-id":
-            request_id = value if _ID.fullmatch(value) else b""
+            request_id = value if SOUND_ID.fullmatch(value) else b""
         elif name.startswith(_OWN):
             if wishes is _NO_WISHES:
                 wishes = Wishes()
@@ -242,7 +254,7 @@ def _wish(wishes: Wishes, name: bytes, value: bytes, key: KeyRecord | None) -> N
     elif name == b"race":
         wishes.race = _race(field, text, key)
     elif name == b"hedge":
-        wishes.hedge = _hedge(field, text)
+        wishes.hedge = _hedge(field, text, key)
     elif name == b"timeout-ms":
         wishes.timeout_ns = _millis(field, text)
     elif name == b"ttft-timeout-ms":
@@ -264,17 +276,26 @@ def _race(field: str, text: str, key: KeyRecord | None) -> int:
     return int(text)
 
 
-def _hedge(field: str, text: str) -> str:
+def _rightful(asked: int | None, alias: Alias, key: KeyRecord | None) -> int | None:
+    """The race that is asked for; a configured one is no wider than the key's fan-out."""
+    if asked is None and key is not None and alias.race > key.max_fanout:
+        return key.max_fanout
+    return asked
+
+
+def _hedge(field: str, text: str, key: KeyRecord | None) -> str:
     if text not in {"off", "auto"} and not re.fullmatch(r"p(7[5-9]|[89][0-9])", text):
         try:
             parse_duration(text)
         except ValueError:
             raise _wrong(field, '"off", "auto", "p75" to "p99", or a duration') from None
+    if key is not None and not key.may_race and text != "off":
+        raise Refusing(_forbidden("This key may not start a second target by itself."))
     return text
 
 
 def _millis(field: str, text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= 3_600_000:
+    if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 3_600_000:
         raise _wrong(field, "whole milliseconds from 1 to 3600000")
     return int(text) * MS_NS
 

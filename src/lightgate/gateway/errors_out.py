@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.dialect.retell import error_body, error_event
-from lightgate.errors import AttemptError, HttpRefused, LightgateError, StreamError
+from lightgate.errors import AttemptError, HttpRefused, LightgateError, StreamError, TooLarge
+from lightgate.route.failure import named_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.wire.inbound import Header
     from lightgate.wire.reply import Reply
 
-_JSON: Final = (b"content-type", b"application/json")
-_NO_RETRY: Final = (b"x-should-retry", b"false")
+_JSON: Final = b"content-type: application/json\r\n"
+_NO_RETRY: Final = b"x-should-retry: false\r\n"
 # The provider's own verdict on the request; anything else it says is about itself.
 _CLIENTS_FAULT: Final = frozenset((400, 404, 413, 415, 422))
 
@@ -31,17 +31,17 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: float | None = None
     exhausted: bool = False  # our own candidates are: the client need not try again at once
 
-    def send(self, reply: Reply, dialect: str, headers: Sequence[Header] = ()) -> None:
-        """Send it as a whole answer."""
+    def send(self, reply: Reply, dialect: str, headers: bytes = b"") -> None:
+        """Send it as a whole answer; `headers` are whole lines."""
         body = error_body(
             dialect, self.status, message=self.message, code=self.code, param=self.param
         )
-        extra: list[Header] = [_JSON, *headers]
+        lines = _JSON + headers
         if self.retry_after_s is not None:
-            extra.append((b"retry-after", b"%d" % max(1, -(-self.retry_after_s // 1))))
+            lines += b"retry-after: %d\r\n" % max(1, -(-self.retry_after_s // 1))
         if self.exhausted:
-            extra.append(_NO_RETRY)
-        reply.whole(self.status, extra, body)
+            lines += _NO_RETRY
+        reply.whole(self.status, lines, body)
 
     def event(self, dialect: str) -> bytes:
         """Say it inside a stream that has begun."""
@@ -97,6 +97,10 @@ def of_attempts(
 def status_of(error: AttemptError) -> int:
     """Our status for an attempt's error; a refused provider key is not the client's fault."""
     code = error.code if isinstance(error, HttpRefused | StreamError) else None
+    if isinstance(error, StreamError):
+        code = named_status(error.word, code)
     if code is not None and (code in _CLIENTS_FAULT or code == 429):
         return code
+    if isinstance(error, TooLarge):
+        return 502  # the provider's answer was, not the client's request
     return 503 if code in {498, 503, 529} else error.status

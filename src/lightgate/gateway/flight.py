@@ -24,19 +24,27 @@ if TYPE_CHECKING:
     from lightgate.provider.call import Called
     from lightgate.route.alias import Alias
     from lightgate.route.plan import Plan, Step
-    from lightgate.wire.inbound import Header, Inbound
+    from lightgate.wire.inbound import Inbound
     from lightgate.wire.reply import Reply
 
 NS: Final = 1_000_000_000
 MS: Final = 1_000_000
 AUTO_TTFT_NS: Final = 20 * NS  # for a candidate that is not the last, where nothing is configured
 _SSE: Final = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
+    b"content-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache, no-transform\r\n"
+    b"x-accel-buffering: no\r\n"
 )
-_JSON: Final = ((b"content-type", b"application/json"),)
+_JSON: Final = b"content-type: application/json\r\n"
+_COMMON: Final = (
+    b"x-request-id: %b\r\nx-lightgate-id: %b\r\nx-lightgate-attempts: %d\r\n"
+    b"x-lightgate-policy: %b\r\nx-lightgate-cache: off\r\n"
+)
+_TIMED: Final = (
+    b"%bx-lightgate-overhead-ms: %.3f\r\nserver-timing: gate;dur=%.3f, provider;dur=%.3f\r\n"
+)
 _COMMENT: Final = b": keep-alive\n"
+_BLANK: Final = b"\n"  # Google's own SDKs take a comment for an answer; an empty line means nothing
 _LAST_WORDS_S: Final = 0.5
 
 
@@ -72,7 +80,7 @@ class Flight:
         self, state: State, inbound: Inbound, reply: Reply, entry: Entry, wanted: Wanted
     ) -> None:
         self._state = state
-        self._loop = asyncio.get_running_loop()
+        self._loop = state.loop
         self.inbound = inbound
         self.reply = reply
         self.entry = entry
@@ -97,17 +105,19 @@ class Flight:
     async def run(self) -> None:
         """Fly; whatever happens, the settlement is written."""
         state = self._state
-        if self.wanted.streamed:
-            state.streams.add(self)
+        state.flights.add(self)
         try:
             if len(self.plan.steps) > 1 and self.plan.steps[1].start_ns is not None:
                 await self._race()
             else:
                 await self._serial()
         finally:
-            state.streams.discard(self)
+            state.flights.discard(self)
             self.closed_ns = time.monotonic_ns()
             settle(state, self)
+            # The legs hold the flight: without this both would wait for the collector.
+            self.legs = []
+            self.winner = None
 
     # One after the other
 
@@ -169,7 +179,8 @@ class Flight:
         limit = leg.step.ttft_ns if self.wanted.streamed else None
         if left > 1:
             limit = min(limit or AUTO_TTFT_NS, remaining // left)
-        timer = None if limit is None else self._loop.call_later(limit / NS, leg.give_up)
+        if limit is not None:
+            state.patience.wait(leg, now + limit)
         leg.began_ns = now
         state.breakers.started(leg.step.target, now)
         try:
@@ -177,8 +188,7 @@ class Flight:
                 state.client, leg.deadlines(remaining, self.alias.idle_timeout_ns)
             )
         finally:
-            if timer is not None:
-                timer.cancel()
+            state.patience.end(leg)
         called = leg.judge(called, state, hurried=self.entry.hurried)
         if called.error is not None:
             self._failures.append((leg.step.target, called.error))
@@ -207,10 +217,7 @@ class Flight:
                     if called.error is None or leg is self.winner:
                         self._end(leg, called)
                         return
-                    if not leg.failure.fails_over:
-                        waiting.clear()
-                    elif waiting and self.winner is None and self._may_spend(leg):
-                        self._launch(waiting.pop(0), waiting, running)
+                    self._follow(leg, waiting, running)
                 if self.winner is not None:
                     waiting.clear()
             self._give_up()
@@ -229,6 +236,15 @@ class Flight:
             if running and (offset is None or origin + offset > now):
                 return
             self._launch(waiting.pop(0), waiting, running)
+
+    def _follow(
+        self, leg: Leg, waiting: list[Step], running: dict[asyncio.Task[Called], Leg]
+    ) -> None:
+        """One has failed: the next one begins at once, or nobody else is asked."""
+        if waiting and self.winner is None and leg.failure.fails_over and self._may_spend(leg):
+            self._launch(waiting.pop(0), waiting, running)
+        else:
+            waiting.clear()
 
     def _launch(
         self, step: Step, waiting: list[Step], running: dict[asyncio.Task[Called], Leg]
@@ -268,14 +284,14 @@ class Flight:
             return
         self.quiet_ticks = 0
         if not reply.started:
-            reply.start(200, (*_SSE, *self.headers(leg)), first=data)
-            self.first_out_ns = time.monotonic_ns()
+            reply.start(200, _SSE + self.headers(leg), first=data)
+            data = b""
         elif not ended:
             reply.send(data)
         if self.first_out_ns is None:
             self.first_out_ns = time.monotonic_ns()
         if ended:
-            reply.finish(last=data if reply.started and self.last_out_ns is not None else b"")
+            reply.finish(last=data)
         self.last_out_ns = time.monotonic_ns()
         if reply.crowded and not ended:
             leg.call.pause()
@@ -289,18 +305,24 @@ class Flight:
         """Nothing for the client yet: say so, in a way that no client takes for an event."""
         if self.reply.finished:
             return
+        sign = _BLANK if self.wanted.path.dialect == "gemini" else _COMMENT
         if not self.reply.started:
-            self.reply.start(200, (*_SSE, *self.headers(None)), first=_COMMENT)
+            self.reply.start(200, _SSE + self.headers(None), first=sign)
         else:
-            self.reply.send(_COMMENT)
+            self.reply.send(sign)
 
     def interrupt(self) -> None:
-        """The worker stops and its budget is over: the stream ends with an error event."""
-        if not self.reply.finished and self.reply.started:
+        """The worker stops and its budget is over: say so, in the stream if it has begun."""
+        reply, dialect = self.reply, self.wanted.path.dialect
+        if not reply.finished:
             self.refusal = Refusal(
                 status=503, message="The gateway is stopping; ask again.", code="draining"
             )
-            self.reply.finish(last=self.refusal.event(self.wanted.path.dialect))
+            last = None if self.winner is None else self.winner.error_event(self.refusal)
+            if not reply.started:
+                self.refusal.send(reply, dialect, self.headers(None))
+            else:
+                reply.finish(last=self.refusal.event(dialect) if last is None else last)
             self.last_out_ns = time.monotonic_ns()
         for leg in self.legs:
             leg.call.cancel()
@@ -316,7 +338,7 @@ class Flight:
             self.winner = leg
             body = leg.whole_body()
             self.first_in_ns = leg.marks.last
-            reply.whole(200, (*_JSON, *self.headers(leg)), body)
+            reply.whole(200, _JSON + self.headers(leg), body)
             self.first_out_ns = self.last_out_ns = time.monotonic_ns()
         elif not reply.finished:
             # A provider whose stream ends with its body, not with a marker.
@@ -325,19 +347,21 @@ class Flight:
 
     def _break(self, leg: Leg, error: AttemptError) -> None:
         """The answer broke off after the commit: one error event, then the end."""
-        if self.reply.finished:
-            return
         self.refusal = Refusal(
             status=status_of(error),
             message=f"The answer broke off. {leg.step.target}: {error.message}",
             code=error.label,
         )
+        if self.reply.finished:
+            return
         self.reply.keep_alive = False
-        self.reply.finish(last=self.refusal.event(self.wanted.path.dialect))
+        self.reply.finish(last=leg.error_event(self.refusal))
         self.last_out_ns = time.monotonic_ns()
 
     def _give_up(self) -> None:
         """No attempt came through."""
+        if self.reply.finished:  # interrupted, and told so
+            return
         if self._failures:
             now = time.monotonic_ns()
             targets = [step.target for step in self.plan.steps]
@@ -356,33 +380,28 @@ class Flight:
             )
         self.last_out_ns = time.monotonic_ns()
 
-    def headers(self, leg: Leg | None) -> tuple[Header, ...]:
-        """What happened so far, for the client."""
+    def headers(self, leg: Leg | None) -> bytes:
+        """What happened so far, for the client: whole header lines.
+
+        Every value is a number, a name of the configuration or checked when it came in.
+        """
         entry, inbound = self.entry, self.inbound
-        common = (
-            (b"x-request-id", entry.request_id),
-            (b"x-lightgate-id", entry.id_bytes),
-            (b"x-lightgate-attempts", b"%d" % len(self.legs)),
-            (b"x-lightgate-policy", self.plan.policy.encode()),
-            (b"x-lightgate-cache", b"off"),
+        common = _COMMON % (
+            entry.request_id,
+            entry.id_bytes,
+            len(self.legs),
+            self.plan.policy.encode(),
         )
         if leg is None:
             return common
         marks = leg.marks
-        target = (b"x-lightgate-target", leg.step.target.encode("ascii", "replace"))
+        named = b"%bx-lightgate-target: %b\r\n" % (common, leg.outlet.name_bytes)
         sent, seen = self.legs[0].marks.send, marks.first or marks.last
         if sent is None or seen is None:
-            return (*common, target)
+            return named
         now = time.monotonic_ns()
-        before, provider, after = sent - inbound.received_ns, seen - sent, now - seen
-        added = b"%.3f" % ((before + after) / MS)
-        timing = b"gate;dur=%b, provider;dur=%.3f" % (added, provider / MS)
-        extra: tuple[Header, ...] = (
-            (b"x-lightgate-overhead-ms", added),
-            (b"server-timing", timing),
-        )
+        added = (sent - inbound.received_ns + now - seen) / MS
+        timed = _TIMED % (named, added, added, (seen - sent) / MS)
         if self.wanted.streamed:
-            ttft = b"%.3f" % ((now - inbound.received_ns) / MS)
-            return (*common, target, *extra, (b"x-lightgate-ttft-ms", ttft))
-        cost = leg.cost_header()
-        return (*common, target, *extra, *cost)
+            return b"%bx-lightgate-ttft-ms: %.3f\r\n" % (timed, (now - inbound.received_ns) / MS)
+        return timed + leg.cost_header()

@@ -10,7 +10,7 @@ from lightgate.clock.outcome import Outcome
 from lightgate.dialect.retell import reteller
 from lightgate.errors import Cancelled, DeadlineMissed, HttpRefused, Malformed, StreamError
 from lightgate.gateway.courier import Courier
-from lightgate.gateway.tariff import NO_BILL, USUAL_ANSWER, Bill, dollars
+from lightgate.gateway.tariff import NO_BILL, USUAL_ANSWER, Bill, believed, dollars
 from lightgate.provider.call import Call
 from lightgate.route.failure import CANCELLED, FINE, Failure, named_status, what
 from lightgate.wire.exchange import Deadlines
@@ -18,13 +18,13 @@ from lightgate.wire.exchange import Deadlines
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
     from lightgate.dialect.retell import Reteller
+    from lightgate.gateway.errors_out import Refusal
     from lightgate.gateway.flight import Flight
     from lightgate.gateway.outlet import Outlet
     from lightgate.gateway.state import State
     from lightgate.provider.call import Called
     from lightgate.provider.prepare import Prepared
     from lightgate.route.plan import Step
-    from lightgate.wire.inbound import Header
 
 NS: Final = 1_000_000_000
 CONNECT_S: Final = 3.0
@@ -117,7 +117,11 @@ class Leg:
             where = self.prepared.origin.authority
             error = Malformed(f"{where} did not stream although it was asked to.")
             called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
-        self.called = called
+        elif error is None and self._reteller is not None and self._reteller.failed is not None:
+            fault = self._reteller.failed
+            error = StreamError(self.prepared.without_key(fault.message), word=fault.code)
+            called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
+        self.called = called = self._plausible(called)
         now, target, began = state.now_ns(), self.step.target, self.began_ns
         if error is None:
             self.failure = FINE
@@ -134,12 +138,10 @@ class Leg:
 
     def abandon(self, state: State) -> None:
         """The client left, or the worker stops: keep what had come until then."""
-        self.called = self.call.ended_as(Cancelled("The client left."))
+        self.called = self._plausible(self.call.ended_as(Cancelled("The client left.")))
         self.bill = self.billed(self.called)
         if self.began_ns:  # it may have been a probe, and somebody else has to be the next one
-            state.breakers.failed(
-                self.step.target, state.now_ns(), CANCELLED, None, self.began_ns
-            )
+            state.breakers.failed(self.step.target, state.now_ns(), CANCELLED, None, self.began_ns)
 
     def billed(self, called: Called) -> Bill:
         """What the provider will charge, as far as it can be known.
@@ -158,9 +160,22 @@ class Leg:
         seen = called.tokens.out or 0
         by_us = called.outcome in {Outcome.CANCELLED, Outcome.TIMEOUT}
         if by_us and not self.outlet.abort_stops_billing:
-            asked = self._flight.cap or self._flight.wanted.max_tokens or USUAL_ANSWER
-            seen = max(seen, asked)
+            wanted = self._flight.wanted
+            seen = max(seen, self._limit() or USUAL_ANSWER * wanted.answers)
         return tariff.estimate(self._flight.wanted.tokens_in, seen)
+
+    def _plausible(self, called: Called) -> Called:
+        """The call with token counts that can be true."""
+        tokens = believed(called.tokens, self._limit(), called.bytes_in, called.bytes_out)
+        if tokens is called.tokens:
+            return called
+        return msgspec.structs.replace(called, tokens=tokens)
+
+    def _limit(self) -> int | None:
+        """The most tokens that all answers together may have; None where nobody set a limit."""
+        wanted = self._flight.wanted
+        each = self._flight.cap or wanted.max_tokens
+        return None if each is None else each * wanted.answers
 
     # For the client
 
@@ -173,10 +188,18 @@ class Leg:
         """What a translated stream still needs when the provider's ended without a marker."""
         return b"" if self._reteller is None else self._reteller.finish()
 
-    def cost_header(self) -> tuple[Header, ...]:
-        """The price of the answer, where it is known."""
+    def error_event(self, refusal: Refusal) -> bytes:
+        """An error inside the stream; empty where the client has been told already."""
+        if self._reteller is None:
+            return refusal.event(self._flight.wanted.path.dialect)
+        if self._reteller.failed is not None or self._reteller.closed:
+            return b""
+        return self._reteller.fail(refusal.status, message=refusal.message, code=refusal.code)
+
+    def cost_header(self) -> bytes:
+        """The price of the answer as a header line, where it is known."""
         usd = dollars(self.bill.nano_usd)
-        return () if usd is None else ((b"x-lightgate-cost-usd", f"{usd:f}".encode()),)
+        return b"" if usd is None else f"x-lightgate-cost-usd: {usd:f}\r\n".encode()
 
     def _make_reteller(self) -> Reteller | None:
         flight = self._flight

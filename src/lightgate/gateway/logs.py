@@ -159,9 +159,15 @@ def say(log: logging.Logger, level: int, message: str, /, **fields: object) -> N
     log.log(level, "%s", message, extra={"fields": fields})
 
 
-def secrets_of(config: Config | None, env: Mapping[str, str]) -> frozenset[str]:
-    """Every secret value that this configuration and this environment hold."""
-    names = {name for row in catalogue().values() for name in row.key_env} | {CONSOLE_SECRET_ENV}
+def secrets_of(
+    config: Config | None, env: Mapping[str, str], also: Iterable[str] = ()
+) -> frozenset[str]:
+    """Every secret value that this configuration and this environment hold.
+
+    `also` names further variables, for who knows the configuration by its snapshot alone.
+    """
+    names = {name for row in catalogue().values() for name in row.key_env}
+    names |= {CONSOLE_SECRET_ENV, *also}
     urls: list[str] = []
     if config is not None:
         keys = (table.api_key for table in config.providers.values())

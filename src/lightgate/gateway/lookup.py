@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
+_PREFIXES: Final = ("chatcmpl-", "resp_", "msg_")  # what translated answers put before an id
+
 
 async def look_up(state: State, data: Path, id_: str, key: KeyRecord | None) -> bytes:
     """The exchange and its attempts as JSON: from this worker's memory, else from the ledger.
@@ -24,11 +26,12 @@ async def look_up(state: State, data: Path, id_: str, key: KeyRecord | None) -> 
     Another key's request is as unknown as one that never was.
     """
     owner = None if key is None else key.id
+    for prefix in _PREFIXES:
+        id_ = id_.removeprefix(prefix)
     settled = state.recent.get(id_)
     if settled is None:
-        settled = next(
-            (s for s in reversed(state.recent.values()) if s.exchange.request_id == id_), None
-        )
+        mine = (s for s in reversed(state.recent.values()) if s.exchange.key_id == owner)
+        settled = next((s for s in mine if s.exchange.request_id == id_), None)
     if settled is not None:
         exchange: Any = settled.exchange.record(len(settled.attempts))
         attempts: list[Any] = [note.attempt() for note in settled.attempts]

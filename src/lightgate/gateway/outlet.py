@@ -41,10 +41,20 @@ _USAGE: Final = msgspec.Raw(b'{"include_usage":true}')
 class Outlet:
     """A target with everything made ready that does not change from request to request."""
 
-    __slots__ = ("_heads", "_native", "_origin", "_root", "abort_stops_billing", "target", "tariff")
+    __slots__ = (
+        "_heads",
+        "_native",
+        "_origin",
+        "_root",
+        "abort_stops_billing",
+        "name_bytes",
+        "target",
+        "tariff",
+    )
 
     def __init__(self, target: Target, tariff: Tariff, *, abort_stops_billing: bool) -> None:
         self.target = target
+        self.name_bytes = target.name.encode("ascii", "replace")  # for a header: printable
         self.tariff = tariff
         self.abort_stops_billing = abort_stops_billing
         self._origin, root = split_url(target.base_url)
@@ -95,11 +105,10 @@ class Outlet:
         fields: Fields = wanted.fields
         dialect = wanted.path.dialect
         quirks = self.target.provider.quirks
-        changed = False
         if cap is not None:
-            fields, changed = with_cap(dialect, fields, cap, quirks.max_tokens_field), True
+            fields = with_cap(dialect, fields, cap, quirks.max_tokens_field)
         if dialect == "gemini":
-            return _encode(fields) if changed else wanted.body
+            return _encode(fields)
         fields = dict(fields)
         fields["model"] = msgspec.Raw(_encode(self.target.model))
         asks_usage = dialect in {"openai-chat", "openai-completions"} and quirks.stream_usage

@@ -37,8 +37,9 @@ _READS: Final = {
     b"/health/ready": Path("ready"),
 }
 _GEMINI: Final = re.compile(
-    rb"/v1beta/models/([A-Za-z0-9_.:/%@-]{1,256}):(generateContent|streamGenerateContent)"
+    rb"/v1(?:beta)?/models/([A-Za-z0-9_.:/%@-]{1,256}):(generateContent|streamGenerateContent)"
 )
+_GEMINI_VERB: Final = re.compile(rb"/v1/models/[^?]*:[A-Za-z]+(?:\?|$)")
 _REQUEST: Final = re.compile(rb"/v1/requests/([A-Za-z0-9_.:-]{1,128})")
 
 
@@ -69,7 +70,7 @@ def find(target: bytes) -> Found | None:
 
 def dialect_of(target: bytes) -> str:
     """The dialect that an error about this path is said in."""
-    if target.startswith(b"/v1beta/"):
+    if target.startswith(b"/v1beta/") or _GEMINI_VERB.match(target):
         return "gemini"
     return "anthropic-messages" if target.startswith(b"/v1/messages") else "openai-chat"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
@@ -13,6 +13,7 @@ from lightgate.wire.listen import open_sockets
 
 if TYPE_CHECKING:
     import socket
+    from types import TracebackType
 
 RETRY_S: Final = 0.1
 
@@ -40,40 +41,44 @@ class Reserved:
         self._sockets = sockets
 
     @classmethod
-    async def make(cls, host: str, port: int, *, patience_s: float = 0.0) -> Reserved:
-        """Reserve the port, a free one for 0; patience is for orphans of a killed predecessor."""
+    async def make(
+        cls, host: str, port: int, *, option: str = "--port", patience_s: float = 0.0
+    ) -> Reserved:
+        """Reserve the port, a free one for 0; patience is for orphans of a killed predecessor.
+
+        `option` is what the sentence about a port that is taken names.
+        """
         until_ns = SYSTEM.now_ns() + int(patience_s * 1e9)
         while True:
             try:
                 # Without SO_REUSEPORT first: with it, a second gateway of the same user would be
                 # let in, and get half of the first one's connections.
-                await _touch(host, port)
+                for probe in await open_sockets(host, port, reuse_port=False):
+                    probe.close()
                 sockets = await open_sockets(host, port, reuse_port=True)
             except OSError as reason:
                 if reason.errno != errno.EADDRINUSE or SYSTEM.now_ns() >= until_ns:
-                    raise refused(host, port, reason) from None
+                    raise refused(host, port, reason, option) from None
                 await asyncio.sleep(RETRY_S)
             else:
                 return cls(host, sockets[0].getsockname()[1], sockets)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Give it back."""
         for sock in self._sockets:
             sock.close()
         self._sockets.clear()
-
-
-async def check_free(host: str, port: int, option: str) -> None:
-    """Say it in a sentence where a child of ours could not listen there."""
-    try:
-        await _touch(host, port)
-    except OSError as reason:
-        raise refused(host, port, reason, option) from None
-
-
-async def _touch(host: str, port: int) -> None:
-    for probe in await open_sockets(host, port, reuse_port=False):
-        probe.close()
 
 
 def refused(host: str, port: int, reason: OSError, option: str = "--port") -> LightgateError:

@@ -111,24 +111,31 @@ class Purse:
         with self._mutex:
             self._file.close()
 
+    @property
+    def workers(self) -> int:
+        """One more than the highest worker that has ever counted in this file."""
+        return self._file.workers
+
     def add(self, keys: Iterable[KeyRecord]) -> None:
         """Give keys their slots ahead of their first request."""
         with self._mutex:
             for key in keys:
-                if _limited(key):
+                if limited(key):
                     self._learn(key)
 
     def admit(self, key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int) -> Refused | None:
         """Reserve the worst case of one request, or say why not; then nothing has changed."""
         if key.budget_usd is None and key.rpm is None and key.tpm is None:
             return None
+        if tokens > _MOST or nano_usd > _MOST:
+            tokens, nano_usd = min(tokens, _MOST), min(nano_usd, _MOST)
         with self._mutex:
             known = self._known.get(key.id)
             if known is None or known.key is not key:
                 known = self._learn(key)
             self._file.lock(known.slot)
             try:
-                return self._admit(known, wall_ns, _bounded(tokens), _bounded(nano_usd))
+                return self._admit(known, wall_ns, tokens, nano_usd)
             finally:
                 self._file.unlock(known.slot)
 
@@ -145,6 +152,10 @@ class Purse:
         if known is None:
             return
         wall_ns = self._clock.wall_ns()
+        if reserved_nano > _MOST or reserved_tokens > _MOST:
+            reserved_nano, reserved_tokens = min(reserved_nano, _MOST), min(reserved_tokens, _MOST)
+        if spent_nano > _MOST or tokens > _MOST:
+            spent_nano, tokens = min(spent_nano, _MOST), min(tokens, _MOST)
         with self._mutex:
             self._file.lock(known.slot)
             try:
@@ -152,11 +163,11 @@ class Purse:
                 # Counted before it is given back: a kill between counts twice until the dead
                 # worker is cleared, never not at all.
                 self._roll(known, wall_ns)
-                words[at + _AT_SPENT] += _bounded(spent_nano)
+                words[at + _AT_SPENT] += spent_nano
                 turn(words, at + _AT_TOKENS, wall_ns // _SECOND_NS)
-                count(words, at + _AT_TOKENS, _bounded(tokens))
-                _give_back(words, at + _AT_HELD + self._worker, _bounded(reserved_nano))
-                _give_back(words, at + _AT_HELD_TOKENS + self._worker, _bounded(reserved_tokens))
+                count(words, at + _AT_TOKENS, tokens)
+                _give_back(words, at + _AT_HELD + self._worker, reserved_nano)
+                _give_back(words, at + _AT_HELD_TOKENS + self._worker, reserved_tokens)
             finally:
                 self._file.unlock(known.slot)
 
@@ -268,15 +279,12 @@ class Purse:
         return self._month
 
 
-def _limited(key: KeyRecord) -> bool:
+def limited(key: KeyRecord) -> bool:
+    """Whether anything is counted for this key."""
     return not (key.budget_usd is None and key.rpm is None and key.tpm is None)
-
-
-def _bounded(amount: int) -> int:
-    return amount if amount < _MOST else _MOST
 
 
 def _give_back(words: memoryview[int], at: int, amount: int) -> None:
     """Lower a reservation; it may have been cleared before, and is never negative."""
     left = words[at] - amount
-    words[at] = left if left > 0 else 0
+    words[at] = max(0, left)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightgate.clock.outcome import Outcome
+from lightgate.gateway.purse import limited
 from lightgate.ledger.note import AttemptNote, ExchangeNote, NoteFacts, Settled
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def settle(state: State, flight: Flight) -> None:
     state.remember(settled)
     state.served += 1
     key = entry.key
-    if key is not None and state.purse is not None:
+    if key is not None and state.purse is not None and limited(key):
         spent = sum(leg.bill.nano_usd or 0 for leg in legs)
         tokens = sum(_tokens(flight, leg) for leg in legs)
         state.purse.settle(key.id, entry.reserved, spent, entry.reserved_tokens, tokens)

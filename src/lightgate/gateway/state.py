@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
+from lightgate.gateway.patience import Patience
 from lightgate.route.breaker import Breakers
 from lightgate.route.retry_budget import RetryBudget
 
@@ -40,11 +41,13 @@ class State:
         self.draining = False
         self.breakers = Breakers(house.terms.breaker, random.random)
         self.retries = RetryBudget()
-        self.streams: set[Flight] = set()
+        self.flights: set[Flight] = set()  # requests under way
         self.recent: OrderedDict[str, Settled] = OrderedDict()
         self.served = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.now_ns = time.monotonic_ns
+        self.loop = asyncio.get_running_loop()
+        self.patience = Patience(self.loop, self.now_ns)
         self.wall_ns = SYSTEM.wall_ns
         self.draw = random.random
 
@@ -72,8 +75,8 @@ class State:
         while True:
             await asyncio.sleep(TICK_S)
             patience = max(1, round(self.house.terms.keep_alive_ns / 1e9 / TICK_S))
-            for flight in tuple(self.streams):
+            for flight in tuple(self.flights):
                 flight.quiet_ticks += 1
-                if flight.quiet_ticks >= patience:
+                if flight.quiet_ticks >= patience and flight.wanted.streamed:
                     flight.quiet_ticks = 0
                     flight.comment()

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from lightgate.gateway.claim import ChildState
 
-__all__ = ["ChildSpec", "StoppedEarly", "Supervisor"]
+__all__ = ["ChildSpec", "StoppedEarly", "Supervisor", "look"]
 
 LOOK_S: Final = 1.0
 HURRY_S: Final = 2.0  # what each stage gets after a second Ctrl-C
-_Look = tuple[int, int, int] | None
+Look = tuple[int, int, int] | None
 _log = logging.getLogger(__name__)
 
 
@@ -43,6 +43,7 @@ class Supervisor:
     """A set of children; a context manager that stops all of them, stage by stage.
 
     `reload` reads the configuration again and hands it on, or raises and leaves all as it was.
+    `watched` names the file to look at and `known` is the version of it that was read.
     `changed` is told the children's states whenever a pid comes or goes.
     """
 
@@ -51,10 +52,12 @@ class Supervisor:
         *,
         reload: Callable[[], None] | None = None,
         watched: Callable[[], Path | None] = lambda: None,
+        known: Look = None,
         changed: Callable[[tuple[ChildState, ...]], None] = lambda _: None,
     ) -> None:
         self._reload = reload
         self._watched = watched
+        self._known = known
         self._changed = changed
         self._children: list[Child] = []
         self._told = asyncio.Event()
@@ -200,22 +203,23 @@ class Supervisor:
 
         A file in the middle of being written may be valid and incomplete.
         """
-        known = settled = self._look()
+        settled = look(self._watched())
         while True:
             await pause(LOOK_S)
-            seen = self._look()
-            if seen is not None and seen == settled and seen != known:
-                known = seen
+            seen = look(self._watched())
+            if seen is not None and seen == settled and seen != self._known:
+                self._known = seen
                 self.reload("the file has changed")
             settled = seen
 
-    def _look(self) -> _Look:
-        path = self._watched()
-        try:
-            found = None if path is None else path.stat()
-        except OSError:
-            return None
-        return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+
+def look(path: Path | None) -> Look:
+    """What tells one version of a file from another; None where there is none."""
+    try:
+        found = None if path is None else path.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 def _served(child: Child) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from decimal import ROUND_HALF_EVEN, Decimal
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
 
 if TYPE_CHECKING:
     from lightgate.clock.tokens import Tokens
@@ -12,6 +14,12 @@ if TYPE_CHECKING:
 NANO: Final = 1_000_000_000
 _PICO_PER_TOKEN: Final = 1_000_000  # one dollar per million tokens is a million pico-dollars each
 USUAL_ANSWER: Final = 4096  # tokens reserved where neither client nor configuration names a limit
+
+
+# Plausibility: what a provider says goes into budgets, speeds and a journal of 64-bit words.
+SLACK: Final = 16  # tokens above the limit that some providers count for themselves
+MOST_REASONED: Final = 200_000  # tokens of reasoning that nobody sees, in one answer
+MOST_GIVEN: Final = 2_000_000  # ... that pictures and files stand for, given by address
 
 
 class Bill(NamedTuple):
@@ -55,7 +63,8 @@ class Tariff:
         if fresh < 0:
             return NO_BILL  # the provider contradicts itself
         pico = fresh * self._in + cached * self._cached + written * self._written
-        return Bill((pico + tokens.out * self._out + 500) // 1000, self.source, self.as_of)
+        source = "estimated" if tokens.source == "estimate" else self.source
+        return Bill((pico + tokens.out * self._out + 500) // 1000, source, self.as_of)
 
     def estimate(self, tokens_in: int, tokens_out: int) -> Bill:
         """What tokens cost that nobody counted."""
@@ -68,6 +77,29 @@ class Tariff:
         """The most that a request can cost, in nano-dollars; zero where nothing is known."""
         out = USUAL_ANSWER if tokens_out is None else tokens_out
         return -(-(tokens_in * max(self._in, self._written) + out * self._out) // 1000)
+
+
+def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tokens:
+    """Token counts as far as they can be true.
+
+    `asked` is the limit on all answers together (None: none was set), `received` and `sent` are
+    bytes. An answer is no longer than its limit, a visible token has a byte, and what is cut down
+    is an estimate.
+    """
+    changes: dict[str, Any] = {}
+    out = tokens.out
+    if out is not None:
+        ceiling = max(received, USUAL_ANSWER) if asked is None else asked
+        ceiling += SLACK + min(tokens.reasoning or 0, MOST_REASONED)
+        if out > ceiling:
+            changes = {"out": ceiling - SLACK, "source": "estimate"}
+    if changes or (tokens.streamed or 0) > received:
+        changes |= {"streamed": None, "first_burst": None}
+    if (tokens.reasoning or 0) > MOST_REASONED:
+        changes["reasoning"] = None
+    if max(tokens.tokens_in or 0, tokens.cached or 0, tokens.cache_write or 0) > sent + MOST_GIVEN:
+        changes |= {"tokens_in": None, "cached": None, "cache_write": None}
+    return msgspec.structs.replace(tokens, **changes) if changes else tokens
 
 
 def dollars(nano_usd: int | None) -> Decimal | None:

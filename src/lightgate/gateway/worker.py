@@ -26,6 +26,7 @@ from lightgate.errors import LightgateError
 from lightgate.gateway.app import Gateway
 from lightgate.gateway.book import Book
 from lightgate.gateway.house import House
+from lightgate.gateway.logs import secrets_of, start_child
 from lightgate.gateway.purse import Purse
 from lightgate.gateway.snapshot import FILE, read_snapshot
 from lightgate.gateway.state import State
@@ -65,7 +66,7 @@ class Worker:
             house,
             client=self.client,
             book=Book(Journal(options.data / "journal", options.index)),
-            purse=Purse.open(options.data / "purse", options.index, house.snapshot.keys),
+            purse=_purse(options, house),
             worker=options.index,
         )
         limits = Limits(body_bytes=house.terms.max_body_bytes)
@@ -96,7 +97,7 @@ class Worker:
         drained = asyncio.create_task(self._door.drain(budget_s))
         done, _ = await asyncio.wait({drained}, timeout=max(0.0, budget_s - 0.5))
         if not done:
-            for flight in tuple(state.streams):
+            for flight in tuple(state.flights):
                 flight.interrupt()
         await drained
         await self.client.close()
@@ -130,6 +131,23 @@ class Worker:
         return found.st_ino, found.st_mtime_ns
 
 
+def _key_variables(data: Path) -> list[str]:
+    """Which variables hold providers' keys, so that no log line ever shows one."""
+    try:
+        reaches = read_snapshot(data).providers.values()
+    except LightgateError:
+        return []  # the worker itself says why it cannot start
+    return [reach.key_env for reach in reaches if reach.key_env is not None]
+
+
+def _purse(options: Options, house: House) -> Purse:
+    """The purse, with what an earlier life of this worker had reserved counted as spent."""
+    purse = Purse.open(options.data / "purse", options.index, house.snapshot.keys)
+    for key_id, held in purse.clear_worker(options.index).items():
+        purse.settle(key_id, 0, held.nano_usd, 0, held.tokens)
+    return purse
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one worker; the exit code."""
     parser = argparse.ArgumentParser(prog="lightgate-worker")
@@ -151,6 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         await Worker(options).run()
 
     hold(os.environ)
+    start_child(os.environ, secrets=secrets_of(None, os.environ, also=_key_variables(options.data)))
     try:
         uvloop.run(serve())
     except LightgateError as error:

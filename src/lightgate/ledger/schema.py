@@ -195,3 +195,19 @@ meta: Final = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
+
+# Complete answers that equal requests may get again; empty unless a model's cache is on.
+cache: Final = sa.Table(
+    "cache",
+    metadata,
+    sa.Column("key", sa.LargeBinary, primary_key=True),
+    sa.Column("key_id", sa.Text),
+    sa.Column("model_asked", sa.Text, nullable=False),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("kept_ns", sa.BigInteger, nullable=False),
+    sa.Column("expires_ns", sa.BigInteger, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("answer", sa.LargeBinary, nullable=False),
+    sa.Index("cache_by_time", "kept_ns"),
+    sa.Index("cache_by_end", "expires_ns"),
+)

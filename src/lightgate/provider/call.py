@@ -118,15 +118,17 @@ class Call:
         steps = stamper.steps
         if marks.plan is not None:
             marks.dispatch_lag_ns = max(0, time.monotonic_ns() - marks.plan)
-        self._task = asyncio.current_task()
+        prepared = self._prepared
         error: AttemptError | None = None
         try:
             if self._cancelled:
                 raise Cancelled("The call was cancelled.")
-            exchange = await client.exchange(
-                self._prepared.origin, self._prepared.payload, self, marks, deadlines
+            warm = client.idle(prepared.origin)
+            if warm is None:
+                self._task = asyncio.current_task()  # what can be cancelled while it connects
+            self._exchange = await client.exchange(
+                prepared.origin, prepared.payload, self, marks, deadlines, warm
             )
-            self._exchange = exchange
             error = self._verdict()
         except AttemptError as failure:
             error = None if self._ended_well(failure) else failure
@@ -137,6 +139,7 @@ class Call:
             error = Cancelled("The call was cancelled.")
         finally:
             self._task = None
+            self._sink = None  # who holds us
         marks.void = stamper.steps != steps
         if marks.end is None and self._status is not None:
             marks.end = time.monotonic_ns()
@@ -272,6 +275,7 @@ class Call:
         """Whether an answer that broke off had already said all, terminal marker included."""
         if not isinstance(failure, (Malformed, Truncated)) and failure.outcome != "reset":
             return False
+        self._scanner.eof()  # where the end of the body is the marker, a finish reason says all
         return self._scanner.done and self._scanner.error is None and self._has_tokens()
 
     def _verdict(self) -> AttemptError | None:
@@ -339,6 +343,7 @@ class Call:
     def ended_as(self, error: AttemptError | None) -> Called:
         """What has come so far, as an answer that ended so."""
         scanner = self._scanner
+        finish = scanner.finish
         tokens = count(
             self._marks,
             scanner.usage,
@@ -352,7 +357,7 @@ class Call:
             status=self._status,
             streamed=self._sse is not None,
             tokens=tokens,
-            finish_reason=scanner.finish,
+            finish_reason=None if finish is None else self._prepared.without_key(finish),
             kinds=scanner.kinds,
             first_kinds=self._first_kinds,
             bytes_in=self._exchange.bytes_in if self._exchange is not None else 0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate import __version__
 from lightgate.dialect.registry import dialect_for
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lightgate.provider.target import Target
 
 Pairs = tuple[tuple[str, str], ...]
+CUT: Final = "\N{HORIZONTAL ELLIPSIS}"  # at the end of a text that was longer
 
 
 class Prepared(NamedTuple):
@@ -30,8 +31,16 @@ class Prepared(NamedTuple):
     key: Secret | None = None
 
     def without_key(self, text: str) -> str:
-        """What a provider says may repeat the key that it refuses."""
-        return text if self.key is None else text.replace(self.key.reveal(), "***")
+        """What a provider says may repeat the key that it refuses, whole or cut at the end."""
+        if self.key is None:
+            return text
+        key = self.key.reveal()
+        text = text.replace(key, "***")
+        if text.endswith(CUT):
+            for size in range(len(key) - 1, 3, -1):
+                if text.endswith(key[:size] + CUT):
+                    return f"{text[: -size - 1]}***"
+        return text
 
     def __repr__(self) -> str:
         return f"Prepared({self.origin}, {len(self.payload)} bytes)"

@@ -11,6 +11,7 @@ import msgspec
 from lightgate.config.duration import parse_duration
 from lightgate.errors import ConfigError
 from lightgate.route.plan import Plan, Role, Step
+from lightgate.route.slo import Slo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     max_tokens: int | None = None
     hedge: str = "off"
     race: int = 1
+    slo: Slo | None = None
 
     def __post_init__(self) -> None:
         where = f"The model {self.name!r}"
@@ -82,6 +84,7 @@ class Shape(msgspec.Struct, frozen=True):
     ttft_ns: int | None
     race: int
     hedge_ns: int | None
+    learned: Sequence[int | None] = ()  # first-token deadlines by place, where none is set
 
 
 def fixed_hedge_ns(hedge: str) -> int | None:
@@ -101,13 +104,16 @@ def lay_out(order: Sequence[str], well: int, shape: Shape) -> tuple[Step, ...]:
     hedges = racers <= 1 and shape.hedge_ns is not None and well > 1
     early = 2 if hedges else max(racers, 1)
     ttft_ns, last = shape.ttft_ns, len(order) * (shape.retries + 1) - 1
+    learned = shape.learned
     steps: list[Step] = []
     for place, target in enumerate(order[:early]):
         start_ns, role = _start(place, racers, shape.hedge_ns, last)
-        steps.append(Step(target, start_ns, ttft_ns if len(steps) < last else None, role))
+        due_ns = learned[place] if learned else ttft_ns
+        steps.append(Step(target, start_ns, due_ns if len(steps) < last else None, role))
     for place, target in enumerate(order):
+        due_ns = learned[place] if learned else ttft_ns
         for _ in range(shape.retries + (place >= early)):
-            steps.append(Step(target, None, ttft_ns if len(steps) < last else None, "fallback"))
+            steps.append(Step(target, None, due_ns if len(steps) < last else None, "fallback"))
     return tuple(steps)
 
 

@@ -1,22 +1,34 @@
-"""From a request's facts and the breakers' state to a plan: a pure function."""
+"""From a request's facts, the breakers' state and the targets' form to a plan."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from lightgate.route.alias import Alias, Shape, fixed_hedge_ns, lay_out
+from lightgate.route.hedge import Price
+from lightgate.route.learned import Moment, learned_plan
 from lightgate.route.plan import Plan
+from lightgate.route.policy import POLICIES
+from lightgate.route.slo import Slo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.route.breaker import Breakers
+    from lightgate.route.form import Forms
+    from lightgate.route.hedge import HedgeBudgets
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a request before it is sent; None: as the alias says."""
+    """What is known about a request before it is sent; None: as the alias says, or unknown.
+
+    `expected_tokens` are those of the answer, by the key's history. `prices` are of all targets;
+    one that is missing is taken for the dearest. `key` is whose hedges are counted; `session` is
+    the conversation, whose prompt a provider may have in its cache.
+    """
 
     alias: Alias
     tokens_in: int = 0
@@ -26,21 +38,55 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     race: int | None = None
     hedge: str | None = None
     ttft_timeout_ns: int | None = None
+    expected_tokens: int | None = None
+    session: str | None = None
+    slo: Slo | None = None
+    prices: Mapping[str, Price] | None = None
+    may_race: bool = True
+    max_fanout: int = 8
+    key: str = ""
 
 
-def decide(ask: Ask, breakers: Breakers, now_ns: int, draw: float) -> Plan:
+def decide(
+    ask: Ask,
+    breakers: Breakers,
+    now_ns: int,
+    draw: float,
+    forms: Forms | None = None,
+    budgets: HedgeBudgets | None = None,
+) -> Plan:
     """Say what to try, and in which order; `draw` is in [0, 1).
 
     Targets that the breakers do not allow come last, those first that may be asked soonest; if
-    that is all of them, the plan still holds them all, and `breakers.soonest_ns` says when.
+    that is all of them, the plan still holds them all, and `breakers.soonest_ns` says when. With
+    `forms` the order is the policy's, and hedges and deadlines are learned; what a decision leaves
+    behind is who was first, in `forms.incumbents`.
     """
+    alias = ask.alias
+    troubled = breakers.troubled
+    well = alias.targets if not troubled or troubled.isdisjoint(alias.targets) else None
+    if forms is None:
+        return _unlearned(ask, well is not None, breakers, now_ns, draw)
+    name = ask.policy or alias.policy
+    ordered: Sequence[str] = alias.targets
+    if name == "weighted":
+        ordered = _drawn(alias, draw)
+    count = len(ordered)
+    if well is None:
+        ordered, count = _well_first(ordered, breakers, now_ns)
+    return learned_plan(
+        ask, POLICIES.get(name), ordered, count, Moment(now_ns, draw, forms, budgets)
+    )
+
+
+def _unlearned(ask: Ask, all_well: bool, breakers: Breakers, now_ns: int, draw: float) -> Plan:
+    """The plan of a gateway that knows nothing: by configuration and weights."""
     alias = ask.alias
     weighted = (ask.policy or alias.policy) == "weighted"
     shape = alias.shape
     if ask.race is not None or ask.hedge is not None or ask.ttft_timeout_ns is not None:
         shape = _asked(ask, shape)
-    troubled = breakers.troubled
-    if not troubled or troubled.isdisjoint(alias.targets):
+    if all_well:
         if not weighted:
             if shape is alias.shape:
                 return alias.in_order

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 Role = Literal["only", "primary", "hedge", "racer", "fallback"]
+Finish = Literal["first", "whole"]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -24,11 +25,21 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, dict=True):
-    """Steps in the order of their start; never empty, and the last one has the full budget."""
+    """Steps in the order of their start; never empty, and the last one has the full budget.
+
+    `finish` says who wins where two answer: the first useful token, or (whole) the predicted end of
+    the answer (`lightgate.route.finish`).
+    """
 
     steps: tuple[Step, ...]
     policy: str
     reason: str
+    predicted_ttft_ns: int | None = None  # of the first step; None: nobody predicted anything
+    runner_up: str | None = None  # the target that would have been first otherwise
+    hedge_ns: int | None = None  # when the second attempt starts; None: none was planned
+    finish: Finish = "first"
+    reserve_nano: float = 0.0  # for `HedgeBudgets.take`: what one more attempt can cost
+    own_nano: float = 0.0  # what the request costs in any case
 
     @cached_property
     def text(self) -> str:

@@ -73,14 +73,17 @@ class Client:
         taker: Taker,
         marks: Marks,
         deadlines: Deadlines,
+        connection: Connection | None = None,
     ) -> Exchange:
         """Send one request and let the taker take the answer; the end of it, or an AttemptError.
 
-        A pooled connection that the server closed under us before any byte of the answer came is
-        replaced once by a fresh one: the request cannot have been answered on it.
+        `connection` is one that `idle` gave. A pooled connection that the server closed under us
+        before any byte of the answer came is replaced once by a fresh one: the request cannot have
+        been answered on it.
         """
         order = _Order(origin, payload, taker, marks, deadlines, time.monotonic_ns())
-        connection = await self._acquire(order)
+        if connection is None:
+            connection = await self._acquire(order)
         try:
             return await self._run(connection, order)
         except PeerReset as error:
@@ -88,6 +91,13 @@ class Client:
                 raise
         marks.replayed = True
         return await self._run(await self._acquire(order, fresh=True), order)
+
+    def idle(self, origin: Origin) -> Connection | None:
+        """Take a warm connection that nobody waits for, to be used in this turn of the loop."""
+        pool = self._pools.get(origin)
+        if pool is None or not pool.idle or pool.promised or self._closed:
+            return None
+        return self._reuse(pool)
 
     async def warm(self, origin: Origin, count: int, connect_s: float | None = 10.0) -> int:
         """Open connections until `count` are idle; the number that are. Never raises for one."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lightgate.wire.link import Link
     from lightgate.wire.origin import Origin
 
+_FAR_S: Final = 1e9  # longer than any deadline
 HEAD_LIMIT: Final = 64 * 1024  # also for what stands between two pieces of a body, and trailers
 
 __all__ = ["Deadlines", "Exchange", "Headers", "Seat", "Taker"]
@@ -61,12 +62,30 @@ class Taker(Protocol):
         """The answer is complete by its own framing."""
 
 
+class _Nobody:
+    """Takes nothing, because nothing comes any more."""
+
+    def on_open(self, exchange: Exchange) -> None: ...
+
+    def on_sent(self, stamp: int) -> None: ...
+
+    def on_head(self, status: int, headers: Headers, stamp: int) -> None: ...
+
+    def on_body(self, data: bytes, stamp: int, since: int) -> None: ...
+
+    def on_end(self, stamp: int) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
+
+
 class Seat:
     """What a connection lends to its exchanges, one after the other: its parser and its timer."""
 
-    __slots__ = ("answer", "exchange", "timer")
+    __slots__ = ("answer", "exchange", "loop", "timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self.answer = AnswerParser()
         self.timer = Deadline(loop, self._expire)
         self.exchange: Exchange | None = None
@@ -110,12 +129,11 @@ class Exchange:
         deadlines: Deadlines,
         seat: Seat | None = None,
     ) -> None:
-        loop = asyncio.get_running_loop()
         self._link = link
         self._origin = origin
         self._taker = taker
         self._deadlines = deadlines
-        seat = seat or Seat(loop)
+        seat = seat or Seat(asyncio.get_running_loop())
         self._answer = seat.answer
         self._answer.begin()
         self._timer = seat.timer
@@ -126,7 +144,7 @@ class Exchange:
         self._started = self._touched = self.sent_ns = 0
         self.bytes_in = 0
         self.keep_alive = False
-        self.done: asyncio.Future[None] = loop.create_future()
+        self.done: asyncio.Future[None] = seat.loop.create_future()
 
     @property
     def complete(self) -> bool:
@@ -168,8 +186,12 @@ class Exchange:
             self._link.resume_reading()
 
     def leave(self) -> None:
-        """Nobody waits for the end any more: no timer fires, no error is owed to anyone."""
+        """Nobody waits for the end any more: no timer fires, no error is owed to anyone.
+
+        The taker holds the exchange; let go of it, or both wait for the collector.
+        """
         self._stop_timer()
+        self._taker = _NOBODY
         if self.done.done() and not self.done.cancelled():
             self.done.exception()
 
@@ -272,13 +294,20 @@ class Exchange:
         Before the first byte the idle deadline does not hold yet, but it cannot be over sooner than
         from now on: one timer does for both, and the first byte need not move it.
         """
-        limits = self._deadlines
-        due = self._due()
-        if limits.idle_s is not None and not self._paused and not self.bytes_in:
-            idle = time.monotonic_ns() + int(limits.idle_s * 1e9)
-            due = (min(due[0], idle), "") if due is not None else (idle, "")
-        if due is not None:
-            self._timer.set(max(0.0, (due[0] - time.monotonic_ns()) / 1e9))
+        if self.bytes_in or self._paused:
+            due = self._due()
+            if due is not None:
+                self._timer.set(max(0.0, (due[0] - time.monotonic_ns()) / 1e9))
+            return
+        limits, wait_s = self._deadlines, _FAR_S
+        if limits.total_s is not None:
+            wait_s = limits.total_s - (time.monotonic_ns() - self._started) / 1e9
+        if limits.first_byte_s is not None and limits.first_byte_s < wait_s:
+            wait_s = limits.first_byte_s
+        if limits.idle_s is not None and limits.idle_s < wait_s:
+            wait_s = limits.idle_s
+        if wait_s < _FAR_S:
+            self._timer.set(max(0.0, wait_s))
 
     def expire(self) -> None:
         """The timer says that a deadline may be over."""

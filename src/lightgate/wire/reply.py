@@ -21,23 +21,6 @@ if TYPE_CHECKING:
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TRAILERS: Final = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*")
 _OURS: Final = frozenset((b"connection", b"content-length", b"keep-alive", b"transfer-encoding"))
-_KNOWN: Final = frozenset(  # sound names that need no second look
-    (
-        b"cache-control",
-        b"content-type",
-        b"server-timing",
-        b"x-accel-buffering",
-        b"x-lightgate-attempts",
-        b"x-lightgate-cache",
-        b"x-lightgate-cost-usd",
-        b"x-lightgate-id",
-        b"x-lightgate-overhead-ms",
-        b"x-lightgate-policy",
-        b"x-lightgate-target",
-        b"x-lightgate-ttft-ms",
-        b"x-request-id",
-    )
-)
 _STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode())
     for status in HTTPStatus
@@ -108,14 +91,15 @@ class Reply:
     def start(
         self,
         status: int,
-        headers: Iterable[Header],
+        headers: Iterable[Header] | bytes,
         *,
         length: int | None = None,
         first: bytes = b"",
     ) -> None:
         """Send the head at once; without a length the body is chunked (HTTP/1.0: until close).
 
-        `first` is a piece of the body that goes out in the same write.
+        `first` is a piece of the body that goes out in the same write. Headers as bytes are whole
+        field lines, put together by a caller who has checked each value for line ends himself.
         """
         head = self._head(status, headers, length)
         self.link.write(head + self._framed(first) if first else head)
@@ -152,8 +136,8 @@ class Reply:
         if end:
             self._room.link.write(end)
 
-    def whole(self, status: int, headers: Iterable[Header], body: bytes) -> None:
-        """Send a complete answer in one write."""
+    def whole(self, status: int, headers: Iterable[Header] | bytes, body: bytes) -> None:
+        """Send a complete answer in one write; headers are as for `start`."""
         head = self._head(status, headers, len(body))
         self.finished = True
         self._room.link.write(head if self._mute else head + body)
@@ -172,7 +156,7 @@ class Reply:
             return b""
         return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
 
-    def _head(self, status: int, headers: Iterable[Header], length: int | None) -> bytes:
+    def _head(self, status: int, headers: Iterable[Header] | bytes, length: int | None) -> bytes:
         if self.started:
             raise RuntimeError("A reply starts once.")
         if not 200 <= status <= 999:
@@ -180,23 +164,33 @@ class Reply:
         if status in _BODILESS and length:
             raise ValueError(f"An answer of status {status} has no body.")
         parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        dated = False
-        for name, value in headers:
-            if name not in _KNOWN:
-                lower = name.lower()
-                if _TOKEN.fullmatch(name) is None or lower in _OURS:
-                    raise ValueError(f"{name!r} is no header name that a handler may set.")
-                dated = dated or lower == b"date"
-            parts.append(b"%b: %b\r\n" % (name, value))
+        lines = 0
+        if isinstance(headers, bytes):
+            parts.append(headers)
+            lines = headers.count(b"\r\n") - 1
+            dated = False
+        else:
+            dated = self._fields(headers, parts)
         if not dated:
             parts.append(b"date: %b\r\n" % self._room.date())
         self._frame(status, length, parts)
         head = b"".join(parts)
-        if len(head.translate(None, PLAIN)) != 2 * len(parts):
+        if len(head.translate(None, PLAIN)) != 2 * (len(parts) + lines):
             raise ValueError("A header value holds a line end or a control character.")
         self.started = True
         self._mute = self._mute or status in _BODILESS
         return head + b"\r\n"
+
+    def _fields(self, headers: Iterable[Header], parts: list[bytes]) -> bool:
+        """Write the fields down; whether a date is among them."""
+        dated = False
+        for name, value in headers:
+            lower = name.lower()
+            if _TOKEN.fullmatch(name) is None or lower in _OURS:
+                raise ValueError(f"{name!r} is no header name that a handler may set.")
+            dated = dated or lower == b"date"
+            parts.append(b"%b: %b\r\n" % (name, value))
+        return dated
 
     def _frame(self, status: int, length: int | None, parts: list[bytes]) -> None:
         if length is not None:

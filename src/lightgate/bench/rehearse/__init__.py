@@ -1,0 +1,1 @@
+"""Rehearsal: what each policy would have done with a world's traffic, in virtual time."""

@@ -1,0 +1,175 @@
+"""The real policies under rehearsal: `route.decide` with its breakers, form and budgets."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.bench.rehearse.rehearse import Role
+from lightgate.route.alias import Alias
+from lightgate.route.breaker import Breakers, Rules
+from lightgate.route.decide import Ask, decide
+from lightgate.route.finish import Rival, waits_ns
+from lightgate.route.form import Forms, bucket
+from lightgate.route.hedge import HedgeBudgets, Price
+from lightgate.route.prior import Prior
+from lightgate.route.witness import Witness
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.bench.rehearse.chooser import Chooser, Wanted
+    from lightgate.bench.rehearse.ground import Ground
+    from lightgate.bench.rehearse.rehearse import Stage
+    from lightgate.bench.rehearse.scene import Offer
+    from lightgate.route.failure import Failure
+    from lightgate.route.plan import Plan, Step
+    from lightgate.route.plan import Role as StepRole
+
+STALE_NS: Final = 30_000_000_000  # without a sample for so long, a target is probed
+KEY: Final = ""  # all requests of a rehearsal have one key
+NANO: Final = 1e9
+_PER_TOKEN: Final = 1e3  # a dollar per million tokens is a thousand nano-dollars each
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy and what is set beside it, as in `[models.NAME]`."""
+
+    policy: str
+    hedge: str = "auto"
+    race: int = 1
+
+    @property
+    def name(self) -> str:
+        """As the table shows it."""
+        words = [self.policy]
+        if self.race > 1:
+            words.append(f"race {self.race}")
+        elif self.hedge != "off":
+            words.append(f"hedge {self.hedge}")
+        return ", ".join(words)
+
+
+class Brain:
+    """What the gateway does with a request and with what comes of it, by the same calls."""
+
+    probes = True
+
+    def __init__(self, offers: Sequence[Offer], settings: Settings, tokens: int, seed: int) -> None:
+        self._names = [offer.target for offer in offers]
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self._tokens = tokens
+        self._alias = Alias(
+            name="rehearsed",
+            targets=tuple(self._names),
+            policy=settings.policy,
+            hedge=settings.hedge,
+            race=settings.race,
+        )
+        self._prices = {offer.target: _price(offer) for offer in offers}
+        jitter = random.Random(seed).random  # noqa: S311 - the same jitter for the same seed
+        self.forms = Forms({offer.target: _prior(offer) for offer in offers})
+        self._witness = Witness(Breakers(Rules(), jitter), self.forms, HedgeBudgets())
+
+    @property
+    def budgets(self) -> HedgeBudgets:
+        """What was set aside and spent on second attempts."""
+        return self._witness.budgets
+
+    def plan(self, wanted: Wanted, now_ns: int) -> Plan:
+        """Ask the real code."""
+        self._witness.arrived(KEY)
+        ask = Ask(
+            alias=self._alias,
+            tokens_in=wanted.tokens_in,
+            streamed=True,
+            expected_tokens=self._tokens,
+            prices=self._prices,
+            key=KEY,
+        )
+        witness = self._witness
+        return decide(ask, witness.breakers, now_ns, wanted.draw, witness.forms, witness.budgets)
+
+    def may_start(self, step: Step, plan: Plan) -> bool:
+        """Whether the budget has room for it."""
+        return self._witness.may_start(KEY, step, plan)
+
+    def waits_ns(
+        self, wanted: Wanted, plan: Plan, spoke: str, rivals: Sequence[tuple[str, int]], now_ns: int
+    ) -> int | None:
+        """As `route.finish` says, where the plan wants whole answers."""
+        if plan.finish == "first":
+            return None
+        size = bucket(wanted.tokens_in)
+        silent = [Rival(target, began_ns) for target, began_ns in rivals]
+        return waits_ns(spoke, silent, self.forms, size, self._tokens, now_ns)
+
+    def began(self, place: int, wanted: Wanted, now_ns: int) -> None:
+        """An attempt starts."""
+        self._witness.began(self._names[place], bucket(wanted.tokens_in), now_ns)
+
+    def first(self, place: int, wanted: Wanted, now_ns: int, began_ns: int) -> None:
+        """Its first useful token is here."""
+        self._witness.spoke(self._names[place], bucket(wanted.tokens_in), now_ns, began_ns)
+
+    def done(
+        self, place: int, wanted: Wanted, now_ns: int, began_ns: int, decode: tuple[int, int]
+    ) -> None:
+        """It answered whole."""
+        size = bucket(wanted.tokens_in)
+        self._witness.succeeded(self._names[place], size, now_ns, began_ns, decode)
+
+    def failed(
+        self,
+        place: int,
+        wanted: Wanted,
+        now_ns: int,
+        began_ns: int,
+        end: tuple[Failure, float | None],
+    ) -> None:
+        """It failed."""
+        size = bucket(wanted.tokens_in)
+        self._witness.failed(self._names[place], size, now_ns, began_ns, end)
+
+    def lost(
+        self, place: int, wanted: Wanted, now_ns: int, began_ns: int, *, spoke: bool
+    ) -> None:
+        """It was cancelled because another one has the client."""
+        size = bucket(wanted.tokens_in)
+        self._witness.lost(self._names[place], size, now_ns, began_ns, spoke=spoke)
+
+    def settled(
+        self, plan: Plan, beside: Sequence[StepRole], winner_usd: float, lost_usd: float
+    ) -> None:
+        """The request is over, and its price is known."""
+        self._witness.settled(KEY, plan, beside, winner_usd * NANO, lost_usd * NANO)
+
+    def stale(self, now_ns: int) -> list[int]:
+        """The targets that want a probe and may be asked."""
+        allows = self._witness.breakers.allows
+        names = self.forms.stale(now_ns, STALE_NS)
+        return [self._places[name] for name in names if allows(name, now_ns)]
+
+
+def real(settings: Settings) -> Role:
+    """A policy of the gateway under its name."""
+
+    def make(ground: Ground, seed: int, stage: Stage) -> Chooser:
+        del ground
+        return Brain(stage.offers, settings, stage.usual_tokens, seed)
+
+    return Role(settings.name, make)
+
+
+def _prior(offer: Offer) -> Prior:
+    return Prior(offer.ttft_ms, offer.ttft_p95_ms, offer.speed_tps, offer.speed_slow_tps)
+
+
+def _price(offer: Offer) -> Price:
+    return Price(
+        offer.price_in * _PER_TOKEN,
+        offer.price_out * _PER_TOKEN,
+        abort_stops=not offer.bills_aborts,
+    )

@@ -1,0 +1,294 @@
+"""Who decides in a rehearsal: what every policy is told, and the plain ones to compare with."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from lightgate.bench.rehearse.scene import TTFT_TIMEOUT_NS
+from lightgate.route.alias import Shape, lay_out
+from lightgate.route.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.bench.rehearse.ground import Ground
+    from lightgate.bench.rehearse.scene import Offer
+    from lightgate.route.failure import Failure
+    from lightgate.route.plan import Step
+
+NS: Final = 1_000_000_000
+FAILURE_S: Final = 5.0  # what a failure counts as in a mean or a peak of TTFTs
+LAST: Final = 10  # samples of the mean
+WINDOW: Final = 100  # samples of a learned hedge delay
+ENOUGH: Final = 20  # of them before it is believed
+CEILING: Final = 1.5  # times the prior's own quantile
+Z90: Final = 1.2815515655446004
+HEDGE_SHARE: Final = 0.15  # of requests
+HEDGE_STORE: Final = 20.0  # hedges that can be saved up
+DECAY_S: Final = 10.0  # of a peak, as linkerd's
+UNSEEN_S: Final = 0.03  # a peak of nobody yet, as linkerd's
+
+
+class Wanted(NamedTuple):
+    """One request, as it comes in."""
+
+    number: int
+    tokens_in: int
+    tokens_out: int
+    draw: float
+
+
+class Chooser(Protocol):
+    """A policy under rehearsal. Instants in nanoseconds of the rehearsal's clock."""
+
+    probes: bool  # whether targets without fresh samples are probed for it
+
+    def plan(self, wanted: Wanted, now_ns: int) -> Plan:
+        """What to try."""
+        ...
+
+    def may_start(self, step: Step, now_ns: int) -> bool:
+        """Whether a duplicate that is due may start."""
+        ...
+
+    def waits_ns(self, spoke: str, rivals: Sequence[tuple[str, int]], now_ns: int) -> int | None:
+        """Until when a first token waits for a better finisher; None: it wins at once."""
+        ...
+
+    def began(self, place: int, now_ns: int) -> None:
+        """An attempt starts."""
+
+    def first(self, place: int, now_ns: int, began_ns: int) -> None:
+        """Its first useful token is here."""
+
+    def done(self, place: int, now_ns: int, began_ns: int, decode: tuple[int, int]) -> None:
+        """It answered whole: tokens and nanoseconds from the first to the last."""
+
+    def failed(
+        self, place: int, now_ns: int, began_ns: int, end: tuple[Failure, float | None]
+    ) -> None:
+        """It failed; the provider may have asked for a wait."""
+
+    def lost(self, place: int, now_ns: int, began_ns: int, *, spoke: bool) -> None:
+        """It was cancelled because another one has the client."""
+
+    def paid(self, dollars: float, *, extra: bool) -> None:
+        """What an attempt cost, as the provider's abort policy says; `extra`: a duplicate."""
+
+    def stale(self, now_ns: int) -> list[int]:
+        """The places of targets that want a probe."""
+        ...
+
+
+class Plain:
+    """A policy that orders the targets and nothing else; optionally with a hedge at p90."""
+
+    probes = False
+
+    def __init__(self, offers: Sequence[Offer], order: Order, *, hedged: bool = False) -> None:
+        self._names = [offer.target for offer in offers]
+        self._order = order
+        self._hedged = hedged
+        self._budget = 0.0
+        self._recent: list[deque[float]] = [deque(maxlen=WINDOW) for _ in offers]
+        self._prior_p90_s = [_p90_s(offer) for offer in offers]
+        self._delay_s: list[tuple[int, float]] = [(-ENOUGH, p90) for p90 in self._prior_p90_s]
+        self._seen = [0] * len(offers)
+
+    def plan(self, wanted: Wanted, now_ns: int) -> Plan:
+        """The order of this moment, with a hedge where there is one."""
+        order = self._order.order(wanted, now_ns)
+        self._budget = min(self._budget + HEDGE_SHARE, HEDGE_STORE)
+        hedge_ns = int(self._hedge_s(order[0]) * NS) if self._hedged else None
+        names = [self._names[place] for place in order]
+        steps = lay_out(names, len(names), Shape(0, TTFT_TIMEOUT_NS, 1, hedge_ns))
+        return Plan(steps, self._order.name, self._order.name)
+
+    def may_start(self, step: Step, now_ns: int) -> bool:
+        """Whether the hedge budget has one left."""
+        del step, now_ns
+        if self._budget < 1.0:
+            return False
+        self._budget -= 1.0
+        return True
+
+    def waits_ns(self, spoke: str, rivals: Sequence[tuple[str, int]], now_ns: int) -> int | None:
+        """The first token wins."""
+        del spoke, rivals, now_ns
+
+    def began(self, place: int, now_ns: int) -> None:
+        """An attempt starts."""
+        self._order.began(place, now_ns)
+
+    def first(self, place: int, now_ns: int, began_ns: int) -> None:
+        """A sample."""
+        seconds = (now_ns - began_ns) / NS
+        self._recent[place].append(seconds)
+        self._seen[place] += 1
+        self._order.saw(place, now_ns, seconds)
+
+    def done(self, place: int, now_ns: int, began_ns: int, decode: tuple[int, int]) -> None:
+        """An attempt is over."""
+        del now_ns, began_ns, decode
+        self._order.ended(place)
+
+    def failed(
+        self, place: int, now_ns: int, began_ns: int, end: tuple[Failure, float | None]
+    ) -> None:
+        """A failure counts as a slow sample."""
+        del began_ns, end
+        self._order.saw(place, now_ns, FAILURE_S)
+        self._order.ended(place)
+
+    def lost(self, place: int, now_ns: int, began_ns: int, *, spoke: bool) -> None:
+        """An attempt is over."""
+        del now_ns, began_ns, spoke
+        self._order.ended(place)
+
+    def paid(self, dollars: float, *, extra: bool) -> None:
+        """Money is no object."""
+
+    def stale(self, now_ns: int) -> list[int]:
+        """Nobody."""
+        del now_ns
+        return []
+
+    def _hedge_s(self, place: int) -> float:
+        """The p90 of the last samples under a ceiling, looked at every tenth sample."""
+        at, delay = self._delay_s[place]
+        seen, recent = self._seen[place], self._recent[place]
+        if len(recent) >= ENOUGH and seen - at >= 10:
+            own = sorted(recent)[int(0.9 * len(recent))]
+            delay = min(own, CEILING * self._prior_p90_s[place])
+            self._delay_s[place] = (seen, delay)
+        return delay
+
+
+def _p90_s(offer: Offer) -> float:
+    sigma = max(math.log(offer.ttft_p95_ms / offer.ttft_ms) / 1.6448536, 0.2)
+    return offer.ttft_ms / 1e3 * math.exp(Z90 * sigma)
+
+
+class Order:
+    """An order of targets that never learns: as given."""
+
+    def __init__(self, name: str, fixed: Sequence[int]) -> None:
+        self.name = name
+        self._fixed = list(fixed)
+
+    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+        """The places, best first."""
+        del wanted, now_ns
+        return self._fixed
+
+    def began(self, place: int, now_ns: int) -> None:
+        """An attempt starts."""
+
+    def ended(self, place: int) -> None:
+        """An attempt is over."""
+
+    def saw(self, place: int, now_ns: int, seconds: float) -> None:
+        """A TTFT, or what a failure counts as."""
+
+
+def fixed_best(offers: Sequence[Offer], tokens_out: float) -> Order:
+    """The target that its table says answers soonest, and the next ones behind it."""
+
+    def expected_s(place: int) -> float:
+        return offers[place].ttft_ms / 1e3 + tokens_out / offers[place].speed_tps
+
+    return Order("fixed-best", sorted(range(len(offers)), key=expected_s))
+
+
+class MeanOfLast(Order):
+    """The smallest mean of the last ten TTFTs; who has none yet comes first."""
+
+    def __init__(self, targets: int) -> None:
+        super().__init__("mean-of-last-10", range(targets))
+        self._last: list[deque[float]] = [deque(maxlen=LAST) for _ in range(targets)]
+
+    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+        """By mean."""
+        del wanted, now_ns
+        means = [sum(last) / len(last) if last else 0.0 for last in self._last]
+        return sorted(self._fixed, key=means.__getitem__)
+
+    def saw(self, place: int, now_ns: int, seconds: float) -> None:
+        """Keep it."""
+        del now_ns
+        self._last[place].append(seconds)
+
+
+class Shuffled(Order):
+    """A random order for every request."""
+
+    def __init__(self, targets: int) -> None:
+        super().__init__("random", range(targets))
+
+    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+        """One number gives the whole order: its digits in a falling base."""
+        del now_ns
+        left, draw, out = list(self._fixed), wanted.draw, []
+        while left:
+            at = draw * len(left)
+            out.append(left.pop(int(at)))
+            draw = at - int(at)
+        return out
+
+
+class TwoChoices(Order):
+    """Peak-EWMA times in-flight, the better of two drawn targets: as meshes of equals do it."""
+
+    def __init__(self, targets: int) -> None:
+        super().__init__("p2c", range(targets))
+        self._peak = [UNSEEN_S] * targets
+        self._at_ns = [0] * targets
+        self._flying = [0] * targets
+
+    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+        """The better of two first, the others by cost."""
+        k = len(self._fixed)
+        cost = [self._faded(place, now_ns) * (self._flying[place] + 1) for place in self._fixed]
+        by_cost = sorted(self._fixed, key=cost.__getitem__)
+        if k < 2:
+            return by_cost
+        pair = int(wanted.draw * k * (k - 1))
+        a, b = pair // (k - 1), pair % (k - 1)
+        b += b >= a
+        first = a if cost[a] <= cost[b] else b
+        return [first, *(place for place in by_cost if place != first)]
+
+    def began(self, place: int, now_ns: int) -> None:
+        """One more in flight."""
+        del now_ns
+        self._flying[place] += 1
+
+    def ended(self, place: int) -> None:
+        """One less."""
+        self._flying[place] -= 1
+
+    def saw(self, place: int, now_ns: int, seconds: float) -> None:
+        """A peak is taken at once, the rest slowly."""
+        faded = self._faded(place, now_ns)
+        share = 1.0 - math.exp(-(now_ns - self._at_ns[place]) / NS / DECAY_S)
+        self._peak[place] = seconds if seconds > faded else faded + share * (seconds - faded)
+        self._at_ns[place] = now_ns
+
+    def _faded(self, place: int, now_ns: int) -> float:
+        return self._peak[place] * math.exp(-(now_ns - self._at_ns[place]) / NS / DECAY_S)
+
+
+class Oracle(Order):
+    """Knows the regime and the load of every target, but not the dice."""
+
+    def __init__(self, ground: Ground, targets: int) -> None:
+        super().__init__("oracle", range(targets))
+        self._outlook = ground.outlook
+
+    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+        """By the median TTFT of this moment."""
+        del wanted
+        medians = [self._outlook(place, now_ns)[0] for place in self._fixed]
+        return sorted(self._fixed, key=medians.__getitem__)

@@ -1,0 +1,215 @@
+"""Scenes: which targets there are, what they cost and believe, and the traffic that meets them."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lightgate.errors import UsageError
+from lightgate.provider.catalogue import catalogue
+from lightgate.sim import world as worlds
+from lightgate.sim.latency import Curve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lightgate.sim.world import Maker, Model, World
+
+NS: Final = 1_000_000_000
+PRIOR_LOAD: Final = 8  # where a scene has no load of its own, priors are those of this one
+PRICES: Final = (1.0, 4.0)  # dollars per million tokens in and out, where a world names none
+CANCEL_LAG_S: Final = 0.1  # until a provider notices that a stream was closed
+TTFT_TIMEOUT_NS: Final = 10 * NS
+TIMEOUT_NS: Final = 120 * NS
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """One target: its prices in dollars per million tokens, and what is believed beforehand.
+
+    `bills_aborts`: a stream that we close is billed to its end.
+    """
+
+    target: str
+    provider: str
+    price_in: float
+    price_out: float
+    bills_aborts: bool
+    ttft_ms: float
+    ttft_p95_ms: float
+    speed_tps: float
+    speed_slow_tps: float
+
+
+class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+    """Poisson arrivals of requests of one size; `correlation` is that of log-TTFTs."""
+
+    requests: int = 6000
+    rate: float = 0.5
+    tokens_in: int = 512
+    tokens_out: int = 512
+    correlation: float = 0.0
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A target that is slower from one second to another, beside all weather."""
+
+    target: str
+    from_s: float
+    until_s: float
+    ttft: float = 5.0
+    speed: float = 1.0
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a rehearsal of a world needs beside the seed."""
+
+    name: str
+    title: str
+    source: str
+    world: worlds.World
+    offers: tuple[Offer, ...]
+    traffic: Traffic = Traffic()
+    load: int | None = None  # None: what the world says, or as many as are in flight
+    priced: bool = False  # whether the world itself names every price
+    turns: tuple[Turn, ...] = ()
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller wants different from the scene as it is; None: as it is."""
+
+    targets: tuple[str, ...] = ()
+    requests: int | None = None
+    rate: float | None = None
+    load: int | None = None
+    correlation: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    title: str
+    world: str
+    calm: bool = False
+    without: tuple[str, ...] = ()
+    load: int | None = None
+    rate: float = 0.5
+
+
+@cache
+def built_in() -> Mapping[str, _Entry]:
+    """The scenes that come with Lightgate, by name."""
+    text = resources.files("lightgate.bench.rehearse").joinpath("scenes.toml").read_text("utf-8")
+    rows: dict[str, Any] = tomllib.loads(text)
+    return MappingProxyType({name: msgspec.convert(row, _Entry) for name, row in rows.items()})
+
+
+def scene(name: str, wish: Wish | None = None) -> Scene:
+    """A built-in scene, or the simulator's world of that name or in that file."""
+    wish = wish or Wish()
+    entry = built_in().get(name)
+    if entry is None:
+        world = _world(name)
+        return _staged(name, _Entry(world.title, world.name), world, wish)
+    world = worlds.load(entry.world)
+    if entry.calm and world.weather is not None:
+        sky = msgspec.structs.replace(world.weather, good_mean_s=math.inf, shock_every_s=math.inf)
+        world = msgspec.structs.replace(world, weather=sky)
+    return _staged(name, entry, world, wish)
+
+
+def _world(name: str) -> World:
+    try:
+        return worlds.load(name)
+    except UsageError as error:
+        known = ", ".join((*built_in(), *worlds.shipped()))
+        raise UsageError(error.message, hint=f"Name a TOML file or one of: {known}.") from None
+
+
+def _staged(name: str, entry: _Entry, world: World, wish: Wish) -> Scene:
+    load = wish.load or entry.load
+    offers = [
+        _offer(provider, maker, title, model, load)
+        for provider, maker in world.providers.items()
+        for title, model in maker.models.items()
+        if provider not in entry.without
+    ]
+    kept = _chosen(offers, wish.targets)
+    priced = all(_model(world, offer.target).price is not None for offer in kept)
+    asked = {
+        "requests": wish.requests,
+        "rate": wish.rate or entry.rate,
+        "tokens_in": wish.tokens_in,
+        "tokens_out": wish.tokens_out,
+        "correlation": wish.correlation,
+    }
+    traffic = Traffic(**{key: value for key, value in asked.items() if value is not None})  # type: ignore[arg-type]  # each by its own name
+    return Scene(
+        name=name,
+        title=entry.title,
+        source=world.source,
+        world=world,
+        offers=tuple(kept if priced else [_unpriced(offer) for offer in kept]),
+        traffic=traffic,
+        load=load,
+        priced=priced,
+    )
+
+
+def _chosen(offers: list[Offer], wanted: tuple[str, ...]) -> list[Offer]:
+    """Those that were named, by target or by provider, in the order of the names."""
+    if not wanted:
+        return offers
+    found = []
+    for name in wanted:
+        here = [offer for offer in offers if name in {offer.target, offer.provider}]
+        if not here:
+            known = ", ".join(offer.target for offer in offers)
+            raise UsageError(f"This world has no target {name!r}.", hint=f"It has: {known}.")
+        found += [offer for offer in here if offer not in found]
+    return found
+
+
+def _model(world: World, target: str) -> Model:
+    provider, _, title = target.partition("/")
+    return world.providers[provider].models[title]
+
+
+def _unpriced(offer: Offer) -> Offer:
+    """One price for all: where one is unknown, the others would compare apples with nothing."""
+    return msgspec.structs.replace(offer, price_in=PRICES[0], price_out=PRICES[1])
+
+
+def _offer(provider: str, maker: Maker, title: str, model: Model, load: int | None) -> Offer:
+    row = catalogue().get(provider)
+    price = model.price
+    ttft, ttft95, speed, slow = believed(model, load or maker.load or PRIOR_LOAD)
+    return Offer(
+        target=f"{provider}/{title}",
+        provider=provider,
+        price_in=PRICES[0] if price is None else float(price.input),
+        price_out=PRICES[1] if price is None else float(price.output),
+        bills_aborts=row is not None and row.abort.stops_billing is False,
+        ttft_ms=ttft,
+        ttft_p95_ms=ttft95,
+        speed_tps=speed,
+        speed_slow_tps=slow,
+    )
+
+
+def believed(model: Model, load: int) -> tuple[float, float, float, float]:
+    """What a table says about a model at a load: p50 and p95 of TTFT (ms), speed and slow speed."""
+    if model.exact is not None:
+        gap = model.exact.gap_ms
+        middle = sum(gap) / 2 if isinstance(gap, tuple) else gap
+        speed = 1000.0 / max(middle, 1e-3)
+        return model.exact.ttft_ms, model.exact.ttft_ms, speed, speed
+    at = Curve(model.curve).at(load)
+    spread, slower = math.exp(1.6448536 * at.ttft_sigma), math.exp(1.6448536 * at.tps_sigma)
+    ttft, speed = 1000.0 * math.exp(at.ttft_mu), math.exp(at.tps_mu)
+    return ttft, ttft * spread, speed, speed / slower

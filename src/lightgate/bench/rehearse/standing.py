@@ -1,0 +1,114 @@
+"""From tallies to rows: quantiles of every seed, their mean and how far the seeds differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.bench.rehearse.tally import Tally
+
+QUANTILES: Final = (0.5, 0.95, 0.99)
+SLOW_S: Final = 1.0
+CDF: Final = 200  # points of the picture
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """The mean over the seeds, and their standard deviation (0 for one seed)."""
+
+    mean: float
+    sd: float
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What one policy did. Seconds; shares of requests; spend as a ratio to fixed-best minus one.
+
+    `spend_*` is null where the baseline spent nothing. `cdf_s` are TTFTs at even ranks.
+    """
+
+    policy: str
+    requests: int
+    seeds: int
+    ttft_p50_s: Figure
+    ttft_p95_s: Figure
+    ttft_p99_s: Figure
+    done_p50_s: Figure
+    done_p95_s: Figure
+    done_p99_s: Figure
+    over_1s: Figure
+    duplicates: Figure
+    failures: Figure
+    spend_honoured: Figure | None
+    spend_mixed: Figure | None
+    extra_spend: Figure
+    probe_spend: Figure
+    wins: dict[str, float]
+    cdf_s: tuple[float, ...]
+
+
+def standing(
+    policy: str, tallies: Sequence[Tally], fixed: Sequence[Tally], targets: Sequence[str]
+) -> Standing:
+    """One row; `fixed` are the tallies of fixed-best on the same seeds."""
+    ttft = [_quantiles(tally.ttft_s) for tally in tallies]
+    done = [_quantiles(tally.done_s) for tally in tallies]
+    pairs = list(zip(tallies, fixed, strict=True))
+    total = sum(tally.requests for tally in tallies)
+    both = np.concatenate([tally.ttft_s for tally in tallies])
+    both = np.sort(both[~np.isnan(both)])
+    ranks = np.linspace(0, len(both) - 1, min(CDF, len(both))).astype(int) if len(both) else []
+    return Standing(
+        policy=policy,
+        requests=total // max(len(tallies), 1),
+        seeds=len(tallies),
+        ttft_p50_s=_figure([row[0] for row in ttft]),
+        ttft_p95_s=_figure([row[1] for row in ttft]),
+        ttft_p99_s=_figure([row[2] for row in ttft]),
+        done_p50_s=_figure([row[0] for row in done]),
+        done_p95_s=_figure([row[1] for row in done]),
+        done_p99_s=_figure([row[2] for row in done]),
+        over_1s=_figure([_over(tally) for tally in tallies]),
+        duplicates=_figure([tally.duplicates / tally.requests for tally in tallies]),
+        failures=_figure([tally.failures / tally.requests for tally in tallies]),
+        spend_honoured=_ratio([(a.bills.honoured, b.bills.honoured) for a, b in pairs]),
+        spend_mixed=_ratio([(a.bills.mixed, b.bills.mixed) for a, b in pairs]),
+        extra_spend=_figure([_share(tally.bills.extra, tally.bills.mixed) for tally in tallies]),
+        probe_spend=_figure([_share(tally.bills.probes, tally.bills.mixed) for tally in tallies]),
+        wins={
+            target: sum(tally.wins[place] for tally in tallies) / total
+            for place, target in enumerate(targets)
+        },
+        cdf_s=tuple(both[ranks].tolist()) if len(both) else (),
+    )
+
+
+def _quantiles(seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
+    """Of the answered ones: failures are a column of their own."""
+    answered = seconds[~np.isnan(seconds)]
+    if not len(answered):
+        return [float("nan")] * len(QUANTILES)
+    found: list[float] = np.quantile(answered, QUANTILES).tolist()
+    return found
+
+
+def _over(tally: Tally) -> float:
+    """The share of requests whose first token came later than a second, or never."""
+    return 1.0 - float(np.count_nonzero(tally.ttft_s <= SLOW_S)) / tally.requests
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> Figure | None:
+    if not all(below for _, below in pairs):
+        return None
+    return _figure([above / below - 1.0 for above, below in pairs])
+
+
+def _figure(values: Sequence[float]) -> Figure:
+    return Figure(float(np.mean(values)), float(np.std(values)))

@@ -1,0 +1,367 @@
+"""What `lightgate up` does: decide what to serve, claim the folder and the port, start, watch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lightgate import __version__
+from lightgate.cli.output import note
+from lightgate.clock.source import SYSTEM
+from lightgate.config.duration import parse_duration
+from lightgate.config.load import find_config, load_config
+from lightgate.console import LEDGER_ENV
+from lightgate.errors import ConfigError, UsageError
+from lightgate.gateway import logs
+from lightgate.gateway.claim import Claim, State
+from lightgate.gateway.ports import Reserved, is_loopback
+from lightgate.gateway.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.supervise import ChildSpec, StoppedEarly, Supervisor, look
+from lightgate.ledger.keys import KeyRecord, instant_text
+from lightgate.provider.catalogue import catalogue
+from lightgate.provider.secret import first_set
+
+if TYPE_CHECKING:
+    from lightgate.config.model import Config
+    from lightgate.gateway.claim import ChildState
+    from lightgate.gateway.snapshot import Snapshot
+    from lightgate.sim.serve import Facts
+    from lightgate.sim.world import World
+
+CONSOLE_HOST: Final = "127.0.0.1"
+ORPHANS_S: Final = 4.0  # the children of a predecessor that was killed are gone by then
+AFTER_DRAIN_S: Final = 5.0
+CONSOLE_STOP_S: Final = 20.0
+# The order of stopping: nobody asks, streams finish, then what they needed, the books last.
+TRAFFIC, WORKERS, PROVIDERS, BOOKS = range(4)
+_NEEDS_RESTART: Final = ("host", "port", "workers", "data", "drain")
+_log = logging.getLogger(__name__)
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """The options as they were typed; None where nothing was."""
+
+    config_file: Path | None = None
+    host: str | None = None
+    port: int | None = None
+    console_port: int = 8081
+    workers: int | None = None
+    data: Path | None = None
+    demo: bool | None = None
+    world: str = "providers-2026"
+    drain: str | None = None
+    log_form: logs.Form = "auto"
+
+
+async def launch(wishes: Wishes) -> None:
+    """Serve until told to stop."""
+    logs.start(wishes.log_form)
+    up = Launch(wishes)
+    logs.start(wishes.log_form, secrets=logs.secrets_of(up.config, os.environ))
+    with Claim(up.data) as claim:
+        up.require_keys()
+        table, patience_s = up.config.gateway, ORPHANS_S if claim.stale else 0.0
+        gateway = await Reserved.make(table.host, table.port, patience_s=patience_s)
+        with gateway:
+            console = await Reserved.make(
+                CONSOLE_HOST, wishes.console_port, option="--console-port", patience_s=patience_s
+            )
+            with console:
+                await up.serve(claim, gateway.port, console.port)
+
+
+class Launch:
+    """One run of `lightgate up`."""
+
+    def __init__(self, wishes: Wishes) -> None:
+        self._wishes = wishes
+        self._path = find_config(wishes.config_file, env=os.environ, cwd=Path.cwd())
+        self._known = look(self._path)  # before it is read: a change meanwhile is not missed
+        self.config = self._read()
+        self.data = Path(self.config.gateway.data)
+        self._providers = _with_key()
+        self._demo = wishes.demo
+        if self._demo is None:
+            self._demo = self._path is None and not self._providers
+        self._world = self._load_world()
+        self._facts: Facts | None = None
+        self._keys: tuple[KeyRecord, ...] = ()
+        self._port = self._console_port = 0  # known once they are reserved
+
+    def require_keys(self) -> None:
+        """A gateway that others can reach asks who they are."""
+        self._keys = self._read_keys()
+        host = self.config.gateway.host
+        if not is_loopback(host) and not self._usable():
+            raise ConfigError(
+                f"The gateway does not listen on {host} without a key: anybody could spend yours.",
+                hint=f"Make one: lightgate keys create --name me --data {self.data}",
+            )
+
+    async def serve(self, claim: Claim, port: int, console_port: int) -> None:
+        """Start everything in its order, say where it is, and keep it up."""
+        self._port, self._console_port = port, console_port
+        self._restore()
+        started = instant_text(SYSTEM.wall_ns())
+
+        def changed(children: tuple[ChildState, ...]) -> None:
+            claim.write(self._state(started, children))
+
+        supervisor = Supervisor(
+            reload=self._reload, watched=lambda: self._path, known=self._known, changed=changed
+        )
+        async with supervisor:
+            # Workers need no console: the two start side by side.
+            console = asyncio.ensure_future(supervisor.start(self._console()))
+            try:
+                snapshot = await self._start_data_plane(supervisor)
+                await console
+            finally:
+                console.cancel()
+            self._greet(snapshot)
+            if self._demo and not self._usable():
+                with contextlib.suppress(StoppedEarly):  # it serves already: an end in order
+                    await supervisor.start(self._traffic())
+            await supervisor.run()
+
+    async def _start_data_plane(self, supervisor: Supervisor) -> Snapshot:
+        """The workers; before them the simulator, whose port the snapshot needs."""
+        if self._demo:
+            from lightgate.sim.serve import Facts
+
+            (told,) = await supervisor.start(self._simulator())
+            self._facts = msgspec.convert(told, Facts)
+        snapshot = self._make_snapshot()
+        put_snapshot(self.data, snapshot)
+        await supervisor.start(*self._workers())
+        return snapshot
+
+    def _reload(self) -> None:
+        """Take the file in again; what a running process cannot change is said."""
+        self._path = find_config(self._wishes.config_file, env=os.environ, cwd=Path.cwd())
+        before, fresh = self.config.gateway, self._read()
+        self._keys = self._read_keys()
+        kept, self.config = self.config, fresh
+        try:
+            put_snapshot(self.data, self._make_snapshot())
+        except BaseException:
+            self.config = kept
+            raise
+        for name in _NEEDS_RESTART:
+            if getattr(before, name) != getattr(fresh.gateway, name):
+                logs.say(_log, logging.WARNING, f"[gateway] {name} changes with the next start")
+
+    def _read(self) -> Config:
+        """The file, or nothing; what was typed stands above it."""
+        from lightgate.config.model import Config
+
+        config = Config() if self._path is None else load_config(self._path)
+        wishes = self._wishes
+        typed: dict[str, Any] = {
+            "host": wishes.host,
+            "port": wishes.port,
+            "workers": wishes.workers,
+            "data": None if wishes.data is None else str(wishes.data),
+            "drain": None if wishes.drain is None else _duration(wishes.drain),
+        }
+        over = {name: value for name, value in typed.items() if value is not None}
+        return config.model_copy(update={"gateway": config.gateway.model_copy(update=over)})
+
+    def _read_keys(self) -> tuple[KeyRecord, ...]:
+        from lightgate.ledger.store import FILE
+
+        url = self.config.ledger.url
+        if url == "sqlite" and not (self.data / FILE).exists():
+            return ()  # nobody has made one; the console makes the ledger
+        from lightgate.ledger.keys import read_keys
+        from lightgate.ledger.store import Ledger
+
+        with Ledger.open(url, self.data) as ledger, ledger.reading() as connection:
+            return read_keys(connection)
+
+    def _restore(self) -> None:
+        """Bring the purse up to what the ledger knows, while nobody spends."""
+        if all(key.budget_usd is None for key in self._keys):
+            return
+        from lightgate.gateway.purse import Purse
+        from lightgate.gateway.restore import restore
+        from lightgate.ledger.ship import Shipper
+        from lightgate.ledger.store import Ledger
+
+        with (
+            Ledger.open(self.config.ledger.url, self.data) as ledger,
+            Purse.open(self.data / "purse", 0) as purse,
+        ):
+            Shipper(ledger, self.data / "journal").drain()
+            restore(purse, ledger, self._keys, SYSTEM.wall_ns())
+
+    def _usable(self) -> bool:
+        wall_ns = SYSTEM.wall_ns()
+        return any(key.over(wall_ns) is None for key in self._keys)
+
+    def _load_world(self) -> World | None:
+        if not self._demo:
+            return None
+        from lightgate.sim.world import load
+
+        return load(self._wishes.world)
+
+    def _make_snapshot(self) -> Snapshot:
+        config = self.config
+        if self._facts is not None and self._world is not None:
+            from lightgate.gateway.demo import with_simulated
+
+            config = with_simulated(config, self._facts, self._world)
+        return make_snapshot(config, self._keys, os.environ)
+
+    def _state(self, started: str, children: tuple[ChildState, ...]) -> State:
+        return State(
+            pid=os.getpid(),
+            version=__version__,
+            started=started,
+            host=self.config.gateway.host,
+            port=self._port,
+            console_host=CONSOLE_HOST,
+            console_port=self._console_port,
+            children=children,
+        )
+
+    # What runs
+
+    def _workers(self) -> list[ChildSpec]:
+        table = self.config.gateway
+        drain_s = table.drain / 1e9
+        where = ("--data", str(self.data), "--host", table.host, "--port", str(self._port))
+        return [
+            ChildSpec(
+                name=f"worker-{index}",
+                argv=_module("lightgate.gateway.worker", *where, "--index", str(index),
+                             "--drain-s", f"{drain_s:g}"),
+                env=logs.environment_form(self._wishes.log_form),
+                stage=WORKERS,
+                stop_s=drain_s + AFTER_DRAIN_S,
+                reloads=True,
+            )
+            for index in range(table.workers)
+        ]  # fmt: skip
+
+    def _console(self) -> ChildSpec:
+        where = ("--data", str(self.data), "--host", CONSOLE_HOST)
+        ledger = self.config.ledger
+        return ChildSpec(
+            name="console",
+            argv=_module("lightgate.console", *where, "--port", str(self._console_port),
+                         "--retention-s", f"{ledger.retention / 1e9:g}"),
+            env={**logs.environment_form(self._wishes.log_form), LEDGER_ENV: ledger.url},
+            stage=BOOKS,
+            stop_s=CONSOLE_STOP_S,
+        )  # fmt: skip
+
+    def _simulator(self) -> ChildSpec:
+        from lightgate.sim.serve import Options
+
+        options = Options(world=self._wishes.world, until_eof=True)
+        return ChildSpec(
+            name="simulator",
+            argv=_module("lightgate.sim", msgspec.json.encode(options).decode()),
+            stage=PROVIDERS,
+            restart="never",  # its port is in the snapshot
+        )
+
+    def _traffic(self) -> ChildSpec:
+        from lightgate.gateway.demo import Traffic, first_targets
+
+        models = tuple(first_targets(self._world)) if self._world is not None else ()
+        traffic = Traffic(base_url=f"{self._base()}/v1", models=models)
+        return ChildSpec(
+            name="traffic",
+            argv=_module("lightgate.gateway.demo", msgspec.json.encode(traffic).decode()),
+            stage=TRAFFIC,
+        )
+
+    # What is said
+
+    def _base(self) -> str:
+        """The gateway's address as one reaches it from this machine."""
+        host = self.config.gateway.host
+        if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - recognised, not bound
+            host = "127.0.0.1"
+        return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
+
+    def _greet(self, snapshot: Snapshot) -> None:
+        """A few lines for a person, one record for a program."""
+        keyed = self._usable()
+        who = "a key is needed" if keyed else "no key: loopback only"
+        gateway = f"{self._base()}/v1"
+        console = f"http://{CONSOLE_HOST}:{self._console_port}/"
+        workers = self.config.gateway.workers
+        if logs.chosen(self._wishes.log_form, sys.stderr) == "json":
+            logs.say(
+                _log,
+                logging.INFO,
+                "Serving",
+                gateway=gateway,
+                console=console,
+                keys=who,
+                workers=workers,
+                providers=list(snapshot.providers),
+                data=str(self.data),
+            )
+            return
+        crew = "1 worker" if workers == 1 else f"{workers} workers"
+        note(f"Gateway    {gateway}   ({crew}; {who})")
+        note(f"Console    {console}   (live speeds, /metrics)")
+        note(f"Providers  {self._served(snapshot)}")
+        note(f"Data       {self.data}")
+        note(f"Try        {self._curl(snapshot, keyed=keyed)}")
+        note("Ctrl-C lets open streams finish and stops.")
+
+    def _served(self, snapshot: Snapshot) -> str:
+        names = [name for name in snapshot.providers if not name.startswith("sim-")]
+        real = ", ".join(names)
+        if self._facts is None:
+            return (
+                real
+                or "none: no provider key is in the environment (`lightgate models` says which)"
+            )
+        count = len(self._facts.providers)
+        told = f"{count} simulated ones of the world {self._facts.world}, with light demo traffic"
+        if real:
+            return f"{real}; {told}"
+        return f"{told}; set a provider's key, such as GROQ_API_KEY, for real ones"
+
+    def _curl(self, snapshot: Snapshot, *, keyed: bool) -> str:
+        shown = ' -H "authorization: Bearer $LIGHTGATE_KEY"' if keyed else ""
+        if not snapshot.aliases:
+            return f"curl {self._base()}/v1/models{shown}"
+        body = (
+            f'{{"model":"{snapshot.aliases[0].name}","stream":true,"max_tokens":60,'
+            '"messages":[{"role":"user","content":"Hello"}]}'
+        )
+        url = f"{self._base()}/v1/chat/completions"
+        return f"curl -N {url}{shown} -H 'content-type: application/json' -d '{body}'"
+
+
+def _module(name: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", name, *arguments)
+
+
+def _with_key() -> list[str]:
+    """The providers whose key is in the environment."""
+    return [
+        name for name, row in catalogue().items() if first_set(row.key_env, os.environ) is not None
+    ]
+
+
+def _duration(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as reason:
+        raise UsageError(f"--drain {text!r} is no duration.", hint=f"{reason}.") from None

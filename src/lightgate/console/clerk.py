@@ -1,0 +1,95 @@
+"""The clerk: carries what the workers wrote into the ledger, and throws away what is too old.
+
+All of it happens on one thread of its own, so that a page never waits for a disk and the ledger
+has one writer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from lightgate.clock.source import SYSTEM
+from lightgate.ledger.ship import Shipped, Shipper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lightgate.clock.source import Clock
+    from lightgate.ledger.store import Ledger
+
+SHIP_S: Final = 0.5
+TIDY_S: Final = 3600.0
+FAILING_PAUSE_S: Final = 5.0
+JOURNALS: Final = "journal"
+_log = logging.getLogger(__name__)
+
+
+class Clerk:
+    """Ships every half second and tidies every hour, until told to stop; then ships once more.
+
+    `totals` is all that was shipped, `shipped_ns` when the last whole pass ended (monotonic).
+    """
+
+    def __init__(
+        self, ledger: Ledger, data: Path, *, tidy: Callable[[], object], clock: Clock = SYSTEM
+    ) -> None:
+        self._shipper = Shipper(ledger, data / JOURNALS)
+        self._tidy = tidy
+        self._clock = clock
+        self._tidied_ns: int | None = None
+        self._stop = asyncio.Event()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="clerk")
+        self.totals = Shipped()
+        self.failures = 0
+        self.shipped_ns: int | None = None
+
+    async def run(self) -> None:
+        """Work until `stop`; a failure is logged and tried again."""
+        loop = asyncio.get_running_loop()
+        try:
+            while not self._stop.is_set():
+                worked = await loop.run_in_executor(self._thread, self.work)
+                await self._rest(SHIP_S if worked else FAILING_PAUSE_S)
+            await loop.run_in_executor(self._thread, self.work)
+        finally:
+            self._thread.shutdown()
+
+    def stop(self) -> None:
+        """Let the run end after a last pass."""
+        self._stop.set()
+
+    def work(self) -> bool:
+        """One pass over all journals, once an hour a look at what is too old; whether it went."""
+        try:
+            done = self._shipper.drain()
+            self.totals += done
+            if done.orphans:
+                _log.warning("%d requests of a dead worker were settled as estimated", done.orphans)
+            if not done.busy:
+                self.shipped_ns = self._clock.now_ns()
+            self._tidy_hourly()
+        except Exception:  # noqa: BLE001 - the wall of a background task: journals keep everything
+            self.failures += 1
+            _log.exception("The journals could not be shipped; it is tried again")
+            return False
+        return True
+
+    def lag_s(self) -> float | None:
+        """How long ago the last whole pass ended; None before the first."""
+        return None if self.shipped_ns is None else (self._clock.now_ns() - self.shipped_ns) / 1e9
+
+    def _tidy_hourly(self) -> None:
+        now_ns = self._clock.now_ns()
+        if self._tidied_ns is None or now_ns - self._tidied_ns >= TIDY_S * 1e9:
+            self._tidied_ns = now_ns
+            self._tidy()
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        except TimeoutError:
+            return

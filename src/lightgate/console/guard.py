@@ -1,0 +1,144 @@
+"""The guard in front of every page: a registry of what exists, who may see it, and as whom.
+
+What is not in the registry does not exist. The Host must be a name of ours, so that a web site
+cannot reach the console through a name of its own that points here; a request that another site
+makes is refused; and where there is a secret, everything but the open routes needs it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+
+from lightgate.gateway.ports import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+Access = Literal["open", "reader"]
+METHODS: Final = ("GET", "HEAD")
+PAGE_POLICY: Final = (
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " object-src 'none'"
+)
+# The report brings a stricter policy of its own, which seals its one script and its style.
+REPORT_POLICY: Final = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+HEADERS: Final = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_ANY_ADDRESS: Final = frozenset(("0.0.0.0", "::", ""))  # noqa: S104 - recognised, not bound
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Where the console listens and the secret it asks for; empty where it asks for none."""
+
+    host: str = "127.0.0.1"
+    secret: str = ""
+
+    def knows(self, host: str) -> bool:
+        """Whether a Host header names us.
+
+        A secret guards the wildcard address: there every name is as good as another, and a site
+        that borrows one has no secret to show.
+        """
+        name = _host_name(host)
+        if name is None:
+            return False
+        wildcard = self.host in _ANY_ADDRESS and bool(self.secret)
+        return wildcard or is_loopback(name) or name == self.host.lower().strip("[]")
+
+    def admits(self, shown: str | None) -> bool:
+        """Whether an Authorization header carries the secret, as a bearer or as a password."""
+        if not self.secret:
+            return True
+        kind, _, value = (shown or "").partition(" ")
+        if kind.lower() == "basic":
+            value = _password(value)
+        elif kind.lower() != "bearer":
+            return False
+        return hmac.compare_digest(value.strip().encode(), self.secret.encode())
+
+
+class Guard:
+    """An ASGI layer around the routes."""
+
+    def __init__(self, app: ASGIApp, *, registry: Mapping[str, Access], terms: Terms) -> None:
+        self._app = app
+        self._registry = registry
+        self._terms = terms
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            with_headers = _adding_headers(send)
+            refusal = self._refusal(scope)
+            await (self._app if refusal is None else refusal)(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        if not self._terms.knows(headers.get("host", "")):
+            return _say(403, "This name is not one of the console's. Use 127.0.0.1 or localhost.")
+        origin = headers.get("origin")
+        if origin is not None and not self._terms.knows(urlsplit(origin).netloc):
+            return _say(403, "Another site may not ask the console.")
+        access = self._registry.get(scope["path"])
+        if access is None:
+            return _say(404, "There is no such page. GET / has the speeds.")
+        if scope["method"] not in METHODS:
+            return _say(405, "The console only answers GET.", allow=", ".join(METHODS))
+        if access != "open" and not self._terms.admits(headers.get("authorization")):
+            challenge = 'Basic realm="lightgate", charset="UTF-8"'
+            return _say(401, "The console needs its secret.", **{"www-authenticate": challenge})
+        return None
+
+
+def _adding_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("content-security-policy", PAGE_POLICY)
+        await send(message)
+
+    return sending
+
+
+def _say(status: int, sentence: str, **headers: str) -> PlainTextResponse:
+    return PlainTextResponse(f"{sentence}\n", status_code=status, headers=headers)
+
+
+def _host_name(authority: str) -> str | None:
+    """The host of an authority, in lower case and without its port; None for anything else."""
+    try:
+        parts = urlsplit(f"//{authority}")
+        name, _ = parts.hostname, parts.port
+    except ValueError:
+        return None
+    strange = parts.path or parts.query or parts.fragment or parts.username is not None
+    return None if strange or not name else name
+
+
+def _password(value: str) -> str:
+    """The password of Basic credentials; the user's name does not matter."""
+    try:
+        text = base64.b64decode(value.strip(), validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    return text.partition(":")[2]

@@ -1,0 +1,129 @@
+"""Runs the console as a program: open the ledger, listen, say so, work until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import uvicorn
+
+from lightgate.clock.source import SYSTEM
+from lightgate.config.load import load_config
+from lightgate.console import LEDGER_ENV
+from lightgate.console.app import Desk, build_app, known
+from lightgate.console.clerk import Clerk
+from lightgate.console.guard import Terms
+from lightgate.console.totals import Totals
+from lightgate.errors import ConfigError
+from lightgate.gateway.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
+from lightgate.gateway.ports import is_loopback, refused
+from lightgate.gateway.tether import hold
+from lightgate.ledger.retention import Keep, prune
+from lightgate.ledger.rollup import DAY_S
+from lightgate.ledger.store import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOOK_S: Final = 60.0
+CLOSE_S: Final = 3
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run it."""
+
+    data: Path
+    host: str = "127.0.0.1"
+    port: int = 8081
+    config: Path | None = None
+    retention_s: float | None = None  # as the configuration says, where it is not given
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: a stop first lets the clerk finish."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def run(options: Options) -> int:
+    """Serve until SIGTERM or SIGINT; both are an order, so both end with 0."""
+    config = None if options.config is None else load_config(options.config)
+    if config is not None and options.retention_s is None:
+        options = msgspec.structs.replace(options, retention_s=config.ledger.retention / 1e9)
+    secret = os.environ.get(CONSOLE_SECRET_ENV, "").strip()
+    if not secret and not is_loopback(options.host):
+        raise ConfigError(
+            f"The console does not listen on {options.host} without a secret.",
+            hint=f"Set {CONSOLE_SECRET_ENV}, or listen on 127.0.0.1.",
+        )
+    shared = hold(os.environ)  # the parent holds the port: it is the same in the next life
+    start_child(os.environ, secrets=secrets_of(config, os.environ))
+    sock = _listening(options, shared=shared)
+    url = os.environ.get(LEDGER_ENV) or ("sqlite" if config is None else config.ledger.url)
+    with sock, Ledger.open(url, options.data) as ledger:
+        asyncio.run(_serve(sock, ledger, options, secret))
+    return 0
+
+
+async def _serve(sock: socket.socket, ledger: Ledger, options: Options, secret: str) -> None:
+    totals = Totals()
+    totals.begin(ledger, SYSTEM.wall_ns())
+    keep = Keep() if options.retention_s is None else Keep(raw_days=options.retention_s / DAY_S)
+    clerk = Clerk(ledger, options.data, tidy=lambda: prune(ledger, keep))
+    desk = Desk(ledger, clerk, totals, options.data)
+    app = build_app(desk, Terms(options.host, secret))
+    server = _Server(
+        uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", server_header=False,
+            timeout_graceful_shutdown=CLOSE_S, ws="none", limit_concurrency=256,
+        )
+    )  # fmt: skip
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    working = asyncio.ensure_future(clerk.run())
+    serving = asyncio.ensure_future(server.serve(sockets=[sock]))
+    looking = asyncio.ensure_future(_look(desk))
+    sys.stdout.write(f'{{"ready": true, "port": {sock.getsockname()[1]}}}\n')
+    sys.stdout.flush()
+    asked = asyncio.ensure_future(told.wait())
+    either: set[asyncio.Future[Any]] = {asked, serving}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    looking.cancel()
+    clerk.stop()
+    await working  # the last pass first: whoever asks meanwhile is still answered
+    server.should_exit = True
+    await serving
+
+
+async def _look(desk: Desk) -> None:
+    """Look at the totals also where nobody scrapes: what is not seen in time is not counted."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        names = known(desk.data)
+        await asyncio.to_thread(desk.totals.look, desk.ledger, SYSTEM.wall_ns(), names)
+
+
+def _listening(options: Options, *, shared: bool) -> socket.socket:
+    """A socket that listens already: a port that is taken is said before anything begins."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        return socket.create_server(
+            (options.host.strip("[]"), options.port),
+            family=family,
+            backlog=128,
+            reuse_port=shared,
+        )
+    except OSError as reason:
+        raise refused(options.host, options.port, reason, "--console-port") from None

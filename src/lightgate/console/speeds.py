@@ -1,0 +1,153 @@
+"""The live speeds of every target over the last minutes, from the ledger's rollups."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from lightgate.clock.grade import grade
+from lightgate.clock.interval import ranks
+from lightgate.clock.sketch import DDSketch, merge_all
+from lightgate.ledger.rollup import FINE_S
+from lightgate.ledger.schema import attempts, rollups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.ledger.store import Ledger
+
+WINDOW_S: Final = 900
+SHOWN: Final = 60  # targets on the page; clients can name any number of them
+ERROR_LENGTH: Final = 160
+_NS_PER_S: Final = 1_000_000_000
+
+
+class SpeedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One target in the window; a number with too few samples behind it is None."""
+
+    target: str
+    requests: int
+    ok: int
+    ttft_p50_ms: float | None
+    ttft_p95_ms: float | None
+    speed_p50_tps: float | None
+    speed_total_p50_tps: float | None
+    e2e_p50_ms: float | None
+    grade: str | None
+    tokens_out: int
+    cost_usd: Decimal | None
+    last_error: str | None
+
+
+class Speeds(msgspec.Struct, frozen=True, kw_only=True):
+    """All targets in the window, the fastest first token first; totals are of all of them."""
+
+    window_s: int
+    requests: int
+    ok: int
+    tokens_out: int
+    overhead_p50_ms: float | None
+    cost_usd: Decimal | None
+    rows: tuple[SpeedRow, ...]
+    left_out: int  # targets with fewer requests than those in `rows`
+
+
+def live_speeds(ledger: Ledger, wall_ns: int, window_s: int = WINDOW_S) -> Speeds:
+    """Read the window that ends now; it begins with a whole bucket of five minutes."""
+    since_s = (wall_ns // _NS_PER_S - window_s) // FINE_S * FINE_S
+    query = rollups.select().where(rollups.c.width_s == FINE_S, rollups.c.bucket_s >= since_s)
+    with ledger.reading() as connection:
+        buckets = connection.execute(query).all()
+        by_target: dict[str, list[sa.Row[Any]]] = {}
+        for bucket in buckets:
+            by_target.setdefault(bucket.target, []).append(bucket)
+        busiest = sorted(by_target, key=lambda target: -_sum(by_target[target], "attempts"))
+        shown = [target for target in busiest[:SHOWN] if _sum(by_target[target], "attempts")]
+        errors = {
+            target: _last_error(connection, target, since_s)
+            for target in shown
+            if _sum(by_target[target], "ok") < _sum(by_target[target], "attempts")
+        }
+    rows = [_row(target, by_target[target], errors.get(target)) for target in shown]
+    rows.sort(key=lambda row: (row.ttft_p50_ms is None, row.ttft_p50_ms or 0.0, row.target))
+    return Speeds(
+        window_s=window_s,
+        requests=_sum(buckets, "attempts"),
+        ok=_sum(buckets, "ok"),
+        tokens_out=_sum(buckets, "tokens_out"),
+        overhead_p50_ms=middle(_merged(buckets, "overhead_ms"), 0.5),
+        cost_usd=_cost(buckets),
+        rows=tuple(rows),
+        left_out=max(0, len(busiest) - SHOWN),
+    )
+
+
+def middle(sketch: DDSketch, q: float) -> float | None:
+    """A quantile, once there are enough samples for its interval to exist."""
+    return sketch.quantile(q) if ranks(sketch.count, q) is not None else None
+
+
+def _row(target: str, buckets: Sequence[sa.Row[Any]], error: str | None) -> SpeedRow:
+    ttft, total = _merged(buckets, "ttft_ms"), _merged(buckets, "speed_total_tps")
+    return SpeedRow(
+        target=target,
+        requests=_sum(buckets, "attempts"),
+        ok=_sum(buckets, "ok"),
+        ttft_p50_ms=middle(ttft, 0.5),
+        ttft_p95_ms=middle(ttft, 0.95),
+        speed_p50_tps=middle(_merged(buckets, "speed_tps"), 0.5),
+        speed_total_p50_tps=middle(total, 0.5),
+        e2e_p50_ms=middle(_merged(buckets, "e2e_ms"), 0.5),
+        grade=_grade(total),
+        tokens_out=_sum(buckets, "tokens_out"),
+        cost_usd=_cost(buckets),
+        last_error=error,
+    )
+
+
+def _grade(total: DDSketch) -> str | None:
+    """The grades that the interval of the median allows."""
+    n = total.count
+    pair = ranks(n, 0.5)
+    if pair is None:
+        return None
+    low, high = (total.quantile(rank / n) for rank in pair)
+    return None if low is None or high is None else str(grade(low, high))
+
+
+def _merged(buckets: Sequence[sa.Row[Any]], metric: str) -> DDSketch:
+    packed = (getattr(bucket, f"{metric}_sketch") for bucket in buckets)
+    return merge_all(DDSketch.from_bytes(data) for data in packed if data is not None)
+
+
+def _sum(buckets: Sequence[sa.Row[Any]], column: str) -> int:
+    return sum(getattr(bucket, column) for bucket in buckets)
+
+
+def _cost(buckets: Sequence[sa.Row[Any]]) -> Decimal | None:
+    """Dollars; None where tokens came and no price is known for any of them."""
+    total = sum((bucket.cost_usd for bucket in buckets), Decimal(0))
+    return total if total or not _sum(buckets, "tokens_out") else None
+
+
+def _last_error(connection: sa.Connection, target: str, since_s: int) -> str | None:
+    """The newest failure's sentence; errors are ours, short, and hold no prompt."""
+    from lightgate.ledger.keys import instant_text
+
+    since = instant_text(since_s * _NS_PER_S)
+    query = (
+        sa.select(attempts.c.outcome, attempts.c.status, attempts.c.error)
+        .where(attempts.c.wall_time >= since, attempts.c.target == target)
+        .where(attempts.c.outcome.not_in(("ok", "cancelled")))
+        .order_by(attempts.c.wall_time.desc())
+        .limit(1)
+    )
+    found = connection.execute(query).first()
+    if found is None:
+        return None
+    status = f" {found.status}" if found.status else ""
+    said = f": {found.error}" if found.error else ""
+    return f"{found.outcome}{status}{said}"[:ERROR_LENGTH]

@@ -1,0 +1,170 @@
+"""The form of all targets: what the decisions read, and all that attempts teach."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.route.belief import BUCKETS, NEVER, NS, RECENT, Form, bucket
+from lightgate.route.form_state import FormState, merge, record
+from lightgate.route.prior import DEFAULT, Z90, Prior
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lightgate.route.failure import Failure
+
+__all__ = ["BUCKETS", "RECENT", "Form", "FormState", "Forms", "Prediction", "Prior", "bucket"]
+
+MOST: Final = 4096  # targets that are kept in mind, as the breakers do
+MOST_SESSIONS: Final = 4096
+WARM_NS: Final = 600_000_000_000  # a provider's prompt cache is taken to be warm for that long
+OUT_OF_FORM: Final = 0.7  # log above the long run (twice as slow): looked at more often
+SOONER: Final = 3  # times as often
+INCIDENT_NS: Final = 30_000_000_000
+_CONNECTS: Final = frozenset(("dns", "tls", "connect", "connect_timeout"))
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """What is expected of one target now; `fresh` says how much of it was seen just now (0 to 1).
+
+    `sigma` is the spread of the logarithm of the time to first token.
+    """
+
+    ttft_ns: int
+    ttft_p90_ns: int
+    sigma: float
+    speed_tps: float
+    p_error: float
+    fresh: float
+
+
+class Forms:
+    """All targets. Instants in nanoseconds of one monotonic clock, sizes by `bucket`."""
+
+    __slots__ = ("_forms", "_priors", "_refusals", "_sessions", "incumbents")
+
+    def __init__(self, priors: Mapping[str, Prior]) -> None:
+        self._priors: dict[str, Prior] = {}
+        self._forms: dict[str, Form] = {}
+        self._sessions: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        self._refusals: dict[str, int] = {}  # provider: when it last refused a connection
+        self.incumbents: dict[tuple[str, str], str] = {}  # alias and policy: who was first
+        self.use(priors)
+
+    def use(self, priors: Mapping[str, Prior]) -> None:
+        """Serve these targets from now on; what is known of them stays."""
+        self._priors = dict(priors)
+        for target, prior in self._priors.items():
+            form = self._forms.get(target)
+            if form is None:
+                self._forms[target] = Form(prior)
+
+    def form(self, target: str) -> Form:
+        """The form of a target; that of an unknown one begins with the default prior."""
+        form = self._forms.get(target)
+        return self._new(target) if form is None else form
+
+    # What attempts teach
+
+    def started(self, target: str, bucket: int, now_ns: int) -> None:  # noqa: ARG002
+        """An attempt begins: it is in flight until `ended`."""
+        self.form(target).started()
+
+    def ended(self, target: str, bucket: int, now_ns: int) -> None:  # noqa: ARG002
+        """An attempt is over, however it went."""
+        self.form(target).ended()
+
+    def first(self, target: str, bucket: int, now_ns: int, ttft_ns: int) -> None:
+        """A useful first token came, `ttft_ns` after its attempt was sent."""
+        self.form(target).first(bucket, now_ns, ttft_ns / NS)
+
+    def finished(self, target: str, bucket: int, now_ns: int, tokens: int, decode_ns: int) -> None:  # noqa: ARG002
+        """A complete answer; `tokens` are those that came in `decode_ns`."""
+        self.form(target).finished(now_ns, tokens, decode_ns / NS)
+
+    def waited(self, target: str, bucket: int, now_ns: int, at_least_ns: int) -> None:
+        """An attempt was cancelled before its first token, `at_least_ns` after it was sent."""
+        self.form(target).waited(bucket, now_ns, at_least_ns / NS)
+
+    def failed(
+        self, target: str, bucket: int, now_ns: int, failure: Failure, wait_s: float | None
+    ) -> None:
+        """An attempt failed; `wait_s` is what the provider asked for."""
+        if failure.counts == "none":
+            return
+        self.form(target).failed(bucket, now_ns, wait_s or 0.0)
+        if failure.kind in _CONNECTS:
+            if len(self._refusals) >= MOST:
+                self._refusals.clear()
+            self._refusals[target.partition("/")[0]] = now_ns
+
+    def stick(self, session: str, target: str, now_ns: int) -> None:
+        """A session was answered by a target, whose prompt cache is warm now."""
+        sessions = self._sessions
+        sessions[session] = (target, now_ns)
+        sessions.move_to_end(session)
+        if len(sessions) > MOST_SESSIONS:
+            sessions.popitem(last=False)
+
+    # What is asked
+
+    def warm(self, session: str, now_ns: int) -> str | None:
+        """The target whose prompt cache knows this session."""
+        found = self._sessions.get(session)
+        return found[0] if found is not None and now_ns - found[1] < WARM_NS else None
+
+    def incident(self, now_ns: int) -> bool:
+        """Whether two providers refused connections just now: the trouble is on our side."""
+        fresh = [at for at in self._refusals.values() if now_ns - at < INCIDENT_NS]
+        return len(fresh) > 1
+
+    def predict(self, target: str, bucket: int, now_ns: int) -> Prediction:
+        """What is expected of a target, its present load apart."""
+        form = self.form(target)
+        log, weight = form.log_ttft(bucket, now_ns), form.fresh(now_ns)
+        sigma = math.sqrt(form.variance)
+        return Prediction(
+            int(math.exp(log) * NS),
+            int(math.exp(log + Z90 * sigma) * NS),
+            sigma,
+            math.exp(form.log_speed(now_ns)),
+            form.p_error(weight),
+            weight,
+        )
+
+    def stale(self, now_ns: int, older_than_ns: int) -> list[str]:
+        """The served targets without a fresh sample, the oldest first, for probes.
+
+        One that is out of form is stale sooner: nobody else would see that it has recovered.
+        """
+        found = []
+        for target in self._priors:
+            form = self._forms[target]
+            slow = form.deviation * form.fresh(now_ns) > OUT_OF_FORM
+            if now_ns - form.last_ns > (older_than_ns // SOONER if slow else older_than_ns):
+                found.append((form.last_ns, target))
+        return [target for _, target in sorted(found)]
+
+    # For other workers and other lives
+
+    def export(self) -> FormState:
+        """All that was learned of targets of which something was seen."""
+        seen = {name: record(form) for name, form in self._forms.items() if form.last_ns != NEVER}
+        return FormState(seen)
+
+    def adopt(self, state: FormState, now_ns: int) -> None:
+        """Take in what another worker, or the last life of this one, has learned."""
+        for target, known in state.targets.items():
+            merge(self.form(target), known, now_ns)
+
+    def _new(self, target: str) -> Form:
+        if len(self._forms) >= MOST + len(self._priors):
+            loose = [name for name in self._forms if name not in self._priors]
+            for name in loose[: MOST // 2]:
+                del self._forms[name]
+        form = self._forms[target] = Form(DEFAULT)
+        return form

@@ -1,0 +1,122 @@
+"""Form as a record: journals carry it up, snapshots down.
+
+Instants are of the machine's monotonic clock. A sample of the future, which another boot or another
+machine left, counts as one of long ago: of it only the long run is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lightgate.route.belief import ENOUGH, FORGET_S, NEVER, NS
+
+if TYPE_CHECKING:
+    from lightgate.route.belief import Form, Size
+
+
+class SizeState(msgspec.Struct, frozen=True, array_like=True):
+    """One prompt size; logarithms of seconds, `recent` in seconds."""
+
+    long: float
+    variance: float
+    seen: int
+    recent: tuple[float, ...]
+
+
+class TargetState(msgspec.Struct, frozen=True, array_like=True):
+    """One target, as `Form` has it."""
+
+    sizes: tuple[SizeState, ...]
+    deviation: float
+    variance: float
+    last_ns: int
+    last_three: tuple[float, ...]
+    speed_long: float
+    speed_variance: float
+    speed_deviation: float
+    speed_seen: int
+    speed_last_ns: int
+    errors: float
+    ends: float
+
+
+class FormState(msgspec.Struct, frozen=True):
+    """What was learned of every target."""
+
+    targets: dict[str, TargetState]
+
+
+def record(form: Form) -> TargetState:
+    """Write down what a form knows, its load apart."""
+    sizes = tuple(SizeState(s.long, s.variance, s.seen, tuple(s.recent)) for s in form.sizes)
+    return TargetState(
+        sizes,
+        form.deviation,
+        form.variance,
+        form.last_ns,
+        tuple(form.last_three),
+        form.speed_long,
+        form.speed_variance,
+        form.speed_deviation,
+        form.speed_seen,
+        form.speed_last_ns,
+        form.errors,
+        form.ends,
+    )
+
+
+def merge(form: Form, known: TargetState, now_ns: int) -> None:
+    """Take another's knowledge in; the fresher weighs more, and nothing counts twice.
+
+    Means are weighted and counts are the larger one, not the sum: a snapshot that comes down holds
+    what went up, and hearing one's own words again changes nothing.
+    """
+    own, other = _fresh(form.last_ns, now_ns), _fresh(known.last_ns, now_ns)
+    newer = other > own
+    for mine, its in zip(form.sizes, known.sizes, strict=True):
+        _merge_size(mine, its, newer=newer)
+    share = _share(own, other)
+    form.deviation += share * (known.deviation - form.deviation)
+    form.variance += share * (known.variance - form.variance)
+    form.errors += share * (known.errors - form.errors)
+    form.ends += share * (known.ends - form.ends)
+    if newer:
+        form.last_ns = known.last_ns
+        form.last_three = list(known.last_three)
+    _merge_speed(form, known, now_ns)
+
+
+def _merge_size(mine: Size, its: SizeState, *, newer: bool) -> None:
+    share = _share(mine.seen, its.seen)
+    mine.long += share * (its.long - mine.long)
+    mine.variance += share * (its.variance - mine.variance)
+    mine.seen = max(mine.seen, its.seen)
+    few, many = len(mine.recent) < ENOUGH, len(its.recent) >= ENOUGH
+    if (newer and many) or (few and len(its.recent) > len(mine.recent)):
+        mine.fill(its.recent)
+
+
+def _merge_speed(form: Form, known: TargetState, now_ns: int) -> None:
+    share = _share(form.speed_seen, known.speed_seen)
+    form.speed_long += share * (known.speed_long - form.speed_long)
+    form.speed_variance += share * (known.speed_variance - form.speed_variance)
+    form.speed_seen = max(form.speed_seen, known.speed_seen)
+    own, other = _fresh(form.speed_last_ns, now_ns), _fresh(known.speed_last_ns, now_ns)
+    share = _share(own, other)
+    form.speed_deviation += share * (known.speed_deviation - form.speed_deviation)
+    if other > own:
+        form.speed_last_ns = known.speed_last_ns
+
+
+def _fresh(last_ns: int, now_ns: int) -> float:
+    if last_ns == NEVER or last_ns > now_ns:
+        return 0.0
+    return math.exp((last_ns - now_ns) / (FORGET_S * NS))
+
+
+def _share(own: float, other: float) -> float:
+    """The other's part of a mean; all of it where there is nothing of one's own."""
+    return other / (own + other) if own + other > 0.0 else 0.0

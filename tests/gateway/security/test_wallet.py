@@ -1,0 +1,225 @@
+"""T19, T20: what a key may spend, alone and many times over, and what leaving early costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sim.conftest import SAY
+
+from gateway.security.conftest import chat_body, chunk, whole
+from lightgate.ledger.keys import KeyTerms
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway.conftest import Rig, Start
+    from gateway.security.conftest import Behind, Heard, Upstream
+
+NANO = 10**9
+PRICES = """
+[prices."lab/think"]
+input = 1
+output = 2
+[prices."lab/mixed"]
+input = 1
+output = 2
+[models.three]
+targets = ["lab/plain", "lab/think", "lab/mixed"]
+policy = "ordered"
+hedge = "off"
+race = {race}
+"""
+
+
+def standing(rig: Rig) -> Any:
+    purse, [key] = rig.state.purse, rig.state.house.snapshot.keys
+    assert purse is not None
+    found = purse.standing(key.id)
+    assert found is not None
+    return found
+
+
+async def test_a_hundred_races_of_three_stay_within_a_budget_for_fifty(start: Start) -> None:
+    probe = await start(PRICES.replace("{race}", "3"))
+    await probe.chat("three")
+    [reserved] = probe.reserved()
+    alone = reserved.nano_usd  # of one attempt: without a key nothing is multiplied
+    budget = Decimal(3 * 50 * alone) / NANO
+    terms = KeyTerms(name="me", budget_usd=budget, may_race=True, max_fanout=3)
+    rig = await start(PRICES.replace("{race}", "3"), terms={"me": terms})
+    headers = {"x_api_key": rig.keys["me"], "x_lightgate_race": "3"}
+    answers = await asyncio.gather(*(rig.chat("three", headers=headers) for _ in range(100)))
+    admitted = [answer for answer in answers if answer.status == 200]
+    assert {answer.status for answer in answers} <= {200, 402}
+    assert len(admitted) >= 50
+    await rig.until(lambda: len(rig.settled()) == len(admitted))
+    # As many as fit beside each other; what is settled for less makes room for the next.
+    assert standing(rig).spent_nano <= budget * NANO
+    assert standing(rig).held_nano == 0
+    costs = [note.facts.cost_nano or 0 for s in rig.settled() for note in s.attempts]
+    assert sum(costs) == standing(rig).spent_nano  # losers are paid for by the key, too
+
+
+HANGING = """
+[models.three]
+targets = ["lab/plain!hang", "lab/think!hang", "lab/mixed!hang"]
+policy = "ordered"
+hedge = "off"
+race = 3
+[prices."lab/plain!hang"]
+input = 1
+output = 2
+[prices."lab/think!hang"]
+input = 1
+output = 2
+[prices."lab/mixed!hang"]
+input = 1
+output = 2
+"""
+
+
+async def test_no_more_run_at_once_than_the_budget_covers(start: Start) -> None:
+    body = {"model": "three", "messages": SAY, "max_tokens": 50, "stream": True}
+    worst = (len(json.dumps(body)) // 4 + 1) * 1000 + 50 * 2000
+    terms = KeyTerms(
+        name="me", budget_usd=Decimal(3 * 50 * worst) / NANO, may_race=True, max_fanout=3
+    )
+    rig = await start(HANGING, terms={"me": terms})
+    asking = [
+        asyncio.ensure_future(
+            rig.ask("/v1/chat/completions", body, x_api_key=rig.keys["me"])
+        )
+        for _ in range(100)
+    ]
+    await rig.until(lambda: sum(task.done() for task in asking) == 50)
+    assert [task.result().status for task in asking if task.done()] == [402] * 50
+    assert standing(rig).held_nano == 3 * 50 * worst
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("terms", "headers", "status", "attempts"),
+    [
+        ({}, {"x_lightgate_race": "1"}, 200, 1),
+        ({}, {"x_lightgate_race": "2"}, 403, 0),
+        ({}, {"x_lightgate_hedge": "off"}, 200, 1),
+        ({}, {"x_lightgate_hedge": "1ms"}, 403, 0),
+        ({}, {"x_lightgate_hedge": "auto"}, 403, 0),
+        ({"may_race": True}, {"x_lightgate_race": "2"}, 200, 2),
+        ({"may_race": True}, {"x_lightgate_race": "3"}, 403, 0),
+        ({"may_race": True, "max_fanout": 3}, {"x_lightgate_race": "3"}, 200, 3),
+        ({"may_race": True}, {"x_lightgate_hedge": "10s"}, 200, 1),
+    ],
+)
+async def test_a_key_races_within_its_rights(
+    start: Start, terms: dict[str, Any], headers: dict[str, str], status: int, attempts: int
+) -> None:
+    rig = await start(
+        PRICES.replace("{race}", "1"), terms={"me": KeyTerms(name="me", **terms)}
+    )
+    answer = await rig.chat("three", headers={**headers, "x_api_key": rig.keys["me"]})
+    assert answer.status == status, answer.body
+    if status == 200:
+        await rig.until(lambda: bool(rig.settled()))
+        assert len(rig.settled()[0].attempts) == attempts
+    else:
+        assert len(rig.sim.log) == 0
+
+
+async def test_a_configured_race_is_no_wider_than_the_keys_fan_out(start: Start) -> None:
+    rig = await start(PRICES.replace("{race}", "3"), terms={"me": KeyTerms(name="me")})
+    await rig.chat("three", headers={"x_api_key": rig.keys["me"]})
+    await rig.until(lambda: bool(rig.settled()))
+    assert len(rig.settled()[0].attempts) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "times"),
+    [
+        ("/v1/chat/completions", {"n": 8}, 8),
+        ("/v1/completions", {"prompt": "x", "n": 2, "best_of": 5}, 5),
+        ("/v1/completions", {"prompt": ["x", "y", "z"], "n": 2}, 6),
+        ("/v1/completions", {"prompt": [[1, 2], [3]]}, 2),
+        ("/v1/completions", {"prompt": [1, 2, 3]}, 1),
+    ],
+)
+async def test_every_answer_that_is_asked_for_is_reserved(
+    behind: Behind, upstream: Upstream, path: str, fields: dict[str, Any], times: int
+) -> None:
+    upstream.script = whole(chat_body())
+    rig = await behind(terms={"me": KeyTerms(name="me", budget_usd=Decimal(1))})
+    body = {"model": "raw/m", "max_tokens": 100, **fields}
+    await rig.ask(path, body, x_api_key=rig.keys["me"])
+    tokens_in = len(json.dumps(body)) // 4 + 1
+    assert rig.reserved()[0].nano_usd == tokens_in * 1000 + times * 100 * 2000
+
+
+async def test_every_candidate_of_gemini_is_reserved(behind: Behind) -> None:
+    rig = await behind(terms={"me": KeyTerms(name="me", budget_usd=Decimal(1))})
+    config = {"maxOutputTokens": 100, "candidate_count": 4}
+    body = {"contents": [], "generationConfig": config}
+    await rig.ask("/v1beta/models/rawgem/m:generateContent", body, x_api_key=rig.keys["me"])
+    tokens_in = len(json.dumps(body)) // 4 + 1
+    assert rig.reserved()[0].nano_usd == tokens_in * 1000 + 4 * 100 * 2000
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 20, 100])
+async def test_who_leaves_after_so_many_tokens_pays_for_them(
+    behind: Behind, upstream: Upstream, count: int
+) -> None:
+    sent = asyncio.Event()
+
+    async def until_left(_: Heard) -> AsyncIterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + chunk(None)
+        for place in range(count):
+            yield chunk(f" w{place:02d}")  # four characters: a token of the usual estimate
+        sent.set()
+        await asyncio.sleep(60)
+
+    upstream.script = until_left
+    rig = await behind(terms={"me": KeyTerms(name="me", budget_usd=Decimal(1))})
+    line = await rig.line()
+    body = {"model": "raw/m", "messages": SAY, "stream": True, "max_tokens": 500}
+    raw = json.dumps(body).encode()
+    line.send("POST", "/v1/chat/completions", raw, {"x-api-key": rig.keys["me"]})
+    await sent.wait()
+    await rig.until(lambda: rig.upstream == 1)
+    legs = [leg for flight in rig.state.flights for leg in flight.legs]
+    assert len(legs) == 1
+    await rig.until(lambda: sum(legs[0].marks.burst_pieces) == count)
+    await line.close()
+    await rig.until(lambda: bool(rig.settled()), within_s=5)
+    [settled] = rig.settled()
+    [note] = settled.attempts
+    assert note.facts.cost_source == "estimated"
+    tokens_in = len(raw) // 4 + 1
+    spent_out = (note.facts.cost_nano or 0) - tokens_in * 1000
+    assert abs(spent_out / 2000 - count) <= max(10, 0.05 * count)
+    assert standing(rig).spent_nano == note.facts.cost_nano
+    assert standing(rig).held_nano == 0
+    await rig.until(lambda: upstream.open == 0)
+
+
+async def test_leaving_a_provider_that_bills_on_costs_the_whole_answer(
+    behind: Behind, upstream: Upstream
+) -> None:
+    async def slow(_: Heard) -> AsyncIterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+        await asyncio.sleep(60)
+
+    upstream.script = slow
+    rig = await behind(terms={"me": KeyTerms(name="me", budget_usd=Decimal(1))})
+    line = await rig.line()
+    body = json.dumps({"contents": [], "generationConfig": {"maxOutputTokens": 300}}).encode()
+    path = "/v1beta/models/rawgem/m:streamGenerateContent?alt=sse"
+    line.send("POST", path, body, {"x-api-key": rig.keys["me"]})
+    await rig.until(lambda: upstream.open == 1 and bool(upstream.heard))
+    await line.close()
+    await rig.until(lambda: bool(rig.settled()), within_s=5)
+    assert standing(rig).spent_nano == (len(body) // 4 + 1) * 1000 + 300 * 2000

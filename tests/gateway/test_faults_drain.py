@@ -1,0 +1,125 @@
+"""A worker that is told to stop while it serves, and one whose disk takes no more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.workers import Workers
+from lightgate.gateway.book import BACKLOG
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from sim.conftest import Answer, Line
+
+    Open = Callable[..., Awaitable[Workers]]
+
+
+@pytest.fixture
+async def workers(tmp_path: Path) -> AsyncIterator[Open]:
+    opened: list[Workers] = []
+
+    async def begin(models: str = "", **more: object) -> Workers:
+        opened.append(await Workers.open(tmp_path / "data", models, **more))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield begin
+    for one in opened:
+        await one.close()
+
+
+def tokens(answer: Answer) -> int:
+    return sum(
+        bool(c["choices"][0]["delta"].get("content")) for c in answer.chunks if "choices" in c
+    )
+
+
+async def test_a_drain_lets_streams_finish_and_tells_the_rest(workers: Open) -> None:
+    """F34: fifty streams under SIGTERM; forty end in time, ten never would."""
+    house = await workers()
+    child = await house.start(drain_s=3.0)
+    fast = [await house.line() for _ in range(40)]
+    stuck = [await house.line() for _ in range(8)]
+    unborn = [await house.line() for _ in range(2)]  # without a token when the time is up
+    probe = await house.line()
+    probe._writer.write(b"GET /health/ready HTTP/1.1\r\nhost: g\r\n")  # a request that has begun
+    for lines, model in ((fast, "drip:0.05"), (stuck, "stall:3"), (unborn, "hang")):
+        for place, line in enumerate(lines):
+            house.send(line, f"lab/plain!{model}", stream=lines is not unborn or place > 0)
+    async with asyncio.timeout(20):
+        while len(house.reserved()) < 50:
+            await asyncio.sleep(0.01)
+    child.terminate()
+    async with asyncio.timeout(20):
+        while True:  # no new connections from the moment that it drains
+            try:
+                late = await house.line()
+            except ConnectionRefusedError:
+                break
+            await late.close()
+        probe._writer.write(b"\r\n")
+        assert b" 503 " in await probe._reader.readuntil(b"\r\n")
+        finished, told, never = await asyncio.gather(*map(_answers, (fast, stuck, unborn)))
+        assert await child.wait() == 0
+    for answer in finished:
+        assert answer.end == "complete"
+        assert answer.events[-1] == ("", "[DONE]")
+        assert tokens(answer) == 12
+    for answer in told:
+        assert answer.end == "complete"
+        assert "stopping" in json.loads(answer.events[-1][1])["error"]["message"]
+        assert tokens(answer) == 3
+    for answer in never:
+        assert answer.status == 503
+        assert "stopping" in answer.json["error"]["message"]
+    outcomes = Counter(note.exchange.outcome for note in house.settled())
+    assert outcomes == {"ok": 40, "cancelled": 10}
+    assert Counter(n.exchange_id for n in house.reserved()) == Counter(
+        n.exchange.id for n in house.settled()
+    )
+    assert sum(entry.gone for entry in house.sim.log.entries) == 10
+
+
+async def _answers(lines: list[Line]) -> list[Answer]:
+    return await asyncio.gather(*(line.answer() for line in lines))
+
+
+async def test_a_full_disk_is_served_from_memory_then_refused(workers: Open) -> None:
+    """F29: up to the backlog nothing is lost and nobody notices; then money is fail-closed."""
+    house = await workers()
+    child = await house.start()
+    first = await house.chat("lab/plain", stream=False)
+    assert first.status == 200
+    [journal] = (house.data / "journal").glob("*.lgj")
+    _, most = resource.prlimit(child.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (journal.stat().st_size + 100, most))
+    line = await house.line()
+    answers = [first]
+    for _ in range(BACKLOG):
+        house.send(line, "lab/plain", stream=False)
+        answers.append(await line.answer())
+        if answers[-1].status != 200:
+            break
+        line.reuse()
+    refused = answers.pop()
+    assert refused.status == 503
+    assert refused.json["error"]["code"] == "journal"
+    assert int(refused.headers["retry-after"]) >= 1
+    assert len(answers) - 1 >= BACKLOG // 2 - 1  # two notes for each
+    live = await house.line()  # it is alive, and answers what costs nothing
+    assert (await live.ask("GET", "/health/live", b"", {})).status == 200
+    resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (most, most))
+    answers.append(await house.chat("lab/plain", stream=False))
+    assert answers[-1].status == 200
+    child.terminate()
+    async with asyncio.timeout(20):
+        assert await child.wait() == 0
+    seen = [answer.headers["x-lightgate-id"] for answer in answers]
+    assert Counter(seen) == Counter(note.exchange.id for note in house.settled())

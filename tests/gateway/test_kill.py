@@ -1,0 +1,108 @@
+"""What holds when workers are killed, and when two hundred want what is enough for ten."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway.faulted import Field, model
+from gateway.workers import Workers
+from lightgate.gateway.purse import Purse
+from lightgate.ledger.keys import KeyTerms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway.conftest import Start
+    from lightgate.ledger.note import Reserved, Settled
+    from sim.conftest import Answer
+
+KILL = Path(__file__).parents[2] / "benchmarks" / "kill.py"
+KILLS, CLIENTS = 8, 16
+WANTED, ENOUGH = 200, 10
+ONE_NANO = 52_000  # what a request of this module reserves: 28 tokens in, 12 out
+BUDGET = Decimal(ENOUGH * ONE_NANO) / 1_000_000_000
+SLOW = "lab/plain!silence:0.5"  # all of them are there before the first one is over
+
+
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The program of `make soak`, which does the same a hundred times."""
+    spec = importlib.util.spec_from_file_location("kill", KILL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "kill", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+async def test_what_a_client_saw_outlives_the_worker(kill: Any, tmp_path: Path) -> None:
+    verdict = await kill.besiege(tmp_path, KILLS, CLIENTS, seed=4)
+    assert verdict.holds, verdict
+    assert verdict.seen >= KILLS
+    assert verdict.exchanges >= verdict.seen
+    assert verdict.cut >= 1  # it did hit requests under way
+
+
+def judge(
+    answers: Sequence[Answer],
+    reserved: Sequence[Reserved],
+    settled: Sequence[Settled],
+    *,
+    each: int = 1,
+) -> None:
+    """As many were let in as the budget covers, and what they cost is within it."""
+    assert {note.nano_usd for note in reserved} == {each * ONE_NANO}
+    statuses = Counter(answer.status for answer in answers)
+    assert statuses == {200: ENOUGH // each, 402: WANTED - ENOUGH // each}
+    for answer in answers:
+        if answer.status == 402:
+            assert answer.json["error"]["code"] == "budget"
+            assert "x-lightgate-target" not in answer.headers
+    assert len(reserved) == len(settled) == ENOUGH // each
+    costs = [(n.exchange.cost_nano or 0) + (n.exchange.loser_cost_nano or 0) for n in settled]
+    assert 0 < sum(costs) <= ENOUGH * ONE_NANO
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("race", [1, 2])
+async def test_two_hundred_at_once_against_a_budget_for_ten(
+    start: Start, stream: bool, race: int
+) -> None:
+    targets = [SLOW, "lab/plain!silence:0.6"][:race]
+    terms = {"key": KeyTerms(name="key", budget_usd=BUDGET, may_race=True)}
+    rig = await start(model("m", targets, f"race = {race}"), terms=terms)
+    field = Field(rig)
+    answers = await asyncio.gather(
+        *(rig.chat("m", stream=stream, headers=field.headers) for _ in range(WANTED))
+    )
+    judge(answers, rig.reserved(), rig.settled(), each=race)
+    await field.at_peace()
+
+
+async def test_two_workers_share_a_budget_for_ten(tmp_path: Path) -> None:
+    terms = KeyTerms(name="key", budget_usd=BUDGET)
+    house = await Workers.open(tmp_path / "data", model("m", [SLOW]), terms)
+    try:
+        children = [await house.start(index) for index in (0, 1)]
+        answers = await asyncio.gather(*(house.chat("m") for _ in range(WANTED)))
+        for child in children:
+            child.terminate()
+            assert await child.wait() == 0
+        judge(answers, house.reserved(), house.settled())
+        assert {note.exchange.worker for note in house.settled()} == {0, 1}
+        with Purse.open(house.data / "purse", 0, house.keys) as purse:
+            standing = purse.standing(house.keys[0].id)
+        assert standing is not None
+        assert standing.held_nano == 0
+        assert standing.spent_nano == sum(n.exchange.cost_nano or 0 for n in house.settled())
+    finally:
+        await house.close()

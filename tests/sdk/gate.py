@@ -1,0 +1,112 @@
+"""A gateway's worker in its own process, in front of whatever listens on two ports."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lightgate.config.load import parse_config
+from lightgate.gateway.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.tether import TETHER_ENV
+from lightgate.ledger.journal import read_frames
+from lightgate.ledger.keys import KeyTerms, new_key
+from lightgate.ledger.note import Settled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FAMILIES = {"lab": "openai", "claude": "anthropic", "gem": "gemini"}
+DIALECTS = {"lab": "openai-chat", "claude": "anthropic-messages", "gem": "gemini"}
+# The models that the drivers ask for by one name; each fault is a target, and a breaker, of its own.
+ALIASES = {
+    "fast": ["lab/plain"],
+    "rescued": ["lab/plain!status:503", "lab/plain"],
+    "late": ["lab/plain!hang", "lab/plain"],
+    "quiet": ["lab/plain!silence:1.2"],
+    "pausing": ["lab/plain!stall:3,1.2"],
+    "refusing": ["lab/plain!status:400"],
+    "broken": ["lab/plain!stream-error:3"],
+    "cut": ["lab/plain!truncated:5"],
+    # A fault's mark cannot be part of Gemini's address, so these have names.
+    "quiet-gem": ["gem/plain!silence:1.2"],
+    "pausing-gem": ["gem/plain!stall:3,1.2"],
+    "broken-gem": ["gem/plain!stream-error:3"],
+    "cut-gem": ["gem/plain!truncated:5"],
+    **{f"gone-{sdk}": [f"lab/plain!status:50{n}", f"lab/plain!status:52{n}"]
+       for n, sdk in enumerate(("openai", "anthropic", "google", "langchain"))},
+    **{f"limited-{sdk}": [f"lab/plain!rate-limited:{20 + n}"]
+       for n, sdk in enumerate(("openai", "anthropic", "google", "langchain"))},
+}  # fmt: skip
+KEYS = {
+    "open": KeyTerms(name="open"),
+    **{f"slow-{sdk}": KeyTerms(name=f"slow-{sdk}", rpm=1)
+       for sdk in ("openai", "anthropic", "google", "langchain")},
+}  # fmt: skip
+
+
+class Gate(NamedTuple):
+    """A running gateway: where it is, its keys by name, its data folder."""
+
+    url: str
+    keys: dict[str, str]
+    data: Path
+
+    def exchanges(self, request_id: str) -> list[Any]:
+        """What the gateway settled under a client's own request id, from its journal."""
+        files = sorted((self.data / "journal").glob("*.lgj"))
+        notes = [note for file in files for note, _ in read_frames(file)]
+        found = [note.exchange for note in notes if isinstance(note, Settled)]
+        return [exchange for exchange in found if exchange.request_id == request_id]
+
+
+def config_text(sim_port: int, reciter_port: int) -> str:
+    lines = ['[gateway]\nkeep_alive = "1s"']
+    for name, family in FAMILIES.items():
+        version = "v1beta" if family == "gemini" else "v1"
+        for prefix, root in (("", f"{sim_port}/{name}"), ("golden-", str(reciter_port))):
+            lines.append(
+                f'[providers.{prefix}{name}]\nbase_url = "http://127.0.0.1:{root}/{version}"\n'
+                f'dialect = "{family}"\napi_key = "none"'
+            )
+    # Of the catalogue: the one that has the endpoint for responses, which others are told by chat.
+    lines.append(
+        f'[providers.openai]\nbase_url = "http://127.0.0.1:{sim_port}/lab/v1"\napi_key = "none"'
+    )
+    for name, targets in ALIASES.items():
+        lines.append(
+            f"[models.{name}]\ntargets = {json.dumps(targets)}\n"
+            'policy = "ordered"\nhedge = "off"\nttft_timeout = "300ms"\ntimeout = "20s"'
+        )
+    lines.append('[prices."lab/plain"]\ninput = 1\noutput = 2')
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def gateway(data: Path, sim_port: int, reciter_port: int) -> Iterator[Gate]:
+    """Serve until the end of the block."""
+    made = {name: new_key(terms) for name, terms in KEYS.items()}
+    config = parse_config(config_text(sim_port, reciter_port))
+    put_snapshot(data, make_snapshot(config, [record for _, record in made.values()], {}))
+    with worker(data) as port:
+        secrets = {name: secret for name, (secret, _) in made.items()}
+        yield Gate(f"http://127.0.0.1:{port}", secrets, data)
+
+
+@contextlib.contextmanager
+def worker(data: Path) -> Iterator[int]:
+    """A worker process on a free port of its own; ends with this process."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "lightgate.gateway.worker", "--data", data, "--drain-s", "1"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, TETHER_ENV: "1"},
+    )  # fmt: skip
+    try:
+        assert child.stdout is not None
+        yield json.loads(child.stdout.readline())["port"]
+    finally:
+        child.terminate()
+        child.communicate(timeout=10)

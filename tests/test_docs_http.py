@@ -1,0 +1,127 @@
+"""docs/reference/http.md says what the data plane does, and all of it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from lightgate import errors
+from lightgate.config.model import ModelTable
+from lightgate.gateway import (
+    app,
+    courier,
+    entry,
+    errors_out,
+    flight,
+    house,
+    keyring,
+    leg,
+    lookup,
+    outlet,
+    paths,
+    refusal,
+    tariff,
+)
+from lightgate.route.breaker import Rules
+from lightgate.wire import chunked, connection, inbound, intake
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "reference" / "http.md").read_text("utf-8")
+GATEWAY = (app, courier, entry, errors_out, flight, house, leg, lookup)
+SOURCE = "\n".join(inspect.getsource(module) for module in GATEWAY)
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of a section's rows that begin with a name in code type, without the marks."""
+    section = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.replace("`", "") for cell in line[2:-2].split(" | ")] for line in lines]
+
+
+ENDPOINTS = rows("Endpoints")
+
+
+@pytest.mark.parametrize("row", ENDPOINTS, ids=lambda row: row[0])
+def test_every_row_is_an_endpoint(row: list[str]) -> None:
+    path, methods, dialect, _ = row
+    target = path.replace("{model}", "lab/plain").replace("{id}", "0198f2").encode()
+    found = paths.find(target)
+    assert found is not None
+    assert b", ".join(found.methods).decode() == methods
+    if found.path.verb not in {"live", "ready"}:
+        assert found.path.dialect == dialect
+    if found.path.verb == "call":
+        assert found.path.stream is (None if dialect != "gemini" else "stream" in path)
+
+
+def test_every_endpoint_has_its_row() -> None:
+    fixed = [path.decode() for path in (*paths._CALLS, *paths._READS)]
+    assert [path for path, *_ in ENDPOINTS if "{" not in path] == fixed
+    for version in ("v1", "v1beta"):
+        for verb in ("generateContent", "streamGenerateContent?alt=sse"):
+            assert f"/{version}/models/{{model}}:{verb}" in [path for path, *_ in ENDPOINTS]
+    assert paths.find(b"/v1/models/lab/plain:streamGenerateContent") is None
+
+
+def test_every_request_header_has_its_row() -> None:
+    known = set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(entry._wish)))
+    headers = {f"x-lightgate-{name}" for name in known}
+    headers |= {name.decode() for name in (*keyring._PLAIN, *outlet.FORWARDED)}
+    headers |= set(re.findall(r'header\(b"([a-z-]+)"\)', SOURCE))
+    headers |= set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(entry._read_headers)))
+    headers |= set(re.findall(r'name == b"([a-z]+)"', inspect.getsource(keyring)))
+    assert {name for name, *_ in rows("Request headers")} == headers
+
+
+def test_every_response_header_has_its_row() -> None:
+    written = re.findall(r'(?:b"|f"|\\n|%b)([a-z]+(?:-[a-z]+)+): ', SOURCE)
+    assert {name for name, *_ in rows("Response headers")} == set(written)
+
+
+def labels(root: type[errors.LightgateError]) -> dict[str, int]:
+    found = {root.label: root.status}
+    for kind in root.__subclasses__():
+        found |= labels(kind)
+    return found
+
+
+def test_every_code_has_its_row() -> None:
+    documented = {cells[0]: cells[1] for cells in rows("Errors") if not cells[0].isdigit()}
+    attempts = labels(errors.AttemptError)
+    for label in ("attempt", "cancelled"):  # the root itself; and a client that left reads nothing
+        del attempts[label]
+    said = set(re.findall(r'code="([a-z_]+)"', SOURCE))
+    said |= set(re.findall(r'reason="([a-z]+)"', inspect.getsource(refusal)))
+    said |= {errors.UsageError.label, house.ModelUnknown.label}
+    assert set(documented) == said | set(attempts)
+    for label, status in attempts.items():
+        assert documented[label] == str(status), label
+
+
+def test_every_status_before_a_dialect_has_its_row() -> None:
+    modules = (chunked, connection, inbound, intake)
+    source = "\n".join(inspect.getsource(module) for module in modules)
+    raised = set(re.findall(r"(?:RequestError|_refuse)\(\s*([0-9]+)", source))
+    assert {cells[0] for cells in rows("Errors") if cells[0].isdigit()} == raised
+
+
+def test_the_guide_to_failures_has_the_deadlines_and_defaults_of_the_code() -> None:
+    guide = (DOCS / "guides" / "failures.md").read_text("utf-8")
+    rules, model = Rules(), ModelTable(targets=("a/b",))
+    seconds = {
+        "connect": leg.CONNECT_S,
+        "`ttft_timeout`": flight.AUTO_TTFT_NS / 1e9,
+        "`idle_timeout`": model.idle_timeout / 1e9,
+        "`timeout`": model.timeout / 1e9,
+    }
+    table = guide.split("\n## Deadlines\n\n", 1)[1].split("\n\n")[0].splitlines()[2:]
+    found = {line.split(" | ")[0][2:]: line.split(" | ")[1] for line in table}
+    assert {name: cell.split(": ")[-1] for name, cell in found.items()} == {
+        name: f"{value:g} s" for name, value in seconds.items()
+    }
+    assert model.ttft_timeout is None  # auto
+    assert (rules.streak, rules.open_ns, rules.max_open_ns) == (3, 5 * 10**9, 300 * 10**9)
+    assert f"or {tariff.USUAL_ANSWER} |" in guide
