@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sim.conftest import QUICK, SAY, Answer, Line
 
 from lightgate.config.load import parse_config
 from lightgate.gateway.app import Gateway
@@ -23,6 +22,7 @@ from lightgate.sim.server import SimServer
 from lightgate.sim.world import parse
 from lightgate.wire.client import Client
 from lightgate.wire.door import Door, Limits
+from sim.conftest import QUICK, SAY, Answer, Line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -113,7 +113,11 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
     rigs: list[Rig] = []
 
     async def begin(
-        models: str = "", *, terms: dict[str, KeyTerms] | None = None, trouble: bool = False, **more: Any
+        models: str = "",
+        *,
+        terms: dict[str, KeyTerms] | None = None,
+        trouble: bool = False,
+        **more: Any,
     ) -> Rig:
         sim = SimServer(parse(json.loads(json.dumps(QUICK)), "quick"), seed=7, trouble=trouble)
         port = await sim.start()

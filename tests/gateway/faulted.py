@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +15,7 @@ from lightgate.sim.faults import FAULTS, parse_fault
 if TYPE_CHECKING:
     from gateway.conftest import Rig, Start
     from lightgate.ledger.note import Settled
+    from lightgate.wire.dns import Address
     from sim.conftest import Answer
 
 TIMEOUT_S = 2.0
@@ -22,6 +24,14 @@ TERMS = {"key": KeyTerms(name="key", budget_usd=Decimal(1), may_race=True)}
 SHORT = "200ms"  # for a first token; shorter than the silences of the catalogue
 LONG = "1500ms"  # where the fault is another: a busy machine is not late
 TIMES = 'timeout = "2s"\nidle_timeout = "500ms"\nhedge = "off"\n'
+
+
+NOWHERE = """
+[providers.nowhere]
+base_url = "http://nowhere.invalid/v1"
+dialect = "openai"
+api_key = "none"
+"""
 
 
 class Row(NamedTuple):
@@ -150,6 +160,19 @@ def port_of(row: Row) -> str:
         f'[providers.broken]\nbase_url = "{scheme}://127.0.0.1:{{trouble_{name}}}/v1"\n'
         'dialect = "openai"\napi_key = "none"\n'
     )
+
+
+class Names:
+    """A resolver's lookup that fails, or takes its time."""
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self.asked = 0
+
+    async def __call__(self, host: str, port: int) -> list[Address]:
+        self.asked += 1
+        await asyncio.sleep(self._wait_s)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
 class Flown(NamedTuple):

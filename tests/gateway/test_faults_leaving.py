@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.faulted import Field, model
+from gateway.faulted import NOWHERE, Field, Names, model
 from lightgate.route.failure import SERVER
+from lightgate.wire.client import Client
+from lightgate.wire.dns import Resolver
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
@@ -83,6 +85,20 @@ async def test_a_client_that_leaves_closes_every_upstream(start: Start, window: 
     for target in targets:  # a client that leaves says nothing about a target
         if "status" not in target:
             assert rig.state.breakers.allows(target, rig.state.now_ns())
+
+
+async def test_a_client_that_leaves_while_we_connect_ends_that_too(start: Start) -> None:
+    field = await Field.open(start, NOWHERE + model("m", ["nowhere/plain"]))
+    rig = field.rig
+    await rig.state.client.close()
+    names = Names(60)
+    rig.state.client = Client(watch_lag=False, resolver=Resolver(names))
+    await leave(field, {"stream": True}, lambda: names.asked == 1)
+    await rig.until(lambda: len(rig.settled()) == 1, within_s=SOON_S)
+    await field.at_peace()
+    [settled] = rig.settled()
+    assert settled.exchange.outcome == "cancelled"
+    assert settled.attempts[0].facts.cost_nano is None  # nothing had left us
 
 
 async def test_a_client_that_leaves_during_a_probe_leaves_the_next_one_free(start: Start) -> None:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.faulted import SHORT, Field, model
+from gateway.faulted import NOWHERE, SHORT, Field, Names, model
 from lightgate.route.failure import SERVER
 from lightgate.wire.client import Client
 from lightgate.wire.dns import Resolver
 
 if TYPE_CHECKING:
     from gateway.conftest import Start
-    from lightgate.wire.dns import Address
-
-NOWHERE = """
-[providers.nowhere]
-base_url = "http://nowhere.invalid/v1"
-dialect = "openai"
-api_key = "none"
-"""
 
 
 @pytest.mark.parametrize(
@@ -103,19 +93,6 @@ async def test_all_down_comes_back(start: Start) -> None:
     assert answer.status == 200
     assert settled.exchange.outcome == "ok"
     assert breaker.allows("lab/plain", state.now_ns())
-
-
-class Names:
-    """A resolver's lookup that fails, or takes its time."""
-
-    def __init__(self, wait_s: float) -> None:
-        self._wait_s = wait_s
-        self.asked = 0
-
-    async def __call__(self, host: str, port: int) -> list[Address]:
-        self.asked += 1
-        await asyncio.sleep(self._wait_s)
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
 @pytest.mark.parametrize("stream", [True, False])

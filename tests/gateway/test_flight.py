@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+
 from sim.conftest import SAY
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ def test_tokens_per_minute_count_the_worst_case_until_they_are_settled(
     purse.settle(one.id, 0, 0, 900, 900)
     waits = purse.admit(one, NOON, 900, 0)
     assert waits is not None
-    assert waits.retry_after_s == 61
+    assert waits.retry_after_s == 60
     never = purse.admit(one, NOON, 1001, 0)
     assert never is not None
     assert never.message.endswith("may take 1001; ask for fewer with max_tokens.")

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 FAMILIES = {"lab": "openai", "claude": "anthropic", "gem": "gemini"}
 DIALECTS = {"lab": "openai-chat", "claude": "anthropic-messages", "gem": "gemini"}
-# The models that the drivers ask for by one name; each fault is a target, and a breaker, of its own.
+SDKS = ("openai", "anthropic", "google", "langchain")
+# The models that the drivers ask for. Each fault is a target, and a breaker, of its own: what one
+# SDK does to a target must not show in another's test.
 ALIASES = {
     "fast": ["lab/plain"],
-    "rescued": ["lab/plain!status:503", "lab/plain"],
     "late": ["lab/plain!hang", "lab/plain"],
     "quiet": ["lab/plain!silence:1.2"],
     "pausing": ["lab/plain!stall:3,1.2"],
@@ -37,16 +38,13 @@ ALIASES = {
     "pausing-gem": ["gem/plain!stall:3,1.2"],
     "broken-gem": ["gem/plain!stream-error:3"],
     "cut-gem": ["gem/plain!truncated:5"],
-    **{f"gone-{sdk}": [f"lab/plain!status:50{n}", f"lab/plain!status:52{n}"]
-       for n, sdk in enumerate(("openai", "anthropic", "google", "langchain"))},
-    **{f"limited-{sdk}": [f"lab/plain!rate-limited:{20 + n}"]
-       for n, sdk in enumerate(("openai", "anthropic", "google", "langchain"))},
-}  # fmt: skip
-KEYS = {
-    "open": KeyTerms(name="open"),
-    **{f"slow-{sdk}": KeyTerms(name=f"slow-{sdk}", rpm=1)
-       for sdk in ("openai", "anthropic", "google", "langchain")},
-}  # fmt: skip
+}
+for number, sdk in enumerate(SDKS):
+    ALIASES[f"rescued-{sdk}"] = [f"lab/plain!status:54{number}", "lab/plain"]
+    ALIASES[f"gone-{sdk}"] = [f"lab/plain!status:55{number}", f"lab/plain!status:56{number}"]
+    ALIASES[f"limited-{sdk}"] = [f"lab/plain!rate-limited:{20 + number}"]
+KEYS = {name: KeyTerms(name=name, rpm=1) for name in (f"slow-{sdk}" for sdk in SDKS)}
+KEYS["open"] = KeyTerms(name="open")
 
 
 class Gate(NamedTuple):

@@ -43,6 +43,14 @@ def test_a_translated_answer_names_the_model_that_was_asked_for(
 
 
 @every_family
+def test_thoughts_beside_the_text(seen: dict[str, Any], family: str) -> None:
+    case = seen[f"think-{family}"]
+    assert case["error"] is None, case
+    assert (len(case["thought"]), len(case["text"])) == (16, 24)
+    assert case["usage"]["output_tokens"] == 10
+
+
+@every_family
 @pytest.mark.parametrize("kind", ["tool", "tool-stream"])
 def test_a_tool_call(seen: dict[str, Any], family: str, kind: str) -> None:
     case = seen[f"{kind}-{family}"]
@@ -101,8 +109,8 @@ def test_a_failover_does_not_show(seen: dict[str, Any]) -> None:
         ("unknown-model", "NotFoundError", 404, "Did you mean 'fast'?"),
         ("slow-second", "RateLimitError", 429, "rate_limit_error"),
         ("limited", "RateLimitError", 429, "lab/plain!rate-limited:21"),
-        ("gone", "InternalServerError", 502, "lab/plain!status:521"),
-        ("gone-stream", "InternalServerError", 502, "lab/plain!status:501"),
+        ("gone", "InternalServerError", 502, "lab/plain!status:561"),
+        ("gone-stream", "InternalServerError", 502, "lab/plain!status:551"),
         ("refused", "BadRequestError", 400, "Simulated status 400"),
         ("broken", "APIStatusError", 200, "overloaded_error"),
         ("broken-across", "APIStatusError", 200, "The answer broke off."),

@@ -72,7 +72,7 @@ def test_embeddings(seen: dict[str, Any]) -> None:
         ("unknown-model", "NotFoundError", 404, "Did you mean 'fast'?"),
         ("slow-second", "RateLimitError", 429, "1 requests in a minute"),
         ("limited", "RateLimitError", 429, "lab/plain!rate-limited:23"),
-        ("gone", "InternalServerError", 502, "lab/plain!status:523"),
+        ("gone", "InternalServerError", 502, "lab/plain!status:563"),
         ("broken", "APIError", None, "The answer broke off."),
     ],
 )

@@ -46,6 +46,14 @@ def test_a_translated_answer_names_the_model_that_was_asked_for(
 
 
 @every_family
+def test_thoughts_beside_the_text(seen: dict[str, Any], family: str) -> None:
+    case = seen[f"think-{family}"]
+    assert case["error"] is None, case
+    assert (len(case["thought"]), len(case["text"])) == (16, 24)
+    assert case["usage"]["completion_tokens"] == 10
+
+
+@every_family
 @pytest.mark.parametrize("kind", ["tool", "tool-stream"])
 def test_a_tool_call(seen: dict[str, Any], family: str, kind: str) -> None:
     case = seen[f"{kind}-{family}"]
@@ -143,8 +151,8 @@ def test_the_request_id_is_the_clients_own(seen: dict[str, Any], gate: Gate) -> 
         ("unknown-model", "NotFoundError", 404, "Did you mean 'fast'?"),
         ("slow-second", "RateLimitError", 429, "1 requests in a minute"),
         ("limited", "RateLimitError", 429, "lab/plain!rate-limited:20"),
-        ("gone", "InternalServerError", 502, "lab/plain!status:520"),
-        ("gone-stream", "InternalServerError", 502, "lab/plain!status:500"),
+        ("gone", "InternalServerError", 502, "lab/plain!status:560"),
+        ("gone-stream", "InternalServerError", 502, "lab/plain!status:550"),
         ("refused", "BadRequestError", 400, "Simulated status 400"),
         ("no-messages", "BadRequestError", 400, "messages"),
         ("broken", "APIError", None, "The answer broke off."),

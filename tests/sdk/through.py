@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ class Cases:
         self._slow: dict[str, Future[Any]] = {}
         self._pool = ThreadPoolExecutor(4)
 
-    def take(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
-        self._seen[name] = self._run(work)
+    def take(self, name: str, work: Callable[..., dict[str, Any]], *args: Any, **more: Any) -> None:
+        self._seen[name] = self._run(partial(work, *args, **more))
 
-    def take_slowly(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
+    def take_slowly(self, name: str, work: Callable[..., dict[str, Any]], *args: Any) -> None:
         """Beside the others: most of its time is silence."""
-        self._slow[name] = self._pool.submit(self._run, work)
+        self._slow[name] = self._pool.submit(self._run, partial(work, *args))
 
     def print(self) -> None:
         self._seen |= {name: future.result() for name, future in self._slow.items()}

@@ -1,6 +1,6 @@
 """Drives the anthropic SDK through a gateway and prints what it made of it.
 
-Every call bears the SDK's and its case's name as its request id, which is how the test finds it in the journal.
+Every call's request id is the SDK's name and the case's: so the test finds it in the journal.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def message(done: Any) -> dict[str, Any]:
     calls = [block for block in done.content if block.type == "tool_use"]
     return {
         "text": "".join(block.text for block in done.content if block.type == "text"),
+        "thought": "".join(b.thinking for b in done.content if b.type == "thinking"),
         "calls": [[call.name, call.input] for call in calls],
         "finish": done.stop_reason,
         "usage": done.usage.model_dump(exclude_none=True),
@@ -71,8 +72,8 @@ def stream(client: Any, case: str, model: str, **more: Any) -> dict[str, Any]:
 
 def same(cases: Cases, client: Any) -> None:
     cases.take("models", lambda: {"ids": [model.id for model in client.models.list()]})
-    cases.take("rescued", lambda: headers(client, "rescued", "rescued"))
-    cases.take("headers", lambda: headers(client, "headers", "claude/plain"))
+    cases.take("rescued", headers, client, "rescued", "rescued-anthropic")
+    cases.take("headers", headers, client, "headers", "claude/plain")
 
 
 def family(cases: Cases, client: Any, name: str, dialect: str) -> None:
@@ -82,13 +83,14 @@ def family(cases: Cases, client: Any, name: str, dialect: str) -> None:
 
     def take(kind: str, work: Any, asked: str = model, **more: Any) -> None:
         case = f"{kind}-{name}"
-        cases.take(case, lambda: work(client, case, asked, **more))
+        cases.take(case, work, client, case, asked, **more)
 
     def said(kind: str) -> dict[str, Any]:
         return {"messages": [{"role": "user", "content": f"anthropic-{kind}-{name}"}]}
 
     take("chat", create)
     take("stream", stream)
+    take("think", stream, f"{name}/think")
     take("tool", create, **TOOLS)
     take("tool-stream", stream, **TOOLS)
     take("schema", create, schema, **JSON, **said("schema"))
@@ -103,18 +105,18 @@ def errors(cases: Cases, client: Any, url: str, keys: dict[str, str]) -> None:
     stranger = anthropic.Anthropic(base_url=url, api_key="lg-wrong", max_retries=0)
     slow = anthropic.Anthropic(base_url=url, api_key=keys["slow-anthropic"], max_retries=0)
     eager = anthropic.Anthropic(base_url=url, api_key=keys["open"], max_retries=2, timeout=20)
-    cases.take("wrong-key", lambda: create(stranger, "wrong-key", "fast"))
+    cases.take("wrong-key", create, stranger, "wrong-key", "fast")
     cases.take("wrong-key-models", lambda: {"ids": list(stranger.models.list())})
-    cases.take("unknown-model", lambda: create(client, "unknown-model", "fats"))
-    cases.take("slow-first", lambda: create(slow, "slow-first", "claude/plain"))
-    cases.take("slow-second", lambda: create(slow, "slow-second", "claude/plain"))
-    cases.take("limited", lambda: create(eager, "limited", "limited-anthropic"))
-    cases.take("gone", lambda: create(eager, "gone", "gone-anthropic"))
-    cases.take("gone-stream", lambda: stream(eager, "gone-stream", "gone-anthropic"))
-    cases.take("refused", lambda: create(eager, "refused", "refusing"))
+    cases.take("unknown-model", create, client, "unknown-model", "fats")
+    cases.take("slow-first", create, slow, "slow-first", "claude/plain")
+    cases.take("slow-second", create, slow, "slow-second", "claude/plain")
+    cases.take("limited", create, eager, "limited", "limited-anthropic")
+    cases.take("gone", create, eager, "gone", "gone-anthropic")
+    cases.take("gone-stream", stream, eager, "gone-stream", "gone-anthropic")
+    cases.take("refused", create, eager, "refused", "refusing")
     for fault, model in (("broken", "stream-error:3"), ("cut", "truncated:5")):
-        cases.take(fault, lambda f=fault, m=model: stream(client, f, f"claude/plain!{m}"))
-        cases.take(f"{fault}-across", lambda f=fault: stream(client, f, f))
+        cases.take(fault, stream, client, fault, f"claude/plain!{model}")
+        cases.take(f"{fault}-across", stream, client, fault, fault)
 
 
 def main() -> None:
@@ -122,7 +124,7 @@ def main() -> None:
     client = anthropic.Anthropic(base_url=url, api_key=keys["open"], max_retries=0, timeout=20)
     cases = Cases()
     for case, model in (("quiet", "silence:1.2"), ("pausing", "stall:3,1.2")):
-        cases.take_slowly(case, lambda c=case, m=model: stream(client, c, f"claude/plain!{m}"))
+        cases.take_slowly(case, stream, client, case, f"claude/plain!{model}")
     same(cases, client)
     errors(cases, client, url, keys)
     for name, dialect in FAMILIES.items():

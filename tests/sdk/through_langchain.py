@@ -1,6 +1,6 @@
 """Drives LangChain's ChatOpenAI through a gateway and prints what it made of it.
 
-Every call bears the SDK's and its case's name as its request id, which is how the test finds it in the journal.
+Every call's request id is the SDK's name and the case's: so the test finds it in the journal.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ THING = {"title": "thing", "description": "A thing.", **SCHEMA}
 def made(url: str, key: str, model: str, case: str, **more: Any) -> Any:
     options = {"max_tokens": 12, "max_retries": 0, "timeout": 20} | more
     return ChatOpenAI(
-        base_url=f"{url}/v1", api_key=key, model=model, default_headers={"x-request-id": f"langchain-{case}"},
+        base_url=f"{url}/v1",
+        api_key=key,
+        model=model,
+        default_headers={"x-request-id": f"langchain-{case}"},
         **options,
-    )  # fmt: skip
+    )
 
 
 def history(case: str) -> list[Any]:
@@ -106,20 +109,17 @@ def main() -> None:
         return message(made(url, more.pop("key", key), model, case, **more).invoke(SAY))
 
     for case in ("quiet", "pausing"):
-        cases.take_slowly(case, lambda c=case: streamed(made(url, key, c, c)))
-    cases.take("embed", lambda: embedded(url, key))
-    cases.take("rescued", lambda: plain("rescued", "rescued"))
-    cases.take("wrong-key", lambda: plain("wrong-key", "fast", key="lg-wrong"))
-    cases.take("unknown-model", lambda: plain("unknown-model", "fats"))
+        cases.take_slowly(case, streamed, made(url, key, case, case))
+    cases.take("embed", embedded, url, key)
+    cases.take("rescued", plain, "rescued", "rescued-langchain")
+    cases.take("wrong-key", plain, "wrong-key", "fast", key="lg-wrong")
+    cases.take("unknown-model", plain, "unknown-model", "fats")
     slow = keys["slow-langchain"]
-    cases.take("slow-first", lambda: plain("slow-first", "fast", key=slow))
-    cases.take("slow-second", lambda: plain("slow-second", "fast", key=slow))
+    cases.take("slow-first", plain, "slow-first", "fast", key=slow)
+    cases.take("slow-second", plain, "slow-second", "fast", key=slow)
     for case in ("limited", "gone"):
-        cases.take(
-            case,
-            lambda c=case: plain(c, f"{c}-langchain", max_retries=2),
-        )
-    cases.take("broken", lambda: streamed(made(url, key, "broken", "broken")))
+        cases.take(case, plain, case, f"{case}-langchain", max_retries=2)
+    cases.take("broken", streamed, made(url, key, "broken", "broken"))
     for name in FAMILIES:
         family(cases, url, key, name)
     cases.print()

@@ -1,6 +1,6 @@
 """Drives the openai SDK through a gateway and prints what it made of it.
 
-Every call bears the SDK's and its case's name as its request id, which is how the test finds it in the journal.
+Every call's request id is the SDK's name and the case's: so the test finds it in the journal.
 """
 
 from __future__ import annotations
@@ -82,13 +82,14 @@ def chat_headers(client: Any, case: str, model: str) -> dict[str, Any]:
 def stream(client: Any, case: str, model: str, **more: Any) -> dict[str, Any]:
     """Add a stream up by hand."""
     asked = {"model": model, "messages": SAY, "max_tokens": 12} | marked(case) | more
-    seen: dict[str, Any] = {"text": "", "finish": None, "usage": None}
+    seen: dict[str, Any] = {"text": "", "thought": "", "finish": None, "usage": None}
     calls: dict[int, list[str]] = {}
     events = client.chat.completions.create(stream=True, **asked)
     for chunk in events:
         seen["usage"] = dump(chunk.usage) or seen["usage"]
         for choice in chunk.choices:
             seen["text"] += choice.delta.content or ""
+            seen["thought"] += getattr(choice.delta, "reasoning_content", None) or ""
             seen["finish"] = choice.finish_reason or seen["finish"]
             for call in choice.delta.tool_calls or []:
                 known = calls.setdefault(call.index, ["", ""])
@@ -146,16 +147,16 @@ def embed(client: Any, case: str, model: str = "fast") -> dict[str, Any]:
 def same(cases: Cases, client: Any) -> None:
     """Client and provider speak one dialect."""
     cases.take("models", lambda: {"ids": [model.id for model in client.models.list()]})
-    cases.take("chat-helper", lambda: helper(client, "chat-helper", "fast"))
-    cases.take("complete", lambda: complete(client, "complete"))
-    cases.take("complete-stream", lambda: complete(client, "complete-stream", stream=True))
-    cases.take("respond", lambda: respond(client, "respond", "openai/plain"))
-    cases.take("respond-stream", lambda: respond_stream(client, "respond-stream", "openai/plain"))
-    cases.take("embed", lambda: embed(client, "embed"))
-    cases.take("stream-without-usage", lambda: stream(client, "stream-without-usage", "fast"))
-    cases.take("rescued", lambda: chat_headers(client, "rescued", "rescued"))
-    cases.take("rescued-stream", lambda: stream(client, "rescued-stream", "rescued"))
-    cases.take("late-stream", lambda: stream(client, "late-stream", "late"))
+    cases.take("chat-helper", helper, client, "chat-helper", "fast")
+    cases.take("complete", complete, client, "complete")
+    cases.take("complete-stream", complete, client, "complete-stream", stream=True)
+    cases.take("respond", respond, client, "respond", "openai/plain")
+    cases.take("respond-stream", respond_stream, client, "respond-stream", "openai/plain")
+    cases.take("embed", embed, client, "embed")
+    cases.take("stream-without-usage", stream, client, "stream-without-usage", "fast")
+    cases.take("rescued", chat_headers, client, "rescued", "rescued-openai")
+    cases.take("rescued-stream", stream, client, "rescued-stream", "rescued-openai")
+    cases.take("late-stream", stream, client, "late-stream", "late")
 
 
 def family(cases: Cases, client: Any, name: str, dialect: str) -> None:
@@ -165,13 +166,14 @@ def family(cases: Cases, client: Any, name: str, dialect: str) -> None:
 
     def take(kind: str, work: Any, asked: str = model, **more: Any) -> None:
         case = f"{kind}-{name}"
-        cases.take(case, lambda: work(client, case, asked, **more))
+        cases.take(case, work, client, case, asked, **more)
 
     def said(kind: str) -> dict[str, Any]:
         return {"messages": [{"role": "user", "content": f"openai-{kind}-{name}"}]}
 
     take("chat", chat)
     take("stream", stream, **USAGE)
+    take("think", stream, f"{name}/think", **USAGE)
     take("tool", chat, **TOOLS)
     take("tool-stream", stream, **TOOLS, **USAGE)
     take("schema", chat, schema, **JSON, **said("schema"))
@@ -189,29 +191,27 @@ def errors(cases: Cases, client: Any, url: str, keys: dict[str, str]) -> None:
     stranger = openai.OpenAI(base_url=f"{url}/v1", api_key="lg-wrong", max_retries=0)
     slow = openai.OpenAI(base_url=f"{url}/v1", api_key=keys["slow-openai"], max_retries=0)
     eager = openai.OpenAI(base_url=f"{url}/v1", api_key=keys["open"], max_retries=2, timeout=20)
-    cases.take("wrong-key", lambda: chat(stranger, "wrong-key", "fast"))
+    cases.take("wrong-key", chat, stranger, "wrong-key", "fast")
     cases.take("wrong-key-models", lambda: {"ids": list(stranger.models.list())})
-    cases.take("unknown-model", lambda: chat(client, "unknown-model", "fats"))
-    cases.take("slow-first", lambda: chat(slow, "slow-first", "fast"))
-    cases.take("slow-second", lambda: chat(slow, "slow-second", "fast"))
-    cases.take("limited", lambda: chat(eager, "limited", "limited-openai"))
-    cases.take("gone", lambda: chat(eager, "gone", "gone-openai"))
-    cases.take("gone-stream", lambda: stream(eager, "gone-stream", "gone-openai"))
-    cases.take("refused", lambda: chat(eager, "refused", "refusing"))
-    cases.take("broken", lambda: stream(client, "broken", "broken"))
-    cases.take("cut", lambda: stream(client, "cut", "cut"))
-    cases.take("no-messages", lambda: chat(client, "no-messages", "claude/plain", messages=[]))
-    cases.take("embed-claude", lambda: embed(client, "embed-claude", "claude/plain"))
+    cases.take("unknown-model", chat, client, "unknown-model", "fats")
+    cases.take("slow-first", chat, slow, "slow-first", "fast")
+    cases.take("slow-second", chat, slow, "slow-second", "fast")
+    cases.take("limited", chat, eager, "limited", "limited-openai")
+    cases.take("gone", chat, eager, "gone", "gone-openai")
+    cases.take("gone-stream", stream, eager, "gone-stream", "gone-openai")
+    cases.take("refused", chat, eager, "refused", "refusing")
+    cases.take("broken", stream, client, "broken", "broken")
+    cases.take("cut", stream, client, "cut", "cut")
+    cases.take("no-messages", chat, client, "no-messages", "claude/plain", messages=[])
+    cases.take("embed-claude", embed, client, "embed-claude", "claude/plain")
 
 
 def main() -> None:
     url, keys = facts()
-    client = openai.OpenAI(
-        base_url=f"{url}/v1", api_key=keys["open"], max_retries=0, timeout=20
-    )
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key=keys["open"], max_retries=0, timeout=20)
     cases = Cases()
-    cases.take_slowly("quiet", lambda: stream(client, "quiet", "quiet"))
-    cases.take_slowly("pausing", lambda: stream(client, "pausing", "pausing"))
+    cases.take_slowly("quiet", stream, client, "quiet", "quiet")
+    cases.take_slowly("pausing", stream, client, "pausing", "pausing")
     same(cases, client)
     errors(cases, client, url, keys)
     for name, dialect in FAMILIES.items():

@@ -33,6 +33,7 @@ VERBS = (
     Verb("compare", "Two runs: what got slower, surely."),
     Verb("reread", "A run under other tools' definitions."),
     Verb("schedule", "Periodic benchmarks, with drift alerts."),
+    Verb("rehearse", "What each routing policy would have done."),
     Verb("sim", "Simulated providers alone."),
     Verb("selftest", "Prove the clock on this machine."),
     Verb("doctor", "What works from here: keys, connections, clock."),

@@ -140,8 +140,16 @@ class SloTable(Table):
 class CacheTable(Table):
     """Whether equal requests may be answered from memory; read by the gateway."""
 
-    mode: Literal["off", "exact"] = Field(default="off", description="off or exact")
+    mode: Literal["off", "exact", "any"] = Field(
+        default="off", description="off, exact (temperature 0 only) or any (every temperature)"
+    )
     ttl: Duration = Field(default=parse_duration("1h"), description="how long an answer is kept")
+    pace: Literal["instant", "recorded"] = Field(
+        default="instant", description="how a kept stream is given: instant or recorded"
+    )
+    store: Literal["memory", "ledger"] = Field(
+        default="ledger", description="where answers are kept: memory, or also in the ledger"
+    )
 
 
 class TierTable(Table):

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lightgate.dialect.request import Built, Message, Part, Request, Tool
 
 NAME: Final = "gemini"
-# Gemini 3 refuses a call in the history without the seal that it gave out. For calls that another
-# model made, its documentation names this word in the seal's place.
+# Gemini 3 refuses a call of the current turn without the seal that it gave out. For calls that
+# another model made, clients of Gemini put this word in the seal's place.
 FOREIGN_SEAL: Final = "skip_thought_signature_validator"
 _LEVELS: Final = frozenset({"minimal", "low", "medium", "high"})
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}

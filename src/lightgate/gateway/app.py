@@ -86,10 +86,9 @@ class Gateway:
                 )
             )
         if inbound.method not in found.methods:
-            allowed = b", ".join(found.methods).decode()
-            raise Refusing(
-                Refusal(status=405, message=f"This path answers to {allowed}.", code="method")
-            )
+            allowed = b", ".join(found.methods)
+            said = f"This path answers to {allowed.decode()}."
+            raise Refusing(Refusal(status=405, message=said, code="method", allow=allowed))
         return found.path
 
     def _named(self, inbound: Inbound) -> bytes:

@@ -162,7 +162,7 @@ class Answers:
         ttl_ns = int(terms.rule.ttl_ns * (1.0 - JITTER * terms.draw))
         self._put(key, _Slot(kept, terms.now_ns, terms.now_ns + ttl_ns))
         self.stored += 1
-        if self.deep is not None and terms.rule.depth == "ledger":
+        if self.deep is not None and terms.rule.store == "ledger":
             self.deep.put(key, owner, kept, ttl_ns)
         return True
 
@@ -177,7 +177,7 @@ class Answers:
         return True
 
     async def _dig(self, key: bytes, rule: CacheRule, now_ns: int) -> Kept | None:
-        if self.deep is None or rule.depth != "ledger":
+        if self.deep is None or rule.store != "ledger":
             return None
         found = await self.deep.find(key)
         if found is None:

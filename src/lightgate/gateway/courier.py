@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from lightgate.errors import TooLarge
+
 if TYPE_CHECKING:
     from lightgate.dialect.retell import Reteller
     from lightgate.wire.exchange import Headers
@@ -76,7 +78,7 @@ class Courier:
             self._held.clear()
             self._voyage.deliver(out)
         elif self._size > HELD_LIMIT:
-            del self._held[1:]  # it never becomes an answer; the deadline ends it
+            raise TooLarge(f"More than {HELD_LIMIT} bytes came before the first token.")
 
     def _told(self, events: list[Event]) -> bytes:
         reteller = self._reteller

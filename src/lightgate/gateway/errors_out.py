@@ -30,6 +30,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     param: str | None = None
     retry_after_s: float | None = None
     exhausted: bool = False  # our own candidates are: the client need not try again at once
+    allow: bytes = b""  # methods that would do
 
     def send(self, reply: Reply, dialect: str, headers: bytes = b"") -> None:
         """Send it as a whole answer; `headers` are whole lines."""
@@ -41,6 +42,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
             lines += b"retry-after: %d\r\n" % max(1, -(-self.retry_after_s // 1))
         if self.exhausted:
             lines += _NO_RETRY
+        if self.allow:
+            lines += b"allow: %b\r\n" % self.allow
         reply.whole(self.status, lines, body)
 
     def event(self, dialect: str) -> bytes:

@@ -54,6 +54,7 @@ class Flight:
     __slots__ = (
         "_due_ns",
         "_failures",
+        "_house",
         "_loop",
         "_state",
         "alias",
@@ -80,6 +81,7 @@ class Flight:
         self, state: State, inbound: Inbound, reply: Reply, entry: Entry, wanted: Wanted
     ) -> None:
         self._state = state
+        self._house = state.house  # the one that the plan was made under, whatever is loaded next
         self._loop = state.loop
         self.inbound = inbound
         self.reply = reply
@@ -147,7 +149,7 @@ class Flight:
 
     def _leg(self, step: Step) -> Leg | None:
         """An attempt that is ready to go; None where the target cannot be told the request."""
-        outlet = self._state.house.outlet(step.target)
+        outlet = self._house.outlet(step.target)
         marks = Marks(self.inbound.received_ns)
         try:
             prepared = outlet.prepare(self.wanted, self.cap, self.extra)
@@ -176,9 +178,11 @@ class Flight:
         state = self._state
         now = time.monotonic_ns()
         remaining = self._due_ns - now
-        limit = leg.step.ttft_ns if self.wanted.streamed else None
-        if left > 1:
-            limit = min(limit or AUTO_TTFT_NS, remaining // left)
+        limit = None
+        if self.wanted.streamed:
+            limit = leg.step.ttft_ns or (AUTO_TTFT_NS if left > 1 else None)
+        if left > 1:  # a whole answer shows nothing until it is there: it has its share of the time
+            limit = min(limit or remaining, remaining // left)
         if limit is not None:
             state.patience.wait(leg, now + limit)
         leg.began_ns = now
@@ -392,6 +396,8 @@ class Flight:
             len(self.legs),
             self.plan.policy.encode(),
         )
+        if self.wanted.path.dialect == "anthropic-messages":
+            common += b"request-id: %b\r\n" % entry.request_id  # what their SDK looks for
         if leg is None:
             return common
         marks = leg.marks

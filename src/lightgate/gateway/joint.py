@@ -10,28 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from lightgate.gateway.cache import Kept
+from lightgate.gateway.reader import Launch, Part, Reader, Rider
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from lightgate.wire.reply import Reply
+    from collections.abc import Callable
 
 LOG_BYTES: Final = 4 * 1024 * 1024  # of an answer that newcomers get from its beginning
 BEHIND_BYTES: Final = 1024 * 1024  # that one reader may owe while others keep up
 STEP_BYTES: Final = 64 * 1024  # handed to a client before a look at whether it keeps up
 HEIRS: Final = 1  # followers who may try again, one after the other, when the leader got nothing
 _AGAIN: Final = frozenset((408, 409, 425))  # beside 5xx: another try may end otherwise
-_OWN_LINES: Final = (
-    b"x-request-id:", b"x-lightgate-id:", b"x-lightgate-cache:", b"x-lightgate-overhead-ms:",
-    b"x-lightgate-ttft-ms:", b"x-lightgate-cost-usd:", b"server-timing:",
-)  # fmt: skip
-
-Part = Literal["lead", "join"]
 
 
 class Pilot(Protocol):
@@ -48,141 +41,6 @@ class Pilot(Protocol):
         ...
 
 
-class Rider(msgspec.Struct, frozen=True, gc=False):
-    """One client's place: where it is answered, and how it would fly by itself.
-
-    `dress` makes header lines of its own from those of the flight. `broken` is an error event, for
-    a client whose stream has begun when there is only a refusal with this status to tell.
-    """
-
-    reply: Reply
-    launch: Callable[[Joint], Awaitable[None]]
-    dress: Callable[[bytes, Part], bytes]
-    broken: Callable[[int], bytes]
-
-
-class Reader:
-    """One client, reading along; `done` ends when it has everything, or will not get it."""
-
-    __slots__ = ("_drainer", "_joint", "_sent", "at", "bereft", "cut", "done", "first_out_ns",
-                 "last_out_ns", "part", "rider")  # fmt: skip
-
-    def __init__(self, joint: Joint, rider: Rider, part: Part) -> None:
-        self._joint = joint
-        self._sent = 0
-        self._drainer: asyncio.Task[None] | None = None
-        self.rider = rider
-        self.part: Part = part
-        self.at = 0  # the next piece
-        self.done: asyncio.Future[None] = joint.loop.create_future()
-        self.bereft = False  # the leader got nothing: find another, or lead
-        self.cut = False  # it was too slow
-        self.first_out_ns: int | None = None
-        self.last_out_ns: int | None = None
-
-    @property
-    def joint(self) -> Joint:
-        """What it reads."""
-        return self._joint
-
-    @property
-    def held(self) -> bool:
-        """Whether its client has to catch up first."""
-        return self._drainer is not None
-
-    @property
-    def owed(self) -> int:
-        """Bytes that are there and not handed on."""
-        return self._joint.size - self._sent
-
-    def pump(self) -> None:
-        """Hand on what there is, as long as the client takes it."""
-        joint, reply = self._joint, self.rider.reply
-        try:
-            while self._drainer is None and not self.done.done():
-                if reply.finished:  # the door closed it
-                    self.end()
-                    return
-                data, at = joint.read(self.at)
-                last = joint.finished and at == joint.end
-                if not data and not last:
-                    return
-                self._write(data, last=last)
-                self.at = at
-                self._sent += len(data)
-                if last:
-                    self.end()
-                elif reply.crowded:
-                    self._drainer = joint.loop.create_task(self._drain())
-        except (RuntimeError, ValueError) as error:  # of this reply: no concern of the others
-            self.end(error)
-
-    def comment(self, data: bytes) -> None:
-        """Show a sign of life that is no part of the answer."""
-        reply = self.rider.reply
-        if self.done.done() or self.held or reply.finished:
-            return
-        if reply.started:
-            reply.send(data)
-        else:
-            reply.start(self._joint.status, self._headers(), first=data)
-
-    def end(self, error: BaseException | None = None) -> None:
-        """Let the client's handler go on."""
-        if self._drainer is not None:
-            self._drainer.cancel()
-            self._drainer = None
-        if self.done.done():
-            return
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
-
-    def bereave(self) -> None:
-        """The leader got nothing and another try is worth it."""
-        self.bereft = True
-        self.end()
-
-    def drop(self) -> None:
-        """Close the client's socket: it cannot be served to the end."""
-        self.cut = True
-        if not self.rider.reply.finished:
-            self.rider.reply.abort()
-        self.end()
-
-    def _write(self, data: bytes, *, last: bool) -> None:
-        joint, reply = self._joint, self.rider.reply
-        if not joint.keep_alive:
-            reply.keep_alive = False
-        if joint.is_whole:
-            if not reply.started:
-                reply.whole(joint.status, self._headers(), data)
-            else:
-                reply.finish(last=self.rider.broken(joint.status))
-        elif not reply.started:
-            reply.start(joint.status, self._headers(), first=data)
-            if last:
-                reply.finish()
-        elif last:
-            reply.finish(last=data)
-        else:
-            reply.send(data)
-        now = joint.now_ns()
-        if self.first_out_ns is None:
-            self.first_out_ns = now
-        self.last_out_ns = now
-
-    def _headers(self) -> bytes:
-        return self.rider.dress(self._joint.headers, self.part)
-
-    async def _drain(self) -> None:
-        await self.rider.reply.drain()
-        self._drainer = None
-        self.pump()
-        self._joint.wake()
-
-
 class Joint:
     """One answer on its way to all who asked for it; to its flight it is a `wire.reply.Reply`.
 
@@ -192,7 +50,7 @@ class Joint:
 
     def __init__(self, joints: Joints, key: bytes, heirs: int) -> None:
         self._joints = joints
-        self._key = key
+        self.key = key
         self._heirs = heirs
         self.loop = joints.loop
         self.now_ns = joints.now_ns
@@ -210,6 +68,8 @@ class Joint:
         self.is_whole = False
         self.started = self.finished = False
         self.keep_alive = True
+        self.made: Made | None = None  # once the flight is settled
+        self._settlers: list[Callable[[], None]] = []
 
     # Of the flight
 
@@ -328,24 +188,29 @@ class Joint:
 
     # The call
 
-    def fly(self, launch: Callable[[Joint], Awaitable[None]]) -> None:
+    def fly(self, launch: Launch) -> None:
         """Begin the leader's flight in a task of its own: it may outlive the leader."""
-        self._task = self.loop.create_task(_run(launch, self))
+        self._task = self._joints.hold(self.loop.create_task(launch(self)))
         self._task.add_done_callback(self._landed)
+
+    def when_landed(self, settle: Callable[[], None]) -> None:
+        """Call this once the flight is settled; `made` is there then, if it got an answer."""
+        if self._task is None or self._task.done():
+            settle()
+        else:
+            self._settlers.append(settle)
 
     def kept(self, made: Made, most_bytes: int) -> Kept | None:
         """The answer as it can be given again; None where it is not all here."""
-        if not self.finished or self._troubled or self.status != 200 or self._base:
-            return None
-        if self.size > most_bytes:
+        partial = not self.finished or self._base or len(self._stamps) != len(self._pieces)
+        if partial or self._troubled or self.status != 200 or self.size > most_bytes:
             return None
         body = b"".join(self._pieces)
-        times = tuple((stamp - self._began_ns) // 1000 for stamp in self._stamps)
         return Kept(
             not self.is_whole,
             body,
             tuple(accumulate(len(piece) for piece in self._pieces)),
-            times,
+            tuple((stamp - self._began_ns) // 1000 for stamp in self._stamps),
             made.target,
             made.tokens_in,
             made.tokens_out,
@@ -356,6 +221,9 @@ class Joint:
 
     def _landed(self, task: asyncio.Task[None]) -> None:
         self._joints.close(self)
+        for settle in self._settlers:
+            settle()
+        self._settlers.clear()
         error = None if task.cancelled() else task.exception()
         if self.finished:
             if error is not None:  # the answer is out; what failed is our own book-keeping
@@ -366,7 +234,8 @@ class Joint:
             self._bequeath(again=True)
         self._tell_leader(error)
         for reader in tuple(self._readers):
-            reader.drop()
+            if not reader.done.done():
+                reader.drop()
 
     def _tell_leader(self, error: BaseException | None) -> None:
         for reader in tuple(self._readers):
@@ -375,7 +244,7 @@ class Joint:
                 self._readers.pop(reader)
 
     def _bequeath(self, *, again: bool) -> None:
-        """Nothing came: leave the followers to one of them, or let them hear what the leader does."""
+        """Nothing came: one of the followers may try, or all hear what the leader hears."""
         if not again or self._heirs < 1:
             return
         for reader in tuple(self._readers):
@@ -437,6 +306,7 @@ class Joints:
         self.loop = loop
         self.now_ns = now_ns
         self._open: dict[bytes, Joint] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self.led = self.joined = 0
 
     def __len__(self) -> int:
@@ -470,20 +340,19 @@ class Joints:
                 return reader
             heirs = joint.heirs - 1
 
+    def hold(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
+        """Keep a flight's task alive until it is over."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def landed(self, within_s: float) -> bool:
+        """Wait until every flight is settled; whether that came to pass."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_s)
+        return not self._tasks
+
     def close(self, joint: Joint) -> None:
         """Let nobody join this one any more."""
-        if self._open.get(joint._key) is joint:  # noqa: SLF001 - the registry's own mark
-            del self._open[joint._key]  # noqa: SLF001
-
-
-def follower_lines(lines: bytes, request_id: bytes, id_: bytes) -> bytes:
-    """The leader's header lines, with what is his own taken out and the follower's put in."""
-    kept = [
-        line for line in lines.split(b"\r\n") if line and not line.lower().startswith(_OWN_LINES)
-    ]
-    own = b"x-request-id: %b\r\nx-lightgate-id: %b\r\nx-lightgate-cache: join\r\n"
-    return b"".join([line + b"\r\n" for line in kept]) + own % (request_id, id_)
-
-
-async def _run(launch: Callable[[Joint], Awaitable[None]], joint: Joint) -> None:
-    await launch(joint)
+        if self._open.get(joint.key) is joint:
+            del self._open[joint.key]

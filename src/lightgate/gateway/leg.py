@@ -159,7 +159,8 @@ class Leg:
             return NO_BILL
         seen = called.tokens.out or 0
         by_us = called.outcome in {Outcome.CANCELLED, Outcome.TIMEOUT}
-        if by_us and not self.outlet.abort_stops_billing:
+        # Nobody stops the bill of an answer that is not streamed.
+        if by_us and not (self.outlet.abort_stops_billing and self.prepared.streamed):
             wanted = self._flight.wanted
             seen = max(seen, self._limit() or USUAL_ANSWER * wanted.answers)
         return tariff.estimate(self._flight.wanted.tokens_in, seen)

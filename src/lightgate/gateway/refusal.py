@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _SECOND_NS: Final = 1_000_000_000
 _DAY_NS: Final = 86_400 * _SECOND_NS
+_MINUTE_S: Final = 60.0
 _NO_REFILL_S: Final = 86_400.0  # a total budget is never full again: look tomorrow
 
 
@@ -26,12 +27,14 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
 def too_often(wait_s: float, rpm: int) -> Refused:
     """The key has made its requests of this minute."""
+    wait_s = min(wait_s, _MINUTE_S)  # official SDKs pass over longer waits
     said = f"This key may make {rpm} requests in a minute; try again in {math.ceil(wait_s)} s."
     return Refused(reason="rpm", retry_after_s=wait_s, message=said)
 
 
 def too_many(wait_s: float, tpm: int, tokens: int) -> Refused:
     """The key's tokens of this minute, running requests included, leave no room for these."""
+    wait_s = min(wait_s, _MINUTE_S)
     said = f"This key may use {tpm} tokens in a minute and this request may take {tokens}"
     said += (
         "; ask for fewer with max_tokens."

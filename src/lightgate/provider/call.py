@@ -267,6 +267,7 @@ class Call:
             if self._size <= REFUSAL_LIMIT:
                 self._body.append(data)
         elif self._size > WHOLE_LIMIT:
+            self._body.clear()
             raise TooLarge(f"{self._where}: the answer is larger than {WHOLE_LIMIT} bytes.")
         else:
             self._body.append(data)

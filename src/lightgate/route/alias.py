@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,9 +12,6 @@ from lightgate.config.duration import parse_duration
 from lightgate.errors import ConfigError
 from lightgate.route.plan import Plan, Role, Step
 from lightgate.route.slo import Slo
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):

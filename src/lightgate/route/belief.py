@@ -8,102 +8,70 @@ forgotten in minutes. A probe of 16 tokens therefore also says that long prompts
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from lightgate.route.change import Change
+from lightgate.route.prior import Z95
+from lightgate.route.size import ENOUGH, OFFSETS, Size
 from lightgate.route.window import Window
 
 if TYPE_CHECKING:
     from lightgate.route.prior import Prior
 
 NS: Final = 1e9
-BUCKETS: Final = (1024, 8192)  # prompt tokens at which the next size begins: 0-1k, 1-8k, 8k+
-OFFSETS: Final = (0.0, 0.25, 0.9)  # log of what a longer prompt usually costs, until it is known
 ALPHA: Final = 0.12  # weight of a new sample in the short run
 CLIP: Final = 1.0  # of a residual: one stall, however long, moves the belief by e^0.12
 SPREAD_ALPHA: Final = 0.03
 SPREAD_CLIP: Final = 4.0  # of a squared residual
-NARROWEST: Final = 0.3  # sigma that change detection assumes at least
-SLACK: Final = 0.7  # sigmas that a change must exceed to add up
-ALARM: Final = 4.0  # sigmas in sum that are a change
+NARROWEST: Final = 0.3  # sigma of times to first token that change detection assumes at least
+NARROWEST_SPEED: Final = 0.15  # and of speeds, which scatter less
 FORGET_S: Final = 180.0  # what was seen counts e^(-age/180 s), the long run the rest
 LONG_S: Final = 6 * 3600.0  # the long run's own memory
-RECENT: Final = 100  # first tokens of which quantiles are taken
-ENOUGH: Final = 20  # of those, below which the long run speaks for them
-RERANK: Final = 5  # samples after which the quantiles are taken anew
 FAILURE_S: Final = 5.0  # a failure counts as a first token that late, at least
 ERRORS: Final = 0.1  # of ERROR_WEIGHT: half a percent, before anything failed
 ERROR_WEIGHT: Final = 20.0
 ERROR_KEEP: Final = 0.97  # of old errors and successes, at each new one
+CROWD: Final = 0.3  # exponent of the load in the time to first token
 CROWD_ALPHA: Final = 0.05  # of the usual number in flight
-LEAST_TOKENS: Final = 8  # an answer that says something about decode speed
-RATE: Final = -1.0 / (FORGET_S * NS)
+LEAST_TOKENS: Final = 8  # of an answer that says something about decode speed
+GLANCE_NS: Final = 250_000_000  # for which a prediction is good: 0.14 % is forgotten in it
+Z99: Final = 2.3263478740408408
+DEADLINE: Final = 4.0  # times the 99 % of a target's first tokens: later it is taken for dead
+DEADLINE_FLOOR_S: Final = 2.0
+RATE: Final = -1.0 / (FORGET_S * NS)  # times an age in nanoseconds: log of what is remembered
 NEVER: Final = -(1 << 62)
 
 
-def bucket(tokens_in: int) -> int:
-    """The size of a prompt: 0, 1 or 2."""
-    return 0 if tokens_in < BUCKETS[0] else 1 if tokens_in < BUCKETS[1] else 2
-
-
-class Size:
-    """What is known of one prompt size of a target: the long run, and the last first tokens."""
-
-    __slots__ = ("_ranked", "_until_rank", "long", "recent", "seen", "variance")
-
-    def __init__(self, long: float, sigma: float) -> None:
-        self.long = long
-        self.variance = sigma * sigma
-        self.seen = 0
-        self.recent: deque[float] = deque(maxlen=RECENT)
-        self._ranked: list[float] = []
-        self._until_rank = 0
-
-    def add(self, ttft_s: float) -> None:
-        """Keep a first token for the quantiles."""
-        self.recent.append(ttft_s)
-        self._until_rank -= 1
-
-    def fill(self, ttfts_s: tuple[float, ...]) -> None:
-        """Take over what somebody else kept."""
-        self.recent = deque(ttfts_s, maxlen=RECENT)
-        self._until_rank = 0
-
-    def own(self, q: float) -> float | None:
-        """A quantile of the last first tokens, seconds; None while they are too few."""
-        if len(self.recent) < ENOUGH:
-            return None
-        if self._until_rank <= 0:
-            self._ranked = sorted(self.recent)
-            self._until_rank = RERANK
-        ranked = self._ranked
-        return ranked[min(len(ranked) - 1, int(q * len(ranked)))]
-
-    def usual(self, z: float) -> float:
-        """A quantile of the long run, seconds; `z` is that of the standard normal."""
-        return math.exp(self.long + z * math.sqrt(self.variance))
-
-
 class Form:
-    """One target. All instants in nanoseconds of one monotonic clock."""
+    """One target. Instants in nanoseconds of one monotonic clock.
+
+    The second group of attributes is what decisions read; `look` brings it up to date.
+    """
 
     __slots__ = (
-        "_fall",
-        "_rise",
+        "_change",
+        "_speed_change",
         "deviation",
+        "dues_ns",
+        "ease",
         "ends",
         "errors",
         "in_flight",
         "last_ns",
-        "last_three",
+        "misses",
+        "p_error",
         "prior",
         "sizes",
+        "slowness",
         "speed_deviation",
         "speed_last_ns",
         "speed_long",
         "speed_seen",
         "speed_variance",
+        "tail",
         "trouble",
+        "ttfts_s",
+        "until_ns",
         "usual_in_flight",
         "variance",
     )
@@ -111,12 +79,12 @@ class Form:
     def __init__(self, prior: Prior) -> None:
         self.prior = prior
         log, sigma = prior.ttft_log, prior.ttft_sigma
-        self.sizes = tuple(Size(log + offset, sigma) for offset in OFFSETS)
+        self.sizes = tuple([Size(log + offset, sigma) for offset in OFFSETS])
         self.deviation = 0.0  # at last_ns
         self.variance = sigma * sigma
         self.last_ns = NEVER
-        self.last_three: list[float] = []  # deviations from the long run
-        self._rise = self._fall = 0.0
+        self._change = Change()
+        self._speed_change = Change()
         self.speed_long = prior.speed_log
         self.speed_variance = prior.speed_sigma**2
         self.speed_deviation = 0.0
@@ -128,7 +96,35 @@ class Form:
         self.usual_in_flight = 0.0
         self.trouble = Window(10, 3_000_000_000)  # failures, ends: of the last 30 s
 
+        self.until_ns = NEVER  # until when the following is good
+        self.ttfts_s: tuple[float, ...] = ()  # expected (median) time to first token, by size
+        self.tail = 1.0  # times as much is the 95 % of it
+        self.slowness = 0.0  # seconds per token
+        self.p_error = 0.0
+        self.ease = 1.0  # what the usual load does not add to the time to first token
+        self.dues_ns: tuple[int | None, ...] = ()  # when it is given up, by size
+        self.misses: dict[object, float] = {}  # what was found out about service levels
+
     # What is believed
+
+    def look(self, now_ns: int) -> None:
+        """Bring up to date what decisions read."""
+        weight = self.fresh(now_ns)
+        weather = math.exp(weight * self.deviation)
+        sigma = math.sqrt(self.variance)
+        self.ttfts_s = tuple([math.exp(size.long) * weather for size in self.sizes])
+        self.tail = math.exp(Z95 * sigma)
+        self.slowness = math.exp(-self.log_speed(now_ns))
+        self.p_error = (weight * self.errors + ERRORS) / (weight * self.ends + ERROR_WEIGHT)
+        far = DEADLINE * math.exp(Z99 * sigma)
+        self.dues_ns = tuple(
+            [
+                None if size.seen < ENOUGH else int(max(DEADLINE_FLOOR_S, far * ttft_s) * NS)
+                for size, ttft_s in zip(self.sizes, self.ttfts_s, strict=True)
+            ]
+        )
+        self.misses.clear()
+        self.until_ns = now_ns + GLANCE_NS
 
     def fresh(self, now_ns: int) -> float:
         """How much of the belief is of today's weather: 1 just after a sample, 0 long after."""
@@ -137,18 +133,12 @@ class Form:
 
     def log_ttft(self, size: int, now_ns: int) -> float:
         """The logarithm of the expected (median) time to first token in seconds."""
-        age = now_ns - self.last_ns
-        weight = math.exp(age * RATE) if age > 0 else 1.0
-        return self.sizes[size].long + weight * self.deviation
+        return self.sizes[size].long + self.fresh(now_ns) * self.deviation
 
     def log_speed(self, now_ns: int) -> float:
         """The logarithm of the expected speed in tokens per second."""
         age = now_ns - self.speed_last_ns
         return self.speed_long + math.exp(min(age * RATE, 0.0)) * self.speed_deviation
-
-    def p_error(self, weight: float) -> float:
-        """The chance of a failure; `weight` is `fresh`."""
-        return (weight * self.errors + ERRORS) / (weight * self.ends + ERROR_WEIGHT)
 
     # What is seen
 
@@ -156,6 +146,7 @@ class Form:
         """An attempt begins."""
         self.in_flight += 1
         self.usual_in_flight += CROWD_ALPHA * (self.in_flight - self.usual_in_flight)
+        self.ease = (self.usual_in_flight + 1.0) ** -CROWD
 
     def ended(self) -> None:
         """An attempt is over, however it went."""
@@ -192,13 +183,18 @@ class Form:
         belief = self.log_speed(now_ns)
         off = log - belief
         clipped = max(-CLIP, min(CLIP, off))
-        self.speed_variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.speed_variance)
         step = self._long_step(self.speed_seen, now_ns, self.speed_last_ns)
         self.speed_long += step * max(-CLIP, min(CLIP, log - self.speed_long))
         self.speed_seen += 1
         alpha = max(ALPHA, 1.0 / (self.prior.weight + self.speed_seen))
         self.speed_deviation = belief + alpha * clipped - self.speed_long
+        z = clipped / max(math.sqrt(self.speed_variance), NARROWEST_SPEED)
+        self.speed_variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.speed_variance)
+        changed = self._speed_change.seen(z, log - self.speed_long)
+        if changed is not None:
+            self.speed_deviation = changed
         self.speed_last_ns = max(now_ns, self.speed_last_ns)
+        self.until_ns = NEVER
 
     def _sample(self, size: int, now_ns: int, log: float, *, lasts: bool = True) -> None:
         """Take a time in; one that does not last is of the weather alone."""
@@ -206,38 +202,30 @@ class Form:
         belief = self.log_ttft(size, now_ns)
         off = log - belief
         clipped = max(-CLIP, min(CLIP, off))
-        from_long = log - at.long
+        z = clipped / max(math.sqrt(at.variance), NARROWEST)
         if lasts:
-            step = self._long_step(at.seen, now_ns, self.last_ns)
-            at.long += step * max(-CLIP, min(CLIP, from_long))
-            at.variance += min(step, SPREAD_ALPHA) * (min(from_long**2, SPREAD_CLIP) - at.variance)
-            if not at.seen:
-                self._spread_long(size)
-            at.seen += 1
+            self._lasting(size, now_ns, log)
         alpha = max(ALPHA, 1.0 / (self.prior.weight + at.seen))
         self.deviation = belief + alpha * clipped - at.long
         self.variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.variance)
-        self._detect(clipped / max(math.sqrt(at.variance), NARROWEST), from_long)
+        changed = self._change.seen(z, log - at.long)
+        if changed is not None:
+            self.deviation = changed
         self.last_ns = max(now_ns, self.last_ns)
+        self.until_ns = NEVER
 
-    def _detect(self, z: float, from_long: float) -> None:
-        """CUSUM in both directions; a change is believed at once."""
-        three = self.last_three
-        three.append(from_long)
-        if len(three) > 3:
-            del three[0]
-        self._rise = max(0.0, self._rise + z - SLACK)
-        self._fall = max(0.0, self._fall - z - SLACK)
-        if self._rise > ALARM or self._fall > ALARM:
-            self.deviation = sorted(three)[len(three) // 2]
-            self._rise = self._fall = 0.0
-
-    def _spread_long(self, size: int) -> None:
-        """Sizes that were never seen follow the first one that is."""
+    def _lasting(self, size: int, now_ns: int, log: float) -> None:
+        """Move the long run of a size; sizes that were never seen follow the first one that is."""
         at = self.sizes[size]
-        for other, offset in zip(self.sizes, OFFSETS, strict=True):
-            if other is not at and not other.seen:
-                other.long = at.long + offset - OFFSETS[size]
+        off = log - at.long
+        step = self._long_step(at.seen, now_ns, self.last_ns)
+        at.long += step * max(-CLIP, min(CLIP, off))
+        at.variance += min(step, SPREAD_ALPHA) * (min(off * off, SPREAD_CLIP) - at.variance)
+        if not at.seen:
+            for other, offset in zip(self.sizes, OFFSETS, strict=True):
+                if other is not at and not other.seen:
+                    other.long = at.long + offset - OFFSETS[size]
+        at.seen += 1
 
     def _long_step(self, seen: int, now_ns: int, last_ns: int) -> float:
         """A plain mean of all samples, the prior's included; later one that forgets in hours."""

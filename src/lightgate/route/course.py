@@ -78,9 +78,7 @@ class Course:
             limit = min(limit or AUTO_TTFT_NS, remaining // left)
         return remaining if limit is None else min(limit, remaining)
 
-    def failed(
-        self, step: Step, failure: Failure, now_ns: int, budget: RetryBudget
-    ) -> Step | None:
+    def failed(self, step: Step, failure: Failure, now_ns: int, budget: RetryBudget) -> Step | None:
         """A running step failed: the one that replaces it at once, if there may be one."""
         self.running -= 1
         self._failed_last = (step.target, failure.again)

@@ -9,7 +9,7 @@ import msgspec
 
 from lightgate.route.alias import Alias, Shape, fixed_hedge_ns, lay_out
 from lightgate.route.hedge import Price
-from lightgate.route.learned import Moment, learned_plan
+from lightgate.route.learned import Draft
 from lightgate.route.plan import Plan
 from lightgate.route.policy import POLICIES
 from lightgate.route.slo import Slo
@@ -64,19 +64,26 @@ def decide(
     """
     alias = ask.alias
     troubled = breakers.troubled
-    well = alias.targets if not troubled or troubled.isdisjoint(alias.targets) else None
+    all_well = not troubled or troubled.isdisjoint(alias.targets)
     if forms is None:
-        return _unlearned(ask, well is not None, breakers, now_ns, draw)
+        return _unlearned(ask, all_well, breakers, now_ns, draw)
     name = ask.policy or alias.policy
-    ordered: Sequence[str] = alias.targets
-    if name == "weighted":
-        ordered = _drawn(alias, draw)
-    count = len(ordered)
-    if well is None:
-        ordered, count = _well_first(ordered, breakers, now_ns)
-    return learned_plan(
-        ask, POLICIES.get(name), ordered, count, Moment(now_ns, draw, forms, budgets)
-    )
+    policy = POLICIES.get(name)
+    reason = "by form"
+    order = list(alias.targets)
+    if policy is None:
+        weighted = name == "weighted"
+        name = "weighted" if weighted else "ordered"
+        reason = "drawn by weight" if weighted else "configured order"
+        order = _drawn(alias, draw) if weighted else order
+    well = len(order)
+    if not all_well:
+        order, well = _well_first(order, breakers, now_ns)
+    draft = Draft(ask, forms, now_ns, draw)
+    draft.line_up(order, well, policy)
+    if well > 1:
+        draft.second(budgets)
+    return draft.plan(name, reason)
 
 
 def _unlearned(ask: Ask, all_well: bool, breakers: Breakers, now_ns: int, draw: float) -> Plan:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lightgate.route.form import Forms
 
 EARLIER_S: Final = 0.2  # that a rival must end sooner to be waited for
+WORTH: Final = 2.0  # and seconds by which it must end sooner for each second of silence
 PATIENCE_S: Final = 0.3  # that it is waited for beyond its expected first token
 STALLED: Final = 0.02  # the chance of a wait so long: such a rival is not waited for
 NS: Final = 1e9
@@ -34,15 +35,15 @@ def waits_ns(
     speaks before it has the client, if it is the one that was waited for.
     """
     mine_s = tokens / forms.predict(spoke, size, now_ns).speed_tps
-    best_s, until_s = mine_s - EARLIER_S, None
+    best_s, until_s = mine_s, None
     for rival in rivals:
         seen = forms.predict(rival.target, size, now_ns)
         first_s = still_s(math.log(seen.ttft_ns / NS), seen.sigma, (now_ns - rival.began_ns) / NS)
         if first_s is None:
             continue
-        end_s = first_s + tokens / seen.speed_tps
-        if end_s < best_s:
-            best_s, until_s = end_s, first_s + PATIENCE_S
+        end_s, silence_s = first_s + tokens / seen.speed_tps, first_s + PATIENCE_S
+        if end_s < best_s and mine_s - end_s > EARLIER_S + WORTH * silence_s:
+            best_s, until_s = end_s, silence_s
     return None if until_s is None else now_ns + int(until_s * NS)
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.route.belief import BUCKETS, NEVER, NS, RECENT, Form, bucket
+from lightgate.route.belief import NEVER, NS, Form
 from lightgate.route.form_state import FormState, merge, record
 from lightgate.route.prior import DEFAULT, Z90, Prior
+from lightgate.route.size import BUCKETS, RECENT, bucket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,11 +46,11 @@ class Prediction(msgspec.Struct, frozen=True):
 class Forms:
     """All targets. Instants in nanoseconds of one monotonic clock, sizes by `bucket`."""
 
-    __slots__ = ("_forms", "_priors", "_refusals", "_sessions", "incumbents")
+    __slots__ = ("_priors", "_refusals", "_sessions", "by_target", "incumbents")
 
     def __init__(self, priors: Mapping[str, Prior]) -> None:
         self._priors: dict[str, Prior] = {}
-        self._forms: dict[str, Form] = {}
+        self.by_target: dict[str, Form] = {}
         self._sessions: OrderedDict[str, tuple[str, int]] = OrderedDict()
         self._refusals: dict[str, int] = {}  # provider: when it last refused a connection
         self.incumbents: dict[tuple[str, str], str] = {}  # alias and policy: who was first
@@ -59,13 +60,13 @@ class Forms:
         """Serve these targets from now on; what is known of them stays."""
         self._priors = dict(priors)
         for target, prior in self._priors.items():
-            form = self._forms.get(target)
+            form = self.by_target.get(target)
             if form is None:
-                self._forms[target] = Form(prior)
+                self.by_target[target] = Form(prior)
 
     def form(self, target: str) -> Form:
         """The form of a target; that of an unknown one begins with the default prior."""
-        form = self._forms.get(target)
+        form = self.by_target.get(target)
         return self._new(target) if form is None else form
 
     # What attempts teach
@@ -119,12 +120,15 @@ class Forms:
 
     def incident(self, now_ns: int) -> bool:
         """Whether two providers refused connections just now: the trouble is on our side."""
+        if len(self._refusals) < 2:
+            return False
         fresh = [at for at in self._refusals.values() if now_ns - at < INCIDENT_NS]
         return len(fresh) > 1
 
     def predict(self, target: str, bucket: int, now_ns: int) -> Prediction:
         """What is expected of a target, its present load apart."""
         form = self.form(target)
+        form.look(now_ns)
         log, weight = form.log_ttft(bucket, now_ns), form.fresh(now_ns)
         sigma = math.sqrt(form.variance)
         return Prediction(
@@ -132,7 +136,7 @@ class Forms:
             int(math.exp(log + Z90 * sigma) * NS),
             sigma,
             math.exp(form.log_speed(now_ns)),
-            form.p_error(weight),
+            form.p_error,
             weight,
         )
 
@@ -143,7 +147,7 @@ class Forms:
         """
         found = []
         for target in self._priors:
-            form = self._forms[target]
+            form = self.by_target[target]
             slow = form.deviation * form.fresh(now_ns) > OUT_OF_FORM
             if now_ns - form.last_ns > (older_than_ns // SOONER if slow else older_than_ns):
                 found.append((form.last_ns, target))
@@ -153,7 +157,9 @@ class Forms:
 
     def export(self) -> FormState:
         """All that was learned of targets of which something was seen."""
-        seen = {name: record(form) for name, form in self._forms.items() if form.last_ns != NEVER}
+        seen = {
+            name: record(form) for name, form in self.by_target.items() if form.last_ns != NEVER
+        }
         return FormState(seen)
 
     def adopt(self, state: FormState, now_ns: int) -> None:
@@ -162,9 +168,9 @@ class Forms:
             merge(self.form(target), known, now_ns)
 
     def _new(self, target: str) -> Form:
-        if len(self._forms) >= MOST + len(self._priors):
-            loose = [name for name in self._forms if name not in self._priors]
+        if len(self.by_target) >= MOST + len(self._priors):
+            loose = [name for name in self.by_target if name not in self._priors]
             for name in loose[: MOST // 2]:
-                del self._forms[name]
-        form = self._forms[target] = Form(DEFAULT)
+                del self.by_target[name]
+        form = self.by_target[target] = Form(DEFAULT)
         return form

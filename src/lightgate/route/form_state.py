@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lightgate.route.belief import ENOUGH, FORGET_S, NEVER, NS
+from lightgate.route.belief import FORGET_S, NEVER, NS
+from lightgate.route.size import ENOUGH
 
 if TYPE_CHECKING:
-    from lightgate.route.belief import Form, Size
+    from lightgate.route.belief import Form
+    from lightgate.route.size import Size
 
 
 class SizeState(msgspec.Struct, frozen=True, array_like=True):
@@ -33,7 +35,6 @@ class TargetState(msgspec.Struct, frozen=True, array_like=True):
     deviation: float
     variance: float
     last_ns: int
-    last_three: tuple[float, ...]
     speed_long: float
     speed_variance: float
     speed_deviation: float
@@ -57,7 +58,6 @@ def record(form: Form) -> TargetState:
         form.deviation,
         form.variance,
         form.last_ns,
-        tuple(form.last_three),
         form.speed_long,
         form.speed_variance,
         form.speed_deviation,
@@ -85,8 +85,8 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     form.ends += share * (known.ends - form.ends)
     if newer:
         form.last_ns = known.last_ns
-        form.last_three = list(known.last_three)
     _merge_speed(form, known, now_ns)
+    form.until_ns = NEVER
 
 
 def _merge_size(mine: Size, its: SizeState, *, newer: bool) -> None:
@@ -94,6 +94,7 @@ def _merge_size(mine: Size, its: SizeState, *, newer: bool) -> None:
     mine.long += share * (its.long - mine.long)
     mine.variance += share * (its.variance - mine.variance)
     mine.seen = max(mine.seen, its.seen)
+    mine.delays.clear()
     few, many = len(mine.recent) < ENOUGH, len(its.recent) >= ENOUGH
     if (newer and many) or (few and len(its.recent) > len(mine.recent)):
         mine.fill(its.recent)

@@ -11,7 +11,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lightgate.route.belief import Form, Size
+    from lightgate.route.belief import Form
+    from lightgate.route.size import Size
 
 SHARE: Final = 0.15  # of a key's requests may be hedged
 SPEND: Final = 0.10  # of what a key pays may go to hedges
@@ -51,11 +52,14 @@ def quantile_of(hedge: str, *, billed: bool) -> float | None:
     return int(hedge[1:]) / 100 if hedge.startswith("p") else None
 
 
-def delay_s(size: Size, q: float) -> float:
+def delay_ns(size: Size, q: float) -> int:
     """How long the first attempt is waited for: its own quantile, with a ceiling and a floor."""
-    usual = size.usual(Z[q])
-    own = size.own(q)
-    return max(FLOOR_S, usual if own is None else min(own, CEILING * usual))
+    known = size.delays.get(q)
+    if known is None:
+        usual_s, own_s = size.usual(Z[q]), size.own(q)
+        delay_s = usual_s if own_s is None else min(own_s, CEILING * usual_s)
+        known = size.delays[q] = int(max(FLOOR_S, delay_s) * 1e9)
+    return known
 
 
 def chance(q: float) -> float:
@@ -70,14 +74,16 @@ def chance(q: float) -> float:
 def sick(form: Form, now_ns: int) -> bool:
     """Whether a target fails so often that nobody should be sent there as well."""
     window = form.trouble
+    if not window.first:
+        return False
     window.turn(now_ns)
     return window.second >= SICK_ENDS and window.first > SICK * window.second
 
 
-def reserve_nano(price: Price, tokens_in: int, seen_tokens: int, most_tokens: int) -> float:
-    """The most that an attempt can cost should it lose after `seen_tokens` of `most_tokens`."""
-    out = seen_tokens + LAG_TOKENS if price.abort_stops else most_tokens
-    return price.nano(tokens_in, min(out, most_tokens))
+def reserve_nano(price: Price, tokens_in: int, most_tokens: int) -> float:
+    """The most that an attempt should cost if it loses, its answer being `most_tokens` long."""
+    out = min(LAG_TOKENS, most_tokens) if price.abort_stops else most_tokens
+    return tokens_in * price.tokens_in + out * price.tokens_out
 
 
 class _Account:

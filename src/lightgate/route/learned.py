@@ -2,267 +2,270 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from lightgate.route.alias import Shape, fixed_hedge_ns, lay_out
-from lightgate.route.belief import ENOUGH, NS, bucket
-from lightgate.route.hedge import chance, delay_s, quantile_of, reserve_nano, sick
-from lightgate.route.plan import Plan
+from lightgate.route.hedge import chance, delay_ns, quantile_of, reserve_nano, sick
+from lightgate.route.plan import Plan, Step
 from lightgate.route.policy import USUAL_TOKENS
 from lightgate.route.score import (
+    CACHED_SHARE,
     LOADED,
     NEAR,
     PREFILL_SAVED,
     STAY,
-    Facts,
     beside,
     costs,
+    misses,
     seconds,
-    thrift,
 )
+from lightgate.route.size import bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lightgate.route.belief import Form
     from lightgate.route.decide import Ask
     from lightgate.route.form import Forms
-    from lightgate.route.hedge import HedgeBudgets, Price
-    from lightgate.route.plan import Step
+    from lightgate.route.hedge import HedgeBudgets
     from lightgate.route.policy import Policy
-    from lightgate.route.slo import Slo
 
-Z99: Final = 2.3263478740408408
-DEADLINE: Final = 4.0  # times the 99 % of a target's first tokens: later it is taken for dead
-DEADLINE_FLOOR_S: Final = 2.0
+NS: Final = 1e9
 SAME_PROVIDER: Final = 1.25  # a second of the same provider is slow when the first is: 25 % worse
 BILLED: Final = 1.10  # one that bills closed streams in full counts as 10 % worse
 
 
-class Moment(NamedTuple):
-    """The instant of a decision, its draw, and what is known."""
+class Draft:
+    """A plan in the making: the targets in order, those that are well first.
 
-    now_ns: int
-    draw: float
-    forms: Forms
-    budgets: HedgeBudgets | None
+    `values` are what they are worth to the policy, in that order; empty where nobody ranked them.
+    """
 
-
-class Second(NamedTuple):
-    """What is started beside the first attempt: nothing, a hedge at its time, or racers."""
-
-    hedge_ns: int | None
-    race: int
-    reserve_nano: float
-
-
-ALONE: Final = Second(None, 1, 0.0)
-
-
-def learned_plan(
-    ask: Ask, policy: Policy | None, ordered: Sequence[str], well: int, moment: Moment
-) -> Plan:
-    """Rank those that are well (the first `well`), and lay out the steps."""
-    now_ns, _, forms, _ = moment
-    tokens = ask.expected_tokens or min(ask.max_tokens or USUAL_TOKENS, USUAL_TOKENS)
-    warm = None if ask.session is None else forms.warm(ask.session, now_ns)
-    facts = Facts(bucket(ask.tokens_in), ask.tokens_in, tokens, ask.prices, _slo(ask), warm, now_ns)
-    order = list(ordered)
-    form_of = forms.form
-    known = [form_of(target) for target in order]
-    values: list[float] = []
-    name, reason = "ordered", "configured order"
-    if policy is not None:
-        name, reason = policy.name, "by form"
-        if well > 1:
-            places, values = _ranked(ask, policy, facts, order[:well], known, moment)
-            order[:well] = [order[place] for place in places]
-            known[:well] = [known[place] for place in places]
-    elif (ask.policy or ask.alias.policy) == "weighted":
-        name, reason = "weighted", "drawn by weight"
-    second = ALONE
-    if well > 1:
-        second = _second(ask, policy, facts, (order, known, values, well), moment)
-    if well < len(order):
-        reason += f", {len(order) - well} held" if well else ", all held: soonest first"
-    first = known[0]
-    return Plan(
-        _steps(ask, facts, (order, known, well), second),
-        name,
-        reason,
-        int(math.exp(first.log_ttft(facts.size, now_ns)) * NS),
-        order[1] if len(order) > 1 else None,
-        second.hedge_ns,
-        "first" if policy is None else policy.finish,
-        second.reserve_nano,
-        _nano(facts, order[0]),
+    __slots__ = (
+        "ask",
+        "draw",
+        "forms",
+        "hedge_ns",
+        "known",
+        "now_ns",
+        "order",
+        "policy",
+        "race",
+        "reserve_nano",
+        "size",
+        "tokens",
+        "values",
+        "well",
     )
 
+    def __init__(self, ask: Ask, forms: Forms, now_ns: int, draw: float) -> None:
+        self.ask = ask
+        self.forms = forms
+        self.now_ns = now_ns
+        self.draw = draw
+        self.size = bucket(ask.tokens_in)
+        self.tokens = ask.expected_tokens or min(ask.max_tokens or USUAL_TOKENS, USUAL_TOKENS)
+        self.policy: Policy | None = None
+        self.order: list[str] = []
+        self.known: list[Form] = []
+        self.values: list[float] = []
+        self.well = 0
+        self.hedge_ns: int | None = None
+        self.race = 1
+        self.reserve_nano = 0.0
 
-def _slo(ask: Ask) -> Slo | None:
-    return ask.alias.slo if ask.slo is None else ask.slo
+    def line_up(self, order: list[str], well: int, policy: Policy | None) -> None:
+        """Take the candidates, the first `well` of them allowed, and rank those."""
+        by_target, now_ns = self.forms.by_target, self.now_ns
+        try:
+            known = [by_target[target] for target in order]
+        except KeyError:
+            known = [self.forms.form(target) for target in order]
+        self.order, self.known, self.well, self.policy = order, known, well, policy
+        if policy is not None and well > 1:
+            self._rank(policy)
+        for form in self.known:
+            if now_ns > form.until_ns:
+                form.look(now_ns)
 
+    # The order
 
-def _ranked(
-    ask: Ask,
-    policy: Policy,
-    facts: Facts,
-    targets: Sequence[str],
-    known: Sequence[Form],
-    moment: Moment,
-) -> tuple[list[int], list[float]]:
-    """The places of the targets, best first, and what each is worth in that order."""
-    forms = moment.forms
-    count = len(targets)
-    times = seconds(policy, known[:count], facts.size, facts.tokens, facts.now_ns)
-    if facts.warm in targets:
-        times[targets.index(facts.warm)] *= 1.0 - PREFILL_SAVED[facts.size] - policy.sticky
-    if policy.money == "first":
-        keys = thrift(times, costs(targets, facts), known, facts)
-        places = sorted(range(count), key=keys.__getitem__)
-        return places, [times[place] for place in places]
-    values = times if policy.money == "none" else beside(times, costs(targets, facts))
-    key = (ask.alias.name, policy.name)
-    flying = 0
-    for form in known[:count]:
-        flying += form.in_flight
-    if flying >= LOADED * count:
-        limit = NEAR * min(values)
-        near = [place for place in range(count) if values[place] <= limit]
-        best = near[int(moment.draw * len(near))]
-    else:
-        incumbent = forms.incumbents.get(key)
-        if incumbent in targets:
-            values[targets.index(incumbent)] *= STAY
-        best = values.index(min(values))
-    forms.incumbents[key] = targets[best]
-    places = sorted(range(count), key=values.__getitem__)
-    if places[0] != best:
-        places.remove(best)
-        places.insert(0, best)
-    return places, [values[place] for place in places]
+    def _rank(self, policy: Policy) -> None:
+        ask, well = self.ask, self.well
+        order, known = self.order[:well], self.known[:well]
+        values = seconds(policy, known, self.size, self.tokens, self.now_ns)
+        warm = None if ask.session is None else self.forms.warm(ask.session, self.now_ns)
+        if warm in order:
+            values[order.index(warm)] *= 1.0 - PREFILL_SAVED[self.size] - policy.sticky
+        if policy.money == "first":
+            keys = self._thrift(policy, order, known, values, warm)
+            places = sorted(range(well), key=keys.__getitem__)
+        else:
+            if policy.money == "beside" and ask.prices:
+                values = beside(values, self._costs(order, warm))
+            best = self._best(policy.name, order, known, values)
+            places = sorted(range(well), key=values.__getitem__)
+            if places[0] != best:
+                places.remove(best)
+                places.insert(0, best)
+        self.values = [values[place] for place in places]
+        self.order[:well] = [order[place] for place in places]
+        self.known[:well] = [known[place] for place in places]
 
+    def _best(self, policy: str, order: list[str], known: list[Form], values: list[float]) -> int:
+        """The place of the first: the incumbent if it is nearly best; under load, a near-equal."""
+        key = (self.ask.alias.name, policy)
+        incumbents = self.forms.incumbents
+        flying = 0
+        for form in known:
+            flying += form.in_flight
+        if flying >= LOADED * len(known):
+            limit = NEAR * min(values)
+            near = [place for place, value in enumerate(values) if value <= limit]
+            best = near[int(self.draw * len(near))]
+        else:
+            incumbent = incumbents.get(key)
+            if incumbent in order:
+                values[order.index(incumbent)] *= STAY
+            best = values.index(min(values))
+        incumbents[key] = order[best]
+        return best
 
-def _second(
-    ask: Ask,
-    policy: Policy | None,
-    facts: Facts,
-    ranked: tuple[list[str], list[Form], list[float], int],
-    moment: Moment,
-) -> Second:
-    """Decide on a hedge or a race; a hedge's target is moved to the second place."""
-    alias = ask.alias
-    order, known, _, well = ranked
-    race = alias.race if ask.race is None else ask.race
-    race = min(race, ask.max_fanout, well) if ask.may_race else 1
-    hedge = alias.hedge if ask.hedge is None else ask.hedge
-    if race > 1:
-        return _race(ask, facts, order, race, moment)
-    if hedge == "off" or (policy is not None and not policy.hedges):
-        return ALONE
-    price = None if facts.prices is None else facts.prices.get(order[0])
-    q = quantile_of(hedge, billed=price is not None and not price.abort_stops)
-    if q is None:
-        hedge_ns = fixed_hedge_ns(hedge)
-    elif _later(moment.draw) >= chance(q):
-        return ALONE
-    else:
-        hedge_ns = int(delay_s(known[0].sizes[facts.size], q) * NS)
-    place = _backup(facts, ranked, moment)
-    if hedge_ns is None or place is None or moment.forms.incident(facts.now_ns):
-        return ALONE
-    left_ns = alias.timeout_ns - hedge_ns
-    if left_ns < math.exp(known[place].log_ttft(facts.size, facts.now_ns)) * NS:
-        return ALONE
-    reserve = max(_lost(ask, facts, order[0]), _lost(ask, facts, order[place]))
-    if moment.budgets is not None and not moment.budgets.may(ask.key, "hedge", reserve):
-        return ALONE
-    order.insert(1, order.pop(place))
-    known.insert(1, known.pop(place))
-    return Second(hedge_ns, 1, reserve)
+    def _thrift(
+        self,
+        policy: Policy,
+        order: list[str],
+        known: list[Form],
+        values: list[float],
+        warm: str | None,
+    ) -> list[tuple[float, float, float]]:
+        """Misses, then dollars, then seconds: the cheapest that is good enough.
 
+        Where nobody is good enough, who misses its levels least comes first.
+        """
+        ask = self.ask
+        slo = (ask.slo or ask.alias.slo) if policy.levels else None
+        over = misses(slo, known, self.size, self.tokens, self.now_ns)
+        nanos = self._costs(order, warm) if ask.prices else values
+        return list(zip(over, nanos, values, strict=True))
 
-def _race(ask: Ask, facts: Facts, order: Sequence[str], race: int, moment: Moment) -> Second:
-    reserve = max([_lost(ask, facts, target) for target in order[:race]])
-    budgets = moment.budgets
-    if budgets is not None and not budgets.may(
-        ask.key, "racer", reserve * (race - 1), _nano(facts, order[0])
-    ):
-        return ALONE
-    return Second(None, race, reserve)
+    def _costs(self, order: list[str], warm: str | None) -> list[float]:
+        ask = self.ask
+        prices = ask.prices or {}
+        nanos = costs(order, prices, ask.tokens_in, self.tokens)
+        price = prices.get(warm) if warm is not None else None
+        if price is not None and price.cached_in is not None and warm in order:
+            saved = CACHED_SHARE * ask.tokens_in * (price.tokens_in - price.cached_in)
+            nanos[order.index(warm)] -= saved
+        return nanos
 
+    # What starts beside the first
 
-def _backup(
-    facts: Facts, ranked: tuple[list[str], list[Form], list[float], int], moment: Moment
-) -> int | None:
-    """The place of the best second: by its value, its provider and what closing it costs."""
-    order, known, values, well = ranked
-    provider = order[0].partition("/")[0]
-    best, least = None, math.inf
-    for place in range(1, well):
-        if sick(known[place], moment.now_ns):
-            continue
-        if not values:  # in the order of the configuration
-            return place
-        value = values[place]
-        if value >= least:
-            break  # they are in order, and nothing makes one better
-        if order[place].partition("/")[0] == provider:
-            value *= SAME_PROVIDER
-        price = None if facts.prices is None else facts.prices.get(order[place])
-        if price is not None and not price.abort_stops:
-            value *= BILLED
-        if value < least:
-            best, least = place, value
-    return best
+    def second(self, budgets: HedgeBudgets | None) -> None:
+        """Decide on a hedge or a race; the target of a hedge is moved to the second place."""
+        ask, policy = self.ask, self.policy
+        alias = ask.alias
+        race = alias.race if ask.race is None else ask.race
+        if race > 1:
+            race = min(race, ask.max_fanout, self.well) if ask.may_race else 1
+        if race > 1:
+            self._race(race, budgets)
+            return
+        hedge = alias.hedge if ask.hedge is None else ask.hedge
+        if hedge == "off" or (policy is not None and not policy.hedges):
+            return
+        hedge_ns = self._delay_ns(hedge)
+        place = None if hedge_ns is None else self._backup()
+        if hedge_ns is None or place is None or self.forms.incident(self.now_ns):
+            return
+        if alias.timeout_ns - hedge_ns < self.known[place].ttfts_s[self.size] * NS:
+            return
+        reserve = (
+            max(self._lost(self.order[0]), self._lost(self.order[place])) if ask.prices else 0.0
+        )
+        if budgets is not None and not budgets.may(ask.key, "hedge", reserve):
+            return
+        self.hedge_ns, self.reserve_nano = hedge_ns, reserve
+        if place != 1:
+            self.order.insert(1, self.order.pop(place))
+            self.known.insert(1, self.known.pop(place))
 
+    def _delay_ns(self, hedge: str) -> int | None:
+        price = self.ask.prices.get(self.order[0]) if self.ask.prices else None
+        q = quantile_of(hedge, billed=price is not None and not price.abort_stops)
+        if q is None:
+            return fixed_hedge_ns(hedge)
+        if self.draw * 1024.0 % 1.0 >= chance(q):  # another number, from the draw's later digits
+            return None
+        return delay_ns(self.known[0].sizes[self.size], q)
 
-def _nano(facts: Facts, target: str) -> float:
-    price = _price(facts, target)
-    return 0.0 if price is None else price.nano(facts.tokens_in, facts.tokens)
+    def _race(self, race: int, budgets: HedgeBudgets | None) -> None:
+        reserve = max([self._lost(target) for target in self.order[:race]])
+        own = self.own_nano()
+        key = self.ask.key
+        if budgets is None or budgets.may(key, "racer", reserve * (race - 1), own):
+            self.race, self.reserve_nano = race, reserve
 
+    def _backup(self) -> int | None:
+        """The place of the best second: by its value, its provider and what closing it costs."""
+        order, known, values, prices = self.order, self.known, self.values, self.ask.prices
+        provider = order[0].partition("/")[0]
+        best, least = None, 0.0
+        for place in range(1, self.well):
+            if sick(known[place], self.now_ns):
+                continue
+            if not values:
+                return place  # in the order of the configuration
+            value = values[place]
+            if best is not None and value >= least:
+                break  # nothing makes one better than its value, and they are in order
+            if order[place].partition("/")[0] == provider:
+                value *= SAME_PROVIDER
+            price = prices.get(order[place]) if prices else None
+            if price is not None and not price.abort_stops:
+                value *= BILLED
+            if best is None or value < least:
+                best, least = place, value
+        return best
 
-def _lost(ask: Ask, facts: Facts, target: str) -> float:
-    """What an attempt costs should it lose."""
-    price = _price(facts, target)
-    if price is None:
-        return 0.0
-    return reserve_nano(price, facts.tokens_in, 0, ask.max_tokens or facts.tokens)
+    def _lost(self, target: str) -> float:
+        """What an attempt costs should it lose; an unknown price is the dearest known."""
+        ask = self.ask
+        prices = ask.prices
+        if not prices:
+            return 0.0
+        most = ask.max_tokens or self.tokens
+        price = prices.get(target)
+        if price is not None:
+            return reserve_nano(price, ask.tokens_in, most)
+        return max([reserve_nano(known, ask.tokens_in, most) for known in prices.values()])
 
+    def own_nano(self) -> float:
+        """What the request costs in any case; 0 where that is unknown."""
+        price = self.ask.prices.get(self.order[0]) if self.ask.prices else None
+        return 0.0 if price is None else price.nano(self.ask.tokens_in, self.tokens)
 
-def _price(facts: Facts, target: str) -> Price | None:
-    """The price of a target; an unknown one is the dearest of those that are known."""
-    prices = facts.prices
-    if not prices:
-        return None
-    price = prices.get(target)
-    if price is not None:
-        return price
-    return max(prices.values(), key=lambda known: known.nano(facts.tokens_in, facts.tokens))
+    # The end
 
+    def plan(self, name: str, reason: str) -> Plan:
+        """Lay the steps out."""
+        order, well, policy = self.order, self.well, self.policy
+        if well < len(order):
+            reason += f", {len(order) - well} held" if well else ", all held: soonest first"
+        return Plan(
+            self._steps(),
+            name,
+            reason,
+            int(self.known[0].ttfts_s[self.size] * NS),
+            order[1] if len(order) > 1 else None,
+            self.hedge_ns,
+            "first" if policy is None else policy.finish,
+            self.reserve_nano,
+            self.own_nano(),
+        )
 
-def _later(draw: float) -> float:
-    """A second uniform number from the first one's later digits."""
-    return draw * 1024.0 % 1.0
-
-
-def _steps(
-    ask: Ask, facts: Facts, ranked: tuple[list[str], list[Form], int], second: Second
-) -> tuple[Step, ...]:
-    order, known, well = ranked
-    alias = ask.alias
-    set_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
-    learned: Sequence[int | None] = ()
-    if set_ns is None:
-        learned = [_deadline_ns(form, facts.size, facts.now_ns) for form in known]
-    shape = Shape(alias.retries, set_ns, second.race, second.hedge_ns, learned)
-    return lay_out(order, well, shape)
-
-
-def _deadline_ns(form: Form, size: int, now_ns: int) -> int | None:
-    """When a silent target is given up for the next one; None while too little is known."""
-    if form.sizes[size].seen < ENOUGH:
-        return None
-    log = form.log_ttft(size, now_ns) + Z99 * math.sqrt(form.variance)
-    return int(max(DEADLINE_FLOOR_S, DEADLINE * math.exp(log)) * NS)
+    def _steps(self) -> tuple[Step, ...]:
+        ask = self.ask
+        alias, size = ask.alias, self.size
+        due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
+        dues = [form.dues_ns[size] for form in self.known] if due_ns is None else ()
+        shape = Shape(alias.retries, due_ns, self.race, self.hedge_ns, dues)
+        return lay_out(self.order, self.well, shape)

@@ -60,12 +60,12 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def excess(slo: Slo | None, form: Form, size: int, now_ns: int, tokens: int) -> float:
-    """By how much a target may miss its levels: at most 0 where it is good enough.
+    """By how much a target may miss its levels, which `look` was at: at most 0 if good enough.
 
     The largest of (upper bound of the chance of a miss) - (share that may miss), over all levels.
     """
     weight = form.fresh(now_ns)
-    p_error = form.p_error(weight)
+    p_error = form.p_error
     if slo is None:
         return p_error - TOLERATED
     unsure = BOUND / math.sqrt(form.prior.weight + weight * min(SAMPLES, form.sizes[size].seen))

@@ -6,18 +6,22 @@ learn in production. Instants and durations in nanoseconds; `size` is that of `f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from lightgate.route.failure import CANCELLED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lightgate.route.breaker import Breakers
     from lightgate.route.failure import Failure
     from lightgate.route.form import Forms
-    from lightgate.route.hedge import HedgeBudgets
+    from lightgate.route.hedge import Duplicate, HedgeBudgets
     from lightgate.route.plan import Plan, Role, Step
+
+# The roles of attempts that start beside another one, and have a budget.
+_COUNTED: Final[Mapping[str, Duplicate]] = MappingProxyType({"hedge": "hedge", "racer": "racer"})
 
 
 class Witness:
@@ -38,9 +42,10 @@ class Witness:
 
     def may_start(self, key: str, step: Step, plan: Plan) -> bool:
         """Whether a step may start beside a running one; its price is set aside."""
-        if step.role != "hedge" and step.role != "racer":
+        kind = _COUNTED.get(step.role)
+        if kind is None:
             return True
-        return self.budgets.take(key, step.role, plan.reserve_nano, plan.own_nano)
+        return self.budgets.take(key, kind, plan.reserve_nano, plan.own_nano)
 
     def settled(
         self, key: str, plan: Plan, beside: Sequence[Role], winner_nano: float, lost_nano: float
@@ -50,9 +55,9 @@ class Witness:
         What was lost is the price of all that had not to be paid: of the losers, whoever they were.
         """
         for role in beside:
-            if role in {"hedge", "racer"}:
-                kind = "hedge" if role == "hedge" else "racer"
-                self.budgets.settle(key, kind, plan.reserve_nano, lost_nano)  # type: ignore[arg-type]  # one of two words
+            kind = _COUNTED.get(role)
+            if kind is not None:
+                self.budgets.settle(key, kind, plan.reserve_nano, lost_nano)
                 lost_nano = 0.0
         self.budgets.paid(key, winner_nano)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from sim.conftest import SAY, Answer, Line
 
 from lightgate.config.load import parse_config
 from lightgate.gateway.snapshot import make_snapshot, put_snapshot
 from lightgate.ledger.keys import KeyTerms, new_key
+from sim.conftest import SAY, Answer, Line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -248,7 +248,9 @@ class Worker:
 
     async def ask(self, path: str, body: Any = None, **headers: str) -> Answer:
         line = Line(*await asyncio.open_connection("127.0.0.1", self.port))
-        raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        raw = (
+            b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        )
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         answer = await line.ask("GET" if body is None else "POST", path, raw, named)
         await line.close()
@@ -283,7 +285,9 @@ async def spawn(tmp_path: Path, upstream: Upstream) -> AsyncIterator[Spawn]:
         data = tmp_path / f"worker{len(workers)}"
         made = {name: new_key(t) for name, t in (terms or {}).items()}
         keys = tuple(record for _, record in made.values())
-        put_snapshot(data, make_snapshot(parse_config(providers(upstream.port) + models), keys, ENV))
+        put_snapshot(
+            data, make_snapshot(parse_config(providers(upstream.port) + models), keys, ENV)
+        )
         stderr = (tmp_path / f"{data.name}.stderr").open("wb")
         audit = tmp_path / f"{data.name}.audit"
         process = await asyncio.create_subprocess_exec(

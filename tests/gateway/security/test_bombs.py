@@ -24,7 +24,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 def stream_of(piece: bytes, times: int, *, begin: bytes = b"", fields: bytes = SSE) -> Script:
     async def told(_: Heard) -> AsyncIterator[bytes]:
         yield OK + fields + b"\r\n" + begin
-        for _ in range(times):
+        for _place in range(times):
             yield piece
 
     return told
@@ -36,9 +36,9 @@ TOO_MUCH: dict[str, Script] = {
     "name without end": stream_of(b"x" * MIB, 100, begin=b"event: "),
     "comment without end": stream_of(b"x" * MIB, 100, begin=b": "),
     "after a token": stream_of(b"x" * MIB, 100, begin=chunk("Hello") + b"data: "),
-    "comments for ever": stream_of(b": keep-alive\n" * 80_000, 100),
-    "empty events": stream_of(chunk("") * 10_000, 100),
-    "role chunks": stream_of(chunk(None) * 10_000, 100),
+    "comments for ever": stream_of(b": keep-alive\n" * 80_000, 20),
+    "empty events": stream_of(chunk("") * 10_000, 5),
+    "role chunks": stream_of(chunk(None) * 10_000, 5),
     "fields without end": stream_of(b"x-a: %b\r\n" % (b"y" * MIB), 100, fields=b"x: y"),
     "body without end": stream_of(b"x" * MIB, 100, fields=b"content-type: application/json\r\n"),
     "refusal without end": stream_of(b"x" * MIB, 100, fields=b"", begin=b""),
@@ -71,9 +71,7 @@ async def test_an_upstream_without_end_is_an_error_and_costs_little(
             good = await worker.chat("raw/m", user="m")
             assert good.status == 200, name
             assert b"fine" in good.body, name
-            import time; t0=time.monotonic()
             answer = await asyncio.wait_for(bad, 10)
-            print("BOMB", name, stream, answer.status, round(time.monotonic()-t0,2), worker.rss_mib, answer.body[-150:])
             began = answer.status == 200 and name == "after a token"
             assert began or 500 <= answer.status < 600, (name, answer.status, answer.body[:200])
             assert "error" in answer.body.decode()[-600:], name

@@ -74,7 +74,9 @@ REPEATS: dict[str, Script] = {
     "escaped": whole(error().replace(b"canary", b"\\u0063anary"), status=b"401 No"),
     "error event": events(b"data: %b\n\n" % error()),
     "error event late": events(chunk(ANSWER), b"event: error\ndata: %b\n\n" % error()),
-    "finish reason": events(chunk(ANSWER, choice={"finish_reason": "error"}), fields=KEY + b": x\r\n"),
+    "finish reason": events(
+        chunk(ANSWER, choice={"finish_reason": "error"}), fields=KEY + b": x\r\n"
+    ),
     "strange finish": events(chunk("hi", choice={"finish_reason": f"error {PROVIDER_KEY}"})),
     "event name": events(b"event: %b\ndata: %b\n\n" % (KEY, error())),
     "fields": chat_stream(ANSWER, fields=b"x-key: %b\r\nset-cookie: k=%b\r\n" % (KEY, KEY)),
@@ -120,7 +122,9 @@ async def test_a_provider_that_repeats_its_key_reaches_nobody(
             )
             if name not in HIDING:
                 told += shown(answer)
-    told += b"".join(shown(answer) for answer in [await rig.ask("/v1/models", x_api_key=rig.keys["me"])])
+    told += b"".join(
+        shown(answer) for answer in [await rig.ask("/v1/models", x_api_key=rig.keys["me"])]
+    )
     with Ledger.open("sqlite", rig.data) as ledger:
         Shipper(ledger, rig.data / "journal").ship(10_000)
     kept = files_of(rig.data)

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from sim.conftest import SAY
-from wire.test_smuggling import REFUSED
 
 from gateway.security.conftest import chat_body, say, whole
+from sim.conftest import SAY
+from wire.test_smuggling import REFUSED
 
 if TYPE_CHECKING:
     from gateway.security.conftest import Behind, Upstream
@@ -51,7 +51,12 @@ async def test_the_providers_framing_is_ours(
     body = json.dumps({"model": "raw/m", "messages": SAY, "x": smuggled.decode()}).encode()
     if framing == "chunks":
         pieces = b"".join(b"1;a=b\r\n%c\r\n" % byte for byte in body)
-        raw = head + b"Transfer-Encoding: chunked\r\nTrailer: x\r\n\r\n" + pieces + b"0\r\nX: y\r\n\r\n"
+        raw = (
+            head
+            + b"Transfer-Encoding: chunked\r\nTrailer: x\r\n\r\n"
+            + pieces
+            + b"0\r\nX: y\r\n\r\n"
+        )
     else:
         raw = head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     if framing == "pipelined":

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sim.conftest import SAY
 
 from gateway.security.conftest import ENV, chat_body, chat_stream, say, whole
 from lightgate import __version__
@@ -17,6 +16,7 @@ from lightgate.gateway.errors_out import Refusing
 from lightgate.ledger.keys import KeyTerms
 from lightgate.wire.inbound import Head, Inbound, RequestError
 from lightgate.wire.limits import Limits
+from sim.conftest import SAY
 
 if TYPE_CHECKING:
     from gateway.security.conftest import Behind, Upstream
@@ -109,9 +109,10 @@ async def test_the_key_is_where_each_dialect_has_it_and_never_in_an_address(
 async def test_exactly_these_fields_reach_a_client(behind: Behind, upstream: Upstream) -> None:
     rig = await behind()
     fields = (
-        b"set-cookie: a=b\r\nserver: theirs\r\nx-ratelimit-remaining: 1\r\nopenai-organization: o\r\n"
-        b"access-control-allow-origin: *\r\nx-request-id: theirs\r\nstrict-transport-security: x\r\n"
-        b"location: /x\r\nwww-authenticate: Basic\r\nrefresh: 0\r\nalt-svc: h3\r\nvia: x\r\n"
+        b"set-cookie: a=b\r\nserver: theirs\r\nx-ratelimit-remaining: 1\r\n"
+        b"openai-organization: o\r\naccess-control-allow-origin: *\r\n"
+        b"x-request-id: theirs\r\nstrict-transport-security: x\r\nlocation: /x\r\n"
+        b"www-authenticate: Basic\r\nrefresh: 0\r\nalt-svc: h3\r\nvia: x\r\n"
     )
     ours = {
         "content-type", "x-request-id", "x-lightgate-id", "x-lightgate-attempts", "date",
@@ -181,11 +182,13 @@ def test_a_forwarded_value_is_one_line_or_refused(name: bytes, value: bytes) -> 
         method=b"GET", target=b"/", headers=tuple(head.headers), body=b"", peer="a:1",
         accepted_ns=0, first_byte_ns=0, received_ns=0,
     )  # fmt: skip
+    statuses: list[int] = []
     try:
         _, request_id, extra = _read_headers(inbound, None)
     except Refusing as refusing:
-        assert refusing.refusal.status == 400
-        return
+        statuses.append(refusing.refusal.status)
+        request_id = extra = b""
+    assert statuses in ([], [400])
     assert extra.count(b"\r\n") == (1 if extra else 0)
     assert not set(extra.removesuffix(b"\r\n")) & set(b"\r\n\0")
     assert request_id.isascii()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,8 @@ from lightgate.ledger.ship import Shipper
 from lightgate.ledger.store import Ledger
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gateway.conftest import Rig, Start
 
 PATHS = ("/v1/chat/completions", "/v1/messages", "/v1beta/models/lab/plain:generateContent")
@@ -61,7 +62,8 @@ async def test_all_who_fail_get_the_same_bytes(start: Start, path: str) -> None:
         "other scheme": b"authorization: Basic " + good.encode(),
         "prefix of a good one": b"authorization: Bearer " + good[:-1].encode(),
         "more than a good one": b"authorization: Bearer " + good.encode() + b"x",
-        "the hash of a good one": b"x-api-key: " + hashlib.sha256(good.encode()).hexdigest().encode(),
+        "the hash of a good one": b"x-api-key: "
+        + hashlib.sha256(good.encode()).hexdigest().encode(),
         "other case": b"x-api-key: " + good.swapcase().encode(),
         "not ASCII": b"x-goog-api-key: \xff\xfe",
         "very long": b"authorization: Bearer " + b"k" * 8000,

@@ -80,7 +80,7 @@ def _text_of(target: str, event: dict[str, Any]) -> str:
 
 
 LIES: dict[str, Any] = {
-    "negative": {"prompt_tokens": -5, "completion_tokens": -10**9},
+    "negative": {"prompt_tokens": -5, "completion_tokens": -(10**9)},
     "huge": {"prompt_tokens": 10**18, "completion_tokens": 10**18},
     "beyond 64 bits": {"prompt_tokens": 10**40, "completion_tokens": 10**40},
     "as large as is read": {"prompt_tokens": 1 << 40, "completion_tokens": 1 << 40},

@@ -7,17 +7,18 @@ import json
 import tracemalloc
 from typing import TYPE_CHECKING
 
-from sim.conftest import SAY
+import msgspec
 
-from gateway.security.conftest import END, chat_body, chat_stream, chunk, whole
+from gateway.security.conftest import END, ENV, chat_body, chat_stream, chunk, whole
 from lightgate.clock.marks import Marks
 from lightgate.gateway.entry import admit
-from lightgate.gateway.house import _MOST_LOOSE
+from lightgate.gateway.house import _MOST_LOOSE, House
 from lightgate.gateway.paths import find
 from lightgate.gateway.wanted import read_wanted
 from lightgate.route.breaker import MOST
 from lightgate.route.failure import SERVER
 from lightgate.wire.inbound import Inbound
+from sim.conftest import SAY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -120,3 +121,26 @@ async def test_no_made_up_name_becomes_a_label(behind: Behind, upstream: Upstrea
     assert {known.place(name) for name in names} <= {known.place("raw/?"), known.place("nobody/m")}
     assert {known.alias(name) for name in names} == {known.alias("nobody")}
     assert known.alias("fast") == "fast"
+
+
+async def test_a_reload_leaves_a_running_plan_its_targets(
+    behind: Behind, upstream: Upstream
+) -> None:
+    rig = await behind(
+        '[models.two]\ntargets = ["raw/first", "raw/second"]\npolicy = "ordered"\nhedge = "off"\n'
+    )
+    house = rig.state.house
+    other = House(msgspec.structs.replace(house.snapshot, aliases=()), ENV)
+
+    async def by_model(heard: Heard) -> AsyncIterator[bytes]:
+        if heard.json["model"] == "first":
+            rig.state.move(other)
+            yield b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n"
+        else:
+            async for piece in chat_stream("second")(heard):
+                yield piece
+
+    upstream.script = by_model
+    answer = await rig.chat("two")
+    assert answer.status == 200, answer.body
+    assert answer.headers["x-lightgate-target"] == "raw/second"

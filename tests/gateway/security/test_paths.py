@@ -25,7 +25,8 @@ LOCKED = {
 }  # fmt: skip
 NOWHERE = (
     "/", "//", "/v1", "/v1/", "/v1/chat", "/v1/chat/completions/", "/V1/chat/completions",
-    "/v1//chat/completions", "/v1/./chat/completions", "/v1/x/../chat/completions", "/../etc/passwd",
+    "/v1//chat/completions", "/v1/./chat/completions", "/v1/x/../chat/completions",
+    "/../etc/passwd",
     "/v1/%2e%2e/etc/passwd", "/..%2f..%2fetc/passwd", "/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
     "/v1%2fchat%2fcompletions", "/v1/chat/completions%00", "/v1/chat/completions%2f",
     "/v1/chat\\completions", "/v1/models/../../snapshot.json", "/snapshot.json", "/ledger.sqlite",
@@ -116,7 +117,9 @@ async def test_no_web_page_spends_on_a_gateway_without_keys(
     upstream.script = whole(chat_body())
     rig = await behind()
     headers = {} if origin is None else {"origin": origin}
-    answer = await rig.chat("raw/m", stream=False, headers={**headers, "content-type": "text/plain"})
+    answer = await rig.chat(
+        "raw/m", stream=False, headers={**headers, "content-type": "text/plain"}
+    )
     assert answer.status == (200 if allowed else 403)
     assert len(upstream.heard) == allowed
     assert not [name for name in answer.headers if name.startswith("access-control")]

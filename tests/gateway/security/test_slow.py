@@ -9,10 +9,10 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from sim.conftest import SAY
 
 from gateway.security.conftest import chat_body, chat_stream, chunk, whole
 from lightgate.wire.door import Limits
+from sim.conftest import SAY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

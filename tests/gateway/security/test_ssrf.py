@@ -34,10 +34,10 @@ FIELDS = (
     "extra_headers", "extra_query", "callback", "webhook",
 )  # fmt: skip
 HEADERS = (
-    "x-portkey-custom-host", "x-base-url", "x-api-base", "api-base", "x-forwarded-host", "forwarded",
-    "x-original-url", "x-rewrite-url", "x-host", "x-http-host-override", "helicone-openai-api-base",
-    "helicone-target-url", "openai-organization", "x-lightgate-base-url", "x-goog-user-project",
-    "referer", "x-sim-fault",
+    "x-portkey-custom-host", "x-base-url", "x-api-base", "api-base", "x-forwarded-host",
+    "forwarded", "x-original-url", "x-rewrite-url", "x-host", "x-http-host-override",
+    "helicone-openai-api-base", "helicone-target-url", "openai-organization",
+    "x-lightgate-base-url", "x-goog-user-project", "referer", "x-sim-fault",
 )  # fmt: skip
 
 
@@ -78,9 +78,9 @@ async def test_no_socket_goes_anywhere_but_to_the_configured_provider(
         assert answer.status == 200
         tried += 1
     for target in (b"http://evil.example/v1/models", b"https://169.254.169.254/v1/models"):
-        host = target.split(b"/")[2]
+        named = target.split(b"/")[2]
         got = await worker.raw(
-            b"GET %b HTTP/1.1\r\nhost: %b\r\nconnection: close\r\n\r\n" % (target, host)
+            b"GET %b HTTP/1.1\r\nhost: %b\r\nconnection: close\r\n\r\n" % (target, named)
         )
         assert got.startswith(b"HTTP/1.1 200")  # the path alone counts: it is our own list
         tried += 1
@@ -120,18 +120,18 @@ async def test_what_a_provider_gets_is_on_its_own_path(behind: Behind, upstream:
                 await rig.ask(path, gemini)
     assert len(upstream.heard) > 30
     for heard in upstream.heard:
-        method, path, version = heard.line.split(b" ")
+        method, asked, version = heard.line.split(b" ")
         assert (method, version) == (b"POST", b"HTTP/1.1")
-        known = path == b"/v1/chat/completions"
-        assert known or path.startswith(b"/v1beta/models/"), path
+        known = asked == b"/v1/chat/completions"
+        assert known or asked.startswith(b"/v1beta/models/"), asked
         if not known:
-            inside, colon, verb = path.removeprefix(b"/v1beta/models/").rpartition(b":")
+            inside, colon, verb = asked.removeprefix(b"/v1beta/models/").rpartition(b":")
             assert colon
             assert verb == b"generateContent"
-            assert not set(inside) & set(b"/?#@;&\\ "), path
+            assert not set(inside) & set(b"/?#@;&\\ "), asked
             assert inside not in {b"", b".", b".."}
-        host = [value for name, value in heard.headers if name == b"host"]
-        assert host == [b"127.0.0.1:%d" % upstream.port]
+        hosts = [value for name, value in heard.headers if name == b"host"]
+        assert hosts == [b"127.0.0.1:%d" % upstream.port]
 
 
 async def test_a_picture_is_passed_on_as_an_address(behind: Behind, upstream: Upstream) -> None:

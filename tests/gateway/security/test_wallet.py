@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sim.conftest import SAY
 
 from gateway.security.conftest import chat_body, chunk, whole
 from lightgate.ledger.keys import KeyTerms
+from sim.conftest import SAY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -89,18 +89,19 @@ async def test_no_more_run_at_once_than_the_budget_covers(start: Start) -> None:
         name="me", budget_usd=Decimal(3 * 50 * worst) / NANO, may_race=True, max_fanout=3
     )
     rig = await start(HANGING, terms={"me": terms})
-    asking = [
-        asyncio.ensure_future(
-            rig.ask("/v1/chat/completions", body, x_api_key=rig.keys["me"])
-        )
-        for _ in range(100)
-    ]
+    lines = [await rig.line() for _ in range(100)]
+    for line in lines:
+        raw = json.dumps(body).encode()
+        line.send("POST", "/v1/chat/completions", raw, {"x-api-key": rig.keys["me"]})
+    asking = [asyncio.ensure_future(line.answer()) for line in lines]
     await rig.until(lambda: sum(task.done() for task in asking) == 50)
     assert [task.result().status for task in asking if task.done()] == [402] * 50
     assert standing(rig).held_nano == 3 * 50 * worst
-    for task in asking:
-        task.cancel()
-    await asyncio.gather(*asking, return_exceptions=True)
+    for line in lines:
+        await line.close()
+    await asyncio.gather(*asking)
+    await rig.until(lambda: len(rig.settled()) == 50)
+    assert standing(rig).held_nano == 0
 
 
 @pytest.mark.parametrize(
@@ -120,9 +121,7 @@ async def test_no_more_run_at_once_than_the_budget_covers(start: Start) -> None:
 async def test_a_key_races_within_its_rights(
     start: Start, terms: dict[str, Any], headers: dict[str, str], status: int, attempts: int
 ) -> None:
-    rig = await start(
-        PRICES.replace("{race}", "1"), terms={"me": KeyTerms(name="me", **terms)}
-    )
+    rig = await start(PRICES.replace("{race}", "1"), terms={"me": KeyTerms(name="me", **terms)})
     answer = await rig.chat("three", headers={**headers, "x_api_key": rig.keys["me"]})
     assert answer.status == status, answer.body
     if status == 200:

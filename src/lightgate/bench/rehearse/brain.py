@@ -20,7 +20,7 @@ from lightgate.route.witness import Witness
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.bench.rehearse.chooser import Chooser, Wanted
+    from lightgate.bench.rehearse.chooser import Chooser, Try, Wanted
     from lightgate.bench.rehearse.ground import Ground
     from lightgate.bench.rehearse.rehearse import Stage
     from lightgate.bench.rehearse.scene import Offer
@@ -96,49 +96,36 @@ class Brain:
         """Whether the budget has room for it."""
         return self._witness.may_start(KEY, step, plan)
 
-    def waits_ns(
-        self, wanted: Wanted, plan: Plan, spoke: str, rivals: Sequence[tuple[str, int]], now_ns: int
-    ) -> int | None:
+    def waits_ns(self, plan: Plan, spoke: Try, rivals: Sequence[Try], now_ns: int) -> int | None:
         """As `route.finish` says, where the plan wants whole answers."""
         if plan.finish == "first":
             return None
-        size = bucket(wanted.tokens_in)
-        silent = [Rival(target, began_ns) for target, began_ns in rivals]
-        return waits_ns(spoke, silent, self.forms, size, self._tokens, now_ns)
+        names, size = self._names, bucket(spoke.wanted.tokens_in)
+        silent = [Rival(names[rival.place], rival.began_ns) for rival in rivals]
+        return waits_ns(names[spoke.place], silent, self.forms, size, self._tokens, now_ns)
 
-    def began(self, place: int, wanted: Wanted, now_ns: int) -> None:
+    def began(self, tried: Try) -> None:
         """An attempt starts."""
-        self._witness.began(self._names[place], bucket(wanted.tokens_in), now_ns)
+        self._witness.began(self._names[tried.place], _size(tried), tried.began_ns)
 
-    def first(self, place: int, wanted: Wanted, now_ns: int, began_ns: int) -> None:
+    def first(self, tried: Try, now_ns: int) -> None:
         """Its first useful token is here."""
-        self._witness.spoke(self._names[place], bucket(wanted.tokens_in), now_ns, began_ns)
+        self._witness.spoke(self._names[tried.place], _size(tried), now_ns, tried.began_ns)
 
-    def done(
-        self, place: int, wanted: Wanted, now_ns: int, began_ns: int, decode: tuple[int, int]
-    ) -> None:
+    def done(self, tried: Try, now_ns: int, tokens: int, decode_ns: int) -> None:
         """It answered whole."""
-        size = bucket(wanted.tokens_in)
-        self._witness.succeeded(self._names[place], size, now_ns, began_ns, decode)
+        target, decoded = self._names[tried.place], (tokens, decode_ns)
+        self._witness.succeeded(target, _size(tried), now_ns, tried.began_ns, decoded)
 
-    def failed(
-        self,
-        place: int,
-        wanted: Wanted,
-        now_ns: int,
-        began_ns: int,
-        end: tuple[Failure, float | None],
-    ) -> None:
+    def failed(self, tried: Try, now_ns: int, failure: Failure, wait_s: float | None) -> None:
         """It failed."""
-        size = bucket(wanted.tokens_in)
-        self._witness.failed(self._names[place], size, now_ns, began_ns, end)
+        target, end = self._names[tried.place], (failure, wait_s)
+        self._witness.failed(target, _size(tried), now_ns, tried.began_ns, end)
 
-    def lost(
-        self, place: int, wanted: Wanted, now_ns: int, began_ns: int, *, spoke: bool
-    ) -> None:
+    def lost(self, tried: Try, now_ns: int, *, spoke: bool) -> None:
         """It was cancelled because another one has the client."""
-        size = bucket(wanted.tokens_in)
-        self._witness.lost(self._names[place], size, now_ns, began_ns, spoke=spoke)
+        target = self._names[tried.place]
+        self._witness.lost(target, _size(tried), now_ns, tried.began_ns, spoke=spoke)
 
     def settled(
         self, plan: Plan, beside: Sequence[StepRole], winner_usd: float, lost_usd: float
@@ -161,6 +148,10 @@ def real(settings: Settings) -> Role:
         return Brain(stage.offers, settings, stage.usual_tokens, seed)
 
     return Role(settings.name, make)
+
+
+def _size(tried: Try) -> int:
+    return bucket(tried.wanted.tokens_in)
 
 
 def _prior(offer: Offer) -> Prior:

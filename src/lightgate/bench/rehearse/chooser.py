@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lightgate.bench.rehearse.ground import Ground
     from lightgate.bench.rehearse.scene import Offer
     from lightgate.route.failure import Failure
-    from lightgate.route.plan import Step
+    from lightgate.route.plan import Role, Step
 
 NS: Final = 1_000_000_000
 FAILURE_S: Final = 5.0  # what a failure counts as in a mean or a peak of TTFTs
@@ -40,6 +40,14 @@ class Wanted(NamedTuple):
     draw: float
 
 
+class Try(NamedTuple):
+    """One attempt: the place of its target, its request, and when it began."""
+
+    place: int
+    wanted: Wanted
+    began_ns: int
+
+
 class Chooser(Protocol):
     """A policy under rehearsal. Instants in nanoseconds of the rehearsal's clock."""
 
@@ -49,33 +57,33 @@ class Chooser(Protocol):
         """What to try."""
         ...
 
-    def may_start(self, step: Step, now_ns: int) -> bool:
-        """Whether a duplicate that is due may start."""
+    def may_start(self, step: Step, plan: Plan) -> bool:
+        """Whether a step that is due may start beside a running one."""
         ...
 
-    def waits_ns(self, spoke: str, rivals: Sequence[tuple[str, int]], now_ns: int) -> int | None:
+    def waits_ns(self, plan: Plan, spoke: Try, rivals: Sequence[Try], now_ns: int) -> int | None:
         """Until when a first token waits for a better finisher; None: it wins at once."""
         ...
 
-    def began(self, place: int, now_ns: int) -> None:
+    def began(self, tried: Try) -> None:
         """An attempt starts."""
 
-    def first(self, place: int, now_ns: int, began_ns: int) -> None:
+    def first(self, tried: Try, now_ns: int) -> None:
         """Its first useful token is here."""
 
-    def done(self, place: int, now_ns: int, began_ns: int, decode: tuple[int, int]) -> None:
-        """It answered whole: tokens and nanoseconds from the first to the last."""
+    def done(self, tried: Try, now_ns: int, tokens: int, decode_ns: int) -> None:
+        """It answered whole, in so long after the first token."""
 
-    def failed(
-        self, place: int, now_ns: int, began_ns: int, end: tuple[Failure, float | None]
-    ) -> None:
+    def failed(self, tried: Try, now_ns: int, failure: Failure, wait_s: float | None) -> None:
         """It failed; the provider may have asked for a wait."""
 
-    def lost(self, place: int, now_ns: int, began_ns: int, *, spoke: bool) -> None:
+    def lost(self, tried: Try, now_ns: int, *, spoke: bool) -> None:
         """It was cancelled because another one has the client."""
 
-    def paid(self, dollars: float, *, extra: bool) -> None:
-        """What an attempt cost, as the provider's abort policy says; `extra`: a duplicate."""
+    def settled(
+        self, plan: Plan, beside: Sequence[Role], winner_usd: float, lost_usd: float
+    ) -> None:
+        """A request is over; `beside` are the roles of the steps that `may_start` let start."""
 
     def stale(self, now_ns: int) -> list[int]:
         """The places of targets that want a probe."""
@@ -106,48 +114,48 @@ class Plain:
         steps = lay_out(names, len(names), Shape(0, TTFT_TIMEOUT_NS, 1, hedge_ns))
         return Plan(steps, self._order.name, self._order.name)
 
-    def may_start(self, step: Step, now_ns: int) -> bool:
+    def may_start(self, step: Step, plan: Plan) -> bool:
         """Whether the hedge budget has one left."""
-        del step, now_ns
+        del step, plan
         if self._budget < 1.0:
             return False
         self._budget -= 1.0
         return True
 
-    def waits_ns(self, spoke: str, rivals: Sequence[tuple[str, int]], now_ns: int) -> int | None:
+    def waits_ns(self, plan: Plan, spoke: Try, rivals: Sequence[Try], now_ns: int) -> None:
         """The first token wins."""
-        del spoke, rivals, now_ns
+        del plan, spoke, rivals, now_ns
 
-    def began(self, place: int, now_ns: int) -> None:
+    def began(self, tried: Try) -> None:
         """An attempt starts."""
-        self._order.began(place, now_ns)
+        self._order.began(tried.place)
 
-    def first(self, place: int, now_ns: int, began_ns: int) -> None:
+    def first(self, tried: Try, now_ns: int) -> None:
         """A sample."""
-        seconds = (now_ns - began_ns) / NS
+        place, seconds = tried.place, (now_ns - tried.began_ns) / NS
         self._recent[place].append(seconds)
         self._seen[place] += 1
         self._order.saw(place, now_ns, seconds)
 
-    def done(self, place: int, now_ns: int, began_ns: int, decode: tuple[int, int]) -> None:
+    def done(self, tried: Try, now_ns: int, tokens: int, decode_ns: int) -> None:
         """An attempt is over."""
-        del now_ns, began_ns, decode
-        self._order.ended(place)
+        del now_ns, tokens, decode_ns
+        self._order.ended(tried.place)
 
-    def failed(
-        self, place: int, now_ns: int, began_ns: int, end: tuple[Failure, float | None]
-    ) -> None:
+    def failed(self, tried: Try, now_ns: int, failure: Failure, wait_s: float | None) -> None:
         """A failure counts as a slow sample."""
-        del began_ns, end
-        self._order.saw(place, now_ns, FAILURE_S)
-        self._order.ended(place)
+        del failure, wait_s
+        self._order.saw(tried.place, now_ns, FAILURE_S)
+        self._order.ended(tried.place)
 
-    def lost(self, place: int, now_ns: int, began_ns: int, *, spoke: bool) -> None:
+    def lost(self, tried: Try, now_ns: int, *, spoke: bool) -> None:
         """An attempt is over."""
-        del now_ns, began_ns, spoke
-        self._order.ended(place)
+        del now_ns, spoke
+        self._order.ended(tried.place)
 
-    def paid(self, dollars: float, *, extra: bool) -> None:
+    def settled(
+        self, plan: Plan, beside: Sequence[Role], winner_usd: float, lost_usd: float
+    ) -> None:
         """Money is no object."""
 
     def stale(self, now_ns: int) -> list[int]:
@@ -183,7 +191,7 @@ class Order:
         del wanted, now_ns
         return self._fixed
 
-    def began(self, place: int, now_ns: int) -> None:
+    def began(self, place: int) -> None:
         """An attempt starts."""
 
     def ended(self, place: int) -> None:
@@ -260,9 +268,8 @@ class TwoChoices(Order):
         first = a if cost[a] <= cost[b] else b
         return [first, *(place for place in by_cost if place != first)]
 
-    def began(self, place: int, now_ns: int) -> None:
+    def began(self, place: int) -> None:
         """One more in flight."""
-        del now_ns
         self._flying[place] += 1
 
     def ended(self, place: int) -> None:

@@ -132,10 +132,7 @@ class _Site:
         """The parameters with so many in flight."""
         found = self._at.get(load)
         if found is None:
-            if self._curve is not None:
-                found = self._curve.at(load)
-            else:
-                found = _exact(self.model)
+            found = _exact(self.model) if self._curve is None else self._curve.at(load)
             self._at[load] = found
         return found
 

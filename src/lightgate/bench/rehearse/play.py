@@ -10,7 +10,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lightgate.bench.rehearse.chooser import Wanted
+from lightgate.bench.rehearse.chooser import Try, Wanted
 from lightgate.bench.rehearse.scene import CANCEL_LAG_S, TIMEOUT_NS
 from lightgate.bench.rehearse.tally import Tally, price
 from lightgate.clock.outcome import Outcome
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lightgate.bench.rehearse.ground import Fate, Ground
     from lightgate.bench.rehearse.scene import Offer
     from lightgate.route.failure import Failure
-    from lightgate.route.plan import Step
+    from lightgate.route.plan import Plan, Role, Step
 
 NS: Final = 1_000_000_000
 PROBE_IN: Final = 16  # tokens
@@ -34,7 +34,6 @@ PROBE_OUT: Final = 1
 PROBE_SHARE: Final = 0.01  # of what is spent
 PROBE_LOOK_NS: Final = NS  # how often it is asked who wants one
 PROBE_TTFT_NS: Final = 10 * NS
-PROBE_EACH_NS: Final = 30 * NS  # the least time between two probes of one target
 _LATE: Final = what(Outcome.TIMEOUT, None, DeadlineMissed("", phase="first_byte"))
 _LONG: Final = what(Outcome.TIMEOUT, 200, DeadlineMissed("", phase="total"))
 
@@ -51,24 +50,39 @@ class Cast(NamedTuple):
 
 
 class _Leg:
-    __slots__ = ("began_ns", "fate", "flight", "over", "place", "spoke", "step")
+    __slots__ = ("fate", "flight", "over", "place", "spoke", "step", "tried")
 
-    def __init__(self, flight: _Flight, step: Step, place: int, began_ns: int, fate: Fate) -> None:
+    def __init__(self, flight: _Flight, step: Step, tried: Try, fate: Fate) -> None:
         self.flight = flight
         self.step = step
-        self.place = place
-        self.began_ns = began_ns
+        self.tried = tried
+        self.place = tried.place
         self.fate = fate
         self.spoke = False
         self.over = False
 
 
 class _Flight:
-    __slots__ = ("course", "due_ns", "legs", "number", "origin_ns", "winner")
+    __slots__ = (
+        "beside",
+        "course",
+        "due_ns",
+        "legs",
+        "lost_usd",
+        "number",
+        "origin_ns",
+        "plan",
+        "wanted",
+        "winner",
+    )
 
-    def __init__(self, number: int, course: Course, origin_ns: int) -> None:
-        self.number = number
-        self.course = course
+    def __init__(self, wanted: Wanted, plan: Plan, origin_ns: int) -> None:
+        self.number = wanted.number
+        self.wanted = wanted
+        self.plan = plan
+        self.course = Course(plan, origin_ns, origin_ns + TIMEOUT_NS)
+        self.beside: list[Role] = []
+        self.lost_usd = 0.0
         self.origin_ns = origin_ns
         self.due_ns = origin_ns + TIMEOUT_NS
         self.legs: list[_Leg] = []
@@ -86,7 +100,7 @@ class Play:
         self._events: list[tuple[int, int, Callable[[int], None]]] = []
         self._order = 0
         self._retries = RetryBudget()
-        self._probed_ns = [-PROBE_EACH_NS] * len(cast.offers)
+        self._probing: set[int] = set()
         self._last_ns = cast.arrivals_ns[-1] if cast.arrivals_ns else 0
         self.tally = Tally(len(cast.arrivals_ns), len(cast.offers))
 
@@ -113,22 +127,22 @@ class Play:
     def _arrive(self, number: int, now_ns: int) -> None:
         cast = self._cast
         self._retries.deposit(now_ns)
-        wanted = Wanted(
-            number, cast.tokens_in[number], cast.tokens_out[number], cast.draws[number]
-        )
+        wanted = Wanted(number, cast.tokens_in[number], cast.tokens_out[number], cast.draws[number])
         plan = self._chooser.plan(wanted, now_ns)
-        flight = _Flight(number, Course(plan, now_ns, now_ns + TIMEOUT_NS), now_ns)
-        self._go_on(flight, now_ns)
+        self._go_on(_Flight(wanted, plan, now_ns), now_ns)
 
     def _go_on(self, flight: _Flight, now_ns: int) -> None:
         """Start what is due, and come back for what will be."""
         if flight.winner is not None:
             return
-        course, first = flight.course, not flight.legs
+        course = flight.course
         while True:
-            hedge = None if first else course.due_by_clock(now_ns)
-            if hedge is not None and not self._chooser.may_start(hedge, now_ns):
-                course.postpone()
+            beside = course.due_by_clock(now_ns)
+            if beside is not None:
+                if self._chooser.may_start(beside, flight.plan):
+                    flight.beside.append(beside.role)
+                else:
+                    course.postpone()
             step = course.due(now_ns)
             if step is None:
                 break
@@ -142,14 +156,14 @@ class Play:
         beside = flight.course.running > 1
         ttft_ns = flight.course.ttft_ns(step, now_ns)
         fate = self._ground.fate(number, place, now_ns, self._cast.tokens_out[number])
-        leg = _Leg(flight, step, place, now_ns, fate)
+        leg = _Leg(flight, step, Try(place, flight.wanted, now_ns), fate)
         flight.legs.append(leg)
         tally = self.tally
         tally.attempts += 1
         tally.duplicates += beside
         if tally.first_target[number] < 0:
             tally.first_target[number] = place
-        self._chooser.began(place, now_ns)
+        self._chooser.began(leg.tried)
         if fate.first_ns > ttft_ns:
             self._at(now_ns + ttft_ns, partial(self._late, leg))
         elif fate.failure is not None:
@@ -165,15 +179,15 @@ class Play:
         if leg.over:
             return
         leg.spoke = True
-        self._chooser.first(leg.place, now_ns, leg.began_ns)
+        self._chooser.first(leg.tried, now_ns)
         rivals = [
-            (rival.step.target, rival.began_ns)
+            rival.tried
             for rival in flight.legs
             if rival is not leg and not rival.over and not rival.spoke
         ]
         until_ns = None
         if rivals and not any(other.spoke for other in flight.legs if other is not leg):
-            until_ns = self._chooser.waits_ns(leg.step.target, rivals, now_ns)
+            until_ns = self._chooser.waits_ns(flight.plan, leg.tried, rivals, now_ns)
         if until_ns is None:
             self._commit(leg, now_ns)
         else:
@@ -192,8 +206,8 @@ class Play:
         for other in flight.legs:
             if other is not leg and not other.over:
                 self._close(now_ns, other, lost=True)
-                self._chooser.lost(other.place, now_ns, other.began_ns, spoke=other.spoke)
-        end_ns = leg.began_ns + leg.fate.first_ns + leg.fate.decode_ns
+                self._chooser.lost(other.tried, now_ns, spoke=other.spoke)
+        end_ns = leg.tried.began_ns + leg.fate.first_ns + leg.fate.decode_ns
         if end_ns > flight.due_ns:
             self._at(flight.due_ns, partial(self._cut, leg))
         else:
@@ -204,18 +218,18 @@ class Play:
         fate = leg.fate
         leg.over = True
         self._ground.over(leg.place, fate, now_ns, gone=False)
-        self._chooser.done(leg.place, now_ns, leg.began_ns, (fate.tokens, fate.decode_ns))
+        self._chooser.done(leg.tried, now_ns, fate.tokens, fate.decode_ns)
         whole = price(self._cast.offers[leg.place], self._tokens_in(leg), fate.tokens)
-        self._bill(whole, whole)
+        self.tally.bills.attempt(whole, whole, extra=False)
         self.tally.done_s[leg.flight.number] = (now_ns - leg.flight.origin_ns) / NS
-        self._end(leg.flight)
+        self._end(leg.flight, whole)
 
     def _cut(self, leg: _Leg, now_ns: int) -> None:
         """The request's time was over while it was answering."""
         self._close(now_ns, leg)
-        self._chooser.failed(leg.place, now_ns, leg.began_ns, (_LONG, None))
+        self._chooser.failed(leg.tried, now_ns, _LONG, None)
         self.tally.failures += 1
-        self._end(leg.flight)
+        self._end(leg.flight, 0.0)
 
     def _refused(self, leg: _Leg, now_ns: int) -> None:
         """The provider failed; nothing is billed."""
@@ -233,7 +247,7 @@ class Play:
 
     def _fail(self, now_ns: int, leg: _Leg, failure: Failure, wait_s: float | None) -> None:
         flight = leg.flight
-        self._chooser.failed(leg.place, now_ns, leg.began_ns, (failure, wait_s))
+        self._chooser.failed(leg.tried, now_ns, failure, wait_s)
         following = flight.course.failed(leg.step, failure, now_ns, self._retries)
         if following is not None:
             self._launch(now_ns, flight, following)
@@ -243,10 +257,11 @@ class Play:
             self._commit(spoken[0], now_ns)  # nobody is left to wait for
         elif flight.course.over:
             self.tally.failures += 1
-            self._end(flight)
+            self._end(flight, 0.0)
 
-    def _end(self, flight: _Flight) -> None:
+    def _end(self, flight: _Flight, winner_usd: float) -> None:
         self.tally.ends[flight.number] += 1
+        self._chooser.settled(flight.plan, flight.beside, winner_usd, flight.lost_usd)
 
     # Money
 
@@ -259,15 +274,14 @@ class Play:
         fate = leg.fate
         self._ground.over(leg.place, fate, now_ns, gone=True)
         offer, tokens_in = self._cast.offers[leg.place], self._tokens_in(leg)
-        heard_s = (now_ns - leg.began_ns - fate.first_ns) / NS + CANCEL_LAG_S
+        heard_s = (now_ns - leg.tried.began_ns - fate.first_ns) / NS + CANCEL_LAG_S
         made = min(max(heard_s, 0.0) * fate.tps, fate.tokens)
         honoured = price(offer, tokens_in, made)
         whole = price(offer, tokens_in, fate.tokens)
-        self._bill(honoured, whole if offer.bills_aborts else honoured, lost=lost)
-
-    def _bill(self, honoured: float, mixed: float, *, lost: bool = False) -> None:
+        mixed = whole if offer.bills_aborts else honoured
         self.tally.bills.attempt(honoured, mixed, extra=lost)
-        self._chooser.paid(mixed, extra=lost)
+        if lost:
+            leg.flight.lost_usd += mixed
 
     # Probes
 
@@ -275,12 +289,11 @@ class Play:
         """Probe who wants it while probes cost less than their share."""
         bills, cast = self.tally.bills, self._cast
         for place in self._chooser.stale(now_ns):
-            if now_ns - self._probed_ns[place] < PROBE_EACH_NS:
+            if place in self._probing:
                 continue
             dollars = price(cast.offers[place], PROBE_IN, PROBE_OUT)
             if bills.probes + dollars > PROBE_SHARE * bills.mixed:
                 break
-            self._probed_ns[place] = now_ns
             self._probe(now_ns, place)
         if now_ns < self._last_ns:
             self._at(now_ns + PROBE_LOOK_NS, self._look)
@@ -290,17 +303,20 @@ class Play:
         tally.probes += 1
         tally.bills.probe(offer, PROBE_IN, PROBE_OUT)
         number = (tally.probes * 7919 + place) % tally.requests
+        tried = Try(place, Wanted(number, PROBE_IN, PROBE_OUT, 0.0), now_ns)
         fate = self._ground.probed(number, place, now_ns)
-        self._chooser.began(place, now_ns)
+        self._probing.add(place)
+        self._chooser.began(tried)
         due_ns = min(fate.first_ns, PROBE_TTFT_NS)
-        self._at(now_ns + due_ns, partial(self._probe_over, place, now_ns, fate))
+        self._at(now_ns + due_ns, partial(self._probe_over, tried, fate))
 
-    def _probe_over(self, place: int, began_ns: int, fate: Fate, now_ns: int) -> None:
+    def _probe_over(self, tried: Try, fate: Fate, now_ns: int) -> None:
         late = fate.first_ns > PROBE_TTFT_NS
-        self._ground.over(place, fate, now_ns, gone=late)
+        self._probing.discard(tried.place)
+        self._ground.over(tried.place, fate, now_ns, gone=late)
         if late or fate.failure is not None:
-            end = (_LATE if fate.failure is None else fate.failure, fate.wait_s)
-            self._chooser.failed(place, now_ns, began_ns, end)
+            failure = _LATE if fate.failure is None else fate.failure
+            self._chooser.failed(tried, now_ns, failure, fate.wait_s)
         else:
-            self._chooser.first(place, now_ns, began_ns)
-            self._chooser.done(place, now_ns, began_ns, (1, 0))
+            self._chooser.first(tried, now_ns)
+            self._chooser.done(tried, now_ns, PROBE_OUT, 0)

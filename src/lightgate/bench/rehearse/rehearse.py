@@ -19,7 +19,7 @@ from lightgate.bench.rehearse.standing import standing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lightgate.bench.rehearse.chooser import Chooser
+    from lightgate.bench.rehearse.chooser import Chooser, Order
     from lightgate.bench.rehearse.ground import Ground
     from lightgate.bench.rehearse.scene import Offer, Scene
     from lightgate.bench.rehearse.standing import Standing
@@ -94,7 +94,7 @@ def plain(name: str) -> Role:
     def make(ground: Ground, seed: int, stage: Stage) -> Chooser:
         del seed
         offers, count = stage.offers, len(stage.offers)
-        orders = {
+        orders: dict[str, Callable[[], Order]] = {
             FIXED: lambda: fixed_best(offers, stage.usual_tokens),
             "mean-of-last-10": lambda: MeanOfLast(count),
             "random": lambda: Shuffled(count),

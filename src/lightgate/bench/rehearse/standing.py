@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 SLOW_S: Final = 1.0
-CDF: Final = 200  # points of the picture
+INSTANTS_S: Final = (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -27,7 +27,8 @@ class Figure(msgspec.Struct, frozen=True):
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """What one policy did. Seconds; shares of requests; spend as a ratio to fixed-best minus one.
 
-    `spend_*` is null where the baseline spent nothing. `cdf_s` are TTFTs at even ranks.
+    `spend_*` is null where the baseline spent nothing; `extra_spend` and `probe_spend` are shares
+    of all spend. `waiting` is the share of requests without a first token at each of INSTANTS_S.
     """
 
     policy: str
@@ -47,7 +48,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     extra_spend: Figure
     probe_spend: Figure
     wins: dict[str, float]
-    cdf_s: tuple[float, ...]
+    waiting: tuple[float, ...]
 
 
 def standing(
@@ -58,9 +59,7 @@ def standing(
     done = [_quantiles(tally.done_s) for tally in tallies]
     pairs = list(zip(tallies, fixed, strict=True))
     total = sum(tally.requests for tally in tallies)
-    both = np.concatenate([tally.ttft_s for tally in tallies])
-    both = np.sort(both[~np.isnan(both)])
-    ranks = np.linspace(0, len(both) - 1, min(CDF, len(both))).astype(int) if len(both) else []
+    every = np.concatenate([tally.ttft_s for tally in tallies])
     return Standing(
         policy=policy,
         requests=total // max(len(tallies), 1),
@@ -82,7 +81,9 @@ def standing(
             target: sum(tally.wins[place] for tally in tallies) / total
             for place, target in enumerate(targets)
         },
-        cdf_s=tuple(both[ranks].tolist()) if len(both) else (),
+        waiting=tuple(
+            1.0 - float(np.count_nonzero(every <= instant)) / total for instant in INSTANTS_S
+        ),
     )
 
 

@@ -197,9 +197,7 @@ def _part(block: Fields, kind: str, role: str) -> Part:
 
 
 def _image(block: Fields) -> Image:
-    source = block.object("source")
-    if source is None:
-        raise BadField(block.at("source"), "is needed")
+    source = block.need_object("source")
     kind = source.need_text("type")
     if kind == "url":
         found = image_at(source.need_text("url"), source.at("url"))

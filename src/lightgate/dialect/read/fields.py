@@ -102,9 +102,10 @@ class Fields:
         value = self.number(name)
         if value is None:
             return None
-        if isinstance(value, float) and not value.is_integer():
+        whole = int(value)
+        if whole != value:
             raise BadField(self.at(name), "must be a whole number")
-        return int(value)
+        return whole
 
     def json(self, name: str) -> dict[str, Any] | None:
         """Take an object as it is, to be handed on."""
@@ -134,6 +135,13 @@ class Fields:
         """Take an object to be taken apart."""
         value = self.take(name)
         return None if value is None else Fields(value, self.at(name), camel=self._camel)
+
+    def need_object(self, name: str) -> Fields:
+        """Take an object that must be there."""
+        value = self.object(name)
+        if value is None:
+            raise BadField(self.at(name), "is needed")
+        return value
 
     def objects(self, name: str) -> Iterator[Fields]:
         """Take a list of objects to be taken apart."""

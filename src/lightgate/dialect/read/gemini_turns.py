@@ -68,9 +68,7 @@ class Turns:
             self._said.append(Message(role="user", content=content_of(parts), place=content.place))
 
     def _call(self, part: Fields, signature: str | None) -> ToolCall:
-        call = part.object("functionCall")
-        if call is None:
-            raise BadField(part.at("functionCall"), "is needed")
+        call = part.need_object("functionCall")
         name = call.need_text("name")
         given = call.text("id") or self._made_up()
         self._ids.add(given)
@@ -87,9 +85,7 @@ class Turns:
         return f"call_{number}"
 
     def _result(self, part: Fields) -> Message:
-        result = part.object("functionResponse")
-        if result is None:
-            raise BadField(part.at("functionResponse"), "is needed")
+        result = part.need_object("functionResponse")
         name = result.need_text("name")
         waiting = self._open.get(name, [])
         given = result.text("id")
@@ -118,34 +114,34 @@ class Turns:
 
 def _part(part: Fields, signature: str | None, role: str) -> Part:
     thought = part.flag("thought")
-    if part.peek("text") is None and not thought and part.peek("inlineData") is None:
-        if part.peek("fileData") is not None:
-            return _file(part)
-        if signature and role == "model":  # a seal alone, as a stream's last part may be
-            return Thought(dialect=DIALECT, raw={"text": "", "thoughtSignature": signature})
     if part.peek("inlineData") is not None:
-        data = part.object("inlineData")
-        if data is None:
-            raise BadField(part.at("inlineData"), "is needed")
-        found = image_of(data.need_text("mimeType"), data.need_text("data"), data.at("mimeType"))
-        data.ignore("displayName")
-        data.done()
-        return found
-    if part.peek("text") is None:
+        return _data(part)
+    if part.peek("fileData") is not None:
+        return _file(part)
+    text = part.text("text")
+    if text is None:
         part.done()  # names what it is, if it is anything
-        raise BadField(part.place, "is empty")
-    text = part.need_text("text")
-    if role == "model" and (thought or (signature and not text)):
-        raw: dict[str, Any] = {"text": text}
+        if signature is None:
+            raise BadField(part.place, "is empty")
+    if role != "model":
+        return Text(text or "")
+    if thought or not text:  # a seal may come alone, at the end of a stream
+        raw: dict[str, Any] = {"text": text or ""}
         put(raw, thought=thought or None, thoughtSignature=signature)
         return Thought(dialect=DIALECT, raw=raw)
-    return Text(text, signature if role == "model" else None)
+    return Text(text, signature)
+
+
+def _data(part: Fields) -> Image:
+    data = part.need_object("inlineData")
+    found = image_of(data.need_text("mimeType"), data.need_text("data"), data.at("mimeType"))
+    data.ignore("displayName")
+    data.done()
+    return found
 
 
 def _file(part: Fields) -> Image:
-    file = part.object("fileData")
-    if file is None:
-        raise BadField(part.at("fileData"), "is needed")
+    file = part.need_object("fileData")
     kind = file.need_text("mimeType")
     if not kind.startswith("image/"):
         raise Untranslatable(file.at("mimeType"), "only images can be translated")

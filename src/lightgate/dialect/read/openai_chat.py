@@ -96,7 +96,7 @@ def choice(body: Fields, sheet: Sheet, *, inner: str) -> None:
     kind = chosen.need_text("type")
     if kind not in {"function", "allowed_tools"}:
         raise Untranslatable("tool_choice.type", f"{kind!r} is no function")
-    said = (chosen.object(kind) if inner else chosen) or Fields({}, chosen.at(kind))
+    said = chosen.need_object(kind) if inner else chosen
     if kind == "function":
         choose(sheet, said.need_text("name"), said.at("name"))
     else:
@@ -112,9 +112,7 @@ def choice(body: Fields, sheet: Sheet, *, inner: str) -> None:
 
 def _allowed(tool: Fields, inner: str) -> str:
     tool.only("type", "function")
-    said = tool.object(inner) if inner else tool
-    if said is None:
-        raise BadField(tool.at(inner), "is needed")
+    said = tool.need_object(inner) if inner else tool
     name = said.need_text("name")
     said.done()
     tool.done()
@@ -129,10 +127,10 @@ def form(asked: Fields | None, sheet: Sheet, *, inner: str) -> None:
     if kind == "json_object":
         sheet.put("json_object", value=True, place=asked.at("type"))
     elif kind == "json_schema":
-        said = asked.object(inner) if inner else asked
-        schema = said.json("schema") if said is not None else None
-        if said is None or schema is None:
-            raise BadField(f"{(said or asked).place}.schema", "is needed")
+        said = asked.need_object(inner) if inner else asked
+        schema = said.json("schema")
+        if schema is None:
+            raise BadField(said.at("schema"), "is needed")
         sheet.put(
             "schema",
             Schema(
@@ -153,9 +151,7 @@ def _tool(tool: Fields) -> Tool:
     kind = tool.need_text("type")
     if kind != "function":
         raise Untranslatable(tool.at("type"), f"{kind!r} is no function")
-    said = tool.object("function")
-    if said is None:
-        raise BadField(tool.at("function"), "is needed")
+    said = tool.need_object("function")
     found = Tool(
         name=said.need_text("name"),
         description=said.text("description") or "",
@@ -216,9 +212,7 @@ def _part(part: Fields) -> Part:
     elif kind == "refusal":
         found = Text(part.need_text("refusal"))
     elif kind == "image_url":
-        image = part.object("image_url")
-        if image is None:
-            raise BadField(part.at("image_url"), "is needed")
+        image = part.need_object("image_url")
         detail = image.text("detail")
         found = image_at(image.need_text("url"), image.at("url"), detail=detail)
         image.done()
@@ -233,9 +227,7 @@ def _call(call: Fields) -> ToolCall:
     kind = call.text("type") or "function"
     if kind != "function":
         raise Untranslatable(call.at("type"), f"{kind!r} is no function")
-    function = call.object("function")
-    if function is None:
-        raise BadField(call.at("function"), "is needed")
+    function = call.need_object("function")
     found = ToolCall(
         id=call.need_text("id"),
         name=function.need_text("name"),

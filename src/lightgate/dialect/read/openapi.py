@@ -86,7 +86,8 @@ def _nullable(out: dict[str, Any]) -> None:
 
 def _count(value: Any, place: str) -> int:
     """Read a count, which Google's JSON writes as a string, being 64 bits wide."""
-    try:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         return int(value)
-    except (TypeError, ValueError):
-        raise BadField(place, "must be a whole number") from None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadField(place, "must be a whole number")
+    return value

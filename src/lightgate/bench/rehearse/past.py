@@ -1,0 +1,325 @@
+"""The ledger's own past as a stage: who asked when, for how much, and how each target did then.
+
+What a target would have done with a request that it did not get is unknown. It is drawn from the
+target's own attempts nearest in time: an empirical bootstrap, which knows neither what more load
+would have done nor the attempts that were closed before their first token.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import sqlalchemy as sa
+
+from lightgate.bench.rehearse.ground import BORN_NS, FAILED, NEVER_NS, Fate
+from lightgate.bench.rehearse.play import Cast
+from lightgate.bench.rehearse.scene import PRICES, Offer
+from lightgate.clock.attempt import wall_time
+from lightgate.clock.quantile import quantile
+from lightgate.errors import UsageError
+from lightgate.ledger.exchange import wall_ns_of
+from lightgate.ledger.schema import attempts, exchanges
+from lightgate.provider.catalogue import catalogue, provider_named
+from lightgate.provider.target import own_rates
+from lightgate.route.failure import Failure, by_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lightgate.config.model import Config
+    from lightgate.ledger.store import Ledger
+
+NS: Final = 1_000_000_000
+MS: Final = 1_000_000
+NEAREST: Final = 40  # attempts of a target around an instant, of which one is drawn
+FEWEST: Final = 20  # attempts below which a target is left out
+FAR_NS: Final = 600 * NS  # a draw from an attempt farther away than that is counted as a stretch
+FAIL_NS: Final = 150 * MS  # of a failure whose duration was not recorded
+USUAL: Final = (512, 512)  # tokens, where an exchange has none
+
+
+class Sample(NamedTuple):
+    """One attempt of the past; `first_ns` is that of the failure where there is one."""
+
+    wall_ns: int
+    first_ns: int
+    tps: float
+    failure: Failure | None
+
+
+class Asked(NamedTuple):
+    """One exchange of the past."""
+
+    wall_ns: int
+    tokens_in: int
+    tokens_out: int
+
+
+class Period(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read: from when to when, for which model (None: the one most often asked for)."""
+
+    since: datetime
+    until: datetime
+    model: str | None = None
+    requests: int | None = None
+
+
+class PastStage:
+    """A stretch of the ledger; seeds differ in what is drawn of it."""
+
+    def __init__(
+        self, model: str, offers: Sequence[Offer], asked: Sequence[Asked], samples: Samples
+    ) -> None:
+        self.model = model
+        self._offers = tuple(offers)
+        self._asked = list(asked)
+        self._samples = samples
+        self._origin_ns = asked[0].wall_ns - BORN_NS
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        """The targets that answered for this model."""
+        return self._offers
+
+    @property
+    def usual_tokens(self) -> int:
+        """The median answer."""
+        return int(quantile([one.tokens_out for one in self._asked], 0.5) or USUAL[1])
+
+    @property
+    def requests(self) -> int:
+        """How many exchanges there were."""
+        return len(self._asked)
+
+    def cast(self, seed: int) -> Callable[[], Cast]:
+        """The same traffic for every seed, with other draws."""
+        n, k = len(self._asked), len(self._offers)
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 11))))
+        picks: list[list[float]] = rng.random((n, k)).tolist()
+        draws: list[float] = rng.random(n).tolist()
+        arrivals = [one.wall_ns - self._origin_ns for one in self._asked]
+
+        def again() -> Cast:
+            return Cast(
+                self._offers,
+                arrivals,
+                [one.tokens_in for one in self._asked],
+                [one.tokens_out for one in self._asked],
+                draws,
+                PastGround(self._samples, picks, self._origin_ns),
+            )
+
+        return again
+
+    def stretched(self) -> float:
+        """The share of (request, target) pairs whose nearest attempt is over ten minutes away."""
+        far = 0
+        for times, _ in self._samples.columns:
+            for one in self._asked:
+                at = bisect_left(times, one.wall_ns)
+                around = times[max(at - 1, 0) : at + 1]
+                far += min(abs(time - one.wall_ns) for time in around) > FAR_NS
+        return far / (len(self._asked) * len(self._samples.columns))
+
+
+class Samples(NamedTuple):
+    """By target: wall times in order, and the samples in the same order."""
+
+    columns: list[tuple[list[int], list[Sample]]]
+
+
+class PastGround:
+    """Fates by bootstrap: a draw from the attempts around that instant."""
+
+    def __init__(self, samples: Samples, picks: list[list[float]], origin_ns: int) -> None:
+        self._columns = samples.columns
+        self._picks = picks
+        self._origin_ns = origin_ns
+
+    def fate(self, request: int, place: int, now_ns: int, tokens_out: int) -> Fate:
+        """What one of the nearest attempts did, with this request's own number of tokens."""
+        around = self._around(place, now_ns)
+        sample = around[int(self._picks[request][place] * len(around))]
+        if sample.failure is not None:
+            return Fate(sample.first_ns, 0, 0.0, 0, sample.failure)
+        if sample.first_ns >= NEVER_NS:
+            return Fate(NEVER_NS, 0, 0.0)
+        decode_ns = int(max(tokens_out - 1, 0) / sample.tps * NS)
+        return Fate(sample.first_ns, decode_ns, sample.tps, tokens_out)
+
+    def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> None:
+        """Nothing is in flight here: the past has no load of ours."""
+
+    def probed(self, request: int, place: int, now_ns: int) -> Fate:
+        """As any request of one token."""
+        return self.fate(request, place, now_ns, 1)
+
+    def outlook(self, place: int, now_ns: int) -> tuple[float, float]:
+        """The medians of the attempts around this instant, those of the future included."""
+        good = [one for one in self._around(place, now_ns) if one.failure is None]
+        good = [one for one in good if one.first_ns < NEVER_NS]
+        if not good:
+            return float("inf"), 1.0
+        firsts, speeds = sorted(one.first_ns for one in good), sorted(one.tps for one in good)
+        return firsts[len(firsts) // 2] / NS, speeds[len(speeds) // 2]
+
+    def _around(self, place: int, now_ns: int) -> list[Sample]:
+        times, samples = self._columns[place]
+        at = bisect_left(times, now_ns + self._origin_ns)
+        start = max(min(at - NEAREST // 2, len(samples) - NEAREST), 0)
+        return samples[start : start + NEAREST]
+
+
+def past(ledger: Ledger, period: Period, config: Config | None) -> PastStage:
+    """Read a stretch of the ledger; UsageError says what is missing."""
+    span = (wall_time(_ns(period.since)), wall_time(_ns(period.until)))
+    with ledger.reading() as connection:
+        model = period.model or _usual_model(connection, span)
+        asked = _asked(connection, span, model)
+        found = _samples(connection, span, model)
+    if period.requests is not None:
+        asked = asked[-period.requests :]
+    kept = {name: rows for name, rows in found.items() if len(rows) >= FEWEST}
+    if not asked or len(kept) < 2:
+        some = ", ".join(f"{name} {len(rows)}" for name, rows in found.items()) or "none"
+        raise UsageError(
+            f"The ledger has too little of {model!r} to rehearse with: it takes two targets with"
+            f" {FEWEST} streamed attempts each.",
+            hint=f"Attempts there: {some}. See --last and --model.",
+        )
+    columns = [([row.wall_ns for row in rows], rows) for rows in kept.values()]
+    offers = _priced([_offer(name, rows, period, config) for name, rows in kept.items()])
+    return PastStage(model, offers, asked, Samples(columns))
+
+
+def _ns(at: datetime) -> int:
+    return int(at.timestamp() * 1e6) * 1000
+
+
+def _usual_model(connection: sa.Connection, span: tuple[str, str]) -> str:
+    """The model that was asked for most often."""
+    table = exchanges.c
+    count = sa.func.count()
+    query = (
+        sa.select(table.model_asked)
+        .where(table.wall_time >= span[0], table.wall_time < span[1])
+        .group_by(table.model_asked)
+        .order_by(count.desc(), table.model_asked)
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    if row is None:
+        raise UsageError("The ledger has no requests of that time.", hint="See --last.")
+    return str(row[0])
+
+
+def _asked(connection: sa.Connection, span: tuple[str, str], model: str) -> list[Asked]:
+    table = exchanges.c
+    query = (
+        sa.select(table.wall_time, table.tokens_in, table.tokens_out)
+        .where(table.wall_time >= span[0], table.wall_time < span[1], table.model_asked == model)
+        .order_by(table.wall_time, table.id)
+    )
+    return [
+        Asked(wall_ns_of(at), tokens_in or USUAL[0], tokens_out or USUAL[1])
+        for at, tokens_in, tokens_out in connection.execute(query)
+    ]
+
+
+def _samples(
+    connection: sa.Connection, span: tuple[str, str], model: str
+) -> dict[str, list[Sample]]:
+    """Attempts by target, those of no use left out."""
+    table = attempts.c
+    query = (
+        sa.select(
+            table.target,
+            table.wall_time,
+            table.outcome,
+            table.status,
+            table.ttft_ms,
+            table.speed_tps,
+            table.t_send_ns,
+            table.t_end_ns,
+        )
+        .join(exchanges, exchanges.c.id == table.exchange_id)
+        .where(
+            table.wall_time >= span[0],
+            table.wall_time < span[1],
+            table.streamed.is_(sa.true()),
+            exchanges.c.model_asked == model,
+        )
+        .order_by(table.wall_time, table.id)
+    )
+    found: dict[str, list[Sample]] = {}
+    for row in connection.execute(query):
+        sample = _sample(row)
+        if sample is not None:
+            found.setdefault(row.target, []).append(sample)
+    return found
+
+
+def _sample(row: Any) -> Sample | None:
+    """An attempt as something to draw; None where it says too little."""
+    at = wall_ns_of(row.wall_time)
+    if row.ttft_ms is not None and row.outcome in {"ok", "cancelled", "cut"}:
+        if row.speed_tps is None or row.speed_tps <= 0.0:
+            return None
+        return Sample(at, int(row.ttft_ms * MS), row.speed_tps, None)
+    if row.outcome in {"ok", "cancelled", "cut"}:
+        return None
+    if row.outcome == "timeout":
+        return Sample(at, NEVER_NS, 0.0, None)
+    known = row.status is not None and row.status != 200
+    failure = by_status(row.status) if known else FAILED
+    ends = row.t_send_ns is not None and row.t_end_ns is not None
+    return Sample(at, row.t_end_ns - row.t_send_ns if ends else FAIL_NS, 0.0, failure)
+
+
+def _offer(name: str, rows: Sequence[Sample], period: Period, config: Config | None) -> Offer:
+    """A target with its prices, and what a gateway that has run for long believes of it."""
+    provider, _, model = name.partition("/")
+    known = provider in catalogue() or (config is not None and provider in config.providers)
+    row = provider_named(provider, config) if known else None
+    price = None if row is None else _rates(name, row.price_provider, model, period, config)
+    firsts = [one.first_ns / MS for one in rows if one.failure is None and one.first_ns < NEVER_NS]
+    speeds = [one.tps for one in rows if one.tps > 0.0]
+    p50, p95 = quantile(firsts, 0.5) or 1000.0, quantile(firsts, 0.95) or 3000.0
+    fast, slow = quantile(speeds, 0.5) or 50.0, quantile(speeds, 0.05) or 30.0
+    return Offer(
+        target=name,
+        provider=provider,
+        price_in=-1.0 if price is None else price[0],
+        price_out=-1.0 if price is None else price[1],
+        bills_aborts=row is not None and row.abort.stops_billing is False,
+        ttft_ms=max(p50, 0.001),
+        ttft_p95_ms=max(p95, p50, 0.001),
+        speed_tps=fast,
+        speed_slow_tps=min(slow, fast),
+    )
+
+
+def _rates(
+    name: str, listed_as: str | None, model: str, period: Period, config: Config | None
+) -> tuple[float, float] | None:
+    own = None if config is None else config.prices.get(name)
+    rates = None if own is None else own_rates(own)
+    if rates is None and listed_as is not None:
+        from lightgate.price.listed import rates_of
+
+        rates = rates_of(listed_as, model, period.until)
+    if rates is None or rates.input is None or rates.output is None:
+        return None
+    return float(rates.input), float(rates.output)
+
+
+def _priced(offers: Sequence[Offer]) -> list[Offer]:
+    """Their own prices where all are known, else one price for all."""
+    if all(offer.price_in >= 0.0 for offer in offers):
+        return list(offers)
+    same = {"price_in": PRICES[0], "price_out": PRICES[1]}
+    return [msgspec.structs.replace(offer, **same) for offer in offers]

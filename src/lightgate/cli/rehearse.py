@@ -1,0 +1,274 @@
+"""`lightgate rehearse`: what each policy would have done."""
+
+from __future__ import annotations
+
+import math
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.output import Column, emit_json, emit_table, note
+from lightgate.config.duration import parse_duration
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.bench.rehearse.past import PastStage
+    from lightgate.bench.rehearse.rehearse import Stage
+    from lightgate.bench.rehearse.scene import Scene
+    from lightgate.bench.rehearse.standing import Figure, Standing
+
+POLICIES: Final = (
+    "fastest",
+    "cheapest",
+    "balanced",
+    "voice",
+    "coding",
+    "agent",
+    "batch",
+    "ordered",
+    "weighted",
+    "random",
+    "p2c",
+)
+_DATA: Final = "./lightgate-data"
+_COLUMNS: Final = (
+    Column("policy"),
+    Column("ttft p50", "right"),
+    Column("p95", "right"),
+    Column("p99", "right"),
+    Column("done p50", "right"),
+    Column("p95", "right"),
+    Column("p99", "right"),
+    Column("over 1 s", "right"),
+    Column("dupl.", "right"),
+    Column("spend", "right"),
+    Column("failed", "right"),
+)
+_MEANS: Final = (
+    "Seconds as clients see them; ± is the standard deviation over the seeds. over 1 s: first"
+    " tokens later than that, or never. dupl.: attempts started beside another one. spend: beside"
+    " fixed-best, where closing a stream stops its bill / where some providers bill it to the end."
+)
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+
+
+@click.command("rehearse", epilog="Example: lightgate rehearse --world T4 --policy voice")
+@click.option("--world", help="T1 to T5, a simulated world, or its file.")
+@click.option("--ledger", "from_ledger", is_flag=True, help="Rehearse with the ledger's own past.")
+@click.option("--last", default="7d", show_default=True, help="How far back with --ledger.")
+@click.option("--model", help="With --ledger: the model asked for; else the most frequent one.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice(POLICIES),
+    help="Policy to rehearse; repeatable.  [default: fastest, voice]",
+)
+@click.option("--race", type=click.IntRange(1, 8), default=1, show_default=True, help="Fan-out.")
+@click.option("--hedge", default="auto", show_default=True, help="off, auto, p75 to p99, or 800ms.")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=8, show_default=True, help="Runs.")
+@click.option("--requests", type=click.IntRange(min=1), help="Requests a run.  [default: 6000]")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
+@click.option("--target", "targets", multiple=True, help="Target of the pool; repeatable.")
+@click.option("--load", type=click.IntRange(min=1), help="Requests in flight to assume.")
+@click.option("--correlation", type=click.FloatRange(0, 1), help="Of log TTFT between targets.")
+@click.option("--prompt-tokens", type=click.IntRange(min=1), help="A prompt.  [default: 512]")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="An answer.  [default: 512]")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder of the gateway whose ledger is read."
+)
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(**given: Any) -> None:
+    """Play traffic through the real routing code in virtual time, and compare policies.
+
+    Every policy meets the same requests and the same luck, beside fixed-best, mean-of-last-10 and
+    an oracle that knows each target's weather. The traffic is that of a simulated world or of the
+    ledger.
+    """
+    from lightgate.bench.rehearse.brain import Settings, real
+    from lightgate.bench.rehearse.rehearse import EDGES, FIXED, OTHERS, plain, rehearse
+
+    stage, facts = _stage(given)
+    chosen = dict.fromkeys(given["policies"] or ("fastest", "voice"))
+    _check_hedge(given["hedge"])
+    middle = [
+        plain(name)
+        if name in OTHERS
+        else real(Settings(policy=name, hedge=given["hedge"], race=given["race"]))
+        for name in chosen
+    ]
+    ends = [plain(name) for name in EDGES if name != FIXED]
+    roles = [plain(FIXED), ends[0], *middle, *ends[1:]]
+    rows = rehearse(stage, roles, range(1, given["seeds"] + 1), _progress)
+    if given["as_json"]:
+        emit_json({**facts, "seeds": given["seeds"], "policies": rows})
+        return
+    click.echo(facts["title"])
+    emit_table(_COLUMNS, [_cells(row) for row in rows], caption=_MEANS)
+    click.echo()
+    for line in picture(rows):
+        click.echo(line)
+    for line in facts["remarks"]:
+        click.echo(line)
+
+
+def _stage(given: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
+    if bool(given["world"]) == given["from_ledger"]:
+        raise UsageError(
+            "Name one stage: --world or --ledger.",
+            hint="lightgate rehearse --world T4, or --ledger --last 7d.",
+        )
+    if given["from_ledger"]:
+        stage = _past(given)
+        return stage, _past_facts(stage)
+    from lightgate.bench.rehearse.rehearse import WorldStage
+    from lightgate.bench.rehearse.scene import Wish, scene
+
+    wish = Wish(
+        targets=given["targets"],
+        requests=given["requests"],
+        rate=given["rate"],
+        load=given["load"],
+        correlation=given["correlation"],
+        tokens_in=given["prompt_tokens"],
+        tokens_out=given["max_tokens"],
+    )
+    made = scene(given["world"], wish)
+    return WorldStage(made), _world_facts(made)
+
+
+def _past(given: dict[str, Any]) -> PastStage:
+    from lightgate.bench.rehearse.past import Period, past
+    from lightgate.ledger.store import FILE, Ledger
+
+    only_worlds = ("rate", "targets", "load", "correlation", "prompt_tokens", "max_tokens")
+    for name in only_worlds:
+        if given[name]:
+            flag = {"targets": "target"}.get(name, name).replace("_", "-")
+            raise UsageError(f"--{flag} is for worlds: the ledger's past is what it was.")
+    config = read_config(given["config_file"])
+    data: Path | None = given["data"]
+    url = "sqlite" if config is None or data is not None else config.ledger.url
+    folder = data or Path(_DATA if config is None else config.gateway.data)
+    if url == "sqlite" and not (folder / FILE).is_file():
+        raise UsageError(
+            f"There is no ledger in {folder}.",
+            hint="`lightgate up` writes one; --data names its folder.",
+        )
+    now = datetime.now(UTC)
+    period = Period(
+        since=now - _length(given["last"]),
+        until=now,
+        model=given["model"],
+        requests=given["requests"],
+    )
+    with Ledger.open(url, folder) as ledger:
+        return past(ledger, period, config)
+
+
+def _length(last: str) -> timedelta:
+    try:
+        return timedelta(microseconds=parse_duration(last) // 1_000)
+    except (ValueError, OverflowError):
+        raise UsageError(f"--last {last!r} is no duration.", hint="Such as 7d or 24h.") from None
+
+
+def _check_hedge(hedge: str) -> None:
+    if hedge in {"off", "auto"}:
+        return
+    if hedge.startswith("p") and hedge[1:].isdecimal() and 75 <= int(hedge[1:]) <= 99:
+        return
+    try:
+        parse_duration(hedge)
+    except ValueError:
+        raise UsageError(
+            f"--hedge {hedge!r} is no hedge.", hint="off, auto, p75 to p99, or such as 800ms."
+        ) from None
+
+
+def _world_facts(made: Scene) -> dict[str, Any]:
+    traffic = made.traffic
+    load = "own load" if made.load is None else f"{made.load} in flight"
+    title = (
+        f"{made.name}: {made.title}. {traffic.requests:,} requests at {traffic.rate:g}/s, {load},"
+        f" {traffic.tokens_in} tokens in, {traffic.tokens_out} out."
+    )
+    remarks = [] if made.priced else ["Prices: not all known; all targets at 1 and 4 dollars."]
+    targets = [offer.target for offer in made.offers]
+    return {"stage": made.name, "title": title, "targets": targets, "remarks": remarks}
+
+
+def _past_facts(stage: PastStage) -> dict[str, Any]:
+    targets = [offer.target for offer in stage.offers]
+    title = f"{stage.model}: {stage.requests:,} requests of the ledger, {len(targets)} targets."
+    drawn = (
+        "What a target would have done is drawn from its own 40 attempts nearest in time;"
+        f" for {stage.stretched():.0%} of the pairs the nearest is over ten minutes away."
+    )
+    return {"stage": "ledger", "title": title, "targets": targets, "remarks": [drawn]}
+
+
+def _progress(done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done == of else ""
+        click.echo(f"\rrehearsing {done}/{of}{end}", err=True, nl=False)
+    elif done == of:
+        note(f"rehearsed {of} runs")
+
+
+def _cells(row: Standing) -> tuple[str, ...]:
+    return (
+        row.policy,
+        _seconds(row.ttft_p50_s),
+        _seconds(row.ttft_p95_s, sd=True),
+        _seconds(row.ttft_p99_s, sd=True),
+        _seconds(row.done_p50_s),
+        _seconds(row.done_p95_s, sd=True),
+        _seconds(row.done_p99_s, sd=True),
+        f"{row.over_1s.mean:.1%}",
+        f"{row.duplicates.mean:.1%}",
+        f"{_more(row.spend_honoured)} / {_more(row.spend_mixed)}",
+        f"{row.failures.mean:.2%}",
+    )
+
+
+def _seconds(figure: Figure, *, sd: bool = False) -> str:
+    if math.isnan(figure.mean):
+        return "unknown"
+    return f"{figure.mean:.2f} ±{figure.sd:.2f}" if sd else f"{figure.mean:.2f}"
+
+
+def _more(figure: Figure | None) -> str:
+    return "unknown" if figure is None else f"{figure.mean:+.1%}"
+
+
+def picture(rows: Sequence[Standing]) -> list[str]:
+    """The share of requests still without a first token at each instant, as bars."""
+    from lightgate.bench.rehearse.standing import INSTANTS_S
+
+    label = "still waiting after, s"
+    width = max(len(label), *(len(row.policy) for row in rows))
+    bars = [
+        f"{row.policy:<{width}}  {' '.join(_bar(share) * 4 for share in row.waiting)}"
+        for row in rows
+    ]
+    axis = "".join(f"{instant:<5g}" for instant in INSTANTS_S).rstrip()
+    return [
+        f"{label:<{width}}  {axis}",
+        *bars,
+        "Bars: all requests, 1 in 10, 1 in 100, 1 in 1,000 at the heights █ ▆ ▃ ▁; · is nobody.",
+    ]
+
+
+def _bar(share: float) -> str:
+    """On a scale of logarithms, so that one in a thousand is still seen."""
+    if share <= 0.0:
+        return "·"
+    return _BLOCKS[max(1, round(8 + 7 / 3 * math.log10(share)))]

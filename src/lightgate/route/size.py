@@ -1,0 +1,60 @@
+"""What is known of one prompt size of a target: the long run, and the last first tokens."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Final
+
+BUCKETS: Final = (1024, 8192)  # prompt tokens at which the next size begins: 0-1k, 1-8k, 8k+
+OFFSETS: Final = (0.0, 0.25, 0.9)  # log of what a longer prompt usually costs, until it is known
+RECENT: Final = 100  # first tokens of which quantiles are taken
+ENOUGH: Final = 20  # of those, below which the long run speaks for them
+RERANK: Final = 5  # samples after which the quantiles are taken anew
+
+
+def bucket(tokens_in: int) -> int:
+    """The size of a prompt: 0, 1 or 2."""
+    return 0 if tokens_in < BUCKETS[0] else 1 if tokens_in < BUCKETS[1] else 2
+
+
+class Size:
+    """Logarithms of seconds in the long run, seconds of the last ones."""
+
+    __slots__ = ("_ranked", "_until_rank", "delays", "long", "recent", "seen", "variance")
+
+    def __init__(self, long: float, sigma: float) -> None:
+        self.long = long
+        self.variance = sigma * sigma
+        self.seen = 0
+        self.recent: deque[float] = deque(maxlen=RECENT)
+        self.delays: dict[float, int] = {}  # hedge delays by quantile, until they are taken anew
+        self._ranked: list[float] = []
+        self._until_rank = 0
+
+    def add(self, ttft_s: float) -> None:
+        """Keep a first token for the quantiles."""
+        self.recent.append(ttft_s)
+        self._until_rank -= 1
+        if self._until_rank <= 0:
+            self.delays.clear()
+
+    def fill(self, ttfts_s: tuple[float, ...]) -> None:
+        """Take over what somebody else kept."""
+        self.recent = deque(ttfts_s, maxlen=RECENT)
+        self._until_rank = 0
+        self.delays.clear()
+
+    def own(self, q: float) -> float | None:
+        """A quantile of the last first tokens, seconds; None while they are too few."""
+        if len(self.recent) < ENOUGH:
+            return None
+        if self._until_rank <= 0:
+            self._ranked = sorted(self.recent)
+            self._until_rank = RERANK
+        ranked = self._ranked
+        return ranked[min(len(ranked) - 1, int(q * len(ranked)))]
+
+    def usual(self, z: float) -> float:
+        """A quantile of the long run, seconds; `z` is that of the standard normal."""
+        return math.exp(self.long + z * math.sqrt(self.variance))
