@@ -76,6 +76,13 @@ async def one(client: Client, target: Target, *, stream: bool, tokens: int) -> t
     return seen.id, (marks.closed - marks.send) / 1e6
 
 
+async def visitor(
+    client: Client, target: Target, count: int, *, stream: bool
+) -> list[tuple[str, float]]:
+    """Requests one after the other."""
+    return [await one(client, target, stream=stream, tokens=5) for _ in range(count)]
+
+
 async def measure(port: int, requests: int) -> list[dict[str, Any]]:
     """Every load, one after the other."""
     base = f"http://127.0.0.1:{port}/v1"
@@ -85,18 +92,14 @@ async def measure(port: int, requests: int) -> list[dict[str, Any]]:
     rows = []
     try:
         for stream, width in ((False, 1), (False, 32), (True, 1), (True, 32)):
-            found: list[tuple[str, float]] = []
-
-            async def visitor(count: int, *, stream: bool, found: list[tuple[str, float]]) -> None:
-                for _ in range(count):
-                    found.append(await one(client, target, stream=stream, tokens=5))
-
             each = max(1, requests // width)
-            await visitor(5, stream=stream, found=[])
-            await asyncio.gather(*(visitor(each, stream=stream, found=found) for _ in range(width)))
-            rows.append(
-                await compare(client, base, found, f"{'stream' if stream else 'whole'} c={width}")
+            await visitor(client, target, 5, stream=stream)
+            came = await asyncio.gather(
+                *(visitor(client, target, each, stream=stream) for _ in range(width))
             )
+            found = [pair for pairs in came for pair in pairs]
+            load = f"{'stream' if stream else 'whole'} c={width}"
+            rows.append(await compare(client, base, found, load))
     finally:
         await client.close()
     return rows
@@ -156,15 +159,14 @@ def main() -> None:
     if given.json:
         print(json.dumps(rows))
         return
-    print(
-        f"{'load':<14}{'n':>5}{'off p50 ms':>12}{'off p99 ms':>12}{'p99 share':>11}{'overhead p50':>14}{'p99 ms':>9}  holds"
-    )
+    print("| load | n | off p50 ms | off p99 ms | of the time | overhead p50, p99 ms | holds |")
+    print("|---|---|---|---|---|---|---|")
     for row in rows:
         holds = row["off_p99_ms"] <= LIMIT_MS or row["off_p99_share"] <= LIMIT_SHARE
         print(
-            f"{row['load']:<14}{row['n']:>5}{row['off_p50_ms']:>12.3f}{row['off_p99_ms']:>12.3f}"
-            f"{row['off_p99_share']:>10.2%} {row['overhead_p50_ms']:>13.3f}{row['overhead_p99_ms']:>9.3f}"
-            f"  {'yes' if holds else 'NO'}"
+            f"| {row['load']} | {row['n']} | {row['off_p50_ms']:.3f} | {row['off_p99_ms']:.3f} |"
+            f" {row['off_p99_share']:.2%} | {row['overhead_p50_ms']:.3f},"
+            f" {row['overhead_p99_ms']:.3f} | {'yes' if holds else 'NO'} |"
         )
 
 

@@ -270,6 +270,22 @@ async def test_an_endpoint_that_is_down_is_given_up(client: Client) -> None:
         driven = await drive(client, jobs(closed.getsockname()[1]), driving, done.append)
     assert outcomes(done) == [Outcome.RESET] * 5
     assert "127.0.0.1" in driven.gave_up
+    assert not driven.key_refused
+
+
+@pytest.mark.parametrize("code", [401, 403])
+async def test_a_key_that_is_no_longer_taken_is_given_up(
+    client: Client, serving: Serve, code: int
+) -> None:
+    async def answer(_: str) -> bytes:
+        return b"HTTP/1.1 %d No\r\ncontent-length: 2\r\n\r\n{}" % code
+
+    desk, done = Desk(answer), list[Finished]()
+    async with serving(desk.script) as port:
+        driven = await drive(client, jobs(port), Driving(requests=9, give_up=3), done.append)
+    assert len(done) == 3
+    assert str(code) in driven.gave_up
+    assert driven.key_refused
 
 
 async def test_one_success_in_between_is_no_reason_to_give_up(

@@ -42,7 +42,7 @@ def pairs() -> list[Pair]:
 
 def vllm() -> list[dict[str, Any]]:
     rows = pairs()
-    return vllm_results([a for a, _ in rows], {r.id: r for _, r in rows})
+    return vllm_results(RUN, [a for a, _ in rows], {r.id: r for _, r in rows})
 
 
 def test_a_vllm_result_holds_vllms_definitions() -> None:
@@ -70,7 +70,7 @@ def test_a_vllm_result_is_read_back(tmp_path: Path) -> None:
     path.write_text(json.dumps(vllm()[0]))
     found = read(path)
     assert [a.outcome for a in found.attempts].count(Outcome.OK) == 7
-    (cell,) = reread(found.attempts, found.recordings, "vllm")
+    (cell,) = reread(RUN, found.attempts, found.recordings, "vllm")
     shown = {line.metric: line.theirs for line in cell.lines if line.q == 0.5}
     assert shown["ttft_ms"] == pytest.approx(100)
     assert shown["speed_tps"] == pytest.approx(61 / 0.762)
@@ -159,4 +159,4 @@ def test_an_empty_run_has_no_points() -> None:
     document = otel_metrics(RUN, [], {})
     assert "dataPoints" in json.dumps(document)
     assert '"count"' not in json.dumps(document)
-    assert vllm_results([], {}) == []
+    assert vllm_results(RUN, [], {}) == []

@@ -126,7 +126,7 @@ def test_guidellm(tmp_path: Path) -> None:
     assert (bad.outcome, cut.outcome) == (Outcome.TIMEOUT, Outcome.CUT)
     assert good.target == "guidellm/m"
     assert found.recordings[good.id].load == "c=4"
-    (cell,) = reread(found.attempts, found.recordings, "guidellm")
+    (cell,) = reread(run_of(found, "r"), found.attempts, found.recordings, "guidellm")
     shown = {line.metric: line.theirs for line in cell.lines if line.q == 0.5}
     assert shown["tpot_ms"] == pytest.approx(4750 / 9)
     assert shown["itl_ms"] == pytest.approx(4000 / 8)

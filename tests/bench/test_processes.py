@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from bench.conftest import MS, Shape, job_at
-from bench.test_drive import HEAD, REST, TOKEN, Desk, jobs, never, outcomes
+from bench.test_drive import HEAD, LIMITED, REST, TOKEN, Desk, jobs, never, outcomes
 from lightgate.bench.drive import Driving, Finished
 from lightgate.bench.frames import UP, Go, Order, Ready, Result, Setup, frame, pack, receive, unpack
 from lightgate.bench.processes import Crew, drive_crew, processes_for, shares
@@ -282,6 +282,73 @@ async def test_a_child_ends_quietly_when_its_parent_is_gone(serving: Serve) -> N
         child.stdin.close()
         assert await child.stderr.read() == b""
         assert await child.wait() == 0
+
+
+async def test_a_429_for_one_process_holds_them_all(serving: Serve) -> None:
+    done, heard = list[Finished](), asyncio.Event()
+
+    async def answer(name: str) -> bytes:
+        if name == "job-0":
+            await desk.has(2)
+            return LIMITED.replace(b": 40", b": 400")
+        await heard.wait()  # until the parent knows of the 429
+        return HEAD + TOKEN + REST
+
+    def keep(item: Finished) -> None:
+        done.append(item)
+        heard.set()
+
+    desk = Desk(answer)
+    async with serving(desk.script) as port:
+        driving = Driving(concurrency=2, requests=20)
+        crewed = await drive_crew(jobs(port), driving, TWO, keep)
+    assert done[0].called.outcome is Outcome.RATE_LIMITED
+    assert outcomes(done[1:]) == [Outcome.OK] * 19
+    until = (done[0].marks.end or 0) + 400 * MS
+    early = [item.job.id for item in done if (item.marks.send or 0) < until]
+    assert sorted(early) == ["job-0", "job-1"]
+    assert {item.worker for item in done} == {0, 1}
+    assert crewed.driven.paused_ns >= 390 * MS
+
+
+async def test_what_all_processes_meet_in_a_row_is_given_up_by_all(serving: Serve) -> None:
+    """Each sees one refusal, and two are enough."""
+
+    async def answer(name: str) -> bytes:
+        if name not in {"job-0", "job-1"}:
+            return await never(name)
+        await desk.has(2)
+        return b"HTTP/1.1 401 No\r\ncontent-length: 2\r\n\r\n{}"
+
+    desk, done = Desk(answer), list[Finished]()
+    async with serving(desk.script) as port:
+        driving = Driving(concurrency=2, requests=100, give_up=2)
+        crewed = await drive_crew(jobs(port), driving, TWO, done.append)
+    assert "401" in crewed.driven.gave_up
+    assert crewed.driven.key_refused
+    assert crewed.lost == ()
+    refused = [item for item in done if item.called.outcome is Outcome.HTTP_ERROR]
+    assert sorted(item.worker for item in refused) == [0, 1]
+    assert outcomes(done).count(Outcome.CUT) == len(done) - 2 == crewed.driven.cut
+    assert crewed.driven.started == len(done) < 6
+
+
+async def test_a_success_of_another_process_is_a_reason_to_go_on(serving: Serve) -> None:
+    """Of every pair one is refused; never three in a row of what the parent sees."""
+
+    async def answer(name: str) -> bytes:
+        number = int(name.removeprefix("job-"))
+        await desk.has(2 * (number // 2) + 2)  # both are under way, so each has one of the pair
+        if number % 2:
+            return HEAD + TOKEN + REST
+        return b"HTTP/1.1 401 No\r\ncontent-length: 2\r\n\r\n{}"
+
+    desk, done = Desk(answer), list[Finished]()
+    async with serving(desk.script) as port:
+        driving = Driving(concurrency=2, requests=8, give_up=3)
+        crewed = await drive_crew(jobs(port), driving, TWO, done.append)
+    assert len(done) == 8
+    assert crewed.driven.gave_up == ""
 
 
 async def test_a_process_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,15 @@ from lightgate.bench.imports import read
 from lightgate.bench.reread import Line, Reread, percentile, reread
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import UsageError
+from lightgate.ledger.run import Run
 
+RUN = Run(id="r-1", started="2026-11-15T10:00:00Z")
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "llmperf"
 
 
 def run(pairs: list[Pair], rule: str) -> list[Reread]:
     attempts = [attempt for attempt, _ in pairs]
-    return reread(attempts, {recording.id: recording for _, recording in pairs}, rule)
+    return reread(RUN, attempts, {recording.id: recording for _, recording in pairs}, rule)
 
 
 def line(cell: Reread, metric: str, q: float = 0.5) -> Line:
@@ -81,7 +83,7 @@ def test_cells_are_kept_apart() -> None:
 
 def test_nothing_to_read_is_said() -> None:
     with pytest.raises(UsageError, match="bursts recorded"):
-        reread([worked()[0]], {}, "vllm")
+        reread(RUN, [worked()[0]], {}, "vllm")
     with pytest.raises(UsageError, match="no rule 'x'"):
         run(many(), "x")
 
@@ -126,7 +128,7 @@ def test_llmperf_leaderboard_is_reproduced(name: str) -> None:
         e2e_published = 1000 * published[f"results_end_to_end_latency_s_{key}"]
         assert ttft == pytest.approx(1000 * published[f"results_ttft_s_{key}"], abs=1e-5)
         assert e2e == pytest.approx(e2e_published, abs=1e-5)
-    (cell,) = reread(imported.attempts, imported.recordings, "llmperf")
+    (cell,) = reread(RUN, imported.attempts, imported.recordings, "llmperf")
     # The published per-request throughput is not tokens over time for every provider: the raw data
     # decide.
     rows = json.loads((FIXTURES / f"{name}.individual.json").read_bytes())

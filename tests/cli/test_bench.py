@@ -340,6 +340,38 @@ async def test_an_endpoint_that_goes_away_is_exit_4_and_what_it_gave_is_kept(
     assert 0 < outcomes.count("reset") < 40
 
 
+async def test_a_key_that_is_taken_away_halfway_is_exit_5(run: Run, tmp_path: Path) -> None:
+    served = 0
+    good = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+        b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}],'
+        b'"usage":{"prompt_tokens":20,"completion_tokens":1}}\n\ndata: [DONE]\n\n'
+    )
+    refused = b"HTTP/1.1 401 No\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal served
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+        served += 1
+        writer.write(good if served <= 15 else refused)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    out = tmp_path / "run"
+    words = ("--concurrency", "1", "--requests", "80", "--prompt-tokens", "64", "--out", str(out))
+    ran = await run("bench", f"gone={url}#m", *words)
+    server.close()
+    assert ran.code == 5, ran.err
+    assert "was given up" in ran.sentence
+    assert "401" in ran.sentence
+    outcomes = [str(attempt.outcome) for attempt in RunFolder(out).attempts()]
+    assert outcomes.count("ok") >= 8
+    assert 0 < outcomes.count("http_error") < 40
+
+
 async def test_a_full_disk_is_said_and_what_is_there_stays(
     world: str, tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -251,7 +251,11 @@ async def test_headers_are_each_clients_own() -> None:
     assert one.reply.headers == HEAD
     assert two.reply.headers == (
         b"content-type: text/event-stream\r\nx-lightgate-target: lab/m\r\n"
-        b"x-request-id: mine\r\nx-lightgate-id: id\r\nx-lightgate-cache: join\r\n"
+        b"x-request-id: mine\r\nx-lightgate-id: id\r\nx-lightgate-attempts: 0\r\n"
+        b"x-lightgate-cache: join\r\n"
+    )
+    assert follower_lines(b"request-id: theirs\r\n", b"mine", b"id").startswith(
+        b"request-id: mine\r\nx-request-id: mine\r\n"
     )
 
 
@@ -567,17 +571,18 @@ async def test_one_broken_reply_is_no_concern_of_the_others() -> None:
 # Signs of life, and what is kept
 
 
-async def test_comments_are_for_those_who_are_here_and_are_not_kept() -> None:
+@pytest.mark.parametrize("sign", [b": keep-alive\n", b"\n"])
+async def test_signs_of_life_are_for_those_who_are_here(sign: bytes) -> None:
     both = joints()
     one = Ride(both)
     await turn()
     one.flight.say(b"data: a")
-    one.flight.do(lambda joint: joint.send(b": keep-alive\n"))
+    one.flight.do(lambda joint: joint.send(sign))
     await turn()
     two = Ride(both)
     one.flight.end(b"data: b")
     await turn()
-    assert one.reply.body == b"data: a: keep-alive\ndata: b"
+    assert one.reply.body == b"data: a" + sign + b"data: b"
     assert two.reply.body == b"data: adata: b"
     joint = one.flight.joint
     assert joint is not None

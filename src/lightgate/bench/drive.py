@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
+from lightgate.bench.restraint import Restraint, is_key_refused
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
-from lightgate.errors import HttpRefused, RateLimited, Unreachable, UsageError
+from lightgate.errors import UsageError
 from lightgate.provider.call import Call
 from lightgate.wire.alarm import best_alarm
 from lightgate.wire.exchange import Deadlines
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from lightgate.bench.loop import Job
     from lightgate.bench.shape import Pacer
-    from lightgate.errors import AttemptError
     from lightgate.provider.call import Called
     from lightgate.wire.client import Client
 
@@ -38,7 +38,6 @@ AHEAD: Final = 256  # requests that are prepared before their planned instant
 BUSY_NS: Final = 2_000_000  # nearer than this to a planned instant nothing else is begun
 TURN: Final = 16  # overdue requests started in one turn of the loop; then they get to run
 GRAIN_NS: Final = 1_000_000  # of the loop's own timers
-PAUSE_S: Final = 1.0  # after a 429 that names no wait
 
 
 class Driving(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +85,7 @@ class Driven(msgspec.Struct, frozen=True, kw_only=True):
     cut: int = 0
     paused_ns: int = 0
     gave_up: str = ""  # the error that made it end early
+    key_refused: bool = False  # ... was a refusal of the key
 
 
 class Start(NamedTuple):
@@ -123,12 +123,26 @@ async def drive(
 
 
 async def drive_from(
-    client: Client, source: Source, driving: Driving, on_done: Callable[[Finished], None]
+    client: Client,
+    source: Source,
+    driving: Driving,
+    on_done: Callable[[Finished], None],
+    restraint: Restraint | None = None,
 ) -> Driven:
-    """Make the requests of any source; see `drive`. A request count is the source's business."""
+    """Make the requests of any source; see `drive`. A request count is the source's business.
+
+    Whoever gives a restraint may hold the drive from outside as well.
+    """
     if driving.concurrency < 1 or (driving.max_inflight or 1) < 1:
         raise UsageError("A load needs at least one request in flight.")
-    return await _Driver(client, driving, on_done, planned=source.planned).run(source)
+    if restraint is None:
+        restraint = restraint_of(driving, planned=source.planned)
+    return await _Driver(client, driving, on_done, restraint, planned=source.planned).run(source)
+
+
+def restraint_of(driving: Driving, *, planned: bool) -> Restraint:
+    """What a drive heeds; a plan is never moved."""
+    return Restraint(pauses=driving.respect_429 and not planned, give_up=driving.give_up)
 
 
 def starts(jobs: Iterator[Job], pacer: Pacer | None) -> Source:
@@ -157,13 +171,14 @@ class _Driver:
         client: Client,
         driving: Driving,
         on_done: Callable[[Finished], None],
+        restraint: Restraint,
         *,
         planned: bool,
     ) -> None:
         self._client = client
         self._driving = driving
         self._on_done = on_done
-        self._pauses = driving.respect_429 and not planned
+        self._restraint = restraint
         lead = LEAD_NS if planned else 0
         self._begin = driving.start_ns or SYSTEM.now_ns() + lead
         self._calls: set[Call] = set()  # under way
@@ -173,9 +188,7 @@ class _Driver:
         self._failure: BaseException | None = None
         self._stopped_ns: int | None = None
         self._cutting = False
-        self._paused_until = self._begin
-        self._paused_ns = self._started = self._dropped = self._cut = self._refused = 0
-        self._gave_up: AttemptError | None = None
+        self._started = self._dropped = self._cut = 0
 
     async def run(self, source: Source) -> Driven:
         """Start, stop, cool down, cut: each step is left out where nothing is left to do."""
@@ -192,7 +205,7 @@ class _Driver:
         try:
             await self._settle(stop_ns)
             self._stop()
-            if self._failure is None and self._gave_up is None:
+            if self._failure is None and self._restraint.gave_up is None:
                 await self._settle(cut_ns)
         finally:
             self._stop()
@@ -216,6 +229,7 @@ class _Driver:
         while self._may_start():
             await self._pause()
             start = await source.next()
+            await self._pause()  # it may have come while the next request was awaited
             if start is None or task is None or not self._may_start():
                 return
             self._idle.discard(task)
@@ -301,29 +315,14 @@ class _Driver:
             self._cut += 1
             if marks.end is None and marks.send is not None:
                 marks.end = SYSTEM.now_ns()
-        self._heed(called.error)
-        self._on_done(Finished(job, marks, called, worker, wall_ns))
-
-    def _heed(self, error: AttemptError | None) -> None:
-        """What a refusal means for the requests to come; a plan is never moved."""
-        if isinstance(error, RateLimited) and self._pauses:
-            wait_s = PAUSE_S if error.retry_after_s is None else error.retry_after_s
-            now = SYSTEM.now_ns()
-            until = now + int(wait_s * NS_PER_S)
-            self._paused_ns += max(0, until - max(now, self._paused_until))
-            self._paused_until = max(until, self._paused_until)
-        lasting = isinstance(error, Unreachable) or (
-            isinstance(error, HttpRefused) and error.code in {401, 403}
-        )
-        self._refused = self._refused + 1 if lasting else 0
-        if lasting and self._refused == self._driving.give_up:
-            self._gave_up = error
+        if self._restraint.heed(called.error, SYSTEM.now_ns()):
             self._stop()
             self._over.set()
+        self._on_done(Finished(job, marks, called, worker, wall_ns))
 
     async def _pause(self) -> None:
-        while SYSTEM.now_ns() < self._paused_until:
-            await _sleep_until(self._paused_until)
+        while SYSTEM.now_ns() < self._restraint.until_ns:
+            await _sleep_until(self._restraint.until_ns)
 
     # Ending
 
@@ -352,7 +351,7 @@ class _Driver:
 
     def _result(self) -> Driven:
         ended = SYSTEM.now_ns()
-        stopped = self._stopped_ns or ended
+        stopped, gave_up = self._stopped_ns or ended, self._restraint.gave_up
         return Driven(
             begin_ns=self._begin,
             stopped_ns=stopped,
@@ -360,8 +359,9 @@ class _Driver:
             started=self._started,
             dropped=self._dropped,
             cut=self._cut,
-            paused_ns=max(0, self._paused_ns - max(0, self._paused_until - stopped)),
-            gave_up="" if self._gave_up is None else self._gave_up.message,
+            paused_ns=self._restraint.held_ns(stopped),
+            gave_up="" if gave_up is None else gave_up.message,
+            key_refused=is_key_refused(gave_up),
         )
 
 

@@ -30,7 +30,7 @@ from lightgate.clock.ids import Ids
 from lightgate.clock.load import late_share
 from lightgate.clock.source import SYSTEM
 from lightgate.clock.tokens import Usage
-from lightgate.errors import CredentialsError, HttpRefused
+from lightgate.errors import CredentialsError, HttpRefused, LightgateError, Unreachable
 from lightgate.ledger.recording import Recording
 from lightgate.ledger.run import Health, Run
 from lightgate.provider.prepare import prepare
@@ -80,7 +80,7 @@ class Bench:
         self._cpu = time.process_time_ns()
         self._steps = 0
         self._notes: list[str] = []
-        self.given_up: list[str] = []  # targets that went away, with what they said
+        self.given_up: list[LightgateError] = []  # targets that went away, or refused their key
         self._stopping: asyncio.Task[object] | None = None
         self.measured = Measured(attempts=[], recordings={})
         self.run = Run(
@@ -298,8 +298,9 @@ class Bench:
             dropped = self._dropped.setdefault(load.label, {})
             dropped[turn.lane] = dropped.get(turn.lane, 0) + turn.driven.dropped
             if turn.driven.gave_up:
-                given_up = f"{turn.lane} at {load.label} was given up: {turn.driven.gave_up}"
-                self._notes.append(given_up)
+                kind = CredentialsError if turn.driven.key_refused else Unreachable
+                given_up = kind(f"{turn.lane} at {load.label} was given up: {turn.driven.gave_up}")
+                self._notes.append(given_up.message)
                 self.given_up.append(given_up)
 
     async def _converse(

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from lightgate import __version__
-from lightgate.bench.reread import load_of
 from lightgate.bench.rules import vllm
 from lightgate.clock.load import in_statistics
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.quantile import compat
 from lightgate.clock.timing import NS_PER_S
+from lightgate.ledger.samples import Samples, load_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,13 +50,16 @@ _OPERATIONS: Final = {
 
 
 def vllm_results(
-    attempts: Sequence[Attempt], recordings: Mapping[str, Recording]
+    run: Run, attempts: Sequence[Attempt], recordings: Mapping[str, Recording]
 ) -> list[dict[str, Any]]:
-    """One vLLM-style document for each target and load; warm-up left out, all else in it."""
+    """One vLLM-style document for each target and load: what its own tables count, but no cuts."""
+    samples = Samples(run)
     cells: dict[tuple[str, str], list[Attempt]] = {}
     for attempt in attempts:
         recording = recordings.get(attempt.id)
-        if recording is None or recording.warmup or attempt.outcome is Outcome.CUT:
+        if recording is None or attempt.outcome is Outcome.CUT:
+            continue
+        if not samples.counts(attempt, recording):
             continue
         cells.setdefault((attempt.target, load_of(attempt, recording)), []).append(attempt)
     return [_vllm_result(load, rows, recordings) for (_, load), rows in cells.items()]
@@ -143,10 +146,10 @@ def otel_metrics(
 ) -> dict[str, Any]:
     """One OTLP/JSON metrics document: cumulative histograms of the run, by target and outcome."""
     facts = {target.name: target for target in run.targets}
+    samples = Samples(run)
     groups: dict[tuple[str, Outcome], list[Attempt]] = {}
     for attempt in attempts:
-        recording = recordings.get(attempt.id)
-        if recording is not None and recording.warmup:
+        if not samples.counts(attempt, recordings.get(attempt.id)):
             continue
         if attempt.outcome in {Outcome.CUT, Outcome.CANCELLED}:
             continue

@@ -15,6 +15,7 @@ from lightgate.bench.verdict import Signs, diagnose
 from lightgate.bench.versus import Field, contest
 from lightgate.clock.attempt import Attempt
 from lightgate.ledger.recording import Recording
+from lightgate.ledger.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,12 +58,9 @@ def conclude(
 ) -> Run:
     """Fill in the cells, the comparisons, the verdicts and the picks."""
     found_cells = cells(run.targets, measured, loads, slo)
+    counted = _counted(msgspec.structs.replace(run, cells=found_cells), measured)
     found = contest(
-        [
-            Field(load.label, _counted(measured, load.label), load.is_open)
-            for load in loads
-            if len(run.targets) > 1
-        ],
+        [_field(measured, load, counted) for load in loads if len(run.targets) > 1],
         measured.recordings,
         run.targets,
         rng=np.random.default_rng(seed),
@@ -73,7 +71,7 @@ def conclude(
         cells=found_cells,
         boards=found.boards,
         versus=found.versus,
-        verdicts=tuple(_verdicts(run, measured, found_cells, twins)),
+        verdicts=tuple(_verdicts(run, measured, (found_cells, counted), twins)),
         picks=picks(found_cells, twins),
         break_even=break_even(run.targets, found_cells),
     )
@@ -104,17 +102,31 @@ def cells(
     return relate(found)
 
 
-def _counted(measured: Measured, load: str) -> list[Attempt]:
-    return [
+def _counted(run: Run, measured: Measured) -> frozenset[str]:
+    """The ids of all attempts that the cells of the run are made of."""
+    samples, known = Samples(run), measured.recordings
+    return frozenset(a.id for a in measured.attempts if samples.counts(a, known[a.id]))
+
+
+def _field(measured: Measured, load: LoadFacts, counted: frozenset[str]) -> Field:
+    """Everything that was measured at a load; what is not counted has its place all the same."""
+    kept = [
         attempt
         for attempt in measured.attempts
-        if (recording := measured.recordings[attempt.id]).load == load and not recording.warmup
+        if (recording := measured.recordings[attempt.id]).load == load.label
+        and not recording.warmup
     ]
+    cut = frozenset(attempt.id for attempt in kept) - counted
+    return Field(load.label, kept, load.is_open, cut)
 
 
 def _verdicts(
-    run: Run, measured: Measured, cells: Sequence[CellSummary], twins: Sequence[str]
+    run: Run,
+    measured: Measured,
+    found: tuple[Sequence[CellSummary], frozenset[str]],
+    twins: Sequence[str],
 ) -> list[Verdict]:
+    cells, counted = found
     by_target: Mapping[str, list[CellSummary]] = defaultdict(list)
     for cell in cells:
         by_target[cell.target].append(cell)
@@ -123,8 +135,10 @@ def _verdicts(
     for target, own in by_target.items():
         if target in twins:
             continue
-        seen = {cell.load: measured.at(target, cell.load) for cell in own}
-        verdict = diagnose(own, Signs.of(seen, cpu_share=cpu))
+        every = {cell.load: measured.at(target, cell.load) for cell in own}
+        seen = {load: [a for a in each if a.id in counted] for load, each in every.items()}
+        rest = [a for each in every.values() for a in each if a.id not in counted]
+        verdict = diagnose(own, Signs.of(seen, warmup=rest, cpu_share=cpu))
         if verdict is not None:
             verdicts.append(verdict)
     return verdicts

@@ -59,7 +59,13 @@ class Tell(msgspec.Struct, frozen=True, tag="tell"):
     word: Literal["no more", "halt"]
 
 
-Down = Setup | Go | Order | Tell
+class Hold(msgspec.Struct, frozen=True, tag="hold"):
+    """Another child was told to wait: send nothing before the instant."""
+
+    until_ns: int
+
+
+Down = Setup | Go | Order | Tell | Hold
 
 
 # Frames, up

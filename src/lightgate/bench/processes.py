@@ -21,12 +21,21 @@ from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
-from lightgate.bench.drive import Driven, Driving, Finished, Start, drive_from, starts
+from lightgate.bench.drive import (
+    Driven,
+    Driving,
+    Finished,
+    Start,
+    drive_from,
+    restraint_of,
+    starts,
+)
 from lightgate.bench.frames import (
     DOWN,
     UP,
     Down,
     Go,
+    Hold,
     Order,
     Over,
     Ready,
@@ -41,7 +50,9 @@ from lightgate.bench.frames import (
 )
 from lightgate.bench.loop import Job
 from lightgate.bench.quiet import FULL, breathe, quiet
+from lightgate.bench.restraint import Restraint, is_key_refused
 from lightgate.clock.marks import StampSource
+from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.dialect.registry import Dialect, Family, dialect_for
 from lightgate.dialect.request import Kind
@@ -143,7 +154,7 @@ class _Child:
         self.process = process
         self.room = asyncio.Semaphore(room)  # of a closed loop: jobs that it may hold
         self.held: dict[int, Job] = {}
-        self.finished = 0
+        self.finished = self.cut = 0
         self.over: Over | None = None
         self.gone = False
 
@@ -160,9 +171,11 @@ class _Parent:
         self._on_done = on_done
         self._numbers = itertools.count()
         self._children: list[_Child] = []
+        self._restraint = restraint_of(driving, planned=False)
 
     async def run(self, source: Source) -> Crewed:
         """Start the children, feed them, take what they send, and see them end."""
+        self._restraint = restraint_of(self._driving, planned=source.planned)
         try:
             await self._spawn(planned=source.planned)
             start_ns = self._driving.start_ns or SYSTEM.now_ns() + START_NS
@@ -211,7 +224,10 @@ class _Parent:
             child = _Child(number, share + spare, process)
             self._children.append(child)
             own = msgspec.structs.replace(
-                driving, concurrency=share, max_inflight=limits[number] if limits else None
+                driving,
+                concurrency=share,
+                max_inflight=limits[number] if limits else None,
+                give_up=None,  # that is the parent's to say, who sees them all
             )
             setup = Setup(
                 driving=own,
@@ -249,7 +265,7 @@ class _Parent:
             early_ns = start_ns + offset - FEED_NS - SYSTEM.now_ns()
             await asyncio.sleep(max(0, early_ns) / NS_PER_S)
             alive = [child for child in self._children if not child.gone]
-            if not alive:
+            if not alive or self._restraint.gave_up is not None:
                 return
             await self._hand(alive[next(turn) % len(alive)], start)
 
@@ -257,7 +273,7 @@ class _Parent:
         """Give one child of a closed loop its next job as soon as it has room for one."""
         while True:
             await child.room.acquire()
-            if child.gone:
+            if child.gone or self._restraint.gave_up is not None:
                 return
             if (start := await source.next()) is None:
                 return
@@ -286,12 +302,27 @@ class _Parent:
             if isinstance(message, Result):
                 job = child.held.pop(message.number)
                 child.finished += 1
+                child.cut += message.called.outcome is Outcome.CUT
+                self._heed(child, message)
                 child.room.release()
                 self._on_done(unpack(message, job))
             elif isinstance(message, Over):
                 child.over = message
         child.gone = True
         child.room.release()  # whoever waits to feed it finds it gone
+
+    def _heed(self, child: _Child, result: Result) -> None:
+        """What a refusal of one child's request means for all of them."""
+        restraint = self._restraint
+        before = restraint.until_ns
+        enough = restraint.heed(result.called.error, SYSTEM.now_ns())
+        if restraint.until_ns > before:
+            for other in self._children:
+                if other is not child:
+                    other.send(Hold(restraint.until_ns))
+        if enough:
+            for each in self._children:
+                each.send(Tell("halt"))
 
     async def _all_of(self, reading: list[asyncio.Task[None]], feeding: asyncio.Task[None]) -> None:
         """Until every child has ended; what fails on our side ends it at once."""
@@ -317,6 +348,9 @@ class _Parent:
         overs = [child.over for child in self._children if child.over is not None]
         parts = [over.driven for over in overs if over.driven is not None]
         fallen = [child for child in self._children if child.over is None]
+        # A child that was told to halt has no sums of its own.
+        halted = [child for child in self._children if child.over and child.over.driven is None]
+        gave_up = self._restraint.gave_up
         now = SYSTEM.now_ns()
         return Crewed(
             driven=Driven(
@@ -324,11 +358,12 @@ class _Parent:
                 stopped_ns=max((part.stopped_ns for part in parts), default=now),
                 ended_ns=max((part.ended_ns for part in parts), default=now),
                 started=sum(part.started for part in parts)
-                + sum(child.finished for child in fallen),
+                + sum(child.finished for child in (*fallen, *halted)),
                 dropped=sum(part.dropped for part in parts),
-                cut=sum(part.cut for part in parts),
+                cut=sum(part.cut for part in parts) + sum(child.cut for child in halted),
                 paused_ns=max((part.paused_ns for part in parts), default=0),
-                gave_up=next((part.gave_up for part in parts if part.gave_up), ""),
+                gave_up="" if gave_up is None else gave_up.message,
+                key_refused=is_key_refused(gave_up),
             ),
             processes=len(self._children),
             lost=tuple(
@@ -428,8 +463,9 @@ async def _work(
         say(pack(int(item.job.id), item, setup.first_worker + item.worker))
         breathe(FULL)
 
-    work = asyncio.ensure_future(drive_from(client, inbox, driving, finished))
-    listening = asyncio.ensure_future(_listen(reader, inbox, work))
+    restraint = restraint_of(driving, planned=setup.planned)
+    work = asyncio.ensure_future(drive_from(client, inbox, driving, finished, restraint))
+    listening = asyncio.ensure_future(_listen(reader, inbox, work, restraint))
     driven: Driven | None = None
     try:
         driven = await work
@@ -447,13 +483,18 @@ async def _work(
 
 
 async def _listen(
-    reader: asyncio.StreamReader, inbox: _Inbox, work: asyncio.Future[Driven]
+    reader: asyncio.StreamReader,
+    inbox: _Inbox,
+    work: asyncio.Future[Driven],
+    restraint: Restraint,
 ) -> None:
     """Take requests until there are no more; a parent that is gone is an order to halt."""
     while True:
         message = await receive(reader, DOWN)
         if isinstance(message, Order):
             inbox.orders.put_nowait(message)
+        elif isinstance(message, Hold):
+            restraint.hold(message.until_ns, SYSTEM.now_ns())
         elif message == Tell("no more"):
             inbox.orders.put_nowait(None)
         else:

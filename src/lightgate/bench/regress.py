@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from lightgate.bench.reread import load_of
 from lightgate.clock.compare import ALPHA, FEWEST_BLOCKS, ROUNDS, holm
 from lightgate.clock.interval import CONFIDENCE, Interval, smallest_n
 from lightgate.clock.load import LATE_LIMIT, in_statistics, late_share
 from lightgate.clock.quantile import quantile, quantiles
+from lightgate.ledger.samples import UNTOLD, Samples, load_of, untold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,12 +129,13 @@ Rows = list[tuple["Attempt", int]]  # with the block
 
 
 def _cells(side: Side) -> dict[Cell, Rows]:
-    """The attempts of each cell in time order with their blocks, warm-up and twins left out."""
+    """The attempts that each cell counts, in time order with their blocks; twins are left out."""
+    samples = Samples(side.run)
     twins = {target.name for target in side.run.targets if target.twin_of is not None}
     cells: dict[Cell, list[tuple[Attempt, int | None]]] = {}
     for attempt in sorted(side.attempts, key=lambda row: row.t_send_ns or 0):
         recording = side.recordings.get(attempt.id)
-        if attempt.target in twins or (recording is not None and recording.warmup):
+        if attempt.target in twins or not samples.counts(attempt, recording):
             continue
         key = (attempt.target, load_of(attempt, recording))
         cells.setdefault(key, []).append((attempt, recording.block if recording else None))
@@ -312,6 +313,8 @@ def _doubts(side: Side) -> list[str]:
         for cell in side.run.cells
         if not cell.valid
     ]
+    if untold(side.run, side.attempts, side.recordings):
+        said.append(f"The run {side.run.id} {UNTOLD}.")
     late = late_share(side.attempts)
     if not side.run.cells and late is not None and late > LATE_LIMIT:
         said.append(f"The client itself was late in {late:.0%} of the requests of {side.run.id}.")

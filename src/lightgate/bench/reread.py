@@ -18,6 +18,7 @@ from lightgate.clock.load import in_statistics
 from lightgate.clock.quantile import compat, quantile
 from lightgate.clock.timing import NS_PER_MS
 from lightgate.errors import UsageError
+from lightgate.ledger.samples import Samples, load_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lightgate.bench.rules import Percentile, Rule
     from lightgate.clock.attempt import Attempt
     from lightgate.ledger.recording import Recording
+    from lightgate.ledger.run import Run
 
 METRICS: Final = ("ttft_ms", "ttfa_ms", "tpot_ms", "itl_ms", "speed_tps", "e2e_ms", "tokens")
 DURATIONS: Final = (0.5, 0.95, 0.99)
@@ -63,15 +65,18 @@ class Reread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reread(
-    attempts: Sequence[Attempt], recordings: Mapping[str, Recording], rule: str
+    run: Run, attempts: Sequence[Attempt], recordings: Mapping[str, Recording], rule: str
 ) -> list[Reread]:
-    """Read every cell of a run by one rule; warm-up and failures are left out, as everywhere."""
+    """Read every cell of a run by one rule: the successes that its own tables are made of."""
     if rule not in RULES:
         raise UsageError(f"There is no rule {rule!r}.", hint=f"One of: {', '.join(RULES)}.")
+    samples = Samples(run)
     cells: dict[tuple[str, str], list[Pair]] = {}
     for attempt in attempts:
         recording = recordings.get(attempt.id)
-        if recording is not None and not recording.warmup and in_statistics(attempt):
+        if recording is None or not in_statistics(attempt):
+            continue
+        if samples.counts(attempt, recording):
             key = (attempt.target, load_of(attempt, recording))
             cells.setdefault(key, []).append((attempt, recording))
     if not cells:
@@ -89,13 +94,6 @@ def reread(
         )
         for (target, load), pairs in cells.items()
     ]
-
-
-def load_of(attempt: Attempt, recording: Recording | None) -> str:
-    """The load of an attempt's cell, as `CellSummary.load` has it."""
-    if recording is not None and recording.load:
-        return recording.load
-    return "" if attempt.concurrency is None else f"c={attempt.concurrency}"
 
 
 def percentile(

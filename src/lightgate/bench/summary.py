@@ -28,6 +28,7 @@ from lightgate.clock.quantile import rank
 from lightgate.clock.timing import NS_PER_MS, words
 from lightgate.clock.tokens import Tokens, per_burst
 from lightgate.ledger.run import CellSummary, CostFacts, Estimate, Metric, TargetFacts
+from lightgate.ledger.samples import in_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,6 +67,7 @@ class _Cell(NamedTuple):
     recordings: Mapping[str, Recording]
     steady: steady.Steady
     ramp_kept: bool
+    windows_ns: tuple[tuple[int, int], ...]  # of those that count; empty: all
 
     @property
     def good(self) -> list[Attempt]:
@@ -111,6 +113,7 @@ def summarise(
         ),
         cached_ttft_p50_ms=_p50([a for a in cell.good if a.tokens_cached], attrgetter("ttft_ms")),
         cost=_cost(cell, throughput),
+        windows_ns=cell.windows_ns,
     )
 
 
@@ -213,7 +216,9 @@ def _sort_out(
         turns.setdefault(_turn(recordings.get(attempt.id)), []).append(attempt)
     stretches = [[one for a in turn if (one := flight(a))] for turn in turns.values()]
     found = steady.find(stretches, facts.concurrency)
-    inside = [a for a in kept if not found.found or _counts(a, facts, found.windows)]
+    windows = tuple((w.start_ns, w.stop_ns) for w in found.windows) if found.found else ()
+    planned = facts.concurrency is None
+    inside = [a for a in kept if not windows or in_windows(a, windows, planned=planned)]
     ramp_kept = len(inside) < RAMP_SHARE * len(kept)
     return _Cell(
         facts=facts,
@@ -222,6 +227,7 @@ def _sort_out(
         recordings=recordings,
         steady=found,
         ramp_kept=ramp_kept,
+        windows_ns=() if ramp_kept else windows,
     )
 
 
@@ -230,16 +236,6 @@ def _turn(recording: Recording | None) -> int | None:
     if recording is None:
         return None
     return recording.block if recording.turn is None else recording.turn
-
-
-def _counts(attempt: Attempt, facts: CellFacts, windows: Iterable[Window]) -> bool:
-    """Whether a request belongs to the windows: by its send, in an open loop by its plan.
-
-    One that was never sent has no place in time, and is counted: it failed.
-    """
-    at = attempt.t_send_ns if facts.concurrency is not None else attempt.t_plan_ns
-    at = attempt.t_send_ns if at is None else at
-    return at is None or steady.in_windows(at, windows)
 
 
 def _metrics(cell: _Cell) -> Iterable[Metric]:

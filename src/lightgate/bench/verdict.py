@@ -63,13 +63,18 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, attempts: Mapping[str, Sequence[Attempt]], *, cpu_share: float | None = None
+        cls,
+        attempts: Mapping[str, Sequence[Attempt]],
+        *,
+        warmup: Iterable[Attempt] = (),
+        cpu_share: float | None = None,
     ) -> Signs:
-        """Collect them from the attempts of one target, by load; warm-up may be among them.
+        """Collect them from the attempts of one target: those that its cells count, by load.
 
-        The TCP handshake is one round trip, and nothing of the server's work is in it.
+        The TCP handshake is one round trip, and nothing of the server's work is in it; connections
+        are made in the warm-up most of all.
         """
-        everything = [attempt for each in attempts.values() for attempt in each]
+        everything = [*warmup, *(attempt for each in attempts.values() for attempt in each)]
         trips = [a.tcp_ms for a in everything if a.tcp_ms is not None]
         return cls(
             ttft_ms={load: tuple(_ttfts(each)) for load, each in attempts.items()},

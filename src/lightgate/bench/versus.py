@@ -20,6 +20,7 @@ from lightgate.ledger.run import Board, Versus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
 
@@ -36,11 +37,15 @@ OPEN_METRICS: Final = ("ttft_plan_ms", "speed_tps", "e2e_ms")
 
 
 class Field(NamedTuple):
-    """All targets at one load: attempts with their recordings, and whether the load was open."""
+    """All targets at one load: their attempts, and whether the load was open.
+
+    The ids in `cut` are requests of the ramp: they have their places, and no table counts them.
+    """
 
     load: str
     attempts: Sequence[Attempt]
     open_loop: bool = False
+    cut: AbstractSet[str] = frozenset()
 
 
 class Contest(NamedTuple):
@@ -67,7 +72,7 @@ def contest(
     twins = {one.name: one.twin_of for one in targets if one.twin_of is not None}
     names = [one.name for one in targets if one.name not in twins]
     tables = [
-        _Table(field.load, metric, _samples(field.attempts, recordings, metric))
+        _Table(field.load, metric, _samples(field, recordings, metric))
         for field in fields
         for metric in (OPEN_METRICS if field.open_loop else CLOSED_METRICS)
     ]
@@ -110,23 +115,30 @@ class _Draw(NamedTuple):
     rounds: int
 
 
-def _samples(
-    attempts: Iterable[Attempt], recordings: Mapping[str, Recording], metric: str
-) -> Samples:
-    """One metric by target and place; a place in a block is the same prompt for every target."""
+def _samples(field: Field, recordings: Mapping[str, Recording], metric: str) -> Samples:
+    """One metric by target and place; a place in a block is the same prompt for every target.
+
+    Prompts are handed out in the order of sending, not of ending, which `seq` has.
+    """
     number = attrgetter(metric)
     found: Samples = {}
     seen: dict[tuple[str, int], int] = {}
-    for attempt in sorted(attempts, key=attrgetter("seq")):
+    for attempt in sorted(field.attempts, key=_when):
         recording = recordings.get(attempt.id)
         if recording is None or recording.block is None or recording.warmup:
             continue
         key = (attempt.target, recording.block)
         place = seen[key] = seen.get(key, -1) + 1
         value = number(attempt)
+        if attempt.id in field.cut:
+            continue
         if in_statistics(attempt) and value is not None and value > 0.0:
             found.setdefault(attempt.target, {})[recording.block, place] = value
     return found
+
+
+def _when(attempt: Attempt) -> tuple[int, int]:
+    return attempt.t_plan_ns or attempt.t_send_ns or 0, attempt.seq
 
 
 def _alike(tables: Iterable[_Table], twins: Mapping[str, str], draw: _Draw) -> list[Versus]:

@@ -391,8 +391,9 @@ def _carry_out(
         note(f"lightgate: {failure}")
         return bench.run, failure.exit_code
     if bench.given_up:
-        note(f"lightgate: {bench.given_up[0]}")
-        return bench.run, Exit.UNREACHABLE
+        first = bench.given_up[0]
+        note(f"lightgate: {first}")
+        return bench.run, first.exit_code
     return bench.run, Exit.INTERRUPTED if interrupted else Exit.OK
 
 

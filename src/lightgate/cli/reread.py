@@ -61,7 +61,7 @@ def command(
         return
     from lightgate.bench.reread import reread
 
-    found = reread(attempts, recordings, rule or "")
+    found = reread(record, attempts, recordings, rule or "")
     if not as_printed:
         found = [_honest(cell) for cell in found]
     if as_json:
@@ -72,10 +72,14 @@ def command(
 
 def _load(path: Path) -> tuple[Run, list[Attempt], dict[str, Recording]]:
     from lightgate.ledger.folder import RunFolder
+    from lightgate.ledger.samples import UNTOLD, untold
 
     if path.is_dir() or not path.exists():
         folder = RunFolder(path)
-        return folder.run(), folder.attempts(), folder.recordings()
+        loaded = folder.run(), folder.attempts(), folder.recordings()
+        if untold(*loaded):
+            note(f"{path} {UNTOLD}.")
+        return loaded
     from lightgate.bench.imports import read, run_of
     from lightgate.clock.ids import Ids
 
@@ -107,7 +111,7 @@ def _export(
     if form == "otel":
         _write(out, otel_metrics(record, attempts, recordings))
         return
-    documents = vllm_results(attempts, recordings)
+    documents = vllm_results(record, attempts, recordings)
     if not documents:
         raise UsageError("This run has nothing to export.")
     _write(out, documents[0] if len(documents) == 1 else documents)

@@ -155,7 +155,7 @@ class Flight:
             prepared = outlet.prepare(self.wanted, self.cap, self.extra)
         except UsageError as error:
             if self.refusal is None:
-                self.refusal = of_error(error)
+                self.refusal = of_error(error, param=getattr(error, "field", None))
             return None
         leg = Leg(self, step, outlet, prepared, marks)
         self.legs.append(leg)

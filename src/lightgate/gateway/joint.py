@@ -62,6 +62,7 @@ class Joint:
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._pilot: Pilot | None = None
+        self._broken = False  # it ended with an error
         self.size = 0
         self.status = 200
         self.headers = b""
@@ -86,17 +87,17 @@ class Joint:
     def start(
         self, status: int, headers: bytes, *, length: int | None = None, first: bytes = b""
     ) -> None:
-        """Begin the answer; a comment may come before its first piece."""
+        """Begin the answer; a sign of life may come before its first piece."""
         del length
         self.started = True
         self.status, self.headers = status, headers
         self.send(first)
 
     def send(self, data: bytes) -> None:
-        """Hand a piece to everyone; a comment only to those who are here now."""
+        """Hand a piece to everyone; a sign of life only to those who are here now."""
         if not self.started or self.finished:
             raise RuntimeError("A joint's pieces go between its start and its finish.")
-        if data[:1] == b":":
+        if data[:1] == b":" or data.isspace():  # events begin with a word
             for reader in tuple(self._readers):
                 reader.comment(data)
         elif data:
@@ -111,9 +112,11 @@ class Joint:
         if last:
             self._append(last)
         self.finished = True
-        if self._troubled:
+        pilot, self._pilot = self._pilot, None  # the flight holds us: not each other for ever
+        self._broken = pilot is not None and pilot.refusal is not None
+        if pilot is not None and self._broken:
             self._joints.close(self)
-            if not self._won:
+            if pilot.winner is None:
                 self._bequeath(again=True)
         self._spread()
 
@@ -122,6 +125,7 @@ class Joint:
         if self.started:
             raise RuntimeError("A joint starts once.")
         self.started = self.finished = self.is_whole = True
+        self._pilot = None
         self.status, self.headers = status, headers
         self._append(body)
         if status != 200:
@@ -203,7 +207,7 @@ class Joint:
     def kept(self, made: Made, most_bytes: int) -> Kept | None:
         """The answer as it can be given again; None where it is not all here."""
         partial = not self.finished or self._base or len(self._stamps) != len(self._pieces)
-        if partial or self._troubled or self.status != 200 or self.size > most_bytes:
+        if partial or self._broken or self.status != 200 or self.size > most_bytes:
             return None
         body = b"".join(self._pieces)
         return Kept(
@@ -224,6 +228,7 @@ class Joint:
         for settle in self._settlers:
             settle()
         self._settlers.clear()
+        self._pilot = None
         error = None if task.cancelled() else task.exception()
         if self.finished:
             if error is not None:  # the answer is out; what failed is our own book-keeping
@@ -255,14 +260,6 @@ class Joint:
     def heirs(self) -> int:
         """How many may still try."""
         return self._heirs
-
-    @property
-    def _troubled(self) -> bool:
-        return self._pilot is not None and self._pilot.refusal is not None
-
-    @property
-    def _won(self) -> bool:
-        return self._pilot is None or self._pilot.winner is not None
 
     def _append(self, data: bytes) -> None:
         self._pieces.append(data)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from lightgate.gateway.joint import Joint
 
 # What a flight says about its own request alone.
-_OWN_LINES: Final = (
-    b"x-request-id:", b"x-lightgate-id:", b"x-lightgate-cache:", b"x-lightgate-overhead-ms:",
-    b"x-lightgate-ttft-ms:", b"x-lightgate-cost-usd:", b"server-timing:",
+_OWN: Final = frozenset(
+    (b"x-request-id", b"x-lightgate-id", b"x-lightgate-attempts", b"x-lightgate-cache",
+     b"x-lightgate-overhead-ms", b"x-lightgate-ttft-ms", b"x-lightgate-cost-usd", b"server-timing")
 )  # fmt: skip
 
 Part = Literal["lead", "join"]
@@ -161,8 +161,15 @@ class Reader:
 
 def follower_lines(lines: bytes, request_id: bytes, id_: bytes) -> bytes:
     """The leader's header lines, with what is his own taken out and the follower's put in."""
-    kept = [
-        line for line in lines.split(b"\r\n") if line and not line.lower().startswith(_OWN_LINES)
-    ]
-    own = b"x-request-id: %b\r\nx-lightgate-id: %b\r\nx-lightgate-cache: join\r\n"
-    return b"".join([line + b"\r\n" for line in kept]) + own % (request_id, id_)
+    kept = []
+    for line in lines.split(b"\r\n"):
+        name = line.partition(b":")[0].lower()
+        if name == b"request-id":  # Anthropic's name for it, where their SDK looks
+            kept.append(b"request-id: %b\r\n" % request_id)
+        elif line and name not in _OWN:
+            kept.append(line + b"\r\n")
+    own = (
+        b"x-request-id: %b\r\nx-lightgate-id: %b\r\nx-lightgate-attempts: 0\r\n"
+        b"x-lightgate-cache: join\r\n"
+    )
+    return b"".join(kept) + own % (request_id, id_)

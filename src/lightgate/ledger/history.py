@@ -1,6 +1,7 @@
 """What many runs measured, in one plain SQLite file: a row for each run and each attempt.
 
-The attempts' columns are the record's, in its order, plus the load and warm-up of the recording.
+The attempts' columns are the record's, in its order, plus the load and whether it is warm-up: all
+that the run's own tables do not count.
 Several processes may write at once (WAL, one transaction a run); writing the same run again changes
 nothing. A newer record's fields become new columns when the file is opened.
 """
@@ -18,6 +19,7 @@ import msgspec
 from lightgate.clock.attempt import Attempt
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.ledger.run import Run
+from lightgate.ledger.samples import Samples, load_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,8 +86,8 @@ class History:
         schedule: str = "",
     ) -> int:
         """Keep a run and its attempts, all or nothing; how many attempts were not there yet."""
-        known = recordings or {}
-        rows = [_row(run.id, attempt, known.get(attempt.id)) for attempt in attempts]
+        known, samples = recordings or {}, Samples(run)
+        rows = [_row(run.id, attempt, known.get(attempt.id), samples) for attempt in attempts]
         columns = (*_FIELDS, *_EXTRA)
         record = msgspec.json.encode(run).decode()
         about = (run.id, schedule, run.started, run.finished, run.definitions, record)
@@ -222,12 +224,11 @@ def _insert(table: str, columns: Sequence[str], otherwise: str) -> str:
     return f"INSERT OR {otherwise} INTO {table} ({names}) VALUES ({marks})"  # noqa: S608 - own names
 
 
-def _row(run_id: str, attempt: Attempt, recording: Recording | None) -> tuple[Any, ...]:
+def _row(
+    run_id: str, attempt: Attempt, recording: Recording | None, samples: Samples
+) -> tuple[Any, ...]:
     attempt = msgspec.structs.replace(attempt, run_id=run_id)
-    load = "" if attempt.concurrency is None else f"c={attempt.concurrency}"
-    if recording is not None and recording.load:
-        load = recording.load
-    warmup = int(recording.warmup) if recording is not None else 0
+    load, warmup = load_of(attempt, recording), int(not samples.counts(attempt, recording))
     return (*(_plain(getattr(attempt, name)) for name in _FIELDS), load, warmup)
 
 

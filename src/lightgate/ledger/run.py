@@ -109,6 +109,9 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     cold_ttft_p50_ms: float | None = None  # requests without cached prompt tokens
     cached_ttft_p50_ms: float | None = None  # requests with them
     cost: CostFacts = CostFacts()
+    # Of the requests that count, on the run's monotonic clock: sent (open loop: planned) from the
+    # first instant of a pair to before its second. Empty: all but warm-up. None: an older file.
+    windows_ns: tuple[tuple[int, int], ...] | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING
 
+from lightgate.ledger.samples import UNTOLD
 from lightgate.report import sections
 from lightgate.report.arrange import blocks, names, shared_model, shown_workload, targets
 from lightgate.report.board import board
@@ -145,7 +146,8 @@ def _distributions(material: Material) -> str:
     panels = distributions(material.run, material.by_cell)
     text = (
         "The share of requests whose first token had arrived. A curve that ends below 100 % lost "
-        "the rest to failures. Markers stand at the median."
+        "the rest to failures. Markers stand at the median, failures counted as never arriving. "
+        f"{_from(material)}"
     )
     return (
         _key(material.run) + figures(panels) + sections.paragraph(text, class_="soft")
@@ -154,12 +156,19 @@ def _distributions(material: Material) -> str:
     )
 
 
+def _from(material: Material) -> str:
+    """Which requests a chart of single requests shows."""
+    if material.untold:
+        return f"This run {UNTOLD}, and left out of the tables."
+    return "The requests are those of the tables: the warm-up and the ramp are cut off."
+
+
 def _arrivals(material: Material) -> str:
     drawn = strips(material.run, material.by_cell, material.recordings)
     text = (
         f"One row a request, a tick where a burst arrived; up to {ROWS} requests a target, every "
         "k-th in the order of sending. The grey line is the wait for the first token, a cross a "
-        "failure, a faint tick reasoning."
+        f"failure, a faint tick reasoning. {_from(material)}"
     )
     return figures(drawn, wide=True) + sections.paragraph(text, class_="soft") if drawn else ""
 

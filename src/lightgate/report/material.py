@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from lightgate.ledger.samples import Samples, untold
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -18,11 +20,15 @@ Cell = tuple[str, str]  # target, load
 
 
 class Material(NamedTuple):
-    """A run with its samples, by cell, warm-up left out."""
+    """A run with the samples that its tables are made of, by cell.
+
+    `untold` where it is an older file that does not say which they are: all but warm-up, then.
+    """
 
     run: Run
     by_cell: Mapping[Cell, list[Attempt]]
     recordings: Mapping[str, Recording]
+    untold: bool = False
 
 
 class ErrorText(NamedTuple):
@@ -41,19 +47,23 @@ def read(folder: RunFolder) -> Material:
 
 
 def gather(run: Run, attempts: Iterable[Attempt], recordings: Mapping[str, Recording]) -> Material:
-    """Put every attempt to its cell: its recording names the load, else its concurrency does."""
+    """Put every attempt that counts to its cell.
+
+    Its recording names the load, else its concurrency does.
+    """
+    attempts, samples = list(attempts), Samples(run)
     closed = {(c.target, c.concurrency): c.load for c in run.cells if c.concurrency is not None}
     by_cell: dict[Cell, list[Attempt]] = {}
     for attempt in attempts:
         recording = recordings.get(attempt.id)
-        if recording is not None and recording.warmup:
+        if not samples.counts(attempt, recording):
             continue
         load = "" if recording is None else recording.load
         if not load and attempt.concurrency is not None:
             load = closed.get((attempt.target, attempt.concurrency), "")
         if load:
             by_cell.setdefault((attempt.target, load), []).append(attempt)
-    return Material(run, by_cell, recordings)
+    return Material(run, by_cell, recordings, untold(run, attempts, recordings))
 
 
 def error_texts(material: Material, most: int = 20) -> list[ErrorText]:

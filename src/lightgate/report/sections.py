@@ -194,7 +194,7 @@ def method(run: Run) -> str:
         "started": run.started,
         "finished": run.finished or "interrupted",
         "definitions": run.definitions,
-        "requests": f"{requests:,} measured, {warmup:,} warm-up cut",
+        "requests": f"{requests:,} counted, {warmup:,} cut off (warm-up and ramp)",
         "client": health_sentence(run.health).removeprefix("Client: "),
     }
     groups = (

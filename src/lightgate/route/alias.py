@@ -100,17 +100,23 @@ def lay_out(order: Sequence[str], well: int, shape: Shape) -> tuple[Step, ...]:
     racers = min(shape.race, well)
     hedges = racers <= 1 and shape.hedge_ns is not None and well > 1
     early = 2 if hedges else max(racers, 1)
-    ttft_ns, last = shape.ttft_ns, len(order) * (shape.retries + 1) - 1
-    learned = shape.learned
+    retries, count = shape.retries, len(order)
+    dues = shape.learned or (shape.ttft_ns,) * count
+    last = count * (retries + 1) - 1
     steps: list[Step] = []
-    for place, target in enumerate(order[:early]):
+    for place in range(min(early, count)):
         start_ns, role = _start(place, racers, shape.hedge_ns, last)
-        due_ns = learned[place] if learned else ttft_ns
-        steps.append(Step(target, start_ns, due_ns if len(steps) < last else None, role))
-    for place, target in enumerate(order):
-        due_ns = learned[place] if learned else ttft_ns
-        for _ in range(shape.retries + (place >= early)):
-            steps.append(Step(target, None, due_ns if len(steps) < last else None, "fallback"))
+        steps.append(Step(order[place], start_ns, dues[place], role))
+    if retries:
+        for place, target in enumerate(order):
+            more = retries + (place >= early)
+            steps += [Step(target, None, dues[place], "fallback")] * more
+    else:
+        for place in range(early, count):
+            steps.append(Step(order[place], None, dues[place], "fallback"))
+    final = steps[-1]
+    if final.ttft_ns is not None:
+        steps[-1] = Step(final.target, final.start_ns, None, final.role)
     return tuple(steps)
 
 

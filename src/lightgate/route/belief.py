@@ -23,6 +23,9 @@ ALPHA: Final = 0.12  # weight of a new sample in the short run
 CLIP: Final = 1.0  # of a residual: one stall, however long, moves the belief by e^0.12
 SPREAD_ALPHA: Final = 0.03
 SPREAD_CLIP: Final = 4.0  # of a squared residual
+MEAN_TO_SIGMA: Final = math.sqrt(math.pi / 2.0)  # of a normal variable's mean deviation
+CUT: Final = 0.4  # log: who was given up would have needed half as long again
+OUT_OF_FORM: Final = 0.7  # log above the long run: twice as slow
 NARROWEST: Final = 0.3  # sigma of times to first token that change detection assumes at least
 NARROWEST_SPEED: Final = 0.15  # and of speeds, which scatter less
 FORGET_S: Final = 180.0  # what was seen counts e^(-age/180 s), the long run the rest
@@ -53,12 +56,13 @@ class Form:
         "_speed_change",
         "deviation",
         "dues_ns",
-        "ease",
         "ends",
         "errors",
         "in_flight",
         "last_ns",
+        "load",
         "misses",
+        "noise",
         "p_error",
         "prior",
         "sizes",
@@ -82,6 +86,7 @@ class Form:
         self.sizes = tuple([Size(log + offset, sigma) for offset in OFFSETS])
         self.deviation = 0.0  # at last_ns
         self.variance = sigma * sigma
+        self.noise = max(sigma, 0.05)  # sigma without stalls and changes
         self.last_ns = NEVER
         self._change = Change()
         self._speed_change = Change()
@@ -101,9 +106,9 @@ class Form:
         self.tail = 1.0  # times as much is the 95 % of it
         self.slowness = 0.0  # seconds per token
         self.p_error = 0.0
-        self.ease = 1.0  # what the usual load does not add to the time to first token
+        self.load = 1.0  # what more or less load than usual makes of the time to first token
         self.dues_ns: tuple[int | None, ...] = ()  # when it is given up, by size
-        self.misses: dict[object, float] = {}  # what was found out about service levels
+        self.misses: dict[int, float] = {}  # what was found out about service levels
 
     # What is believed
 
@@ -137,8 +142,11 @@ class Form:
 
     def log_speed(self, now_ns: int) -> float:
         """The logarithm of the expected speed in tokens per second."""
-        age = now_ns - self.speed_last_ns
-        return self.speed_long + math.exp(min(age * RATE, 0.0)) * self.speed_deviation
+        slow = self.fresh(now_ns) * self.deviation > OUT_OF_FORM
+        # While probes say that the trouble lasts, so does the speed that was seen in it.
+        age = now_ns - (max(self.last_ns, self.speed_last_ns) if slow else self.speed_last_ns)
+        weight = math.exp(age * RATE) if age > 0 else 1.0
+        return self.speed_long + weight * self.speed_deviation
 
     # What is seen
 
@@ -146,12 +154,13 @@ class Form:
         """An attempt begins."""
         self.in_flight += 1
         self.usual_in_flight += CROWD_ALPHA * (self.in_flight - self.usual_in_flight)
-        self.ease = (self.usual_in_flight + 1.0) ** -CROWD
+        self.load = ((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
 
     def ended(self) -> None:
         """An attempt is over, however it went."""
         if self.in_flight:
             self.in_flight -= 1
+            self.load = ((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
 
     def first(self, size: int, now_ns: int, ttft_s: float) -> None:
         """A useful first token came."""
@@ -165,7 +174,7 @@ class Form:
         """An attempt was given up before its first token: it would have taken longer still."""
         log = math.log(max(at_least_s, 1e-4))
         if log > self.log_ttft(size, now_ns):  # less than what is expected says nothing
-            self._sample(size, now_ns, log)
+            self._sample(size, now_ns, log + CUT)
 
     def failed(self, size: int, now_ns: int, wait_s: float) -> None:
         """An attempt failed; for the belief it was slow, whatever time it took."""
@@ -188,7 +197,7 @@ class Form:
         self.speed_seen += 1
         alpha = max(ALPHA, 1.0 / (self.prior.weight + self.speed_seen))
         self.speed_deviation = belief + alpha * clipped - self.speed_long
-        z = clipped / max(math.sqrt(self.speed_variance), NARROWEST_SPEED)
+        z = off / max(math.sqrt(self.speed_variance), NARROWEST_SPEED)
         self.speed_variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.speed_variance)
         changed = self._speed_change.seen(z, log - self.speed_long)
         if changed is not None:
@@ -202,12 +211,13 @@ class Form:
         belief = self.log_ttft(size, now_ns)
         off = log - belief
         clipped = max(-CLIP, min(CLIP, off))
-        z = clipped / max(math.sqrt(at.variance), NARROWEST)
+        z = off / max(self.noise, NARROWEST)
         if lasts:
             self._lasting(size, now_ns, log)
         alpha = max(ALPHA, 1.0 / (self.prior.weight + at.seen))
         self.deviation = belief + alpha * clipped - at.long
         self.variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.variance)
+        self.noise += SPREAD_ALPHA * (MEAN_TO_SIGMA * min(abs(off), 2.0 * self.noise) - self.noise)
         changed = self._change.seen(z, log - at.long)
         if changed is not None:
             self.deviation = changed

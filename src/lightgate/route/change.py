@@ -6,6 +6,7 @@ from typing import Final
 
 SLACK: Final = 0.7  # sigmas that a sample must be off to add up
 ALARM: Final = 4.0  # sigmas in sum that are a change
+MOST: Final = 3.4  # sigmas that one sample counts for: no alarm without a second one
 
 
 class Change:
@@ -26,6 +27,7 @@ class Change:
         three.append(deviation)
         if len(three) > 3:
             del three[0]
+        z = max(-MOST, min(MOST, z))
         self._rise = max(0.0, self._rise + z - SLACK)
         self._fall = max(0.0, self._fall - z - SLACK)
         if self._rise <= ALARM and self._fall <= ALARM:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.route.belief import NEVER, NS, Form
+from lightgate.route.belief import NEVER, NS, OUT_OF_FORM, Form
 from lightgate.route.form_state import FormState, merge, record
 from lightgate.route.prior import DEFAULT, Z90, Prior
 from lightgate.route.size import BUCKETS, RECENT, bucket
@@ -23,8 +23,7 @@ __all__ = ["BUCKETS", "RECENT", "Form", "FormState", "Forms", "Prediction", "Pri
 MOST: Final = 4096  # targets that are kept in mind, as the breakers do
 MOST_SESSIONS: Final = 4096
 WARM_NS: Final = 600_000_000_000  # a provider's prompt cache is taken to be warm for that long
-OUT_OF_FORM: Final = 0.7  # log above the long run (twice as slow): looked at more often
-SOONER: Final = 3  # times as often
+SOONER: Final = 3  # times as often one is looked at that is out of form
 INCIDENT_NS: Final = 30_000_000_000
 _CONNECTS: Final = frozenset(("dns", "tls", "connect", "connect_timeout"))
 

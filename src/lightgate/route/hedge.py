@@ -100,8 +100,8 @@ class HedgeBudgets:
     """What each key may still spend on second attempts; "" is the key of those who have none.
 
     For every request: `deposit` when it comes in, `take` when a step of the role "hedge" or
-    "racer" is about to start by the clock (a racer: all but the first), `settle` when that attempt's
-    price is known, `paid` when the winner's is. A hedge that is refused stays a fallback.
+    "racer" is about to start by the clock (a racer: all but the first), `settle` when that
+    attempt's price is known, `paid` when the winner's is. A hedge that is refused stays a fallback.
     """
 
     __slots__ = ("_accounts",)

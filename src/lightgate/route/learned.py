@@ -82,7 +82,7 @@ class Draft:
         self.order, self.known, self.well, self.policy = order, known, well, policy
         if policy is not None and well > 1:
             self._rank(policy)
-        for form in self.known:
+        for form in known[0 if not self.values else well :]:
             if now_ns > form.until_ns:
                 form.look(now_ns)
 

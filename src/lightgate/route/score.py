@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lightgate.route.belief import CROWD
 from lightgate.route.slo import excess
 
 if TYPE_CHECKING:
@@ -20,25 +19,20 @@ NEAR: Final = 1.10  # what is within 10 % of the best is as good
 LOADED: Final = 2  # in flight for each candidate: from here the near-equals share the load
 PREFILL_SAVED: Final = (0.0, 0.15, 0.4)  # of the time, by prompt size, where the prompt is cached
 CACHED_SHARE: Final = 0.9  # of a warm prompt's tokens that are read from the cache
-MOST_FLYING: Final = 1023
-CROWDS: Final = tuple((number + 1.0) ** CROWD for number in range(MOST_FLYING + 1))
 
 
 def seconds(
     policy: Policy, known: Sequence[Form], size: int, tokens: int, now_ns: int
 ) -> list[float]:
     """The predicted time of a request on each target, as the policy counts it."""
-    w_ttft, failure = policy.ttft, policy.failure
+    w_ttft, failure, tail = policy.ttft, policy.failure, policy.tail
     work = policy.decode * (tokens if policy.most is None else min(tokens, policy.most))
     values = []
     for form in known:
         if now_ns > form.until_ns:
             form.look(now_ns)
-        ttft_s = w_ttft * form.ttfts_s[size] * form.ease
-        flying = form.in_flight
-        if flying:
-            ttft_s *= CROWDS[min(MOST_FLYING, flying)]
-        if policy.tail:
+        ttft_s = w_ttft * form.ttfts_s[size] * form.load
+        if tail:
             ttft_s *= form.tail
         values.append(ttft_s + work * form.slowness + failure * form.p_error)
     return values
@@ -53,7 +47,7 @@ def costs(
         -1.0 if price is None else tokens_in * price.tokens_in + tokens * price.tokens_out
         for price in found
     ]
-    dearest = max(max(nanos), 0.0)
+    dearest = max(0.0, *nanos)
     return [dearest if nano < 0.0 else nano for nano in nanos]
 
 
@@ -71,7 +65,7 @@ def misses(
     slo: Slo | None, known: Sequence[Form], size: int, tokens: int, now_ns: int
 ) -> list[float]:
     """By how much each target may miss its service levels; 0 where it is good enough."""
-    key = (slo, size, tokens)
+    key = hash((slo, size, tokens))  # once, not once for each target
     found = []
     for form in known:
         over = form.misses.get(key)

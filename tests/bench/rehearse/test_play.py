@@ -158,9 +158,9 @@ exact = { ttft_ms = 50, gap_ms = 1 }
 """,
         encoding="utf-8",
     )
-    where = WorldStage(scene(str(file), Wish(requests=200, rate=4.0, tokens_out=200)))
+    where = WorldStage(scene(str(file), Wish(requests=200, rate=2.0, tokens_out=200)))
     tally = played(where, plain(FIXED))
     assert tally.failures == 0
-    assert tally.wins[1] < 110  # half a request a second of four, and failovers beyond it
+    assert tally.wins[1] < 120  # half a request a second of two, the others fail over
     assert float(np.nanmax(tally.ttft_s)) > 0.3  # somebody stood in the queue
     assert float(np.nanmin(tally.ttft_s)) == pytest.approx(0.05)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pytest
+
+from bench.rehearse.stages import policy
+from ledger.notes import MS, T0, attempt_note, marks, settled
+from lightgate.bench.rehearse.past import FEWEST, PastStage, Period, past
+from lightgate.bench.rehearse.rehearse import FIXED, plain, play, rehearse
+from lightgate.clock.outcome import Outcome
+from lightgate.errors import UsageError
+from lightgate.ledger.journal import Journal
+from lightgate.ledger.ship import Shipper
+from lightgate.ledger.store import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lightgate.ledger.note import Settled
+
+S = 1_000_000_000
+START = datetime.fromtimestamp(T0 / S, UTC)
+DAY = Period(since=START - timedelta(hours=1), until=START + timedelta(days=1))
+NEAR, FAR = "lab/s1", "far/s1"
+
+
+def history(n: int = 240) -> list[Settled]:
+    """Two targets in turn; `near` is quick in the first half and slow in the second."""
+    draw = random.Random(5)  # noqa: S311 - the same history every time
+    notes = []
+    for at in range(n):
+        target, wall_ns = (NEAR, FAR)[at % 2], T0 + at * 10 * S
+        slow = target == NEAR and at >= n // 2
+        stamps = marks(20, draw.randrange(80, 120) * (5 if slow else 1 + at % 2), 10)
+        note = attempt_note(f"x-{at}", stamps, wall_ns=wall_ns)
+        facts = msgspec.structs.replace(note.facts, target=target, provider=target[:3])
+        outcome = Outcome.RATE_LIMITED if at % 40 == 1 else note.outcome
+        failed = msgspec.structs.replace(note, facts=facts, outcome=outcome)
+        notes.append(settled(f"x-{at}", failed, wall_ns=wall_ns, tokens_out=20 + at % 3))
+    return notes
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open("sqlite", tmp_path) as opened:
+        yield opened
+
+
+def keep(ledger: Ledger, folder: Path, notes: list[Settled]) -> None:
+    journal = Journal(folder / "journal", 0)
+    for note in notes:
+        journal.write(note)
+    journal.close()
+    Shipper(ledger, folder / "journal").drain(50)
+
+
+@pytest.fixture
+def stage(ledger: Ledger, tmp_path: Path) -> PastStage:
+    keep(ledger, tmp_path, history())
+    return past(ledger, DAY, None)
+
+
+def test_traffic_and_targets_are_those_of_the_ledger(stage: PastStage) -> None:
+    assert (stage.model, stage.requests, stage.usual_tokens) == ("fast", 240, 21)
+    assert {offer.target for offer in stage.offers} == {NEAR, FAR}
+    cast = stage.cast(1)()
+    gaps = np.diff(cast.arrivals_ns)
+    assert set(gaps.tolist()) == {10 * S}
+    assert list(cast.tokens_out[:3]) == [20, 21, 22]
+    assert stage.stretched() == 0.0
+
+
+def test_a_fate_is_one_of_the_targets_own_near_that_time(stage: PastStage) -> None:
+    cast = stage.cast(1)()
+    near = [offer.target for offer in stage.offers].index(NEAR)
+    early, late = cast.arrivals_ns[10], cast.arrivals_ns[-10]
+    quick = {cast.ground.fate(i, near, early, 20).first_ns // MS for i in range(100)}
+    slow = {cast.ground.fate(i, near, late, 20).first_ns // MS for i in range(100)}
+    assert max(quick) < 121
+    assert min(slow) >= 400
+    assert cast.ground.outlook(near, early)[0] < 0.13
+    fate = cast.ground.fate(3, near, early, 41)
+    assert fate.decode_ns == pytest.approx(40 * 10 * MS, rel=0.1)
+
+
+def test_failures_of_the_past_happen_again(stage: PastStage) -> None:
+    cast = stage.cast(1)()
+    far = [offer.target for offer in stage.offers].index(FAR)
+    fates = [cast.ground.fate(i, far, cast.arrivals_ns[i], 20) for i in range(240)]
+    failed = [fate for fate in fates if fate.failure is not None]
+    assert 0 < len(failed) < 40
+
+
+def test_policies_are_rehearsed_on_it(stage: PastStage) -> None:
+    rows = rehearse(stage, [plain(FIXED), policy("voice", "auto"), plain("oracle")], (1, 2))
+    fixed, voice, oracle = rows
+    assert fixed.requests == 240
+    assert oracle.ttft_p50_s.mean <= fixed.ttft_p50_s.mean
+    assert voice.ttft_p95_s.mean < fixed.ttft_p95_s.mean
+    tally = play(stage, policy("voice"), stage.cast(1)(), 1)
+    assert tally.ends == [1] * 240
+
+
+def test_the_last_requests_only(ledger: Ledger, tmp_path: Path) -> None:
+    keep(ledger, tmp_path, history())
+    some = past(ledger, msgspec.structs.replace(DAY, requests=50), None)
+    assert some.requests == 50
+
+
+@pytest.mark.parametrize(
+    ("notes", "period"),
+    [
+        (history(2 * FEWEST - 2), DAY),
+        (history()[::2], DAY),
+        (history(), msgspec.structs.replace(DAY, model="slow")),
+        ([], DAY),
+    ],
+    ids=["few", "one target", "other model", "empty"],
+)
+def test_too_little_is_said(
+    ledger: Ledger, tmp_path: Path, notes: list[Settled], period: Period
+) -> None:
+    keep(ledger, tmp_path, notes)
+    with pytest.raises(UsageError, match="ledger has"):
+        past(ledger, period, None)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from lightgate.cli.main import main
+from lightgate.cli.rehearse import command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = ("--requests", "120", "--seeds", "2")
+
+
+def test_the_table_has_every_policy_between_its_measures() -> None:
+    shown = CliRunner().invoke(command, ["--world", "T1", *SMALL, "--policy", "voice"])
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    assert lines[0].startswith("T1: calm, five providers")
+    names = [line[:18].strip() for line in lines[2:7]]
+    assert names == [
+        "fixed-best",
+        "mean-of-last-10",
+        "voice, hedge auto",
+        "oracle",
+        "oracle, hedge p90",
+    ]
+    assert "still waiting after, s" in shown.stdout
+    assert "rehearsed 10 runs" in shown.stderr
+
+
+def test_json_holds_the_figures() -> None:
+    words = ["--world", "tables-2025", *SMALL, "--hedge", "off", "--target", "groq", "--target"]
+    shown = CliRunner().invoke(command, [*words, "together", "--policy", "random", "--json"])
+    page = json.loads(shown.stdout)
+    assert page["targets"] == ["groq/llama-3.1-70b", "together/llama-3.1-70b"]
+    assert [row["policy"] for row in page["policies"]][2] == "random"
+    fixed = page["policies"][0]
+    assert fixed["policy"] == "fixed-best"
+    assert fixed["ttft_p50_s"]["mean"] == pytest.approx(0.25, abs=0.05)
+    assert fixed["requests"] == 120
+
+
+def test_a_race_is_named_so() -> None:
+    words = ["--world", "T1", *SMALL, "--policy", "fastest", "--race", "2", "--json"]
+    page = json.loads(CliRunner().invoke(command, words).stdout)
+    race = page["policies"][2]
+    assert race["policy"] == "fastest, race 2"
+    assert race["duplicates"]["mean"] > 0.9
+
+
+def test_help_has_an_example() -> None:
+    assert "Example: lightgate rehearse" in CliRunner().invoke(command, ["--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "Name one stage"),
+        (("--world", "T1", "--ledger"), "Name one stage"),
+        (("--world", "atlantis"), "no world 'atlantis'"),
+        (("--world", "T1", "--target", "acme"), "no target 'acme'"),
+        (("--world", "T1", "--hedge", "soon"), "no hedge"),
+        (("--world", "T1", "--hedge", "p50"), "no hedge"),
+        (("--ledger", "--rate", "3"), "--rate is for worlds"),
+        (("--ledger", "--max-tokens", "3"), "--max-tokens is for worlds"),
+        (("--ledger", "--last", "soon"), "no duration"),
+    ],
+)
+def test_wrong_words_are_answered(
+    words: tuple[str, ...],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from lightgate.ledger.store import Ledger
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lightgate-data").mkdir()
+    with Ledger.open("sqlite", tmp_path / "lightgate-data"):
+        pass
+    assert main(["rehearse", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_missing_ledger_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["rehearse", "--ledger"]) == 2
+    assert "no ledger" in capsys.readouterr().err
