@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import LightgateError
 from lightgate.gateway.catalog import models_body
-from lightgate.gateway.entry import SOUND_ID, admit, authorize
+from lightgate.gateway.entry import SOUND_ID, admit, authorize, receive
 from lightgate.gateway.errors_out import Refusal, Refusing, of_error
 from lightgate.gateway.flight import Flight
 from lightgate.gateway.lookup import look_up
 from lightgate.gateway.paths import Path, dialect_of, find
+from lightgate.gateway.shared import Shared, shared_name
 from lightgate.gateway.wanted import read_wanted
 
 if TYPE_CHECKING:
@@ -54,8 +55,13 @@ class Gateway:
         state = self._state
         key = authorize(state, inbound, state.wall_ns())
         wanted = read_wanted(path, inbound.body)
-        entry = admit(state, inbound, wanted, key)
-        await Flight(state, inbound, reply, entry, wanted).run()
+        guest = receive(state, inbound, wanted, key)
+        name = shared_name(guest, wanted)
+        if name is not None:
+            await Shared(state, inbound, reply, guest, wanted).run(name)
+        else:
+            entry = admit(state, guest, wanted)
+            await Flight(state, inbound, reply, entry, wanted).run()
 
     async def _read(self, inbound: Inbound, reply: Reply, path: Path) -> None:
         state = self._state

@@ -20,6 +20,7 @@ from lightgate.route.decide import Ask, decide
 from lightgate.route.plan import Plan
 
 if TYPE_CHECKING:
+    from lightgate.gateway.refusal import Refused
     from lightgate.gateway.state import State
     from lightgate.gateway.wanted import Wanted
     from lightgate.wire.inbound import Inbound
@@ -45,6 +46,33 @@ class Wishes(msgspec.Struct):
     timeout_ns: int | None = None
     ttft_timeout_ns: int | None = None
     tags: str | None = None
+    cache: str | None = None
+
+
+class Guest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request with the right to be here: what it is before a plan is made for it."""
+
+    id: str
+    id_bytes: bytes
+    request_id: bytes
+    wall_ns: int
+    key: KeyRecord | None
+    alias: Alias
+    wishes: Wishes
+    cap: int | None
+    extra: bytes
+
+    @property
+    def hurried(self) -> bool:
+        """Whether the client asks for shorter deadlines than the configuration."""
+        return self.wishes.timeout_ns is not None or self.wishes.ttft_timeout_ns is not None
+
+    @property
+    def tags(self) -> str | None:
+        """What its row in the ledger is marked with."""
+        if self.wishes.tags is not None:
+            return self.wishes.tags
+        return self.key.tags if self.key is not None else None
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +93,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     reserved_tokens: int
     routed_ns: int
     tags: str | None
+    cache: str = "off"  # or "miss": the answer may be kept and shared
 
 
 def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
@@ -86,14 +115,30 @@ def _check_origin(origin: bytes | None) -> None:
         raise Refusing(_forbidden("A web page of another site may not use a gateway without keys."))
 
 
-def admit(state: State, inbound: Inbound, wanted: Wanted, key: KeyRecord | None) -> Entry:
-    """Find the plan, reserve its worst case and write that down; Refusing says why not."""
-    wall_ns = state.wall_ns()
+def receive(state: State, inbound: Inbound, wanted: Wanted, key: KeyRecord | None) -> Guest:
+    """Read what a client wishes, within its rights; Refusing says why not."""
     if key is not None and key.models and wanted.model not in key.models:
         raise Refusing(_forbidden(f"This key may not use the model {wanted.model!r}."))
     alias = state.house.alias(wanted.model)
     wishes, request_id, extra = _read_headers(inbound, key)
-    cap = _cap(alias, key, wanted)
+    id_ = state.ids.new()
+    id_bytes = id_.encode()
+    return Guest(
+        id=id_,
+        id_bytes=id_bytes,
+        request_id=request_id or id_bytes,
+        wall_ns=state.wall_ns(),
+        key=key,
+        alias=alias,
+        wishes=wishes,
+        cap=_cap(alias, key, wanted),
+        extra=extra,
+    )
+
+
+def admit(state: State, guest: Guest, wanted: Wanted, cache: str = "off") -> Entry:
+    """Find the plan, reserve its worst case and write that down; Refusing says why not."""
+    alias, key, wishes, cap = guest.alias, guest.key, guest.wishes, guest.cap
     now = state.now_ns()
     state.retries.deposit(now)
     ask = Ask(
@@ -108,32 +153,38 @@ def admit(state: State, inbound: Inbound, wanted: Wanted, key: KeyRecord | None)
     )
     plan = decide(ask, state.breakers, now, state.draw())
     _check_reachable(state, plan, now)
-    id_ = state.ids.new()
-    timeout_ns = min(alias.timeout_ns, wishes.timeout_ns or alias.timeout_ns)
     out = cap or wanted.max_tokens
     if wanted.answers > 1:
         out = (out or USUAL_ANSWER) * wanted.answers
     reserved, tokens = _reserve(state, plan, wanted, key, out)
-    id_bytes = id_.encode()
     entry = Entry(
-        id=id_,
-        id_bytes=id_bytes,
-        request_id=request_id or id_bytes,
-        wall_ns=wall_ns,
+        id=guest.id,
+        id_bytes=guest.id_bytes,
+        request_id=guest.request_id,
+        wall_ns=guest.wall_ns,
         key=key,
         alias=alias,
         plan=plan,
         cap=cap,
-        extra=extra,
-        timeout_ns=timeout_ns,
-        hurried=wishes.timeout_ns is not None or wishes.ttft_timeout_ns is not None,
+        extra=guest.extra,
+        timeout_ns=min(alias.timeout_ns, wishes.timeout_ns or alias.timeout_ns),
+        hurried=guest.hurried,
         reserved=reserved,
         reserved_tokens=tokens,
         routed_ns=state.now_ns(),
-        tags=wishes.tags if wishes.tags is not None else key.tags if key is not None else None,
+        tags=guest.tags,
+        cache=cache,
     )
     state.book.write(_reservation(entry, wanted))
     return entry
+
+
+def admit_free(state: State, key: KeyRecord | None) -> None:
+    """Count a request that costs nothing: it comes from the cache, or joins another."""
+    if key is not None and state.purse is not None:
+        refused = state.purse.admit(key, state.wall_ns(), 0, 0)
+        if refused is not None:
+            raise Refusing(_refused(refused))
 
 
 def _reservation(entry: Entry, wanted: Wanted) -> Reserved:
@@ -183,17 +234,19 @@ def _reserve(
         return worst, tokens
     refused = state.purse.admit(key, state.wall_ns(), tokens, worst)
     if refused is not None:
-        status, code = (402, "budget") if refused.reason == "budget" else (429, refused.reason)
-        raise Refusing(
-            Refusal(
-                status=status,
-                message=refused.message,
-                code=code,
-                retry_after_s=refused.retry_after_s,
-                exhausted=refused.reason == "budget",
-            )
-        )
+        raise Refusing(_refused(refused))
     return worst, tokens
+
+
+def _refused(refused: Refused) -> Refusal:
+    status, code = (402, "budget") if refused.reason == "budget" else (429, refused.reason)
+    return Refusal(
+        status=status,
+        message=refused.message,
+        code=code,
+        retry_after_s=refused.retry_after_s,
+        exhausted=refused.reason == "budget",
+    )
 
 
 def _cap(alias: Alias, key: KeyRecord | None, wanted: Wanted) -> int | None:
@@ -263,8 +316,8 @@ def _wish(wishes: Wishes, name: bytes, value: bytes, key: KeyRecord | None) -> N
         if not _TAGS.fullmatch(value):
             raise _wrong(field, "printable ASCII, at most 512 characters")
         wishes.tags = text
-    elif name == b"cache" and text not in {"off", "on"}:
-        raise _wrong(field, '"off" or "on"')
+    elif name == b"cache":
+        wishes.cache = _switch(field, text)
 
 
 def _race(field: str, text: str, key: KeyRecord | None) -> int:
@@ -281,6 +334,12 @@ def _rightful(asked: int | None, alias: Alias, key: KeyRecord | None) -> int | N
     if asked is None and key is not None and alias.race > key.max_fanout:
         return key.max_fanout
     return asked
+
+
+def _switch(field: str, text: str) -> str:
+    if text not in {"off", "on"}:
+        raise _wrong(field, '"off" or "on"')
+    return text
 
 
 def _hedge(field: str, text: str, key: KeyRecord | None) -> str:

@@ -19,6 +19,7 @@ from lightgate.gateway.settle import settle
 
 if TYPE_CHECKING:
     from lightgate.gateway.entry import Entry
+    from lightgate.gateway.joint import Joint
     from lightgate.gateway.state import State
     from lightgate.gateway.wanted import Wanted
     from lightgate.provider.call import Called
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
 NS: Final = 1_000_000_000
 MS: Final = 1_000_000
 AUTO_TTFT_NS: Final = 20 * NS  # for a candidate that is not the last, where nothing is configured
-_SSE: Final = (
+SSE: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\n"
     b"cache-control: no-cache, no-transform\r\n"
     b"x-accel-buffering: no\r\n"
 )
-_JSON: Final = b"content-type: application/json\r\n"
+JSON: Final = b"content-type: application/json\r\n"
 _COMMON: Final = (
     b"x-request-id: %b\r\nx-lightgate-id: %b\r\nx-lightgate-attempts: %d\r\n"
-    b"x-lightgate-policy: %b\r\nx-lightgate-cache: off\r\n"
+    b"x-lightgate-policy: %b\r\nx-lightgate-cache: %b\r\n"
 )
 _TIMED: Final = (
     b"%bx-lightgate-overhead-ms: %.3f\r\nserver-timing: gate;dur=%.3f, provider;dur=%.3f\r\n"
@@ -78,7 +79,7 @@ class Flight:
     )
 
     def __init__(
-        self, state: State, inbound: Inbound, reply: Reply, entry: Entry, wanted: Wanted
+        self, state: State, inbound: Inbound, reply: Reply | Joint, entry: Entry, wanted: Wanted
     ) -> None:
         self._state = state
         self._house = state.house  # the one that the plan was made under, whatever is loaded next
@@ -288,7 +289,7 @@ class Flight:
             return
         self.quiet_ticks = 0
         if not reply.started:
-            reply.start(200, _SSE + self.headers(leg), first=data)
+            reply.start(200, SSE + self.headers(leg), first=data)
             data = b""
         elif not ended:
             reply.send(data)
@@ -311,7 +312,7 @@ class Flight:
             return
         sign = _BLANK if self.wanted.path.dialect == "gemini" else _COMMENT
         if not self.reply.started:
-            self.reply.start(200, _SSE + self.headers(None), first=sign)
+            self.reply.start(200, SSE + self.headers(None), first=sign)
         else:
             self.reply.send(sign)
 
@@ -342,7 +343,7 @@ class Flight:
             self.winner = leg
             body = leg.whole_body()
             self.first_in_ns = leg.marks.last
-            reply.whole(200, _JSON + self.headers(leg), body)
+            reply.whole(200, JSON + self.headers(leg), body)
             self.first_out_ns = self.last_out_ns = time.monotonic_ns()
         elif not reply.finished:
             # A provider whose stream ends with its body, not with a marker.
@@ -395,6 +396,7 @@ class Flight:
             entry.id_bytes,
             len(self.legs),
             self.plan.policy.encode(),
+            entry.cache.encode(),
         )
         if self.wanted.path.dialect == "anthropic-messages":
             common += b"request-id: %b\r\n" % entry.request_id  # what their SDK looks for

@@ -71,7 +71,7 @@ def _exchange(state: State, flight: Flight) -> ExchangeNote:
         flight.plan.policy,
         flight.plan.text,
         None if winner is None else winner.step.target,
-        "off",
+        entry.cache,
         _status(flight),
         _outcome(flight),
         None if flight.refusal is None else flight.refusal.message[:500],

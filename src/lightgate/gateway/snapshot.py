@@ -21,6 +21,7 @@ from lightgate.price.rates import Rates
 from lightgate.provider.spec import Provider
 from lightgate.route.alias import Alias
 from lightgate.route.breaker import Rules
+from lightgate.route.cache_key import CacheRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -158,4 +159,12 @@ def _alias(name: str, table: ModelTable) -> Alias:
         max_tokens=table.max_tokens,
         hedge=table.hedge,
         race=table.race,
+        cache=_cache(table),
     )
+
+
+def _cache(table: ModelTable) -> CacheRule:
+    found = table.cache
+    if found is None:
+        return CacheRule()
+    return CacheRule(mode=found.mode, ttl_ns=found.ttl, pace=found.pace, store=found.store)

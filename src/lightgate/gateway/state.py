@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
+from lightgate.gateway.cache import Answers
+from lightgate.gateway.joint import Joints
 from lightgate.gateway.patience import Patience
 from lightgate.route.breaker import Breakers
 from lightgate.route.retry_budget import RetryBudget
@@ -48,6 +50,8 @@ class State:
         self.now_ns = time.monotonic_ns
         self.loop = asyncio.get_running_loop()
         self.patience = Patience(self.loop, self.now_ns)
+        self.answers = Answers()
+        self.joints = Joints(self.loop, self.now_ns)
         self.wall_ns = SYSTEM.wall_ns
         self.draw = random.random
 

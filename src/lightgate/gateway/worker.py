@@ -24,6 +24,7 @@ import uvloop
 
 from lightgate.errors import LightgateError
 from lightgate.gateway.app import Gateway
+from lightgate.gateway.attic import BUSY_S, Attic
 from lightgate.gateway.book import Book
 from lightgate.gateway.house import House
 from lightgate.gateway.logs import secrets_of, start_child
@@ -37,6 +38,8 @@ from lightgate.wire.door import Door, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from lightgate.ledger.store import Ledger
 
 logger = logging.getLogger(__name__)
 LOOK_S: Final = 0.5  # between two looks at the snapshot
@@ -60,6 +63,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
         self._seen = self._mark()
+        self._attic: Attic | None = None
         house = House(read_snapshot(options.data), os.environ)
         self.client = Client(watch_lag=False)
         self.state = State(
@@ -69,8 +73,22 @@ class Worker:
             purse=_purse(options, house),
             worker=options.index,
         )
+        self._keep_answers(house)
         limits = Limits(body_bytes=house.terms.max_body_bytes)
         self._door = Door(Gateway(self.state, options.data).handle, limits=limits)
+
+    def _keep_answers(self, house: House) -> None:
+        """Open the cache's second tier once some model needs it; in a thread, and lazily."""
+        rules = [alias.cache for alias in house.snapshot.aliases]
+        needed = any(rule.mode != "off" and rule.store == "ledger" for rule in rules)
+        if needed and self._attic is None:
+            self._attic = self.state.answers.deep = Attic(self._ledger)
+            self._attic.start()
+
+    def _ledger(self) -> Ledger:
+        from lightgate.ledger.store import Ledger
+
+        return Ledger.open("sqlite", self._options.data, busy_s=BUSY_S)
 
     async def run(self) -> None:
         """Serve; returns when drained."""
@@ -100,7 +118,10 @@ class Worker:
             for flight in tuple(state.flights):
                 flight.interrupt()
         await drained
+        await state.joints.landed(1.0)  # flights that outlived their clients
         await self.client.close()
+        if self._attic is not None:
+            self._attic.close()
         state.book.close()
         if state.purse is not None:
             state.purse.close()
@@ -119,7 +140,9 @@ class Worker:
                 continue
             self._seen = mark
             try:
-                self.state.move(House(read_snapshot(self._options.data), os.environ))
+                house = House(read_snapshot(self._options.data), os.environ)
+                self.state.move(house)
+                self._keep_answers(house)
             except LightgateError as error:
                 logger.error("the snapshot is not taken in: %s", error.message)  # noqa: TRY400
 

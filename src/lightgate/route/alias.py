@@ -10,6 +10,7 @@ import msgspec
 
 from lightgate.config.duration import parse_duration
 from lightgate.errors import ConfigError
+from lightgate.route.cache_key import CacheRule
 from lightgate.route.plan import Plan, Role, Step
 from lightgate.route.slo import Slo
 
@@ -31,6 +32,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     max_tokens: int | None = None
     hedge: str = "off"
     race: int = 1
+    cache: CacheRule = CacheRule()
     slo: Slo | None = None
 
     def __post_init__(self) -> None:

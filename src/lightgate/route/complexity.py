@@ -131,9 +131,8 @@ def _families(instruction: str, *, dense: bool) -> list[str]:
             if phrase in lowered:
                 found.add(family)
     if dense:
-        for cue, family in ANYWHERE:
-            if cue in lowered:
-                found.add(family)
+        signs = set(lowered)
+        found.update(family for cue, family in ANYWHERE if cue[0] in signs and cue in lowered)
     if len([word for word in words if word[0] in _DIGITS]) > 2:
         found.add("numbers")
     return sorted(found)

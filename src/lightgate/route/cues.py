@@ -2,7 +2,8 @@
 
 A cue is a whole word or, where it is longer than six letters, the first six of it: that many
 carry the stem through most endings. Languages that are written without spaces have cues that are
-looked for anywhere. A family counts once, however many of its cues are there.
+looked for anywhere. A family counts once, however many of its cues are there, but for
+the last three of the first table: of those every word counts.
 """
 
 from __future__ import annotations
@@ -77,9 +78,21 @@ _WORDS: Final = {
         rechenweg beispiel berechne löse trainingsplan calcule exemple étapes pasos ejemplo calcula
         esempio calcola exemplo voorbeeld bereken przykładzie oblicz пример реши вычисли örnekle
         hesapla مثال احسب उदाहरण""",
-    "limits": """must without keep mention avoid exactly including below every each
-        ohne mindestens höchstens jede sans chaque maximum sin cada senza entro sem cada zonder
-        każdy без каждого olmadan""",
+    "limits": """must without keep mention avoid exactly including below every each never only both
+        all any no none unless except until while most least nothing allowed strict full
+        ohne mindestens höchstens jede alle nie nur kein keine sans chaque maximum tous jamais sin
+        cada todos nunca solo senza entro tutti mai sem todas zonder elke alleen każdy wszystkie bez
+        без каждого каждый все только olmadan her tüm كل دون हर बिना""",
+    "asks": """what which how why where who when whether
+        was welche welcher wie warum wo wer wann wodurch quel quelle quels comment pourquoi où qui
+        combien qué cuál cuáles cómo cuánto cuántos dónde quién quale quali come perché quanto qual
+        quais como porque quando wat welk hoe waarom co jaki jakie jak dlaczego czy что какой какие
+        как почему сколько ne hangi nasıl neden ما كيف لماذا क्या कैसे क्यों कौन""",
+    "reason": """if would could should might whether because cause causes caused estimate argument
+        convince realistic order sequence options tell know missing either case cases breaks
+        falls wenn würde könnte sollte ursache ursachen weil lassen si serait pourrait cause vérifie
+        établis sería podría causa causas porque inevitables sarebbe potrebbe seria poderia als zou
+        kan gdyby mógłby если может почему причины eğer olabilir إذا لأن यदि क्योंकि""",
     "easy": """translate translation spelling synonym antonym plural capital title define definition
         thanks hello hi joke abbreviation convert upper lower correct tense sentiment spam
         positive negative
@@ -94,11 +107,6 @@ _PHRASES: Final = {
     "proof": ("show that", "zeige, dass", "montre que", "muestra que", "mostra che", "mostre que"),
     "worked": ("step by step", "schritt für schritt", "étape par étape", "paso a paso"),
     "depth": ("root cause", "every step", "jeden schritt", "chaque étape", "cada paso"),
-    "several": (
-        *(f"and {word} " for word in ("which", "how", "why", "what", "where", "who", "explain")),
-        *("und wie ", "und warum ", "und was ", "et pourquoi ", "et comment ", "y qué ", "y cómo "),
-        *("e perché ", "e come ", "e por que ", "en waarom ", "и почему ", "и как "),
-    ),
 }
 
 # Chinese, Japanese, Korean.
@@ -115,7 +123,9 @@ _ANYWHERE: Final = {
     "explain": "解释 说明 比较 区别 説明 比較 違い 설명 비교 차이",
     "code": "代码 函数 関数 コード 함수 파이썬",
     "worked": "例子 步骤 举一 例を 手順 예를",
-    "limits": "必须 不要 每个 必ず 반드시",
+    "limits": "必须 不要 每个 所有 只 必ず すべて だけ 반드시 모든",
+    "asks": "什么 哪 多少 怎 为什么 何 どの どれ なぜ いつ 무엇 어떤 어떻게 왜",
+    "reason": "如果 是否 推理 原因 使得 場合 なら 原因 仮説 たうえで 만약 이유",
     "easy": "翻译 你好 谢谢 訳して こんにちは ありがとう 번역 수도는",
 }
 

@@ -20,7 +20,7 @@ USUAL_TOKENS: Final = 512  # of an answer, where neither history nor max_tokens 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """How a target's prediction becomes one number of seconds, and what money has to say.
 
-    tail      the 95 % of the time to first token counts, not its median
+    tail      the 80 % of the time to first token counts, not its median
     ttft      weight of that time
     decode    weight of the time for the tokens of the answer
     most      tokens of the answer that count; None: all that are expected

@@ -9,7 +9,8 @@ import msgspec
 
 from lightgate.errors import ConfigError
 
-Z90: Final = 1.2815515655446004  # standard normal quantiles
+Z80: Final = 0.8416212335729143  # standard normal quantiles
+Z90: Final = 1.2815515655446004
 Z95: Final = 1.6448536269514722
 
 

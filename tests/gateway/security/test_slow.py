@@ -12,6 +12,7 @@ import pytest
 
 from gateway.security.conftest import chat_body, chat_stream, chunk, whole
 from lightgate.wire.door import Limits
+from lightgate.wire.reply import Reply
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ async def test_a_client_that_does_not_read_is_cut_and_its_call_ended(
     await loop.sock_sendall(sock, HEAD + b"content-length: %d\r\n\r\n%b" % (len(body), body))
     await rig.until(lambda: any(flight.reply.crowded for flight in rig.state.flights))
     [flight] = rig.state.flights
+    assert isinstance(flight.reply, Reply)
     assert flight.reply.link.unsent < 1 << 20  # what waits for it is bounded
     await rig.until(lambda: rig.upstream == 0, within_s=5)
     await rig.until(lambda: upstream.left == 1, within_s=5)
