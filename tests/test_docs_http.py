@@ -24,13 +24,14 @@ from lightgate.gateway import (
     paths,
     refusal,
     tariff,
+    wishes,
 )
 from lightgate.route.breaker import Rules
 from lightgate.wire import chunked, connection, inbound, intake
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "reference" / "http.md").read_text("utf-8")
-GATEWAY = (app, courier, entry, errors_out, flight, house, leg, lookup)
+GATEWAY = (app, courier, entry, errors_out, flight, house, leg, lookup, wishes)
 SOURCE = "\n".join(inspect.getsource(module) for module in GATEWAY)
 
 
@@ -67,11 +68,11 @@ def test_every_endpoint_has_its_row() -> None:
 
 
 def test_every_request_header_has_its_row() -> None:
-    known = set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(entry._wish)))
+    known = set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(wishes._wish)))
     headers = {f"x-lightgate-{name}" for name in known}
     headers |= {name.decode() for name in (*keyring._PLAIN, *outlet.FORWARDED)}
     headers |= set(re.findall(r'header\(b"([a-z-]+)"\)', SOURCE))
-    headers |= set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(entry._read_headers)))
+    headers |= set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(wishes.read_headers)))
     headers |= set(re.findall(r'name == b"([a-z]+)"', inspect.getsource(keyring)))
     assert {name for name, *_ in rows("Request headers")} == headers
 

@@ -66,7 +66,8 @@ def test_voice_takes_the_first_answer_under_load() -> None:
     chosen = pick("voice", cells)
     assert chosen.target == "even"
     assert chosen.because == (
-        "at c=32: even ttfa p95 338 ms; quick alone is out: 480 is not a ttfa p95 of at most 450 ms"
+        "at c=32: even ttfa p95 338 ms; quick alone is out: ttfa p95 is 480 ms, at most 450 ms"
+        " wanted"
     )
     assert chosen.slo == {"ttfa_ms": 450.0, "speed_tps": 25.0}
     assert "MLPerf" in chosen.source
@@ -83,8 +84,8 @@ def test_voice_breaks_a_tie_by_stalls() -> None:
 def test_none_fits_and_the_reason_of_each() -> None:
     chosen = pick("voice", [cell("slow", 32, ttft=900.0), cell("slower", 32, ttft=1400.0)])
     assert chosen.target is None
-    assert "none fits; slow is out: 981 is not a ttfa p95 of at most 450 ms" in chosen.because
-    assert "slower is out: 1526 is not" in chosen.because
+    assert "none fits; slow is out: ttfa p95 is 981 ms, at most 450 ms wanted" in chosen.because
+    assert "slower is out: ttfa p95 is 1526 ms" in chosen.because
 
 
 def test_coding_takes_the_speed_of_one_request_alone() -> None:
@@ -136,7 +137,12 @@ def test_a_tie_is_called_a_tie() -> None:
 def test_too_few_samples_keep_no_demand() -> None:
     chosen = pick("voice", [cell("a", 8, n=40)])
     assert chosen.target is None
-    assert "a is out: n = 40 is too small for a ttfa p95 of at most 450 ms" in chosen.because
+    assert "a is out: ttfa p95 needs 72 requests" in chosen.because
+
+
+def test_one_reason_is_told_once() -> None:
+    chosen = pick("voice", [cell(name, 8, n=40) for name in ("a", "b", "c")])
+    assert chosen.because == "at c=8: none fits; a, b and c are out: ttfa p95 needs 72 requests"
 
 
 def test_a_fast_target_that_fails_is_not_picked() -> None:

@@ -20,6 +20,15 @@ def spend_all(field: Field) -> None:
         pass
 
 
+def save_up(field: Field) -> None:
+    """Requests enough before this one that a hedge is within its share."""
+    state = field.rig.state
+    key_id = state.house.snapshot.keys[0].id
+    for _ in range(20):
+        state.budgets.deposit(key_id)
+    state.budgets.paid(key_id, 1e9)
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("more", ["", "race = 2", 'hedge = "400ms"'])
 async def test_without_a_retry_budget_nobody_else_is_asked(
@@ -31,7 +40,7 @@ async def test_without_a_retry_budget_nobody_else_is_asked(
     spend_all(field)
     answer, settled, _ = await field.fly("m", stream=stream)
     assert answer.status == 502
-    assert len(settled.attempts) == (2 if "race" in more else 1)
+    assert len(settled.attempts) == (2 if "race" in more and stream else 1)
     assert settled.exchange.outcome == "http_error"
 
 
@@ -87,6 +96,7 @@ async def test_a_hedge_answers_for_one_that_is_late(start: Start, fault: str) ->
     targets = [f"lab/plain!{fault}", "lab/plain"]
     models = model("m", targets, 'hedge = "100ms"').replace('hedge = "off"\n', "", 1)
     field = await Field.open(start, models)
+    save_up(field)
     answer, settled, _ = await field.fly("m")
     assert answer.status == 200
     assert settled.exchange.winner == "lab/plain"

@@ -118,3 +118,9 @@ def test_a_hostile_name_is_made_harmless(sample: Sample) -> None:
     assert all(name.isprintable() for name in arrange.names(run).values())
     again = renamed(sample.run, f"groq/{MODEL}", "new")
     assert "new" in arrange.targets(again)
+
+
+def test_sentences_get_the_short_names() -> None:
+    short = {"groq/m": "groq", "groq/m2": "groq two"}
+    assert arrange.shortened("groq/m2 beats groq/m (x)", short) == "groq two beats groq (x)"
+    assert arrange.shortened("as it was", {}) == "as it was"

@@ -10,6 +10,7 @@ from rich.console import Console
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.quantile import quantile
 from lightgate.clock.source import ManualClock
+from lightgate.report.figures import value
 from lightgate.report.live import DRAW_NS, LINE_NS, Progress, remaining
 from report.conftest import MODEL
 
@@ -66,6 +67,22 @@ def test_a_line_has_what_was_measured_so_far(sample: Sample) -> None:
     errors = sum(a.outcome.is_failure for a in mine)
     figures = f"TTFT p50 {ttft:.0f} ms, {speed:.0f} tok/s, {errors} errors"
     assert screen.lines() == [f"{TARGET} c=1: 80/80 requests, {figures}, done"]
+
+
+def test_a_finished_line_has_the_numbers_of_the_table(sample: Sample) -> None:
+    """Without the ramp, which is in what was measured so far."""
+    screen = Screen(terminal=False)
+    mine = attempts(sample)
+    cell = next(c for c in sample.run.cells if (c.target, c.load) == (TARGET, "c=32"))
+    with Progress(console=screen.console, clock=ManualClock()) as progress:
+        progress.begin_cell(TARGET, "c=1", total=len(mine))
+        for attempt in mine:
+            progress.tick(attempt)
+        progress.end_cell(TARGET, msgspec.structs.replace(cell, requests=53))
+    ttft, speed = (value(cell, metric, 0.5) for metric in ("ttft_ms", "speed_tps"))
+    assert f"80/80 requests (53 counted), TTFT p50 {ttft:.0f} ms, {speed:.0f} tok/s" in str(
+        screen.lines()[0]
+    )
 
 
 def test_without_a_terminal_a_long_cell_gives_a_sign_of_life(sample: Sample) -> None:

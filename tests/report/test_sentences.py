@@ -146,4 +146,4 @@ def test_an_aa_pair_that_differs_is_named(sample: Sample) -> None:
         if v.load == "c=8"
     ]
     run = msgspec.structs.replace(sample.run, versus=tuple(changed))
-    assert "differs in ttft_ms at c=8" in sentences.twin_sentences(run)[0]
+    assert "differs in TTFT at c=8" in sentences.twin_sentences(run)[0]

@@ -90,3 +90,73 @@ def test_the_plans_of_the_page_are_real() -> None:
         for more in ({}, {"race": 2}, {"hedge": "800ms"})
     }
     assert {f"`{text}`" for text in shown} < set(rows("From a request to a plan"))
+
+
+def test_the_numbers_of_form_and_hedges() -> None:
+    from lightgate.route import belief, change, form, hedge, learned, prior, score, size
+
+    minutes = form.WARM_NS // SECOND_NS
+    expected = {
+        "new sample": f"{belief.ALPHA}",
+        "clip": f"{belief.CLIP:g}",
+        "forgetting": f"{belief.FORGET_S:g} s",
+        "long run": f"{belief.LONG_S / 3600:g} h",
+        "change, slack": f"{change.SLACK} sigma",
+        "change, alarm": f"{change.ALARM:g} sigma",
+        "after a change": "median of 3",
+        "out of form": f"{belief.OUT_OF_FORM}",
+        "given up": f"{belief.CUT}",
+        "failure": f"{belief.FAILURE_S:g} s",
+        "errors": f"{belief.ERRORS} of {belief.ERROR_WEIGHT:g}",
+        "load": f"{belief.CROWD}",
+        "prior": f"{prior.Prior(1.0, 1.0, 1.0, 1.0).weight:g} samples",
+        "quantiles": f"{size.RECENT} samples",
+        "first-token deadline": f"{belief.DEADLINE:g} x p99",
+        "stay": f"{1 - score.STAY:.0%}".replace("%", " %"),
+        "near": f"{score.NEAR - 1:.0%}".replace("%", " %"),
+        "warm": f"{minutes} s",
+        "memory": f"{form.MOST} targets",
+    }
+    found = rows("Form")
+    found.pop("number")
+    assert {name: cells[0] for name, cells in found.items()} == expected
+    assert all(cells[1] for cells in found.values()), "every number has its reason"
+    text = " ".join(cells[1] for cells in found.values())
+    assert f"counts {change.MOST} at most" in text
+    assert f"probed {form.SOONER} times as often" in text
+    assert f"below {size.ENOUGH} the long run" in text
+    assert f"at least {belief.DEADLINE_FLOOR_S:g} s" in text
+    assert f"from {score.LOADED} in flight" in text
+    default = f"{prior.DEFAULT.ttft_ms:g} ms, {prior.DEFAULT.speed_tps:g} tokens/s"
+    assert f"{default} and counts for {prior.DEFAULT.weight:g}" in text
+    expected = {
+        "`auto`": f"p{hedge.AUTO * 100:g}",
+        "`auto`, billed": f"p{hedge.AUTO_BILLED * 100:g}",
+        "ceiling": f"{hedge.CEILING} x",
+        "delay floor": f"{hedge.FLOOR_S * 1e3:g} ms",
+        "requests": f"{hedge.SHARE * 100:g} %",
+        "saved up": f"{hedge.SAVED:g}",
+        "hedge spend": f"{hedge.SPEND * 100:g} %",
+        "race spend": f"{hedge.RACE_SPEND * 100:g} %",
+        "same provider": f"{learned.SAME_PROVIDER - 1:.0%}".replace("%", " %"),
+        "bills aborts": f"{learned.BILLED - 1:.0%}".replace("%", " %"),
+        "sick": f"{hedge.SICK * 100:g} %",
+        "incident": f"{form.INCIDENT_NS // SECOND_NS} s",
+    }
+    found = rows("Hedges and races")
+    found.pop("number")
+    assert {name: cells[0] for name, cells in found.items()} == expected
+    assert all(cells[1] for cells in found.values()), "every number has its reason"
+
+
+def test_every_policy_has_its_row() -> None:
+    from lightgate.route import finish
+    from lightgate.route.policy import POLICIES, USUAL_TOKENS
+
+    found = rows("From a request to a plan")
+    assert {f"`{name}`" for name in (*POLICIES, "ordered", "weighted")} <= set(found)
+    assert f"{POLICIES['voice'].most} tokens / speed" in found["`voice`"][0]
+    assert f"counts {POLICIES['coding'].ttft}" in found["`coding`"][0]
+    assert f"at most {USUAL_TOKENS}." in PAGE
+    assert f"sooner by {finish.EARLIER_S} s and by {finish.WORTH:g} s for each" in PAGE
+    assert f"first token and {finish.PATIENCE_S} s." in PAGE

@@ -23,6 +23,7 @@ from lightgate.bench.precise import requests_for
 from lightgate.bench.processes import Crew, drive_crew, processes_for
 from lightgate.bench.quiet import FULL, breathe, quiet
 from lightgate.bench.sessions import Sessions
+from lightgate.bench.summary import CellFacts, glance
 from lightgate.bench.trace import Trace
 from lightgate.bench.workload import USUAL, Size, Workload, calibrated
 from lightgate.clock.attempt import Attempt, AttemptFacts, wall_time
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from lightgate.bench.order import Explorer, Loading, Observer, Order
     from lightgate.bench.shape import Pacer
     from lightgate.ledger.folder import RunFolder
+    from lightgate.ledger.run import CellSummary
     from lightgate.provider.target import Target
 
 STARTS_PER_S: Final = 400  # workers of a closed loop begin no faster: all at once would queue here
@@ -293,7 +295,7 @@ class Bench:
         finally:
             task.cancel()
             for lane in lanes:
-                self._observer.end_cell(lane.name)
+                self._observer.end_cell(lane.name, self._glance(lane.name, load))
         for turn in turns if isinstance(turns, list) else []:
             dropped = self._dropped.setdefault(load.label, {})
             dropped[turn.lane] = dropped.get(turn.lane, 0) + turn.driven.dropped
@@ -330,7 +332,16 @@ class Bench:
                 take(InBlock(target.name, number * talk.turns // size, turn.number, done))
 
             self._notes += await turns.run(load.concurrency or 1, sessions, on_turn)
-            self._observer.end_cell(lane.name)
+            self._observer.end_cell(lane.name, self._glance(lane.name, load))
+
+    def _glance(self, target: str, load: Loading) -> CellSummary | None:
+        """What the table will say of a cell; None where nothing was measured."""
+        attempts = self.measured.at(target, load.label)
+        if not attempts:
+            return None
+        row = next(row for row in self.run.targets if row.name == target)
+        facts = CellFacts(target=row, load=load.label, concurrency=load.concurrency)
+        return glance(attempts, self.measured.recordings, facts)
 
     def _jobs(
         self, target: Target, load: Loading, workload: Workload, offset: int

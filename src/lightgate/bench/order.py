@@ -50,8 +50,8 @@ class Observer(Protocol):
     def tick(self, attempt: Attempt, *, warmup: bool = False) -> None:
         """An attempt has ended."""
 
-    def end_cell(self, target: str) -> None:
-        """A target is through with a load."""
+    def end_cell(self, target: str, glance: CellSummary | None = None) -> None:
+        """A target is through with a load; `glance` has its medians, where there are any."""
 
 
 class Explorer(Protocol):

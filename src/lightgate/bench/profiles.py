@@ -16,7 +16,7 @@ from lightgate.clock.load import Slo
 from lightgate.ledger.run import Pick, Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lightgate.ledger.run import CellSummary, Estimate
 
@@ -37,12 +37,16 @@ class Demand(NamedTuple):
         """Whether larger is better."""
         return self.metric.endswith("_tps")
 
+    @property
+    def wanted(self) -> str:
+        """The limit in words."""
+        if self.is_rate:
+            return f"at least {self.limit:.3g} tok/s wanted"
+        return f"at most {self.limit:g} ms wanted"
+
     def __str__(self) -> str:
         name = self.metric.removesuffix("_ms").removesuffix("_tps")
-        tail = "slow 5 %" if self.is_rate and self.q < 0.5 else f"p{self.q * 100:g}"
-        if self.is_rate:
-            return f"{name} {tail} of at least {self.limit:g} tok/s"
-        return f"{name} {tail} of at most {self.limit:g} ms"
+        return f"{name} slow 5 %" if self.is_rate and self.q < 0.5 else f"{name} p{self.q * 100:g}"
 
 
 class Preset(NamedTuple):
@@ -104,12 +108,11 @@ def pick(profile: Profile, cells: Sequence[CellSummary]) -> Pick:
     winner, because = None, "none fits" if field else "nothing was measured"
     if fit:
         winner, because = _decide(fit, _DECIDERS[profile], tokens)
-    out = [f"{name} is out: {problem}" for name, problem in problems.items()]
     load = field[0].load if field else "no load"
     return Pick(
         profile=profile,
         target=winner,
-        because="; ".join([f"at {load}: {because}", *out]),
+        because="; ".join([f"at {load}: {because}", *_out(problems)]),
         slo={demand.metric: demand.limit for demand in preset.demands},
         source=preset.source,
     )
@@ -139,15 +142,23 @@ def _problem(preset: Preset, cell: CellSummary) -> str:
     return next((text for demand in preset.demands if (text := _missed(demand, cell))), "")
 
 
+def _out(problems: Mapping[str, str]) -> Iterator[str]:
+    """Who is out and why, one reason once."""
+    for problem in dict.fromkeys(problems.values()):
+        names = [name for name, own in problems.items() if own == problem]
+        listed = f"{', '.join(names[:-1])} and {names[-1]} are" if names[1:] else f"{names[0]} is"
+        yield f"{listed} out: {problem}"
+
+
 def _missed(demand: Demand, cell: CellSummary) -> str:
     seen = estimate_of(cell, demand.metric, demand.q, failures=not demand.is_rate)
-    count = 0 if seen is None else seen.n
-    if seen is None or count < smallest_n(demand.q):
-        return f"n = {count} is too small for a {demand}"
+    if seen is None or seen.n < smallest_n(demand.q):
+        return f"{demand} needs {smallest_n(demand.q)} requests"
     if seen.value is None:
-        return f"too many requests failed for a {demand}"
+        return f"too many requests failed for {demand} ({demand.wanted})"
     kept = seen.value >= demand.limit if demand.is_rate else seen.value <= demand.limit
-    return "" if kept else f"{seen.value:.0f} is not a {demand}"
+    unit = "tok/s" if demand.is_rate else "ms"
+    return "" if kept else f"{demand} is {seen.value:.0f} {unit}, {demand.wanted}"
 
 
 def _decide(

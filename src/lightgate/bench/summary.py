@@ -117,6 +117,26 @@ def summarise(
     )
 
 
+def glance(
+    attempts: Sequence[Attempt], recordings: Mapping[str, Recording], facts: CellFacts
+) -> CellSummary:
+    """What is said of a cell the moment it ends: n and two medians, of the requests that count."""
+    cell = _sort_out(attempts, recordings, facts)
+    return CellSummary(
+        target=facts.target.name,
+        load=facts.load,
+        concurrency=facts.concurrency,
+        requests=len(cell.counted),
+        warmup=len(attempts) - len(cell.counted),
+        metrics=tuple(
+            Metric(name=name, quantiles=estimates(values, (0.5,)))
+            for name in ("ttft_ms", "speed_tps")
+            for values in (load.successes(cell.counted, attrgetter(name)),)
+        ),
+        windows_ns=cell.windows_ns,
+    )
+
+
 def relate(cells: Iterable[CellSummary]) -> tuple[CellSummary, ...]:
     """Fill in what needs the cell of one at a time: `batch_eff`, `retain`, `parallel_gain`."""
     cells = tuple(cells)

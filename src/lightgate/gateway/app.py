@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import LightgateError
 from lightgate.gateway.catalog import models_body
-from lightgate.gateway.entry import SOUND_ID, admit, authorize, receive
+from lightgate.gateway.entry import admit, authorize, receive
 from lightgate.gateway.errors_out import Refusal, Refusing, of_error
 from lightgate.gateway.flight import Flight
 from lightgate.gateway.lookup import look_up
 from lightgate.gateway.paths import Path, dialect_of, find
 from lightgate.gateway.shared import Shared, shared_name
 from lightgate.gateway.wanted import read_wanted
+from lightgate.gateway.wishes import SOUND_ID
 
 if TYPE_CHECKING:
     from pathlib import Path as File

@@ -49,7 +49,7 @@ class Courier:
     Events go out in one form: LF line ends, no comments, nothing that the client did not ask for.
     """
 
-    __slots__ = ("_held", "_hides_usage", "_reteller", "_size", "_voyage", "committed")
+    __slots__ = ("_held", "_hides_usage", "_reteller", "_size", "_useful", "_voyage", "committed")
 
     def __init__(self, voyage: Voyage, reteller: Reteller | None, *, hides_usage: bool) -> None:
         self._voyage = voyage
@@ -57,6 +57,7 @@ class Courier:
         self._hides_usage = hides_usage
         self._held: list[bytes] = []
         self._size = 0
+        self._useful = False  # something of the answer is among what is held
         self.committed = False
 
     def on_head(self, status: int, headers: Headers) -> None:
@@ -72,13 +73,21 @@ class Courier:
             return
         self._held.append(out)
         self._size += len(out)
-        if kinds and self._voyage.commit():
-            self.committed = True
-            out = b"".join(self._held)
-            self._held.clear()
-            self._voyage.deliver(out)
-        elif self._size > HELD_LIMIT:
+        self._useful = self._useful or kinds != 0
+        if kinds and self.release():
+            return
+        if self._size > HELD_LIMIT:
             raise TooLarge(f"More than {HELD_LIMIT} bytes came before the first token.")
+
+    def release(self) -> bool:
+        """Hand over what was held, if the client is ours to have; whether it is."""
+        if self.committed or not self._useful or not self._voyage.commit():
+            return self.committed
+        self.committed = True
+        out = b"".join(self._held)
+        self._held.clear()
+        self._voyage.deliver(out)
+        return True
 
     def _told(self, events: list[Event]) -> bytes:
         reteller = self._reteller

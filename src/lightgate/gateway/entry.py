@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.config.duration import parse_duration
-from lightgate.errors import UsageError
-from lightgate.gateway.errors_out import UNAUTHORIZED, Refusal, Refusing, of_error
+from lightgate.gateway.errors_out import UNAUTHORIZED, Refusal, Refusing
 from lightgate.gateway.keyring import presented_key
-from lightgate.gateway.outlet import FORWARDED
+from lightgate.gateway.planning import plan_for
 from lightgate.gateway.tariff import USUAL_ANSWER
+from lightgate.gateway.wishes import Wishes, forbidden, read_headers
 from lightgate.ledger.keys import KeyRecord
 from lightgate.ledger.note import Reserved
 from lightgate.route.alias import Alias
-from lightgate.route.decide import Ask, decide
 from lightgate.route.plan import Plan
 
 if TYPE_CHECKING:
@@ -25,28 +23,9 @@ if TYPE_CHECKING:
     from lightgate.gateway.wanted import Wanted
     from lightgate.wire.inbound import Inbound
 
-SOUND_ID: Final = re.compile(rb"[A-Za-z0-9_.:=+/@-]{1,128}")
-_TAGS: Final = re.compile(rb"[\x20-\x7e]{1,512}")
-_OWN: Final = b"x-lightgate-"
 _OWN_ORIGIN: Final = re.compile(
     rb"https?://(?:localhost|127\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|\[::1\])(?::[0-9]{1,5})?"
 )
-_POLICIES: Final = frozenset(
-    ("fastest", "cheapest", "balanced", "ordered", "weighted", "voice", "coding", "agent", "batch")
-)
-MS_NS: Final = 1_000_000
-
-
-class Wishes(msgspec.Struct):
-    """The request's own `x-lightgate-*` headers."""
-
-    policy: str | None = None
-    race: int | None = None
-    hedge: str | None = None
-    timeout_ns: int | None = None
-    ttft_timeout_ns: int | None = None
-    tags: str | None = None
-    cache: str | None = None
 
 
 class Guest(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +45,13 @@ class Guest(msgspec.Struct, frozen=True, kw_only=True):
     def hurried(self) -> bool:
         """Whether the client asks for shorter deadlines than the configuration."""
         return self.wishes.timeout_ns is not None or self.wishes.ttft_timeout_ns is not None
+
+    @property
+    def session(self) -> str | None:
+        """The conversation that the request belongs to; another key's is another one."""
+        if self.wishes.session is None:
+            return None
+        return f"{'' if self.key is None else self.key.id}:{self.wishes.session}"
 
     @property
     def tags(self) -> str | None:
@@ -94,6 +80,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     routed_ns: int
     tags: str | None
     cache: str = "off"  # or "miss": the answer may be kept and shared
+    session: str | None = None  # the conversation, by key and the client's own word
 
 
 def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
@@ -112,15 +99,15 @@ def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
 def _check_origin(origin: bytes | None) -> None:
     """Without keys the gateway is for this machine: no web page of elsewhere may spend there."""
     if origin is not None and _OWN_ORIGIN.fullmatch(origin) is None:
-        raise Refusing(_forbidden("A web page of another site may not use a gateway without keys."))
+        raise Refusing(forbidden("A web page of another site may not use a gateway without keys."))
 
 
 def receive(state: State, inbound: Inbound, wanted: Wanted, key: KeyRecord | None) -> Guest:
     """Read what a client wishes, within its rights; Refusing says why not."""
     if key is not None and key.models and wanted.model not in key.models:
-        raise Refusing(_forbidden(f"This key may not use the model {wanted.model!r}."))
+        raise Refusing(forbidden(f"This key may not use the model {wanted.model!r}."))
     alias = state.house.alias(wanted.model)
-    wishes, request_id, extra = _read_headers(inbound, key)
+    wishes, request_id, extra = read_headers(inbound, key)
     id_ = state.ids.new()
     id_bytes = id_.encode()
     return Guest(
@@ -141,17 +128,7 @@ def admit(state: State, guest: Guest, wanted: Wanted, cache: str = "off") -> Ent
     alias, key, wishes, cap = guest.alias, guest.key, guest.wishes, guest.cap
     now = state.now_ns()
     state.retries.deposit(now)
-    ask = Ask(
-        alias=alias,
-        tokens_in=wanted.tokens_in,
-        max_tokens=cap or wanted.max_tokens,
-        streamed=wanted.streamed,
-        policy=wishes.policy,
-        race=_rightful(wishes.race, alias, key),
-        hedge=wishes.hedge,
-        ttft_timeout_ns=wishes.ttft_timeout_ns,
-    )
-    plan = decide(ask, state.breakers, now, state.draw())
+    plan = plan_for(state, guest, wanted, _rightful(wishes.race, alias, key), now)
     _check_reachable(state, plan, now)
     out = cap or wanted.max_tokens
     if wanted.answers > 1:
@@ -174,6 +151,7 @@ def admit(state: State, guest: Guest, wanted: Wanted, cache: str = "off") -> Ent
         routed_ns=state.now_ns(),
         tags=guest.tags,
         cache=cache,
+        session=guest.session,
     )
     state.book.write(_reservation(entry, wanted))
     return entry
@@ -225,7 +203,7 @@ def _reserve(
         unknown = next((o.target.name for o in outlets if not o.tariff.known), None)
         if unknown is not None:
             raise Refusing(
-                _forbidden(
+                forbidden(
                     f"This key has a budget and {unknown} has no known price."
                     " Add it under [prices] in lightgate.toml."
                 )
@@ -278,89 +256,8 @@ def _check_reachable(state: State, plan: Plan, now: int) -> None:
     )
 
 
-def _forbidden(message: str) -> Refusal:
-    return Refusal(status=403, message=message, code="forbidden")
-
-
-def _read_headers(inbound: Inbound, key: KeyRecord | None) -> tuple[Wishes, bytes, bytes]:
-    wishes = _NO_WISHES
-    request_id = extra = b""
-    for name, value in inbound.headers:
-        if name == b"x-request-id":
-            request_id = value if SOUND_ID.fullmatch(value) else b""
-        elif name.startswith(_OWN):
-            if wishes is _NO_WISHES:
-                wishes = Wishes()
-            _wish(wishes, name[len(_OWN) :], value, key)
-        elif name in FORWARDED:
-            extra += b"%b: %b\r\n" % (name, value)
-    return wishes, request_id, extra
-
-
-def _wish(wishes: Wishes, name: bytes, value: bytes, key: KeyRecord | None) -> None:
-    field = f"x-lightgate-{name.decode('ascii', 'replace')}"
-    text = value.decode("ascii", "replace")
-    if name == b"policy":
-        if text not in _POLICIES:
-            raise _wrong(field, f"one of {', '.join(sorted(_POLICIES))}")
-        wishes.policy = text
-    elif name == b"race":
-        wishes.race = _race(field, text, key)
-    elif name == b"hedge":
-        wishes.hedge = _hedge(field, text, key)
-    elif name == b"timeout-ms":
-        wishes.timeout_ns = _millis(field, text)
-    elif name == b"ttft-timeout-ms":
-        wishes.ttft_timeout_ns = _millis(field, text)
-    elif name == b"tags":
-        if not _TAGS.fullmatch(value):
-            raise _wrong(field, "printable ASCII, at most 512 characters")
-        wishes.tags = text
-    elif name == b"cache":
-        wishes.cache = _switch(field, text)
-
-
-def _race(field: str, text: str, key: KeyRecord | None) -> int:
-    if text not in {"1", "2", "3", "4", "5", "6", "7", "8"}:
-        raise _wrong(field, "a number from 1 to 8")
-    most = 8 if key is None else key.max_fanout if key.may_race else 1
-    if int(text) > most:
-        raise Refusing(_forbidden(f"This key may race at most {most} targets."))
-    return int(text)
-
-
 def _rightful(asked: int | None, alias: Alias, key: KeyRecord | None) -> int | None:
     """The race that is asked for; a configured one is no wider than the key's fan-out."""
     if asked is None and key is not None and alias.race > key.max_fanout:
         return key.max_fanout
     return asked
-
-
-def _switch(field: str, text: str) -> str:
-    if text not in {"off", "on"}:
-        raise _wrong(field, '"off" or "on"')
-    return text
-
-
-def _hedge(field: str, text: str, key: KeyRecord | None) -> str:
-    if text not in {"off", "auto"} and not re.fullmatch(r"p(7[5-9]|[89][0-9])", text):
-        try:
-            parse_duration(text)
-        except ValueError:
-            raise _wrong(field, '"off", "auto", "p75" to "p99", or a duration') from None
-    if key is not None and not key.may_race and text != "off":
-        raise Refusing(_forbidden("This key may not start a second target by itself."))
-    return text
-
-
-def _millis(field: str, text: str) -> int:
-    if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 3_600_000:
-        raise _wrong(field, "whole milliseconds from 1 to 3600000")
-    return int(text) * MS_NS
-
-
-def _wrong(field: str, form: str) -> Refusing:
-    return Refusing(of_error(UsageError(f"The header {field} is not {form}."), param=field))
-
-
-_NO_WISHES: Final = Wishes()

@@ -7,15 +7,18 @@ stream that breaks ends with an error event.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.marks import Marks
 from lightgate.errors import AttemptError, DeadlineMissed, UsageError
 from lightgate.gateway.errors_out import Refusal, of_attempts, of_error, status_of
-from lightgate.gateway.leg import Leg
+from lightgate.gateway.leg import Held, Leg
+from lightgate.gateway.race import Race
 from lightgate.gateway.settle import settle
+from lightgate.route.course import AUTO_TTFT_NS
+from lightgate.route.finish import Rival, waits_ns
+from lightgate.route.size import bucket
 
 if TYPE_CHECKING:
     from lightgate.gateway.entry import Entry
@@ -24,13 +27,13 @@ if TYPE_CHECKING:
     from lightgate.gateway.wanted import Wanted
     from lightgate.provider.call import Called
     from lightgate.route.alias import Alias
-    from lightgate.route.plan import Plan, Step
+    from lightgate.route.plan import Plan, Role, Step
     from lightgate.wire.inbound import Inbound
     from lightgate.wire.reply import Reply
 
 NS: Final = 1_000_000_000
 MS: Final = 1_000_000
-AUTO_TTFT_NS: Final = 20 * NS  # for a candidate that is not the last, where nothing is configured
+USUAL_TOKENS: Final = 512  # of an answer, where nothing is known
 SSE: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\n"
     b"cache-control: no-cache, no-transform\r\n"
@@ -46,7 +49,6 @@ _TIMED: Final = (
 )
 _COMMENT: Final = b": keep-alive\n"
 _BLANK: Final = b"\n"  # Google's own SDKs take a comment for an answer; an empty line means nothing
-_LAST_WORDS_S: Final = 0.5
 
 
 class Flight:
@@ -59,6 +61,7 @@ class Flight:
         "_loop",
         "_state",
         "alias",
+        "beside",
         "cap",
         "closed_ns",
         "entry",
@@ -74,6 +77,7 @@ class Flight:
         "reply",
         "reserved",
         "routed_ns",
+        "size",
         "wanted",
         "winner",
     )
@@ -94,6 +98,8 @@ class Flight:
         self.extra = entry.extra
         self.reserved = entry.reserved
         self.routed_ns = entry.routed_ns
+        self.size = bucket(wanted.tokens_in)  # of the prompt, for the form
+        self.beside: list[Role] = []  # attempts that were let start beside another
         self.legs: list[Leg] = []
         self.winner: Leg | None = None
         self.refusal: Refusal | None = None
@@ -111,7 +117,7 @@ class Flight:
         state.flights.add(self)
         try:
             if len(self.plan.steps) > 1 and self.plan.steps[1].start_ns is not None:
-                await self._race()
+                await Race(self, state, self._due_ns).run()
             else:
                 await self._serial()
         finally:
@@ -130,25 +136,25 @@ class Flight:
         for place, step in enumerate(steps):
             if self._pointless(step):
                 continue
-            leg = self._leg(step)
+            leg = self.make_leg(step)
             if leg is None:
                 continue
             if place and not self._may_go_on(leg):
                 break
-            called = await self._attempt(leg, left=count - place)
+            called = await self.attempt(leg, self._limit_ns(step, count - place))
             if called.error is None or self.winner is not None:
-                self._end(leg, called)
+                self.end(leg, called)
                 return
             if not leg.failure.fails_over:
                 break
-        self._give_up()
+        self.give_up()
 
     def _pointless(self, step: Step) -> bool:
         """Whether this target has just failed in a way that a second try does not change."""
         before = self.legs[-1] if self.legs else None
         return before is not None and before.step.target == step.target and not before.failure.again
 
-    def _leg(self, step: Step) -> Leg | None:
+    def make_leg(self, step: Step) -> Leg | None:
         """An attempt that is ready to go; None where the target cannot be told the request."""
         outlet = self._house.outlet(step.target)
         marks = Marks(self.inbound.received_ns)
@@ -174,23 +180,27 @@ class Flight:
         self.legs.remove(leg)
         return False
 
-    async def _attempt(self, leg: Leg, *, left: int) -> Called:
-        """Carry one attempt out; unless it is the last, the first token has a deadline."""
-        state = self._state
-        now = time.monotonic_ns()
-        remaining = self._due_ns - now
+    def _limit_ns(self, step: Step, left: int) -> int | None:
+        """How long a step has for its first token; the last one has all the time there is."""
+        remaining = self._due_ns - time.monotonic_ns()
         limit = None
         if self.wanted.streamed:
-            limit = leg.step.ttft_ns or (AUTO_TTFT_NS if left > 1 else None)
+            limit = step.ttft_ns or (AUTO_TTFT_NS if left > 1 else None)
         if left > 1:  # a whole answer shows nothing until it is there: it has its share of the time
             limit = min(limit or remaining, remaining // left)
-        if limit is not None:
-            state.patience.wait(leg, now + limit)
+        return limit
+
+    async def attempt(self, leg: Leg, limit_ns: int | None) -> Called:
+        """Carry one attempt out, with a deadline for its first token."""
+        state = self._state
+        now = time.monotonic_ns()
+        if limit_ns is not None:
+            state.patience.wait(leg, now + limit_ns)
         leg.began_ns = now
-        state.breakers.started(leg.step.target, now)
+        state.witness.began(leg.step.target, self.size, now)
         try:
             called = await leg.call.run(
-                state.client, leg.deadlines(remaining, self.alias.idle_timeout_ns)
+                state.client, leg.deadlines(self._due_ns - now, self.alias.idle_timeout_ns)
             )
         finally:
             state.patience.end(leg)
@@ -199,87 +209,44 @@ class Flight:
             self._failures.append((leg.step.target, called.error))
         return called
 
-    # All at once, or one after a delay
-
-    async def _race(self) -> None:
-        """Start steps at their offsets, and the next one at once whenever one fails."""
-        waiting = list(self.plan.steps)
-        running: dict[asyncio.Task[Called], Leg] = {}
-        origin = time.monotonic_ns()
-        try:
-            while True:
-                self._start_due(waiting, running, origin)
-                if not running:
-                    break
-                done, _ = await asyncio.wait(
-                    running,
-                    timeout=self._until_next(waiting, origin),
-                    return_when="FIRST_COMPLETED",
-                )
-                for task in done:
-                    leg = running.pop(task)
-                    called = task.result()
-                    if called.error is None or leg is self.winner:
-                        self._end(leg, called)
-                        return
-                    self._follow(leg, waiting, running)
-                if self.winner is not None:
-                    waiting.clear()
-            self._give_up()
-        finally:
-            for leg in running.values():
-                leg.call.cancel()
-            if running:  # their sockets are closed already; they only say so
-                await asyncio.wait(running, timeout=_LAST_WORDS_S)
-
-    def _start_due(
-        self, waiting: list[Step], running: dict[asyncio.Task[Called], Leg], origin: int
-    ) -> None:
-        now = time.monotonic_ns()
-        while waiting and self.winner is None:
-            offset = waiting[0].start_ns
-            if running and (offset is None or origin + offset > now):
-                return
-            self._launch(waiting.pop(0), waiting, running)
-
-    def _follow(
-        self, leg: Leg, waiting: list[Step], running: dict[asyncio.Task[Called], Leg]
-    ) -> None:
-        """One has failed: the next one begins at once, or nobody else is asked."""
-        if waiting and self.winner is None and leg.failure.fails_over and self._may_spend(leg):
-            self._launch(waiting.pop(0), waiting, running)
-        else:
-            waiting.clear()
-
-    def _launch(
-        self, step: Step, waiting: list[Step], running: dict[asyncio.Task[Called], Leg]
-    ) -> None:
-        leg = self._leg(step)
-        if leg is not None:
-            alone = len(waiting) + 1 if step.start_ns is None else 1
-            running[self._loop.create_task(self._attempt(leg, left=alone))] = leg
-
-    def _until_next(self, waiting: list[Step], origin: int) -> float | None:
-        offset = waiting[0].start_ns if waiting and self.winner is None else None
-        return None if offset is None else max(0, origin + offset - time.monotonic_ns()) / NS
-
-    def _may_spend(self, leg: Leg) -> bool:
-        now = time.monotonic_ns()
-        return now < self._due_ns and (leg.failure.free or self._state.retries.may(now))
-
     # From the legs
 
     def commit(self, leg: Leg) -> bool:
         """The first useful token of an attempt is here: the first one to come has the client."""
         if self.winner is not None:
             return self.winner is leg
+        state = self._state
+        now = state.now_ns()
+        if not leg.heard:
+            leg.heard = True
+            state.witness.spoke(leg.step.target, self.size, now, leg.began_ns)
+            if self.plan.finish == "whole" and self._waits_for_another(leg, now):
+                return False
+        if now < leg.held_ns:
+            return False
         self.winner = leg
         self.first_in_ns = leg.marks.first
-        state = self._state
-        state.breakers.spoke(leg.step.target, state.now_ns(), leg.began_ns)
         for other in self.legs:
             if other is not leg:
                 other.lose()
+        return True
+
+    def _waits_for_another(self, leg: Leg, now: int) -> bool:
+        """Hold the first to speak back where a silent one will very likely end sooner."""
+        rivals = [
+            Rival(other.step.target, other.began_ns)
+            for other in self.legs
+            if other is not leg and other.called is None and not other.heard
+        ]
+        if not rivals:
+            return False
+        state = self._state
+        tokens = state.expected_tokens(self.alias.name) or self.wanted.max_tokens or USUAL_TOKENS
+        until = waits_ns(leg.step.target, rivals, state.forms, self.size, tokens, now)
+        if until is None:
+            return False
+        leg.held_ns = until
+        state.patience.wait(Held(leg), until)
         return True
 
     def deliver(self, leg: Leg, data: bytes, *, ended: bool) -> None:
@@ -334,7 +301,7 @@ class Flight:
 
     # The end
 
-    def _end(self, leg: Leg, called: Called) -> None:
+    def end(self, leg: Leg, called: Called) -> None:
         """The winner's call is over: answer whole, or close the stream."""
         reply = self.reply
         if called.error is not None:
@@ -363,7 +330,7 @@ class Flight:
         self.reply.finish(last=leg.error_event(self.refusal))
         self.last_out_ns = time.monotonic_ns()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         """No attempt came through."""
         if self.reply.finished:  # interrupted, and told so
             return
@@ -400,6 +367,11 @@ class Flight:
         )
         if self.wanted.path.dialect == "anthropic-messages":
             common += b"request-id: %b\r\n" % entry.request_id  # what their SDK looks for
+        plan = self.plan
+        if plan.predicted_ttft_ns is not None:
+            common += b"x-lightgate-predicted-ttft-ms: %.3f\r\n" % (plan.predicted_ttft_ns / MS)
+        if plan.runner_up is not None:
+            common += b"x-lightgate-runner-up: %b\r\n" % plan.runner_up.encode("ascii", "replace")
         if leg is None:
             return common
         marks = leg.marks

@@ -12,11 +12,14 @@ from lightgate.gateway.tariff import Tariff
 from lightgate.provider.secret import key_from_env
 from lightgate.provider.target import Target
 from lightgate.route.alias import Alias
+from lightgate.route.prior import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lightgate.gateway.snapshot import Reach, Snapshot
+    from lightgate.route.hedge import Price
+    from lightgate.route.prior import Prior
 
 _MOST_LOOSE: Final = 1000  # targets under their own name; clients may ask for any model
 
@@ -39,6 +42,7 @@ class House:
         self.aliases: dict[str, Alias] = {alias.name: alias for alias in snapshot.aliases}
         self._outlets: dict[str, Outlet] = {}
         self._loose: dict[str, Alias] = {}
+        self._prices: dict[str, dict[str, Price]] = {}
         for alias in snapshot.aliases:
             for target in alias.targets:
                 self._outlets.setdefault(target, self._make(target))
@@ -62,6 +66,25 @@ class House:
     def outlet(self, target: str) -> Outlet:
         """The outlet of a target that a plan names."""
         return self._outlets[target]
+
+    @property
+    def priors(self) -> dict[str, Prior]:
+        """What is believed of every target that a model names, before anything was seen of it."""
+        given = self.snapshot.priors
+        return {
+            target: given.get(target, DEFAULT)
+            for alias in self.aliases.values()
+            for target in alias.targets
+        }
+
+    def prices(self, alias: Alias) -> dict[str, Price]:
+        """The known prices of an alias' targets."""
+        known = self._prices.get(alias.name)
+        if known is None:
+            found = {target: self.outlet(target).price for target in alias.targets}
+            known = {target: price for target, price in found.items() if price is not None}
+            self._prices[alias.name] = known
+        return known
 
     def models(self) -> tuple[str, ...]:
         """Every name that clients may ask for: aliases first, then the targets behind them."""

@@ -35,6 +35,7 @@ class Leg:
     """An attempt, about to be made, under way or over (`called`)."""
 
     __slots__ = (
+        "_courier",
         "_flight",
         "_overdue",
         "_reteller",
@@ -43,6 +44,8 @@ class Leg:
         "call",
         "called",
         "failure",
+        "heard",
+        "held_ns",
         "lost",
         "marks",
         "outlet",
@@ -64,13 +67,15 @@ class Leg:
         self.failure: Failure = CANCELLED
         self.bill: Bill = NO_BILL
         self.lost = False
+        self.heard = False  # its first useful token has come
+        self.held_ns = 0  # until when it is held back for a better one
         self._reteller = self._make_reteller()
-        sink = None
+        self._courier: Courier | None = None
         if prepared.streamed:
             wanted = flight.wanted
             hides = wanted.path.dialect in _COUNTING and not wanted.include_usage
-            sink = Courier(self, self._reteller, hides_usage=hides)
-        self.call = Call(prepared, marks, sink)
+            self._courier = Courier(self, self._reteller, hides_usage=hides)
+        self.call = Call(prepared, marks, self._courier)
 
     def deadlines(self, remaining_ns: int, idle_ns: int) -> Deadlines:
         """What the wire itself enforces; the first token's deadline is the flight's."""
@@ -91,6 +96,16 @@ class Leg:
     def ended(self) -> bool:
         """Whether the terminal marker has come."""
         return self.call.ended
+
+    def release(self) -> None:
+        """Nobody better came: let go of what was held back."""
+        self.held_ns = 0
+        if self._courier is not None:
+            self._courier.release()
+
+    def let_go(self) -> None:
+        """It is settled: nothing may hold it any more."""
+        self._courier = None
 
     # Endings
 
@@ -123,25 +138,37 @@ class Leg:
             called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
         self.called = called = self._plausible(called)
         now, target, began = state.now_ns(), self.step.target, self.began_ns
+        size = self._flight.size
         if error is None:
             self.failure = FINE
-            state.breakers.succeeded(target, now, began)
+            state.witness.succeeded(target, size, now, began, self._decoded(called))
+        elif self.lost and isinstance(error, Cancelled):
+            self.failure = CANCELLED
+            state.witness.lost(target, size, now, began, spoke=self.heard)
         else:
             status = called.status
             if isinstance(error, StreamError):
                 status = named_status(error.word, error.code) or status
             self.failure = what(called.outcome, status, error, hurried=hurried)
             wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
-            state.breakers.failed(target, now, self.failure, wait_s, began)
+            state.witness.failed(target, size, now, began, (self.failure, wait_s))
         self.bill = self.billed(called)
         return called
+
+    def _decoded(self, called: Called) -> tuple[int, int]:
+        """Tokens after the first burst and the time that they took; nothing of a whole answer."""
+        marks, tokens = self.marks, called.tokens
+        if not called.streamed or marks.first is None or marks.last is None:
+            return 0, 0
+        return (tokens.streamed or 0) - round(tokens.first_burst or 0), marks.last - marks.first
 
     def abandon(self, state: State) -> None:
         """The client left, or the worker stops: keep what had come until then."""
         self.called = self._plausible(self.call.ended_as(Cancelled("The client left.")))
         self.bill = self.billed(self.called)
-        if self.began_ns:  # it may have been a probe, and somebody else has to be the next one
-            state.breakers.failed(self.step.target, state.now_ns(), CANCELLED, None, self.began_ns)
+        if self.began_ns:
+            target, size = self.step.target, self._flight.size
+            state.witness.lost(target, size, state.now_ns(), self.began_ns, spoke=self.heard)
 
     def billed(self, called: Called) -> Bill:
         """What the provider will charge, as far as it can be known.
@@ -216,3 +243,16 @@ class Leg:
             created=entry.wall_ns // NS,
             include_usage=flight.wanted.include_usage,
         )
+
+
+class Held:
+    """A leg that spoke and waits for a better one; its time is kept like a deadline."""
+
+    __slots__ = ("_leg",)
+
+    def __init__(self, leg: Leg) -> None:
+        self._leg = leg
+
+    def give_up(self) -> None:
+        """The better one did not come."""
+        self._leg.release()

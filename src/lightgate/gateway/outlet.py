@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.tariff import Tariff
     from lightgate.gateway.wanted import Fields, Wanted
     from lightgate.provider.target import Target
+    from lightgate.route.hedge import Price
 
 _PATHS: Final = {
     "openai-chat": "/chat/completions",
@@ -64,6 +65,11 @@ class Outlet:
             native |= {"openai-responses"}
         self._native = native
         self._heads: dict[tuple[str, bool], bytes] = {}
+
+    @property
+    def price(self) -> Price | None:
+        """For the router; None where nobody knows it."""
+        return self.tariff.price(abort_stops=self.abort_stops_billing)
 
     def speaks(self, dialect: str) -> bool:
         """Whether a client's bytes can be passed on as they are."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightgate.clock.outcome import Outcome
+from lightgate.gateway.planning import explained
 from lightgate.gateway.purse import limited
 from lightgate.ledger.note import AttemptNote, ExchangeNote, NoteFacts, Settled
 
@@ -27,11 +28,31 @@ def settle(state: State, flight: Flight) -> None:
     state.book.write(settled)
     state.remember(settled)
     state.served += 1
+    _teach(state, flight)
     key = entry.key
     if key is not None and state.purse is not None and limited(key):
         spent = sum(leg.bill.nano_usd or 0 for leg in legs)
         tokens = sum(_tokens(flight, leg) for leg in legs)
         state.purse.settle(key.id, entry.reserved, spent, entry.reserved_tokens, tokens)
+
+
+def _teach(state: State, flight: Flight) -> None:
+    """What the whole request says: to the hedge budgets, and about the length of answers."""
+    entry, winner = flight.entry, flight.winner
+    key_id = "" if entry.key is None else entry.key.id
+    lost = won = 0
+    for leg in flight.legs:
+        if leg is winner:
+            won = leg.bill.nano_usd or 0
+        else:
+            lost += leg.bill.nano_usd or 0
+        leg.let_go()
+    state.witness.settled(key_id, flight.plan, flight.beside, won, lost)
+    if winner is not None and winner.called is not None and winner.called.error is None:
+        state.answered(flight.alias.name, winner.called.tokens.out)
+        session = entry.session
+        if session is not None:
+            state.forms.stick(session, winner.step.target, state.now_ns())
 
 
 def _attempt(flight: Flight, leg: Leg, place: int) -> AttemptNote:
@@ -69,7 +90,7 @@ def _exchange(state: State, flight: Flight) -> ExchangeNote:
         None if entry.key is None else entry.key.id,
         wanted.model,
         flight.plan.policy,
-        flight.plan.text,
+        explained(flight.plan),
         None if winner is None else winner.step.target,
         entry.cache,
         _status(flight),

@@ -22,6 +22,7 @@ from lightgate.provider.spec import Provider
 from lightgate.route.alias import Alias
 from lightgate.route.breaker import Rules
 from lightgate.route.cache_key import CacheRule
+from lightgate.route.prior import Prior
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,6 +64,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[Alias, ...] = ()
     keys: tuple[KeyRecord, ...] = ()
     terms: Terms = Terms()
+    priors: dict[str, Prior] = {}  # by target, where something is known beforehand
 
 
 class SnapshotFailed(LightgateError):  # noqa: N818 - names the event

@@ -14,7 +14,10 @@ from lightgate.gateway.cache import Answers
 from lightgate.gateway.joint import Joints
 from lightgate.gateway.patience import Patience
 from lightgate.route.breaker import Breakers
+from lightgate.route.form import Forms
+from lightgate.route.hedge import HedgeBudgets
 from lightgate.route.retry_budget import RetryBudget
+from lightgate.route.witness import Witness
 
 if TYPE_CHECKING:
     from lightgate.gateway.book import Book
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from lightgate.wire.client import Client
 
 _RECENT: Final = 2000  # exchanges that /v1/requests can tell without the ledger
+_MOST_ALIASES: Final = 4096
 TICK_S: Final = 1.0
 
 
@@ -43,6 +47,10 @@ class State:
         self.draining = False
         self.breakers = Breakers(house.terms.breaker, random.random)
         self.retries = RetryBudget()
+        self.forms = Forms(house.priors)
+        self.budgets = HedgeBudgets()
+        self.witness = Witness(self.breakers, self.forms, self.budgets)
+        self._lengths: dict[str, float] = {}  # tokens of an alias' answers, lately
         self.flights: set[Flight] = set()  # requests under way
         self.recent: OrderedDict[str, Settled] = OrderedDict()
         self.served = 0
@@ -59,8 +67,22 @@ class State:
         """Serve another snapshot from the next request on."""
         self.house = house
         self.breakers.use(house.terms.breaker)
+        self.forms.use(house.priors)
         if self.purse is not None:
             self.purse.add(house.snapshot.keys)
+
+    def expected_tokens(self, alias: str) -> int | None:
+        """How long an answer of this model is, by the last ones; None before the first."""
+        length = self._lengths.get(alias)
+        return None if length is None else round(length)
+
+    def answered(self, alias: str, tokens: int | None) -> None:
+        """An answer of so many tokens was given."""
+        if tokens:
+            before = self._lengths.get(alias)
+            if before is None and len(self._lengths) >= _MOST_ALIASES:
+                self._lengths.clear()
+            self._lengths[alias] = tokens if before is None else before + 0.1 * (tokens - before)
 
     def keep(self, task: asyncio.Task[None]) -> None:
         """Hold a small task until it is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from lightgate.clock.grade import grade
@@ -10,6 +11,8 @@ from lightgate.clock.outcome import Outcome
 from lightgate.report.figures import clean, estimate, value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lightgate.clock.compare import Standing
     from lightgate.ledger.run import Board, CellSummary, Run
 
@@ -59,6 +62,14 @@ def names(run: Run) -> dict[str, str]:
     if len(models) > 1 or len(set(short.values())) < len(short):
         short = {name: name for name in everyone}
     return {name: clean(text) for name, text in short.items()}
+
+
+def shortened(text: str, short: Mapping[str, str]) -> str:
+    """A sentence of the run with the short names of its targets instead of the whole ones."""
+    if not short:
+        return text
+    longest = sorted(short, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest)), lambda found: short[found[0]], text)
 
 
 def shared_model(run: Run) -> str | None:

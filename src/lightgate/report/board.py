@@ -50,6 +50,7 @@ _HEADS: Final = (
     ("$/Mtok", "cost"),
     ("grade", "grade"),
     ("P(fast\u00adest)", "p_fastest"),
+    ("n", "n"),
 )
 
 
@@ -123,6 +124,7 @@ def _figures(row: Row, metric: str) -> Sequence[Figure]:
             DOT if row.standing is None else probability(row.standing.p_fastest),
             f"{counted} {DEFINITIONS['p_fastest'].text}",
         ),
+        Figure(f"{cell.requests:,}", f"{cell.warmup:,} were cut off. {DEFINITIONS['n'].text}"),
     )
 
 

@@ -130,10 +130,16 @@ def _curve(
     parts = [line]
     for (load, cell, one), (px, py) in zip(kept, points, strict=True):
         if one.interval is not None:
-            ends = [(x(load), y(one.interval.low)), (x(load), y(one.interval.high))]
+            beside = x(load) + _aside(series)
+            ends = [(beside, y(one.interval.low)), (beside, y(one.interval.high))]
             parts.append(element("path", d=path(ends), class_=f"w {colour(series)}"))
         parts.append(marker(series, px, py, f"{name} at {cell.load}. {explain(one, metric)}"))
     return "".join(parts)
+
+
+def _aside(series: int) -> float:
+    """How far an interval is drawn from its point, so that those of one load do not cover up."""
+    return (series % 5 - 2) * 2.0
 
 
 def distributions(run: Run, by_cell: Mapping[tuple[str, str], Sequence[Attempt]]) -> list[Picture]:
@@ -181,7 +187,12 @@ def _distribution(
             for q in (0.5,)
             if math.isfinite(row[rank(len(row), q) - 1])
         ]
-    titles = (f"{load}: share of requests, %", f"{DEFINITIONS[metric].title}, ms")
+    sizes = sorted({len(row) for _, _, row in made})
+    counted = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    titles = (
+        f"{load}: share of requests, %",
+        f"{DEFINITIONS[metric].title}, ms (n = {counted})",
+    )
     return plot(PANEL, x, y, titles).draw("".join(parts))
 
 

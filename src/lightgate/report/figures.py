@@ -68,6 +68,7 @@ DEFINITIONS: Final = {
     "p_fastest": Definition(
         "P(fastest)", "Share of the block bootstrap's rounds in which it had the lowest median."
     ),
+    "n": Definition("n", "Requests that were counted: those after the warm-up and the ramp."),
 }
 
 

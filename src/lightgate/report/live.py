@@ -17,7 +17,7 @@ from lightgate.clock.interval import smallest_n
 from lightgate.clock.load import in_statistics
 from lightgate.clock.quantile import rank
 from lightgate.clock.source import SYSTEM
-from lightgate.report.figures import DOT, clean, number, shorten
+from lightgate.report.figures import DOT, clean, number, shorten, value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from lightgate.clock.attempt import Attempt
     from lightgate.clock.source import Clock
+    from lightgate.ledger.run import CellSummary
 
 DRAW_NS: Final = 250_000_000
 LINE_NS: Final = 30_000_000_000  # between two signs of life without a terminal
@@ -63,6 +64,7 @@ class CellProgress:
         self.warmup = 0
         self.errors = 0
         self.last_error = ""
+        self.glance: CellSummary | None = None  # at its end: what the table will say
         self._ttft: list[float] = []
         self._speed: list[float] = []
 
@@ -80,11 +82,11 @@ class CellProgress:
 
     def ttft_p50_ms(self) -> float | None:
         """The median so far, once it has an interval."""
-        return _median(self._ttft)
+        return _median(self._ttft) if self.glance is None else value(self.glance, "ttft_ms", 0.5)
 
     def speed_p50_tps(self) -> float | None:
         """The median speed so far, once it has an interval."""
-        return _median(self._speed)
+        return _median(self._speed) if self.glance is None else value(self.glance, "speed_tps", 0.5)
 
     def share(self, now_ns: int) -> float | None:
         """How much is done, 0 to 1; None where no end is known."""
@@ -174,11 +176,12 @@ class Progress:
             cell.note(attempt)
         self.refresh()
 
-    def end_cell(self, target: str) -> None:
-        """The open cell of a target is over."""
+    def end_cell(self, target: str, glance: CellSummary | None = None) -> None:
+        """The open cell of a target is over; a glance has its medians without the ramp."""
         cell = self._open.pop(target, None)
         if cell is None:
             return
+        cell.glance = glance
         cell.ended_ns = self._clock.now_ns()
         self._ended += 1
         self._finished.append(cell)
@@ -234,8 +237,9 @@ def line(cell: CellProgress, now_ns: int) -> str:
     target, load, done, _, inflight, ttft, speed, errors, eta = _cells(cell, now_ns)
     state = "done" if cell.ended_ns is not None else f"{inflight} in flight, ETA {eta}"
     last = f" ({shorten(clean(cell.last_error), 80)})" if cell.last_error else ""
+    counted = "" if cell.glance is None else f" ({cell.glance.requests:,} counted)"
     figures = f"TTFT p50 {ttft}, {speed} tok/s, {errors} errors{last}"
-    return f"{target} {load}: {done} requests, {figures}, {state}"
+    return f"{target} {load}: {done} requests{counted}, {figures}, {state}"
 
 
 def _cells(cell: CellProgress, now_ns: int) -> list[str]:

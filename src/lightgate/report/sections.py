@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.outcome import Outcome
-from lightgate.report.arrange import loads, names, targets
+from lightgate.report.arrange import loads, names, shortened, targets
 from lightgate.report.figures import DEFINITIONS, DOT, dollars, percent, probability, shorten
 from lightgate.report.material import error_texts
 from lightgate.report.sentences import (
     FASTER_MEANS,
     break_even_sentence,
     health_sentence,
+    title_of,
     twin_sentences,
     versus_sentence,
 )
@@ -59,12 +60,12 @@ def picks(run: Run) -> str:
 
 def _pick(pick: Pick, short: Mapping[str, str]) -> str:
     name = "no pick" if pick.target is None else short.get(pick.target, pick.target)
-    limits = ", ".join(f"{key} {limit:g}" for key, limit in pick.slo.items()) or "none"
+    limits = ", ".join(f"{key} {limit:.3g}" for key, limit in pick.slo.items()) or "none"
     return element(
         "article",
         element("h3", escape(pick.profile))
         + paragraph(name, class_="big")
-        + paragraph(pick.because)
+        + paragraph(shortened(pick.because, short))
         + paragraph(f"SLO: {limits} ({pick.source})", class_="soft"),
         class_="card",
     )
@@ -73,19 +74,18 @@ def _pick(pick: Pick, short: Mapping[str, str]) -> str:
 def verdicts(run: Run) -> str:
     """A card for each target: the diagnosis, how it degrades, the evidence."""
     short = names(run)
-    made = [
-        _verdict(verdict, short.get(verdict.target, verdict.target)) for verdict in run.verdicts
-    ]
+    made = [_verdict(verdict, short) for verdict in run.verdicts]
     return element("div", "".join(made), class_="cards wide")
 
 
-def _verdict(verdict: Verdict, name: str) -> str:
+def _verdict(verdict: Verdict, short: Mapping[str, str]) -> str:
+    name = short.get(verdict.target, verdict.target)
     calm = "calm" if verdict.name == "healthy" else "alert"
     badge = element("span", escape(verdict.name), class_=f"badge {calm}")
     return element(
         "article",
         element("h3", f"{escape(name)} {badge}")
-        + paragraph(verdict.sentence)
+        + paragraph(shortened(verdict.sentence, short))
         + listing(verdict.evidence),
         class_="card",
     )
@@ -99,11 +99,7 @@ def comparisons(run: Run) -> str:
         rows = [
             (
                 escape(versus_sentence(versus, short)),
-                escape(
-                    DEFINITIONS[versus.metric].title
-                    if versus.metric in DEFINITIONS
-                    else versus.metric
-                ),
+                escape(title_of(versus.metric)),
                 probability(versus.p_adjusted),
                 f"{versus.comparison.n:,}",
             )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.report.arrange import names
 from lightgate.report.figures import (
+    DEFINITIONS,
     DOT,
     clean,
     dollars,
@@ -34,7 +35,6 @@ _FASTER: Final = {
     "speed_tps": "faster in tokens per second than",
     "speed_total_tps": "faster in tokens per second of the whole time than",
 }
-_SUBJECT: Final = {"ttft_ms": "TTFT", "ttft_plan_ms": "TTFT from plan", "speed_tps": "speed"}
 FASTER_MEANS: Final = (
     "x % faster: the median takes x % less time (durations), or x % more tokens a second (speeds). "
     "P is the chance that a single request to it beats one to the other."
@@ -46,7 +46,7 @@ def versus_sentence(versus: Versus, short: dict[str, str]) -> str:
     a, b = (short.get(name, clean(name)) for name in (versus.a, versus.b))
     found = versus.comparison
     between = "" if found.interval is None else f" ({_span(found.interval)})"
-    subject = _SUBJECT.get(versus.metric, clean(versus.metric))
+    subject = title_of(versus.metric)
     if versus.verdict == "tie":
         return f"{a} and {b} tie on {subject}: ratio {found.ratio:.2f}{between}"
     if versus.verdict not in {"a faster", "b faster"}:
@@ -58,6 +58,11 @@ def versus_sentence(versus: Versus, short: dict[str, str]) -> str:
     win = probability(_p_win(versus))
     sign = "" if win[0] in "<>" else "= "
     return f"{first} is {percent(gain)} {middle} {second}{sure}, P {sign}{win}"
+
+
+def title_of(metric: str) -> str:
+    """What a metric is called in a sentence."""
+    return DEFINITIONS[metric].title if metric in DEFINITIONS else clean(metric)
 
 
 def _span(interval: Interval) -> str:
@@ -160,7 +165,7 @@ def run_remarks(run: Run) -> list[str]:
     if run.finished is None:
         remarks.append("This run was interrupted; it shows what was measured until then.")
     remarks += [
-        f"The ranking at {clean(board.load)} by {clean(board.metric)} is void: "
+        f"The ranking at {clean(board.load)} by {title_of(board.metric)} is void: "
         "a target compared with itself differs."
         for board in run.boards
         if board.void
@@ -193,7 +198,11 @@ def twin_sentences(run: Run) -> list[str]:
     sentences = []
     for twin, target in twins.items():
         pairs = [versus for versus in run.versus if {versus.a, versus.b} == {twin, target}]
-        differ = [f"{v.metric} at {v.load}" for v in pairs if v.verdict in {"a faster", "b faster"}]
+        differ = [
+            f"{title_of(v.metric)} at {v.load}"
+            for v in pairs
+            if v.verdict in {"a faster", "b faster"}
+        ]
         found = f"differs in {', '.join(differ)}" if differ else "no difference found"
         name = short.get(target, target)
         sentences.append(clean(f"{name} against itself (A/A, {len(pairs)} comparisons): {found}"))

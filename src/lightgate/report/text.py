@@ -17,6 +17,7 @@ from lightgate.report.arrange import (
     grade_of,
     names,
     shared_model,
+    shortened,
     shown_workload,
     targets,
 )
@@ -268,7 +269,7 @@ def _verdict_lines(run: Run) -> list[str]:
     lines = []
     for verdict in run.verdicts:
         name = short.get(verdict.target, clean(verdict.target))
-        lines.append(f"{name}: {verdict.name}. {clean(verdict.sentence)}")
+        lines.append(f"{name}: {verdict.name}. {clean(shortened(verdict.sentence, short))}")
         lines += [f"  - {clean(evidence)}" for evidence in verdict.evidence]
     return lines
 
@@ -278,5 +279,6 @@ def _pick_lines(run: Run) -> list[str]:
     lines = []
     for pick in run.picks:
         name = "no pick" if pick.target is None else short.get(pick.target, clean(pick.target))
-        lines.append(f"{pick.profile}: {name}. {clean(pick.because)} (SLO: {clean(pick.source)})")
+        because = clean(shortened(pick.because, short))
+        lines.append(f"{pick.profile}: {name}. {because} (SLO: {clean(pick.source)})")
     return lines

@@ -25,7 +25,6 @@ SPREAD_ALPHA: Final = 0.03
 SPREAD_CLIP: Final = 4.0  # of a squared residual
 MEAN_TO_SIGMA: Final = math.sqrt(math.pi / 2.0)  # of a normal variable's mean deviation
 CUT: Final = 0.4  # log: who was given up would have needed half as long again
-COUPLED: Final = 0.3  # of that log is what such a target loses in speed, until it is seen
 OUT_OF_FORM: Final = 0.7  # log above the long run: twice as slow
 NARROWEST: Final = 0.3  # sigma of times to first token that change detection assumes at least
 NARROWEST_SPEED: Final = 0.15  # and of speeds, which scatter less
@@ -55,7 +54,6 @@ class Form:
     __slots__ = (
         "_change",
         "_speed_change",
-        "changed_ns",
         "deviation",
         "dues_ns",
         "ends",
@@ -90,7 +88,6 @@ class Form:
         self.variance = sigma * sigma
         self.noise = max(sigma, 0.05)  # sigma without stalls and changes
         self.last_ns = NEVER
-        self.changed_ns = NEVER  # the last change of weather
         self._change = Change()
         self._speed_change = Change()
         self.speed_long = prior.speed_log
@@ -145,17 +142,11 @@ class Form:
 
     def log_speed(self, now_ns: int) -> float:
         """The logarithm of the expected speed in tokens per second."""
-        weather = self.fresh(now_ns) * self.deviation
-        if weather <= OUT_OF_FORM:
-            age = now_ns - self.speed_last_ns
-            return self.speed_long + math.exp(min(age * RATE, 0.0)) * self.speed_deviation
-        # While probes say that the trouble lasts, so does the speed that was seen in it; and who
-        # begins so slowly is taken to go on slowly until an answer of this weather was whole.
-        age = now_ns - max(self.last_ns, self.speed_last_ns)
-        seen = math.exp(min(age * RATE, 0.0)) * self.speed_deviation
-        if self.speed_last_ns < self.changed_ns:
-            seen = min(seen, -COUPLED * weather)
-        return self.speed_long + seen
+        slow = self.fresh(now_ns) * self.deviation > OUT_OF_FORM
+        # While probes say that the trouble lasts, so does the speed that was seen in it.
+        age = now_ns - (max(self.last_ns, self.speed_last_ns) if slow else self.speed_last_ns)
+        weight = math.exp(age * RATE) if age > 0 else 1.0
+        return self.speed_long + weight * self.speed_deviation
 
     # What is seen
 
@@ -230,7 +221,6 @@ class Form:
         changed = self._change.seen(z, log - at.long)
         if changed is not None:
             self.deviation = changed
-            self.changed_ns = now_ns
         self.last_ns = max(now_ns, self.last_ns)
         self.until_ns = NEVER
 

@@ -3,8 +3,10 @@
 A cue is a whole word or, where it is longer than six letters, the first six of it: that many
 carry the stem through most endings. Languages that are written without spaces have cues that are
 looked for anywhere. A family counts once, however many of its cues are there, but for
-the last three of the first table: of those every word counts.
+`limits` and `reason`: of those every word counts.
 """
+
+# ruff: noqa: RUF001 - words of other alphabets
 
 from __future__ import annotations
 
@@ -83,11 +85,6 @@ _WORDS: Final = {
         ohne mindestens höchstens jede alle nie nur kein keine sans chaque maximum tous jamais sin
         cada todos nunca solo senza entro tutti mai sem todas zonder elke alleen każdy wszystkie bez
         без каждого каждый все только olmadan her tüm كل دون हर बिना""",
-    "asks": """what which how why where who when whether
-        was welche welcher wie warum wo wer wann wodurch quel quelle quels comment pourquoi où qui
-        combien qué cuál cuáles cómo cuánto cuántos dónde quién quale quali come perché quanto qual
-        quais como porque quando wat welk hoe waarom co jaki jakie jak dlaczego czy что какой какие
-        как почему сколько ne hangi nasıl neden ما كيف لماذا क्या कैसे क्यों कौन""",
     "reason": """if would could should might whether because cause causes caused estimate argument
         convince realistic order sequence options tell know missing either case cases breaks
         falls wenn würde könnte sollte ursache ursachen weil lassen si serait pourrait cause vérifie
@@ -124,7 +121,6 @@ _ANYWHERE: Final = {
     "code": "代码 函数 関数 コード 함수 파이썬",
     "worked": "例子 步骤 举一 例を 手順 예를",
     "limits": "必须 不要 每个 所有 只 必ず すべて だけ 반드시 모든",
-    "asks": "什么 哪 多少 怎 为什么 何 どの どれ なぜ いつ 무엇 어떤 어떻게 왜",
     "reason": "如果 是否 推理 原因 使得 場合 なら 原因 仮説 たうえで 만약 이유",
     "easy": "翻译 你好 谢谢 訳して こんにちは ありがとう 번역 수도는",
 }
@@ -140,6 +136,8 @@ def _by_cue() -> Mapping[str, str]:
 
 BY_CUE: Final = _by_cue()
 CUES: Final = frozenset(BY_CUE)
+
+
 def _by_first() -> Mapping[str, tuple[tuple[str, str], ...]]:
     found: dict[str, tuple[tuple[str, str], ...]] = {}
     for family, phrases in _PHRASES.items():
@@ -151,6 +149,4 @@ def _by_first() -> Mapping[str, tuple[tuple[str, str], ...]]:
 
 PHRASES: Final = _by_first()  # by their first word
 FIRSTS: Final = frozenset(PHRASES)
-ANYWHERE: Final = tuple(
-    (cue, family) for family, cues in _ANYWHERE.items() for cue in cues.split()
-)
+ANYWHERE: Final = tuple((cue, family) for family, cues in _ANYWHERE.items() for cue in cues.split())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lightgate.route.form import Forms
 
 EARLIER_S: Final = 0.2  # that a rival must end sooner to be waited for
-WORTH: Final = 2.0  # and seconds by which it must end sooner for each second of silence
+WORTH: Final = 1.0  # and seconds sooner for each second of silence
 PATIENCE_S: Final = 0.3  # that it is waited for beyond its expected first token
 STALLED: Final = 0.02  # the chance of a wait so long: such a rival is not waited for
 NS: Final = 1e9

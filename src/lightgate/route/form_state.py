@@ -34,6 +34,7 @@ class TargetState(msgspec.Struct, frozen=True, array_like=True):
     sizes: tuple[SizeState, ...]
     deviation: float
     variance: float
+    noise: float
     last_ns: int
     speed_long: float
     speed_variance: float
@@ -57,6 +58,7 @@ def record(form: Form) -> TargetState:
         sizes,
         form.deviation,
         form.variance,
+        form.noise,
         form.last_ns,
         form.speed_long,
         form.speed_variance,
@@ -75,12 +77,18 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     what went up, and hearing one's own words again changes nothing.
     """
     own, other = _fresh(form.last_ns, now_ns), _fresh(known.last_ns, now_ns)
-    newer = other > own
+    newer, share = other > own, _share(own, other)
+    # The size that says most: beliefs are compared there, for their long runs may differ.
+    at = max(range(len(form.sizes)), key=lambda n: form.sizes[n].seen + known.sizes[n].seen)
+    belief = form.sizes[at].long + form.deviation
+    belief += share * (known.sizes[at].long + known.deviation - belief)
+    blank = form.last_ns == NEVER
     for mine, its in zip(form.sizes, known.sizes, strict=True):
-        _merge_size(mine, its, newer=newer)
-    share = _share(own, other)
-    form.deviation += share * (known.deviation - form.deviation)
+        _merge_size(mine, its, newer=newer, blank=blank)
+    if share:
+        form.deviation = belief - form.sizes[at].long
     form.variance += share * (known.variance - form.variance)
+    form.noise += share * (known.noise - form.noise)
     form.errors += share * (known.errors - form.errors)
     form.ends += share * (known.ends - form.ends)
     if newer:
@@ -89,8 +97,8 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     form.until_ns = NEVER
 
 
-def _merge_size(mine: Size, its: SizeState, *, newer: bool) -> None:
-    share = _share(mine.seen, its.seen)
+def _merge_size(mine: Size, its: SizeState, *, newer: bool, blank: bool) -> None:
+    share = 1.0 if blank else _share(mine.seen, its.seen)
     mine.long += share * (its.long - mine.long)
     mine.variance += share * (its.variance - mine.variance)
     mine.seen = max(mine.seen, its.seen)
@@ -101,13 +109,16 @@ def _merge_size(mine: Size, its: SizeState, *, newer: bool) -> None:
 
 
 def _merge_speed(form: Form, known: TargetState, now_ns: int) -> None:
+    own, other = _fresh(form.speed_last_ns, now_ns), _fresh(known.speed_last_ns, now_ns)
+    fresher = _share(own, other)
+    belief = form.speed_long + form.speed_deviation
+    belief += fresher * (known.speed_long + known.speed_deviation - belief)
     share = _share(form.speed_seen, known.speed_seen)
     form.speed_long += share * (known.speed_long - form.speed_long)
     form.speed_variance += share * (known.speed_variance - form.speed_variance)
     form.speed_seen = max(form.speed_seen, known.speed_seen)
-    own, other = _fresh(form.speed_last_ns, now_ns), _fresh(known.speed_last_ns, now_ns)
-    share = _share(own, other)
-    form.speed_deviation += share * (known.speed_deviation - form.speed_deviation)
+    if fresher:
+        form.speed_deviation = belief - form.speed_long
     if other > own:
         form.speed_last_ns = known.speed_last_ns
 

@@ -1,4 +1,4 @@
-"""The gist of a request, in any of the four dialects: what was asked last, and what stands around it.
+"""The gist of a request, in any of the four dialects: what was asked last, and what is around it.
 
 Read from the raw fields in one pass, and never refused: what is not as it should be is not there.
 The provider or the translation says what is wrong with a request; here it is only looked at.

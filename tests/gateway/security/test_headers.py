@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gateway.security.conftest import ENV, chat_body, chat_stream, say, whole
 from lightgate import __version__
-from lightgate.gateway.entry import _read_headers
 from lightgate.gateway.errors_out import Refusing
+from lightgate.gateway.wishes import read_headers
 from lightgate.ledger.keys import KeyTerms
 from lightgate.wire.inbound import Head, Inbound, RequestError
 from lightgate.wire.limits import Limits
@@ -184,7 +184,7 @@ def test_a_forwarded_value_is_one_line_or_refused(name: bytes, value: bytes) -> 
     )  # fmt: skip
     statuses: list[int] = []
     try:
-        _, request_id, extra = _read_headers(inbound, None)
+        _, request_id, extra = read_headers(inbound, None)
     except Refusing as refusing:
         statuses.append(refusing.refusal.status)
         request_id = extra = b""

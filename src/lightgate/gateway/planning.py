@@ -1,0 +1,61 @@
+"""From a guest's wishes to a plan: what the router is told, and what it may use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lightgate.route.decide import Ask, decide
+from lightgate.route.policy import POLICIES
+
+if TYPE_CHECKING:
+    from lightgate.gateway.entry import Guest
+    from lightgate.gateway.state import State
+    from lightgate.gateway.wanted import Wanted
+    from lightgate.route.plan import Plan
+
+
+def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_ns: int) -> Plan:
+    """Decide; form and prices are looked at only where the policy, a hedge or a race needs them.
+
+    An answer that is not streamed is never asked for twice at once: it is billed in full wherever
+    it is closed, and says nothing before its end.
+    """
+    alias, wishes, key = guest.alias, guest.wishes, guest.key
+    key_id = "" if key is None else key.id
+    state.witness.arrived(key_id)
+    hedge = wishes.hedge if wanted.streamed else "off"
+    if not wanted.streamed:
+        race = 1
+    adaptive = len(alias.targets) > 1 and (
+        (wishes.policy or alias.policy) in POLICIES
+        or (race or alias.race) > 1
+        or (hedge or alias.hedge) != "off"
+    )
+    ask = Ask(
+        alias=alias,
+        tokens_in=wanted.tokens_in,
+        max_tokens=guest.cap or wanted.max_tokens,
+        streamed=wanted.streamed,
+        policy=wishes.policy,
+        race=race,
+        hedge=hedge,
+        ttft_timeout_ns=wishes.ttft_timeout_ns,
+        expected_tokens=state.expected_tokens(alias.name),
+        session=guest.session,
+        prices=state.house.prices(alias) if adaptive else None,
+        key=key_id,
+    )
+    forms = state.forms if adaptive else None
+    # A race is asked for, and the key's budget reserves every racer; a hedge is our own idea.
+    budgets = None if (race or alias.race) > 1 else state.budgets
+    return decide(ask, state.breakers, now_ns, state.draw(), forms, budgets)
+
+
+def explained(plan: Plan) -> str:
+    """The plan and why, in one line for the ledger."""
+    why = [plan.reason]
+    if plan.predicted_ttft_ns is not None:
+        why.append(f"first token in {plan.predicted_ttft_ns / 1e6:.0f} ms")
+    if plan.runner_up is not None:
+        why.append(f"next {plan.runner_up}")
+    return f"{plan.text} ({', '.join(why)})"

@@ -1,0 +1,321 @@
+"""The level of a request: the same in every dialect, explained, and never an exception."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightgate.route.complexity import (
+    COMPLEX_FROM,
+    LEVELS,
+    MEDIUM_FROM,
+    WORTH,
+    Complexity,
+    Level,
+    score,
+    signs,
+)
+from lightgate.route.cues import ANYWHERE, BY_CUE, PHRASES, STEM
+from lightgate.route.gist import MOST_BYTES, Gist, gist_of
+from lightgate.route.verify import BUILT_IN
+
+DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
+SCHEMA = {"type": "object", "properties": {f"f{n}": {"type": "string"} for n in range(12)}}
+
+
+def fields_of(body: Any) -> dict[str, msgspec.Raw]:
+    text = body if isinstance(body, str) else json.dumps(body)
+    return msgspec.json.decode(text.encode(), type=dict[str, msgspec.Raw])
+
+
+def body_of(dialect: str) -> dict[str, Any]:
+    """One talk of two turns with a system text, three tools, a schema and a tool's result."""
+    parameters = {"type": "object", "properties": {"a": {"type": "string"}}}
+    names = ("find", "book", "cancel")
+    if dialect == "openai-chat":
+        return {
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "First."},
+                {"role": "assistant", "content": "```x```"},
+                {"role": "tool", "tool_call_id": "1", "content": "7"},
+                {"role": "user", "content": [{"type": "text", "text": "Prove it."}]},
+            ],
+            "tools": [
+                {"type": "function", "function": {"name": n, "parameters": parameters}}
+                for n in names
+            ],
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "n", "schema": SCHEMA},
+            },
+            "reasoning_effort": "high",
+        }
+    if dialect == "openai-responses":
+        return {
+            "instructions": "Be brief.",
+            "input": [
+                {"role": "user", "content": "First."},
+                {"role": "assistant", "content": [{"type": "output_text", "text": "```x```"}]},
+                {"type": "function_call_output", "call_id": "1", "output": "7"},
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "Prove it."}],
+                },
+            ],
+            "tools": [{"type": "function", "name": n, "parameters": parameters} for n in names],
+            "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}},
+            "reasoning": {"effort": "high"},
+        }
+    if dialect == "anthropic-messages":
+        return {
+            "system": [{"type": "text", "text": "Be brief."}],
+            "messages": [
+                {"role": "user", "content": "First."},
+                {"role": "assistant", "content": [{"type": "text", "text": "```x```"}]},
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "1", "content": "7"},
+                        {"type": "text", "text": "Prove it."},
+                    ],
+                },
+            ],
+            "tools": [{"name": n, "input_schema": parameters} for n in names],
+            "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+            "thinking": {"type": "enabled", "budget_tokens": 2000},
+        }
+    return {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            {"role": "user", "parts": [{"text": "First."}]},
+            {"role": "model", "parts": [{"text": "```x```"}]},
+            {
+                "role": "user",
+                "parts": [
+                    {"functionResponse": {"name": "find", "response": {}}},
+                    {"text": "Prove it."},
+                ],
+            },
+        ],
+        "tools": [{"functionDeclarations": [{"name": n, "parameters": parameters} for n in names]}],
+        "generationConfig": {"responseJsonSchema": SCHEMA},
+    }
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_gist_is_the_same_in_every_dialect(dialect: str) -> None:
+    gist = gist_of(dialect, fields_of(body_of(dialect)))
+
+    assert (gist.text, gist.system, gist.turns) == ("Prove it.", "Be brief.", 2)
+    assert (gist.tools, gist.steps, gist.earlier_code) == (3, 1, True)
+    assert gist.schema > 200
+    assert gist.effort == ("" if dialect == "gemini" else "high")
+
+
+def test_a_mere_text_is_a_request_of_the_responses_endpoint() -> None:
+    assert gist_of("openai-responses", fields_of({"input": "Hello"})).text == "Hello"
+
+
+def test_images_are_counted() -> None:
+    parts = [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "Look."}]
+
+    gist = gist_of("openai-chat", fields_of({"messages": [{"role": "user", "content": parts}]}))
+
+    assert (gist.images, gist.text) == (1, "Look.")
+
+
+def test_a_huge_request_is_judged_by_its_size() -> None:
+    body = {"messages": [{"role": "user", "content": "x " * MOST_BYTES}]}
+
+    gist = gist_of("openai-chat", fields_of(body))
+
+    assert gist.text == ""
+    assert gist.earlier > MOST_BYTES
+    assert "earlier" in signs(gist)
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("What is the capital of Mongolia?", "simple"),
+        ("Übersetze ins Englische: Der Zug hat Verspätung.", "simple"),
+        ("Write a Python function that returns the second largest number in a list.", "medium"),
+        ("用 Python 写一个函数,统计一段文字里每个词出现的次数。", "medium"),
+        (
+            "Prove that every finite tree with two vertices or more has at least two leaves.",
+            "complex",
+        ),
+        (
+            "Conçois un système de paiement cohérent ; discute les compromis et justifie le choix.",
+            "complex",
+        ),
+    ],
+)
+def test_levels(text: str, level: Level) -> None:
+    assert score(Gist(text=text)).level == level
+
+
+def test_material_is_not_read_for_words() -> None:
+    pasted = "Prove the theorem, design the architecture, justify the trade-offs. " * 6
+    asked = "Which language is this?"
+
+    alone, with_it = score(Gist(text=asked)), score(Gist(text=f"{asked}\n\n{pasted}\n\n{pasted}"))
+
+    assert alone.level == with_it.level == "simple"
+    assert "asks for a proof" not in with_it.reasons
+
+
+def test_reasons_are_in_the_order_of_their_weight() -> None:
+    verdict = score(Gist(text="Prove the theorem.", tools=2))
+
+    assert verdict.reasons[0] == "asks for a proof"
+    assert verdict.reasons[-1] == "may call tools"
+
+
+def test_an_unknown_script_is_never_simple() -> None:
+    assert score(Gist(text="Ποια είναι η πρωτεύουσα;")).level == "medium"
+    assert score(Gist(text="What is \u03b1?")).level == "simple"
+
+
+def test_more_of_anything_but_routine_makes_nothing_simpler() -> None:
+    plain = score(Gist(text="Explain this.")).score
+    for more in (
+        {"tools": 6},
+        {"schema": 900},
+        {"images": 1},
+        {"effort": "high"},
+        {"steps": 5},
+        {"turns": 4},
+        {"earlier": 90_000},
+        {"earlier_code": True},
+        {"system": "x" * 4000},
+    ):
+        assert score(Gist(text="Explain this.", **more)).score > plain, more
+
+
+def test_every_cue_belongs_to_a_family_that_has_points() -> None:
+    families = {*BY_CUE.values(), *(family for _, family in ANYWHERE)}
+    families |= {family for found in PHRASES.values() for _, family in found}
+
+    assert families <= set(WORTH)
+    assert all(len(cue) <= STEM for cue in BY_CUE)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "parts", "type", "text", "x"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+NAMES = ("messages", "input", "contents", "system", "instructions", "systemInstruction", "tools")
+MORE = ("response_format", "text", "generationConfig", "reasoning", "thinking", "prompt")
+
+
+@given(
+    dialect=st.sampled_from([*DIALECTS, "openai-completions", "openai-embeddings"]),
+    body=st.dictionaries(st.sampled_from([*NAMES, *MORE]), json_values, max_size=6),
+)
+def test_hostile_fields_never_raise(dialect: str, body: dict[str, Any]) -> None:
+    verdict = score(gist_of(dialect, fields_of(body)))
+
+    assert verdict.level in LEVELS
+
+
+@given(dialect=st.sampled_from(DIALECTS), raw=st.binary(max_size=40), deep=st.booleans())
+def test_fields_that_are_no_json_never_raise(dialect: str, raw: bytes, deep: bool) -> None:
+    bad = msgspec.Raw(b"[" * 5000 if deep else raw)
+    names = (*NAMES, *MORE)
+
+    assert isinstance(score(gist_of(dialect, dict.fromkeys(names, bad))), Complexity)
+
+
+@given(text=st.text(max_size=400), system=st.text(max_size=50), tools=st.integers(0, 300))
+def test_any_text_has_one_level_and_it_is_the_same_twice(
+    text: str, system: str, tools: int
+) -> None:
+    gist = Gist(text=text, system=system, tools=tools)
+
+    assert score(gist) == score(gist)
+
+
+# The labelled prompts, and what is said about them
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "guides" / "cascade.md").read_text("utf-8")
+README = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = importlib.util.spec_from_file_location(
+        "cascade_bench", ROOT / "benchmarks" / "cascade.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "cascade_bench", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_labelled_prompts_are_many_balanced_and_different(bench: Any) -> None:
+    prompts = bench.prompts()
+
+    assert len(prompts) >= 200
+    assert len({prompt.text for prompt in prompts}) == len({prompt.id for prompt in prompts})
+    for name in bench.SETS:
+        counts = Counter(prompt.level for prompt in prompts if prompt.set == name)
+        assert len(counts) == len(LEVELS)
+        assert len(set(counts.values())) == 1
+
+
+def test_the_printed_figures_are_those_of_the_rules(bench: Any) -> None:
+    found = [(prompt, bench.told(prompt, place)) for place, prompt in enumerate(bench.prompts())]
+    for name in bench.SETS:
+        mine = [(prompt.level, level) for prompt, level in found if prompt.set == name]
+        right = f"{sum(label == level for label, level in mine) / len(mine):.1%}".replace("%", " %")
+        below = sum(LEVELS.index(level) < LEVELS.index(label) for label, level in mine) / len(mine)
+        low = f"{below:.1%}".replace("%", " %")
+        row = next(line for line in GUIDE.splitlines() if line.startswith(f"| {name} |"))
+        assert row.split(" | ")[1:3] == [str(len(mine)), right]
+        assert row.split(" | ")[4] == low
+        assert f"| {len(mine)} | {right} " in README
+    late = Counter((prompt.level, level) for prompt, level in found if prompt.set == "late")
+    for label in LEVELS:
+        assert f"| {label} | {' | '.join(str(late[label, told]) for told in LEVELS)} |" in GUIDE
+
+
+def test_the_guides_examples_are_true() -> None:
+    rows = [line.strip("| ").split(" | ") for line in GUIDE.splitlines() if line.count(" | ") == 3]
+    examples = [cells for cells in rows if cells[1] in LEVELS]
+    assert len(examples) == 3
+    for text, level, points, reasons in examples:
+        verdict = score(Gist(text=text))
+        assert (verdict.level, verdict.score) == (level, float(points))
+        assert "; ".join(verdict.reasons) == reasons
+    assert f"below {MEDIUM_FROM:g} is simple, from {COMPLEX_FROM:g} on complex" in GUIDE
+
+
+def test_every_check_has_its_row() -> None:
+    section = GUIDE.split("\n## Checks\n")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(BUILT_IN)
