@@ -23,6 +23,7 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
     alias, wishes, key = guest.alias, guest.wishes, guest.key
     key_id = "" if key is None else key.id
     state.witness.arrived(key_id)
+    state.asked_ns = now_ns
     hedge = wishes.hedge if wanted.streamed else "off"
     if not wanted.streamed:
         race = 1

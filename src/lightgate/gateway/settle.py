@@ -47,6 +47,7 @@ def _teach(state: State, flight: Flight) -> None:
         else:
             lost += leg.bill.nano_usd or 0
         leg.let_go()
+    state.spent_nano += won + lost
     state.witness.settled(key_id, flight.plan, flight.beside, won, lost)
     if winner is not None and winner.called is not None and winner.called.error is None:
         state.answered(flight.alias.name, winner.called.tokens.out)

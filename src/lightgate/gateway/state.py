@@ -20,6 +20,8 @@ from lightgate.route.retry_budget import RetryBudget
 from lightgate.route.witness import Witness
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lightgate.gateway.book import Book
     from lightgate.gateway.flight import Flight
     from lightgate.gateway.house import House
@@ -54,7 +56,10 @@ class State:
         self.flights: set[Flight] = set()  # requests under way
         self.recent: OrderedDict[str, Settled] = OrderedDict()
         self.served = 0
+        self.asked_ns = 0  # when the last request came
+        self.spent_nano = 0  # by users, since the start
         self._tasks: set[asyncio.Task[None]] = set()
+        self.each_second: list[Callable[[], object]] = []
         self.now_ns = time.monotonic_ns
         self.loop = asyncio.get_running_loop()
         self.patience = Patience(self.loop, self.now_ns)

@@ -27,7 +27,9 @@ from lightgate.gateway.app import Gateway
 from lightgate.gateway.attic import BUSY_S, Attic
 from lightgate.gateway.book import Book
 from lightgate.gateway.house import House
+from lightgate.gateway.learning import SHARE_TICKS, Learning
 from lightgate.gateway.logs import secrets_of, start_child
+from lightgate.gateway.probe import Prober
 from lightgate.gateway.purse import Purse
 from lightgate.gateway.snapshot import FILE, read_snapshot
 from lightgate.gateway.state import State
@@ -74,8 +76,25 @@ class Worker:
             worker=options.index,
         )
         self._keep_answers(house)
+        self._learn()
         limits = Limits(body_bytes=house.terms.max_body_bytes)
         self._door = Door(Gateway(self.state, options.data).handle, limits=limits)
+
+    def _learn(self) -> None:
+        """Know what the last life and the other workers know, and look where nobody has looked."""
+        options, state = self._options, self.state
+        self._learning = Learning(options.data, options.index, state.forms, state.now_ns)
+        self._learning.adopt(own=True)
+        self._ticks = 0
+        state.each_second.append(self._share)
+        if options.index == 0:
+            state.each_second.append(Prober(state).look)
+
+    def _share(self) -> None:
+        self._ticks += 1
+        if self._ticks % SHARE_TICKS == 0:
+            self._learning.share()
+            self._learning.adopt()
 
     def _keep_answers(self, house: House) -> None:
         """Open the cache's second tier once some model needs it; in a thread, and lazily."""
@@ -120,6 +139,7 @@ class Worker:
         await drained
         await state.joints.landed(1.0)  # flights that outlived their clients
         await self.client.close()
+        self._learning.share()
         if self._attic is not None:
             self._attic.close()
         state.book.close()

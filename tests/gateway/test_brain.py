@@ -1,0 +1,191 @@
+"""The brain in the gateway: what attempts teach, what plans make of it, probes and sharing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lightgate.gateway.learning import Learning
+from lightgate.gateway.probe import QUIET_NS, STALE_NS, Prober
+from lightgate.ledger.keys import KeyTerms
+from lightgate.route.form import Forms
+from lightgate.route.prior import Prior
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway.conftest import Rig, Start
+
+TWO = """
+[models.two]
+targets = ["lab/plain!silence:0.15", "lab/plain"]
+policy = "{policy}"
+hedge = "off"
+[prices."lab/plain!silence:0.15"]
+input = 1
+output = 2
+"""
+SLOW, QUICK = "lab/plain!silence:0.15", "lab/plain"
+
+
+def two(policy: str) -> str:
+    return TWO.replace("{policy}", policy).replace("{", "{{").replace("}", "}}")
+
+
+async def targets(rig: Rig, count: int) -> list[str]:
+    answers = [await rig.chat("two") for _ in range(count)]
+    assert {answer.status for answer in answers} == {200}
+    return [answer.headers["x-lightgate-target"] for answer in answers]
+
+
+@pytest.mark.parametrize("policy", ["fastest", "voice"])
+async def test_the_slower_target_is_left_after_it_was_seen(start: Start, policy: str) -> None:
+    rig = await start(two(policy))
+    rig.state.forms.first(QUICK, 0, rig.state.now_ns(), 2_000_000)
+    await targets(rig, 12)
+    assert set(await targets(rig, 6)) == {QUICK}
+
+
+async def test_an_answer_says_why(start: Start) -> None:
+    rig = await start(two("fastest"))
+    answer = await rig.chat("two")
+    assert float(answer.headers["x-lightgate-predicted-ttft-ms"]) > 0
+    assert answer.headers["x-lightgate-runner-up"] in {SLOW, QUICK}
+    [settled] = rig.settled()
+    assert "by form" in settled.exchange.plan
+    assert "next " in settled.exchange.plan
+
+
+async def test_form_learns_first_tokens_speeds_and_failures(start: Start) -> None:
+    rig = await start(
+        '[models.m]\ntargets = ["lab/plain!status:500", "lab/plain"]\npolicy = "fastest"\n'
+    )
+    await rig.chat("m", max_tokens=40)
+    now = rig.state.now_ns()
+    assert rig.state.forms.predict("lab/plain", 0, now).fresh > 0.9
+    bad = rig.state.forms.form("lab/plain!status:500")
+    if len(rig.settled()[0].attempts) == 2:
+        assert bad.p_error > rig.state.forms.form("lab/plain").p_error
+    assert all(form.in_flight == 0 for form in rig.state.forms.by_target.values())
+
+
+async def test_a_client_that_leaves_leaves_nothing_in_flight(start: Start) -> None:
+    rig = await start('[models.m]\ntargets = ["lab/far", "lab/plain!hang"]\npolicy = "fastest"\n')
+    line = await rig.line()
+    line.send(
+        "POST", "/v1/chat/completions",
+        b'{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}', {},
+    )  # fmt: skip
+    await rig.until(lambda: rig.upstream == 1)
+    await line.close()
+    await rig.until(lambda: len(rig.settled()) == 1)
+    assert all(form.in_flight == 0 for form in rig.state.forms.by_target.values())
+
+
+async def test_hedges_stay_within_their_share_of_requests_and_of_spend(start: Start) -> None:
+    rig = await start(
+        '[models.m]\ntargets = ["lab/plain!silence:0.2", "lab/plain"]\npolicy = "ordered"\n'
+        'hedge = "60ms"\n[prices."lab/plain!silence:0.2"]\ninput = 1\noutput = 2\n'
+    )
+    for _ in range(6):
+        await asyncio.gather(*(rig.chat("m", max_tokens=200) for _ in range(10)))
+    settled = rig.settled()
+    assert len(settled) == 60
+    hedged = [note for note in settled if any(a.facts.role == "hedge" for a in note.attempts)]
+    assert 0 < len(hedged) <= 0.15 * 60
+    won = sum(note.exchange.cost_nano or 0 for note in settled)
+    lost = sum(note.exchange.loser_cost_nano or 0 for note in settled)
+    assert lost <= 0.10 * won
+
+
+async def test_a_session_stays_where_its_prompt_is_warm(start: Start) -> None:
+    rig = await start(two("agent").replace(SLOW, "lab/rough"), terms={"k": KeyTerms(name="k")})
+    headers = {
+        "authorization": f"Bearer {rig.keys['k']}",
+        "x-lightgate-session": "talk-1",
+    }
+    answer = await rig.chat("two", headers=headers)
+    assert answer.status == 200
+    [settled] = rig.settled()
+    key_id = settled.exchange.key_id
+    assert rig.state.forms.warm(f"{key_id}:talk-1", rig.state.now_ns()) == settled.exchange.winner
+    assert rig.state.forms.warm(":talk-1", rig.state.now_ns()) is None
+
+
+# Probes
+
+
+async def test_a_stale_target_is_probed_within_its_share(start: Start) -> None:
+    rig = await start(two("fastest"))
+    state = rig.state
+    prober = Prober(state)
+    now = state.now_ns()
+    state.asked_ns = now
+    assert prober.look() is None  # nothing was spent: nothing may be
+    state.spent_nano = 10_000_000
+    probed = prober.look()
+    assert probed in {SLOW, QUICK}
+    assert prober.look() is None  # one at a time
+    await rig.until(lambda: prober.sent == 1)
+    [settled] = rig.settled()
+    assert settled.attempts[0].facts.source == "probe"
+    assert settled.attempts[0].facts.role == "probe"
+    assert 0 < prober.spent_nano <= 0.01 * state.spent_nano
+    assert state.forms.predict(probed, 0, state.now_ns()).fresh > 0.9
+    assert probed not in state.forms.stale(state.now_ns(), STALE_NS)
+
+
+async def test_nobody_is_probed_without_traffic_or_without_a_price(start: Start) -> None:
+    rig = await start('[models.m]\ntargets = ["lab/think", "lab/tool"]\npolicy = "fastest"\n')
+    prober = Prober(rig.state)
+    rig.state.spent_nano = 10**12
+    rig.state.asked_ns = rig.state.now_ns() - QUIET_NS - 1
+    assert prober.look() is None
+    rig.state.asked_ns = rig.state.now_ns()
+    assert prober.look() is None  # no price is known
+
+
+async def test_a_failed_probe_counts_against_its_target(start: Start) -> None:
+    rig = await start(
+        '[models.m]\ntargets = ["lab/plain!status:500", "lab/plain!status:503"]\n'
+        'policy = "fastest"\n[prices."lab/plain!status:500"]\ninput = 1\noutput = 1\n'
+    )
+    prober = Prober(rig.state)
+    rig.state.spent_nano, rig.state.asked_ns = 10**12, rig.state.now_ns()
+    assert prober.look() == "lab/plain!status:500"
+    await rig.until(lambda: prober.sent == 1)
+    now = rig.state.now_ns()
+    failing, other = "lab/plain!status:500", "lab/plain!status:503"
+    predict = rig.state.forms.predict
+    assert predict(failing, 0, now).p_error > predict(other, 0, now).p_error
+    assert rig.settled()[0].exchange.outcome == "http_error"
+
+
+# Sharing
+
+
+def test_what_one_worker_learned_another_knows(tmp_path: Path) -> None:
+    prior = {"a/m": Prior(600, 1200, 50, 30)}
+    first, second = Forms(prior), Forms(prior)
+    for _ in range(20):
+        first.first("a/m", 0, 1_000_000_000, 50_000_000)
+    Learning(tmp_path, 0, first, lambda: 1_000_000_000).share()
+    other = Learning(tmp_path, 1, second, lambda: 1_000_000_000)
+    before = second.predict("a/m", 0, 1_000_000_000).ttft_ns
+    assert other.adopt() == 1
+    after = second.predict("a/m", 0, 1_000_000_000).ttft_ns
+    assert after < before / 3
+    assert other.adopt() == 0  # nothing new
+    again = Forms(prior)
+    assert Learning(tmp_path, 0, again, lambda: 1_000_000_000).adopt(own=True) == 1
+    assert again.predict("a/m", 0, 1_000_000_000).ttft_ns == pytest.approx(after, rel=0.2)
+
+
+def test_a_broken_file_teaches_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "form"
+    folder.mkdir()
+    (folder / "7.json").write_bytes(b"{not json")
+    forms = Forms({})
+    assert Learning(tmp_path, 0, forms, lambda: 1).adopt() == 0
