@@ -139,7 +139,7 @@ def _curve(
 
 def _aside(series: int) -> float:
     """How far an interval is drawn from its point, so that those of one load do not cover up."""
-    return (series % 5 - 2) * 2.0
+    return (series % 5 - 2) * 1.2
 
 
 def distributions(run: Run, by_cell: Mapping[tuple[str, str], Sequence[Attempt]]) -> list[Picture]:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.outcome import Outcome
 from lightgate.report.arrange import loads, names, shortened, targets
-from lightgate.report.figures import DEFINITIONS, DOT, dollars, percent, probability, shorten
+from lightgate.report.figures import (
+    DEFINITIONS,
+    DOT,
+    dollars,
+    number,
+    percent,
+    probability,
+    shorten,
+)
 from lightgate.report.material import error_texts
 from lightgate.report.sentences import (
     FASTER_MEANS,
@@ -60,7 +68,7 @@ def picks(run: Run) -> str:
 
 def _pick(pick: Pick, short: Mapping[str, str]) -> str:
     name = "no pick" if pick.target is None else short.get(pick.target, pick.target)
-    limits = ", ".join(f"{key} {limit:.3g}" for key, limit in pick.slo.items()) or "none"
+    limits = ", ".join(f"{key} {number(limit)}" for key, limit in pick.slo.items()) or "none"
     return element(
         "article",
         element("h3", escape(pick.profile))
