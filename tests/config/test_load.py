@@ -192,6 +192,30 @@ def test_every_problem_at_once_with_its_place() -> None:
             "upto",
         ),
         ('[models.m]\npolicy = "cascade"\ntiers = [{targets=[]}]', ":3:", "at least 1"),
+        (
+            (
+                '[models.m]\npolicy = "cascade"\ntiers = [{upto="medium",targets=["a/b"]},'
+                '{upto="simple",targets=["a/c"]},{targets=["a/d"]}]'
+            ),
+            ":1: models.m:",
+            "harder requests than the one before",
+        ),
+        (
+            '[models.m]\npolicy = "cascade"\ntiers = [{targets=["a/b","a/b"]}]',
+            ":3:",
+            "a target is named twice",
+        ),
+        (
+            '[models.m]\npolicy = "cascade"\nverify = ["not_rude"]\ntiers = [{targets=["a/b"]}]',
+            ":3:",
+            "no check of that name; there are json_schema, not_refused, not_truncated, tool_arg",
+        ),
+        (
+            '[models.m]\npolicy = "cascade"\nverify = ["logprobs>2"]\ntiers = [{targets=["a/b"]}]',
+            ":3:",
+            "no check of that name",
+        ),
+        ('[models.m]\ntargets = ["a/b"]\nverify = ["logprobs"]', ":1: models.m:", "belongs to"),
         ('[prices."a/b"]\ninput = 1', ':1: prices."a/b".output:', "needed"),
         ("[prices.ab]\ninput = 1\noutput = 1", ":1: prices.ab:", "provider/model"),
         ("gateway = 3", ":1: gateway:", "should be"),

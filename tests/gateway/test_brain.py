@@ -137,6 +137,16 @@ async def test_a_stale_target_is_probed_within_its_share(start: Start) -> None:
     assert probed not in state.forms.stale(state.now_ns(), STALE_NS)
 
 
+async def test_probes_are_looked_for_every_second(start: Start) -> None:
+    rig = await start(two("fastest"))
+    state = rig.state
+    prober = Prober(state)
+    state.each_second.append(prober.look)
+    state.spent_nano, state.asked_ns = 10_000_000, state.now_ns()
+    state.second()
+    await rig.until(lambda: prober.sent == 1)
+
+
 async def test_nobody_is_probed_without_traffic_or_without_a_price(start: Start) -> None:
     rig = await start('[models.m]\ntargets = ["lab/think", "lab/tool"]\npolicy = "fastest"\n')
     prober = Prober(rig.state)

@@ -6,15 +6,17 @@ Importing this module loads pydantic: only code that holds a configuration does 
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lightgate.config.duration import parse_duration
 from lightgate.config.values import (
+    CHECKS,
     ApiKey,
     AutoDuration,
     BaseUrl,
+    Check,
     Dollars,
     Duration,
     Flag,
@@ -28,6 +30,8 @@ from lightgate.config.values import (
     TargetName,
     Whole,
 )
+
+_LEVELS: Final = ("simple", "medium", "complex")
 
 
 class Table(BaseModel):
@@ -161,6 +165,12 @@ class TierTable(Table):
     )
     targets: tuple[TargetName, ...] = Field(min_length=1, description="targets of this tier")
 
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        if len(set(self.targets)) != len(self.targets):
+            raise ValueError("a target is named twice; retries asks one again")
+        return self
+
 
 class ModelTable(Table):
     """What clients ask for, and how it is answered; read by the gateway."""
@@ -190,9 +200,10 @@ class ModelTable(Table):
     slo: SloTable | None = Field(default=None, description="service levels that a target must meet")
     cache: CacheTable | None = Field(default=None, description="answers from memory")
     tiers: tuple[TierTable, ...] = Field(default=(), description="steps of a cascade")
-    verify: tuple[Literal["json_schema", "not_refused", "not_truncated"], ...] = Field(
+    verify: tuple[Check, ...] = Field(
         default=(),
-        description="checks that send it one tier up: json_schema, not_refused, not_truncated",
+        description="checks that send an answer one tier up when it fails one:"
+        f" {', '.join(CHECKS)}, or your own",
     )
 
     @model_validator(mode="after")
@@ -214,6 +225,11 @@ class ModelTable(Table):
                 raise ValueError('policy "cascade" needs tiers')
             if any(tier.upto is None for tier in self.tiers[:-1]):
                 raise ValueError("every tier but the last needs upto")
+            order = [_LEVELS.index(tier.upto) for tier in self.tiers[:-1] if tier.upto is not None]
+            if order != sorted(set(order)) or _LEVELS[-1] in [t.upto for t in self.tiers[:-1]]:
+                raise ValueError("every tier takes harder requests than the one before it")
+        elif self.verify:
+            raise ValueError('verify belongs to policy "cascade"')
         elif self.tiers:
             raise ValueError('tiers belong to policy "cascade"')
         elif not self.targets:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated, Literal
+from importlib.metadata import entry_points
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, WithJsonSchema
 
@@ -17,6 +18,9 @@ from lightgate.config.duration import PATTERN, parse_duration
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ENV_KEY = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
 _HEDGE_QUANTILE = re.compile(r"p(7[5-9]|8[0-9]|9[0-9])")
+_SURE = re.compile(r"logprobs>(-[0-9]{1,2}(\.[0-9]{1,6})?|-?0(\.0{1,6})?)")
+CHECKS: Final = ("json_schema", "not_refused", "not_truncated", "tool_arguments", "logprobs")
+OWN_CHECKS: Final = "lightgate.verify"  # the group of entry points
 
 
 def _auto_or_duration(value: object) -> int | None:
@@ -75,6 +79,16 @@ def _shared_url(value: str) -> str:
     return value
 
 
+def _check(value: str) -> str:
+    """One of ours, or of an installed package; that one is loaded when the gateway starts."""
+    if value not in CHECKS and not _SURE.fullmatch(value):
+        own = sorted({point.name for point in entry_points(group=OWN_CHECKS)})
+        if value not in own:
+            known = ", ".join((*CHECKS, '"logprobs>-0.5"', *own))
+            raise ValueError(f"there is no check of that name; there are {known}")
+    return value
+
+
 _DURATION_SCHEMA = WithJsonSchema(
     {"type": "string", "pattern": PATTERN, "examples": ["800ms", "5s"]}
 )
@@ -86,6 +100,7 @@ AutoDuration = Annotated[
 ]
 ApiKey = Annotated[str, AfterValidator(_api_key)]
 Hedge = Annotated[str, AfterValidator(_hedge)]
+Check = Annotated[str, AfterValidator(_check)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 SharedUrl = Annotated[str, AfterValidator(_shared_url)]
 BaseUrl = Annotated[str, AfterValidator(check_base_url)]

@@ -8,7 +8,7 @@ from lightgate.errors import LightgateError
 from lightgate.gateway.catalog import models_body
 from lightgate.gateway.entry import admit, authorize, receive
 from lightgate.gateway.errors_out import Refusal, Refusing, of_error
-from lightgate.gateway.flight import Flight
+from lightgate.gateway.ladder import new_flight
 from lightgate.gateway.lookup import look_up
 from lightgate.gateway.paths import Path, dialect_of, find
 from lightgate.gateway.shared import Shared, shared_name
@@ -62,7 +62,7 @@ class Gateway:
             await Shared(state, inbound, reply, guest, wanted).run(name)
         else:
             entry = admit(state, guest, wanted)
-            await Flight(state, inbound, reply, entry, wanted).run()
+            await new_flight(state, inbound, reply, entry, wanted).run()
 
     async def _read(self, inbound: Inbound, reply: Reply, path: Path) -> None:
         state = self._state

@@ -49,12 +49,22 @@ class Courier:
     Events go out in one form: LF line ends, no comments, nothing that the client did not ask for.
     """
 
-    __slots__ = ("_held", "_hides_usage", "_reteller", "_size", "_useful", "_voyage", "committed")
+    __slots__ = (
+        "_held",
+        "_hides_usage",
+        "_plain",
+        "_reteller",
+        "_size",
+        "_useful",
+        "_voyage",
+        "committed",
+    )
 
     def __init__(self, voyage: Voyage, reteller: Reteller | None, *, hides_usage: bool) -> None:
         self._voyage = voyage
         self._reteller = reteller
         self._hides_usage = hides_usage
+        self._plain = reteller is None
         self._held: list[bytes] = []
         self._size = 0
         self._useful = False  # something of the answer is among what is held
@@ -67,6 +77,11 @@ class Courier:
         """One read: pass it on, or hold it until it is useful."""
         if not events:
             return
+        if self._plain and kinds and self.committed and len(events) == 1:
+            name, event = events[0]
+            if not name and len(data) == len(event) + 8 and data[:6] == b"data: ":
+                self._voyage.deliver(data)  # one token in one read: what nearly every read is
+                return
         out = self._told(events) if self._reteller is not None else self._same(data, events, kinds)
         if self.committed:
             self._voyage.deliver(out)

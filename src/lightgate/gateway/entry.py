@@ -18,9 +18,12 @@ from lightgate.route.alias import Alias
 from lightgate.route.plan import Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lightgate.gateway.refusal import Refused
     from lightgate.gateway.state import State
     from lightgate.gateway.wanted import Wanted
+    from lightgate.route.plan import Step
     from lightgate.wire.inbound import Inbound
 
 _OWN_ORIGIN: Final = re.compile(
@@ -133,7 +136,7 @@ def admit(state: State, guest: Guest, wanted: Wanted, cache: str = "off") -> Ent
     out = cap or wanted.max_tokens
     if wanted.answers > 1:
         out = (out or USUAL_ANSWER) * wanted.answers
-    reserved, tokens = _reserve(state, plan, wanted, key, out)
+    reserved, tokens = _reserve(state, plan, wanted, key, out, checked=bool(alias.verify))
     entry = Entry(
         id=guest.id,
         id_bytes=guest.id_bytes,
@@ -179,9 +182,15 @@ def _reservation(entry: Entry, wanted: Wanted) -> Reserved:
 
 
 def _reserve(
-    state: State, plan: Plan, wanted: Wanted, key: KeyRecord | None, out: int | None
+    state: State,
+    plan: Plan,
+    wanted: Wanted,
+    key: KeyRecord | None,
+    out: int | None,
+    *,
+    checked: bool,
 ) -> tuple[int, int]:
-    """The worst case of the dearest target, once for each attempt that runs beside another."""
+    """The most that it may cost, and its tokens, as far as the key allows."""
     tokens = wanted.tokens_in + (USUAL_ANSWER if out is None else out)
     if not state.book.accepts:
         raise Refusing(
@@ -198,8 +207,8 @@ def _reserve(
         worst = house.outlet(steps[0].target).tariff.worst(wanted.tokens_in, out)
     else:
         outlets = [house.outlet(step.target) for step in steps]
-        fanout = sum(1 for step in steps if step.start_ns is not None) or 1
-        worst = fanout * max(outlet.tariff.worst(wanted.tokens_in, out) for outlet in outlets)
+        costs = [outlet.tariff.worst(wanted.tokens_in, out) for outlet in outlets]
+        worst = _worst(steps, costs, checked=checked)
         unknown = next((o.target.name for o in outlets if not o.tariff.known), None)
         if unknown is not None:
             raise Refusing(
@@ -214,6 +223,22 @@ def _reserve(
     if refused is not None:
         raise Refusing(_refused(refused))
     return worst, tokens
+
+
+def _worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int:
+    """The dearest target's, once for each attempt that runs beside another.
+
+    Where answers are checked every tier from the first on may have to be paid.
+    """
+    fanout = sum(1 for step in steps if step.start_ns is not None) or 1
+    if not checked:
+        return fanout * max(costs)
+    start = steps[0].tier
+    tiers: dict[int, int] = {}
+    for step, cost in zip(steps, costs, strict=True):
+        tiers[step.tier] = max(cost, tiers.get(step.tier, 0))
+    climbed = sum(cost for tier, cost in tiers.items() if tier > start)
+    return max(fanout * tiers[start] + climbed, *costs)
 
 
 def _refused(refused: Refused) -> Refusal:

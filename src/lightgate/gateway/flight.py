@@ -116,10 +116,7 @@ class Flight:
         state = self._state
         state.flights.add(self)
         try:
-            if len(self.plan.steps) > 1 and self.plan.steps[1].start_ns is not None:
-                await Race(self, state, self._due_ns).run()
-            else:
-                await self._serial()
+            await self.follow()
         finally:
             state.flights.discard(self)
             self.closed_ns = time.monotonic_ns()
@@ -128,12 +125,27 @@ class Flight:
             self.legs = []
             self.winner = None
 
+    @property
+    def sound(self) -> bool:
+        """Whether the answer may be given to others."""
+        return True
+
+    async def follow(self) -> None:
+        """Follow the plan to its end."""
+        steps = self.plan.steps
+        if len(steps) > 1 and steps[1].start_ns is not None:
+            await Race(self, self._state, self._due_ns).run()
+        else:
+            await self.serial(0, len(steps))
+
     # One after the other
 
-    async def _serial(self) -> None:
+    async def serial(self, first: int, past: int) -> None:
+        """Try these steps of the plan one after the other."""
         steps = self.plan.steps
         count = len(steps)
-        for place, step in enumerate(steps):
+        for place in range(first, past):
+            step = steps[place]
             if self._pointless(step):
                 continue
             leg = self.make_leg(step)
@@ -174,8 +186,10 @@ class Flight:
         if now >= self._due_ns:
             self.legs.pop()
             return False
-        before = self.legs[-2].failure if len(self.legs) > 1 else None
-        if before is None or before.free or self._state.retries.may(now):
+        before = self.legs[-2] if len(self.legs) > 1 else None
+        if before is None or before.rejected or before.failure.free:
+            return True
+        if self._state.retries.may(now):
             return True
         self.legs.remove(leg)
         return False
@@ -307,15 +321,19 @@ class Flight:
         if called.error is not None:
             self._break(leg, called.error)
         elif not self.wanted.streamed:
-            self.winner = leg
-            body = leg.whole_body()
-            self.first_in_ns = leg.marks.last
-            reply.whole(200, JSON + self.headers(leg), body)
-            self.first_out_ns = self.last_out_ns = time.monotonic_ns()
+            self.answer(leg, leg.marks.last)
         elif not reply.finished:
             # A provider whose stream ends with its body, not with a marker.
             reply.finish(last=leg.closing())
             self.last_out_ns = time.monotonic_ns()
+
+    def answer(self, leg: Leg, came_ns: int | None) -> None:
+        """Give the client a whole answer, which was there at `came_ns`."""
+        self.winner = leg
+        body = leg.whole_body()
+        self.first_in_ns = came_ns
+        self.reply.whole(200, JSON + self.headers(leg), body)
+        self.first_out_ns = self.last_out_ns = time.monotonic_ns()
 
     def _break(self, leg: Leg, error: AttemptError) -> None:
         """The answer broke off after the commit: one error event, then the end."""
@@ -372,11 +390,13 @@ class Flight:
             common += b"x-lightgate-predicted-ttft-ms: %.3f\r\n" % (plan.predicted_ttft_ns / MS)
         if plan.runner_up is not None:
             common += b"x-lightgate-runner-up: %b\r\n" % plan.runner_up.encode("ascii", "replace")
+        if plan.level is not None:
+            common += b"x-lightgate-complexity: %b\r\n" % plan.level.encode()
         if leg is None:
             return common
         marks = leg.marks
         named = b"%bx-lightgate-target: %b\r\n" % (common, leg.outlet.name_bytes)
-        sent, seen = self.legs[0].marks.send, marks.first or marks.last
+        sent, seen = self.legs[0].marks.send, self.first_in_ns or marks.first or marks.last
         if sent is None or seen is None:
             return named
         now = time.monotonic_ns()

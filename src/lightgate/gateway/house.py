@@ -9,6 +9,7 @@ from lightgate.errors import ConfigError, UsageError
 from lightgate.gateway.keyring import Keyring
 from lightgate.gateway.outlet import Outlet
 from lightgate.gateway.tariff import Tariff
+from lightgate.gateway.tiers import tiers_of
 from lightgate.provider.secret import key_from_env
 from lightgate.provider.target import Target
 from lightgate.route.alias import Alias
@@ -43,6 +44,7 @@ class House:
         self._outlets: dict[str, Outlet] = {}
         self._loose: dict[str, Alias] = {}
         self._prices: dict[str, dict[str, Price]] = {}
+        self.tiers = tiers_of(snapshot.aliases)
         for alias in snapshot.aliases:
             for target in alias.targets:
                 self._outlets.setdefault(target, self._make(target))

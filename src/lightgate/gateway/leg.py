@@ -50,6 +50,7 @@ class Leg:
         "marks",
         "outlet",
         "prepared",
+        "rejected",
         "step",
     )
 
@@ -69,6 +70,7 @@ class Leg:
         self.lost = False
         self.heard = False  # its first useful token has come
         self.held_ns = 0  # until when it is held back for a better one
+        self.rejected = False  # it answered, and another tier is asked all the same
         self._reteller = self._make_reteller()
         self._courier: Courier | None = None
         if prepared.streamed:

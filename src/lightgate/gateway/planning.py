@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lightgate.gateway.tiers import plan_tiers
 from lightgate.route.decide import Ask, decide
 from lightgate.route.policy import POLICIES
 
@@ -46,6 +47,10 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
         prices=state.house.prices(alias) if adaptive else None,
         key=key_id,
     )
+    if alias.tiers:
+        tiers = state.house.tiers.get(alias.name)
+        if tiers is not None:  # else a new snapshot has come in since it was looked up
+            return plan_tiers(state, tiers.cascade, ask, wanted, now_ns)
     forms = state.forms if adaptive else None
     # A race is asked for, and the key's budget reserves every racer; a hedge is our own idea.
     budgets = None if (race or alias.race) > 1 else state.budgets

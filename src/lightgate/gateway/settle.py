@@ -42,8 +42,8 @@ def _teach(state: State, flight: Flight) -> None:
     key_id = "" if entry.key is None else entry.key.id
     lost = won = 0
     for leg in flight.legs:
-        if leg is winner:
-            won = leg.bill.nano_usd or 0
+        if leg is winner or leg.rejected:  # a tier's answer is paid for, whoever asks again
+            won += leg.bill.nano_usd or 0
         else:
             lost += leg.bill.nano_usd or 0
         leg.let_go()

@@ -12,8 +12,9 @@ from lightgate.clock.outcome import Outcome
 from lightgate.gateway.cache import Ending, Owner, Tempo, Terms, hit_lines, replay
 from lightgate.gateway.entry import admit, admit_free
 from lightgate.gateway.errors_out import Refusal, Refusing
-from lightgate.gateway.flight import JSON, SSE, Flight
+from lightgate.gateway.flight import JSON, SSE
 from lightgate.gateway.joint import Made
+from lightgate.gateway.ladder import new_flight
 from lightgate.gateway.reader import Rider, follower_lines
 from lightgate.ledger.note import ExchangeNote, Settled
 from lightgate.route.cache_key import Beside, cache_key, cacheable
@@ -126,17 +127,19 @@ class Shared:
             own = b"x-request-id: %b\r\n" % guest.request_id
             refusing.refusal.send(joint, wanted.path.dialect, own)
             return
-        flight = Flight(state, self._inbound, joint, entry, wanted)
+        flight = new_flight(state, self._inbound, joint, entry, wanted)
         joint.watch(flight)
         await flight.run()
-        self._keep(joint, state.recent[entry.id])
+        self._keep(joint, state.recent[entry.id], sound=flight.sound)
 
-    def _keep(self, joint: Joint, settled: Settled) -> None:
+    def _keep(self, joint: Joint, settled: Settled, *, sound: bool) -> None:
         state, guest, note = self._state, self._guest, settled.exchange
         if note.winner is None:
             return
         made = Made(note.winner, note.tokens_in, note.tokens_out, note.cost_nano, state.wall_ns())
         joint.made = made
+        if not sound:
+            return
         won = next((a for a in settled.attempts if a.facts.target == note.winner), None)
         reason = None if won is None else won.finish_reason
         outcome = Outcome(note.outcome)

@@ -82,13 +82,16 @@ def make_snapshot(
 ) -> Snapshot:
     """Resolve a configuration; ConfigError and CredentialsError say what is missing."""
     from lightgate.gateway.reach import reachable
+    from lightgate.gateway.tiers import tiers_of
 
     at = at or datetime.now(UTC)
     breaker = config.gateway.breaker
+    aliases = tuple(_alias(name, table) for name, table in config.models.items())
+    tiers_of(aliases)  # a check that cannot be loaded stops the start here, not in every worker
     return Snapshot(
         made_ns=SYSTEM.wall_ns(),
         providers=reachable(config, env, at),
-        aliases=tuple(_alias(name, table) for name, table in config.models.items()),
+        aliases=aliases,
         keys=tuple(keys),
         terms=Terms(
             keep_alive_ns=config.gateway.keep_alive,
@@ -162,6 +165,8 @@ def _alias(name: str, table: ModelTable) -> Alias:
         hedge=table.hedge,
         race=table.race,
         cache=_cache(table),
+        tiers=tuple((tier.upto, tier.targets) for tier in table.tiers),
+        verify=table.verify,
     )
 
 

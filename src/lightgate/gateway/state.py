@@ -102,12 +102,18 @@ class State:
             recent.popitem(last=False)
 
     async def tick(self) -> None:
-        """Once a second: say something on streams that have been silent for too long."""
+        """Once a second, until cancelled."""
         while True:
             await asyncio.sleep(TICK_S)
-            patience = max(1, round(self.house.terms.keep_alive_ns / 1e9 / TICK_S))
-            for flight in tuple(self.flights):
-                flight.quiet_ticks += 1
-                if flight.quiet_ticks >= patience and flight.wanted.streamed:
-                    flight.quiet_ticks = 0
-                    flight.comment()
+            self.second()
+
+    def second(self) -> None:
+        """Say something on streams that have been silent for too long; whatever else is due."""
+        patience = max(1, round(self.house.terms.keep_alive_ns / 1e9 / TICK_S))
+        for flight in tuple(self.flights):
+            flight.quiet_ticks += 1
+            if flight.quiet_ticks >= patience and flight.wanted.streamed:
+                flight.quiet_ticks = 0
+                flight.comment()
+        for each in self.each_second:
+            each()

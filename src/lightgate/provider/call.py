@@ -187,10 +187,30 @@ class Call:
         except TooLarge as error:
             hint = "No provider sends such events: check the base URL."
             raise TooLarge(f"{self._where}: {error.message}", hint=hint) from None
-        if events:
+        if len(events) == 1 and self._marks.first is not None and not self._scanner.done:
+            self._take_token(data, events, stamp, since)
+        elif events:
             self._take(data, events, stamp, since)
         elif self._sink is not None:
             self._sink.on_data(data, events, 0)
+
+    def _take_token(self, data: bytes, events: list[Event], stamp: int, since: int) -> None:
+        """One event in one read, after the first token: what nearly every read is."""
+        marks, scanner = self._marks, self._scanner
+        name, event = events[0]
+        kinds = scanner.event(name, event)
+        if kinds:
+            along = -1 if scanner.usage_running < 0 else self._counted_along()
+            stood = stamp if self._kernel else since
+            marks.burst(stamp, stood, 1, scanner.weight, along, kinds)
+            if marks.answer is None and kinds & ANSWER:
+                marks.answer = stamp
+        if scanner.finish is not None:
+            self._ending(stamp)
+        if scanner.error is not None:
+            raise self._error(scanner.error)
+        if self._sink is not None:
+            self._sink.on_data(data, events, kinds)
 
     def _take(self, data: bytes, events: list[Event], stamp: int, since: int) -> None:
         """Scan the events of one read, then hand them on."""

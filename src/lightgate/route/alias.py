@@ -11,6 +11,7 @@ import msgspec
 from lightgate.config.duration import parse_duration
 from lightgate.errors import ConfigError
 from lightgate.route.cache_key import CacheRule
+from lightgate.route.complexity import Level
 from lightgate.route.plan import Plan, Role, Step
 from lightgate.route.slo import Slo
 
@@ -34,6 +35,8 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     race: int = 1
     cache: CacheRule = CacheRule()
     slo: Slo | None = None
+    tiers: tuple[tuple[Level | None, tuple[str, ...]], ...] = ()  # of a cascade, the cheapest first
+    verify: tuple[str, ...] = ()  # names of the checks that a tier's answer has to pass
 
     def __post_init__(self) -> None:
         where = f"The model {self.name!r}"

@@ -139,4 +139,6 @@ def ahead_after_ns(first_end_ns: int, next_ttft_ns: int, share: float) -> int | 
 
 def _within(alias: Alias, targets: tuple[str, ...], name: str) -> Alias:
     policy = WITHIN if alias.policy == "cascade" else alias.policy
-    return msgspec.structs.replace(alias, name=name, targets=targets, weights=(), policy=policy)
+    return msgspec.structs.replace(
+        alias, name=name, targets=targets, weights=(), policy=policy, tiers=(), verify=()
+    )

@@ -16,12 +16,14 @@ class Step(msgspec.Struct, frozen=True):
 
     `start_ns` counts from the plan's start; None: once everything that was started has failed.
     `ttft_ns` counts from the step's own start; None: until the request's own deadline.
+    `tier` is the place of its tier in a cascade.
     """
 
     target: str
     start_ns: int | None
     ttft_ns: int | None
     role: Role
+    tier: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True, dict=True):
@@ -40,6 +42,7 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
     finish: Finish = "first"
     reserve_nano: float = 0.0  # for `HedgeBudgets.take`: what one more attempt can cost
     own_nano: float = 0.0  # what the request costs in any case
+    level: str | None = None  # how hard the request is, where a cascade asked
 
     @cached_property
     def text(self) -> str:

@@ -20,6 +20,7 @@ class AnswerParser:
         "_parser",
         "bodies",
         "complete",
+        "feed",
         "framed",
         "headers",
         "keep_alive",
@@ -29,6 +30,7 @@ class AnswerParser:
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
+        self.feed = self._parser.feed_data  # parse; raises httptools' own errors
         self.begin()
 
     def begin(self) -> None:
@@ -40,10 +42,6 @@ class AnswerParser:
         self.complete = False
         self.framed = False  # the answer says where it ends
         self.keep_alive = False
-
-    def feed(self, data: bytes) -> None:
-        """Parse; raises httptools' own errors."""
-        self._parser.feed_data(data)
 
     @property
     def version(self) -> str:

@@ -197,7 +197,7 @@ class Exchange:
 
     # From the connection
 
-    def read(self, data: bytes, stamp: int, since: int) -> None:
+    def read(self, data: bytes, stamp: int, since: int) -> None:  # noqa: C901 - for every token: no calls that can be spared
         """Bytes came: parse, hand on, complete."""
         if self.done.done():  # nobody asked for more
             self.keep_alive = False
@@ -207,12 +207,21 @@ class Exchange:
         self.bytes_in += len(data)
         answer = self._answer
         heading = not answer.status
-        self._parse(data)
+        try:
+            answer.feed(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._error = self._malformed(data, error)
+        if answer.strange:
+            self._error = self._strange(answer)
         try:
             if heading and answer.status:
                 self._take_head(stamp)
-            if answer.bodies:
-                self._take_body(stamp, since)
+            bodies = answer.bodies
+            if bodies:
+                body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+                bodies.clear()
+                self._bare = 0
+                self._taker.on_body(body, stamp, since)
             elif self._error is None:
                 self._count_bare(len(data))
         except AttemptError as error:
@@ -250,22 +259,6 @@ class Exchange:
         self._taker.on_head(answer.status, answer.headers, stamp)
         if self.done.done():  # the taker cancelled
             answer.bodies.clear()
-
-    def _parse(self, data: bytes) -> None:
-        answer = self._answer
-        try:
-            answer.feed(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._error = self._malformed(data, error)
-        if answer.strange:
-            self._error = self._strange(answer)
-
-    def _take_body(self, stamp: int, since: int) -> None:
-        bodies = self._answer.bodies
-        body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
-        bodies.clear()
-        self._bare = 0
-        self._taker.on_body(body, stamp, since)
 
     def _strange(self, answer: AnswerParser) -> Malformed:
         where = self._origin.authority

@@ -1,0 +1,93 @@
+"""Cascades as they are served: the tiers of an alias, their checks, and the plan of a request."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.route.cascade import Cascade, cascade_of, rungs, starting, tier_ask
+from lightgate.route.complexity import score
+from lightgate.route.decide import decide
+from lightgate.route.gist import gist_of
+from lightgate.route.own_check import GROUP, own_checks
+from lightgate.route.plan import Plan, Step
+from lightgate.route.size import bucket
+from lightgate.route.verify import BUILT_IN, Check, checks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lightgate.gateway.state import State
+    from lightgate.gateway.wanted import Wanted
+    from lightgate.route.alias import Alias
+    from lightgate.route.decide import Ask
+
+_REASONS: Final = 3  # that a plan tells, the weightiest
+
+
+class Tiers(msgspec.Struct, frozen=True):
+    """The cascade of one alias, and what an answer below its last tier has to pass."""
+
+    cascade: Cascade
+    checks: tuple[Check, ...] = ()
+
+
+def tiers_of(aliases: Iterable[Alias]) -> dict[str, Tiers]:
+    """The cascades among the aliases, by name; ConfigError where a check cannot be had."""
+    tall = [alias for alias in aliases if alias.tiers]
+    names = [name for alias in tall for name in alias.verify]
+    foreign = any(name not in BUILT_IN for name in names)
+    own = own_checks(names, entry_points(group=GROUP)) if foreign else {}
+    return {
+        alias.name: Tiers(
+            cascade_of(alias, alias.tiers, alias.verify), checks_of(alias.verify, own)
+        )
+        for alias in tall
+    }
+
+
+def plan_tiers(state: State, cascade: Cascade, ask: Ask, wanted: Wanted, now_ns: int) -> Plan:
+    """A plan that begins in the tier for the request's level and goes on with the others.
+
+    Only the first tier is hedged or raced; the steps of the others follow a failure, or an answer
+    that is not good enough.
+    """
+    found = score(gist_of(wanted.path.dialect, wanted.fields))
+    start = starting(cascade, found.level)
+    ask = msgspec.structs.replace(ask, prices=state.house.prices(ask.alias))
+    first = _decided(state, tier_ask(cascade, start, ask), now_ns)
+    steps = [Step(s.target, s.start_ns, s.ttft_ns, s.role, start) for s in first.steps]
+    for rung in rungs(cascade, start)[1:]:
+        tried = frozenset([step.target for step in steps])
+        after = tier_ask(cascade, rung.tier, ask, tried)
+        after = msgspec.structs.replace(after, race=1, hedge="off")
+        steps += [
+            Step(step.target, None, step.ttft_ns, "fallback", rung.tier)
+            for step in _decided(state, after, now_ns).steps
+        ]
+    steps[:-1] = [_hurried(state, ask, step) for step in steps[:-1]]
+    why = ", ".join(found.reasons[:_REASONS]) or "says nothing hard"
+    return msgspec.structs.replace(
+        first,
+        steps=tuple(steps),
+        policy="cascade",
+        reason=f"{found.level}: {why}; tier {start + 1} of {len(cascade.tiers)}, {first.reason}",
+        level=found.level,
+    )
+
+
+def _decided(state: State, ask: Ask, now_ns: int) -> Plan:
+    race = ask.alias.race if ask.race is None else ask.race
+    budgets = None if race > 1 else state.budgets
+    return decide(ask, state.breakers, now_ns, state.draw(), state.forms, budgets)
+
+
+def _hurried(state: State, ask: Ask, step: Step) -> Step:
+    """The step with a deadline for its first token: the last of its tier is not the last of all."""
+    due_ns = step.ttft_ns or ask.ttft_timeout_ns or ask.alias.ttft_timeout_ns
+    if due_ns is None:
+        due_ns = state.forms.form(step.target).dues_ns[bucket(ask.tokens_in)]
+    role = "primary" if step.role == "only" else step.role
+    return Step(step.target, step.start_ns, due_ns, role, step.tier)
