@@ -269,6 +269,12 @@ class Flight:
         if reply.finished:
             return
         self.quiet_ticks = 0
+        if self.first_out_ns is not None and not ended:  # what nearly every token is
+            reply.send(data)
+            self.last_out_ns = time.monotonic_ns()
+            if reply.crowded:
+                self._wait(leg)
+            return
         if not reply.started:
             reply.start(200, SSE + self.headers(leg), first=data)
             data = b""
@@ -280,8 +286,12 @@ class Flight:
             reply.finish(last=data)
         self.last_out_ns = time.monotonic_ns()
         if reply.crowded and not ended:
-            leg.call.pause()
-            self._state.keep(self._loop.create_task(self._resume(leg)))
+            self._wait(leg)
+
+    def _wait(self, leg: Leg) -> None:
+        """The client is slower than the provider: read no more until it has caught up."""
+        leg.call.pause()
+        self._state.keep(self._loop.create_task(self._resume(leg)))
 
     async def _resume(self, leg: Leg) -> None:
         await self.reply.drain()
@@ -320,7 +330,9 @@ class Flight:
         reply = self.reply
         if called.error is not None:
             self._break(leg, called.error)
-        elif not self.wanted.streamed:
+            return
+        self.refusal = None  # of a target that could not be told the request
+        if not self.wanted.streamed:
             self.answer(leg, leg.marks.last)
         elif not reply.finished:
             # A provider whose stream ends with its body, not with a marker.

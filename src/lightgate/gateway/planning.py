@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightgate.gateway.tiers import plan_tiers
+from lightgate.gateway.wishes import NO_WISHES
 from lightgate.route.decide import Ask, decide
 from lightgate.route.policy import POLICIES
 
@@ -22,9 +23,11 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
     it is closed, and says nothing before its end.
     """
     alias, wishes, key = guest.alias, guest.wishes, guest.key
+    state.asked_ns = now_ns
+    if alias.is_static and wishes is NO_WISHES and race is None and not state.breakers.troubled:
+        return alias.in_order  # nothing that is known could change it
     key_id = "" if key is None else key.id
     state.witness.arrived(key_id)
-    state.asked_ns = now_ns
     hedge = wishes.hedge if wanted.streamed else "off"
     if not wanted.streamed:
         race = 1
@@ -55,13 +58,3 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
     # A race is asked for, and the key's budget reserves every racer; a hedge is our own idea.
     budgets = None if (race or alias.race) > 1 else state.budgets
     return decide(ask, state.breakers, now_ns, state.draw(), forms, budgets)
-
-
-def explained(plan: Plan) -> str:
-    """The plan and why, in one line for the ledger."""
-    why = [plan.reason]
-    if plan.predicted_ttft_ns is not None:
-        why.append(f"first token in {plan.predicted_ttft_ns / 1e6:.0f} ms")
-    if plan.runner_up is not None:
-        why.append(f"next {plan.runner_up}")
-    return f"{plan.text} ({', '.join(why)})"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightgate.clock.outcome import Outcome
-from lightgate.gateway.planning import explained
 from lightgate.gateway.purse import limited
 from lightgate.ledger.note import AttemptNote, ExchangeNote, NoteFacts, Settled
 
@@ -48,7 +47,8 @@ def _teach(state: State, flight: Flight) -> None:
             lost += leg.bill.nano_usd or 0
         leg.let_go()
     state.spent_nano += won + lost
-    state.witness.settled(key_id, flight.plan, flight.beside, won, lost)
+    if flight.plan is not flight.alias.in_order:  # a plan that a budget had no part in
+        state.witness.settled(key_id, flight.plan, flight.beside, won, lost)
     if winner is not None and winner.called is not None and winner.called.error is None:
         state.answered(flight.alias.name, winner.called.tokens.out)
         session = entry.session
@@ -91,7 +91,7 @@ def _exchange(state: State, flight: Flight) -> ExchangeNote:
         None if entry.key is None else entry.key.id,
         wanted.model,
         flight.plan.policy,
-        explained(flight.plan),
+        flight.plan.story,
         None if winner is None else winner.step.target,
         entry.cache,
         _status(flight),

@@ -45,13 +45,13 @@ def forbidden(message: str) -> Refusal:
 
 def read_headers(inbound: Inbound, key: KeyRecord | None) -> tuple[Wishes, bytes, bytes]:
     """The wishes, the client's own request id, and header lines for the provider."""
-    wishes = _NO_WISHES
+    wishes = NO_WISHES
     request_id = extra = b""
     for name, value in inbound.headers:
         if name == b"x-request-id":
             request_id = value if SOUND_ID.fullmatch(value) else b""
         elif name.startswith(_OWN):
-            if wishes is _NO_WISHES:
+            if wishes is NO_WISHES:
                 wishes = Wishes()
             _wish(wishes, name[len(_OWN) :], value, key)
         elif name in FORWARDED:
@@ -129,4 +129,4 @@ def _wrong(field: str, form: str) -> Refusing:
     return Refusing(of_error(UsageError(f"The header {field} is not {form}."), param=field))
 
 
-_NO_WISHES: Final = Wishes()
+NO_WISHES: Final = Wishes()

@@ -68,6 +68,12 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(place for place in range(len(self.targets)) if place not in drawn)
 
     @cached_property
+    def is_static(self) -> bool:
+        """Whether its plan is always the configured order, all targets well."""
+        alone = len(self.targets) == 1 or (self.race == 1 and self.hedge == "off")
+        return alone and not self.tiers and self.policy == "ordered"
+
+    @cached_property
     def shape(self) -> Shape:
         """How its plans are laid out where the request asks for nothing else."""
         return Shape(self.retries, self.ttft_timeout_ns, self.race, self.hedge_ns)

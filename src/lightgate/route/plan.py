@@ -55,3 +55,13 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
                 sign = "+" if step.role == "racer" else f"~{step.start_ns / 1e6:g}ms"
             words += [sign, step.target]
         return " ".join(words)
+
+    @cached_property
+    def story(self) -> str:
+        """The plan and why, in one line for the ledger."""
+        why = [self.reason]
+        if self.predicted_ttft_ns is not None:
+            why.append(f"first token in {self.predicted_ttft_ns / 1e6:.0f} ms")
+        if self.runner_up is not None:
+            why.append(f"next {self.runner_up}")
+        return f"{self.text} ({', '.join(why)})"
