@@ -26,6 +26,7 @@ from lightgate.gateway import (
     tariff,
     wishes,
 )
+from lightgate.route import course
 from lightgate.route.breaker import Rules
 from lightgate.wire import chunked, connection, inbound, intake
 
@@ -114,7 +115,7 @@ def test_the_guide_to_failures_has_the_deadlines_and_defaults_of_the_code() -> N
     rules, model = Rules(), ModelTable(targets=("a/b",))
     seconds = {
         "connect": leg.CONNECT_S,
-        "`ttft_timeout`": flight.AUTO_TTFT_NS / 1e9,
+        "`ttft_timeout`": course.AUTO_TTFT_NS / 1e9,
         "`idle_timeout`": model.idle_timeout / 1e9,
         "`timeout`": model.timeout / 1e9,
     }

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.route.cap import LEAST_ANSWERS, Lengths, suggest_cap
 from lightgate.route.hint import CONCISE, with_hint
 from lightgate.route.prose import without_trailing
 from lightgate.route.trim import trim
@@ -317,29 +316,3 @@ def test_the_hint_follows_the_system_text(dialect: str, body: Any, expected: Any
 )
 def test_the_hint_never_raises(dialect: str, body: dict[str, Any]) -> None:
     assert set(with_hint(dialect, fields_of(body))) >= set(body)
-
-
-# The cap
-
-
-def lengths(**changes: Any) -> Lengths:
-    return Lengths(**{"answers": 5000, "p99": 410.0, "longest": 3800, **changes})
-
-
-@pytest.mark.parametrize(
-    ("changes", "cap"),
-    [
-        ({}, 576),
-        ({"longest": 430}, 448),
-        ({"p99": 3.0, "longest": 5}, 64),
-        ({"cap": 1024}, 576),
-        ({"cap": 576}, None),
-        ({"cut": 50}, 576),
-        ({"cut": 51}, None),
-        ({"answers": LEAST_ANSWERS - 1}, None),
-        ({"p99": float("nan")}, None),
-        ({"p99": 0.0}, None),
-    ],
-)
-def test_suggest_cap(changes: dict[str, Any], cap: int | None) -> None:
-    assert suggest_cap(lengths(**changes)) == cap

@@ -197,6 +197,11 @@ class ModelTable(Table):
     max_tokens: Whole | None = Field(
         default=None, ge=1, description="cap, also where the client names none"
     )
+    trim: Flag = Field(
+        default=False,
+        description="leave out doubled system text and trailing white space outside code",
+    )
+    concise: Flag = Field(default=False, description="ask for a short answer in the system text")
     slo: SloTable | None = Field(default=None, description="service levels that a target must meet")
     cache: CacheTable | None = Field(default=None, description="answers from memory")
     tiers: tuple[TierTable, ...] = Field(default=(), description="steps of a cascade")

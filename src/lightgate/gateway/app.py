@@ -12,6 +12,7 @@ from lightgate.gateway.ladder import new_flight
 from lightgate.gateway.lookup import look_up
 from lightgate.gateway.paths import Path, dialect_of, find
 from lightgate.gateway.shared import Shared, shared_name
+from lightgate.gateway.slim import slim
 from lightgate.gateway.wanted import read_wanted
 from lightgate.gateway.wishes import SOUND_ID
 
@@ -57,6 +58,8 @@ class Gateway:
         key = authorize(state, inbound, state.wall_ns())
         wanted = read_wanted(path, inbound.body)
         guest = receive(state, inbound, wanted, key)
+        if guest.alias.trim or guest.alias.concise:
+            slim(guest.alias, wanted)
         name = shared_name(guest, wanted)
         if name is not None:
             await Shared(state, inbound, reply, guest, wanted).run(name)

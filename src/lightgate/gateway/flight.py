@@ -398,6 +398,8 @@ class Flight:
         if self.wanted.path.dialect == "anthropic-messages":
             common += b"request-id: %b\r\n" % entry.request_id  # what their SDK looks for
         plan = self.plan
+        if self.wanted.trimmed:
+            common += b"x-lightgate-trimmed-bytes: %d\r\n" % self.wanted.trimmed
         if plan.predicted_ttft_ns is not None:
             common += b"x-lightgate-predicted-ttft-ms: %.3f\r\n" % (plan.predicted_ttft_ns / MS)
         if plan.runner_up is not None:

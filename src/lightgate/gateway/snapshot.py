@@ -164,6 +164,8 @@ def _alias(name: str, table: ModelTable) -> Alias:
         max_tokens=table.max_tokens,
         hedge=table.hedge,
         race=table.race,
+        trim=table.trim,
+        concise=table.concise,
         cache=_cache(table),
         tiers=tuple((tier.upto, tier.targets) for tier in table.tiers),
         verify=table.verify,

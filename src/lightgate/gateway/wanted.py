@@ -63,6 +63,7 @@ class Wanted(msgspec.Struct, kw_only=True):
     fields: Fields
     body: bytes
     tokens_in: int  # a guess, for reservations
+    trimmed: int = 0  # bytes of the prompt that were left out
     answers: int = 1  # that were asked for; each may be as long as `max_tokens`
 
 

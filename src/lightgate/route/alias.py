@@ -37,6 +37,8 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     slo: Slo | None = None
     tiers: tuple[tuple[Level | None, tuple[str, ...]], ...] = ()  # of a cascade, the cheapest first
     verify: tuple[str, ...] = ()  # names of the checks that a tier's answer has to pass
+    trim: bool = False
+    concise: bool = False
 
     def __post_init__(self) -> None:
         where = f"The model {self.name!r}"
