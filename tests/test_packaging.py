@@ -66,7 +66,7 @@ def test_the_wheel_knows_its_version_licence_and_command(wheel: zipfile.ZipFile)
     assert f"{facts}/licenses/LICENSE" in wheel.namelist()
     metadata = wheel.read(f"{facts}/METADATA").decode()
     assert f"\nVersion: {__version__}\n" in metadata
-    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    assert "\nLicense-Expression: Apache-2.0 AND OFL-1.1\n" in metadata
     assert "lightgate = lightgate.cli.main:main" in wheel.read(f"{facts}/entry_points.txt").decode()
 
 
