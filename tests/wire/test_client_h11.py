@@ -162,7 +162,7 @@ async def we_read(raw: bytes, cuts: list[int]) -> Verdict | AttemptError:
     for piece in pieces_of(raw, cuts):
         if not link.is_open:
             break
-        exchange.read(piece, 1, 1)
+        exchange.on_read(piece, 1, 1)
     exchange.eof(None)
     assert exchange.done.done()
     error = exchange.done.exception()

@@ -68,6 +68,42 @@ async def opened(
     return door, *await asyncio.open_connection("127.0.0.1", port)
 
 
+def test_a_gate_answers_before_the_body_is_here(run: Callable[[Scene], None]) -> None:
+    heard: list[bytes] = []
+
+    async def handler(inbound: Inbound, reply: Reply) -> None:
+        heard.append(inbound.body)
+        await echo(inbound, reply)
+
+    def gate(inbound: Inbound, reply: Reply) -> None:
+        assert inbound.body == b""
+        if inbound.target == b"/no":
+            reply.whole(401, (), b"not you")
+        elif inbound.target == b"/broken":
+            raise ValueError("a defect")
+
+    async def scene() -> None:
+        door = Door(handler, gate=gate)
+        port = await door.listen("127.0.0.1", 0)
+        for target, status in ((b"/no", 401), (b"/broken", 500)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc" % target)
+            got = await reader.read()  # to the end: nothing can follow what was not read
+            assert got.startswith(b"HTTP/1.1 %d " % status)
+            writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"POST /yes HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"abcdef")
+        assert (await answer(reader))[2] == b"POST /yes abcdef"
+        assert heard == [b"abcdef"]
+        await shut(door, writer)
+
+    run(scene)
+
+
 async def shut(door: Door, writer: asyncio.StreamWriter) -> None:
     writer.close()
     await door.close()

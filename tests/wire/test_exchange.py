@@ -88,9 +88,9 @@ def begin(deadlines: Deadlines | None = None) -> tuple[Exchange, FakeLink, Notes
 
 async def test_every_read_keeps_its_own_stamp() -> None:
     exchange, link, notes = begin()
-    exchange.read(OK[:20], 10, 9)
-    exchange.read(OK[20:-3], 20, 19)
-    exchange.read(OK[-3:], 30, 29)
+    exchange.on_read(OK[:20], 10, 9)
+    exchange.on_read(OK[20:-3], 20, 19)
+    exchange.on_read(OK[-3:], 30, 29)
     await exchange.done
     headers = [(b"content-length", b"5")]
     assert notes.log[2:] == [
@@ -107,8 +107,8 @@ async def test_every_read_keeps_its_own_stamp() -> None:
 
 async def test_several_chunks_of_one_read_are_one_body() -> None:
     exchange, _, notes = begin()
-    exchange.read(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", 1, 1)
-    exchange.read(b"1\r\na\r\n2\r\nbc\r\n0\r\nx: y\r\n\r\n", 2, 1)
+    exchange.on_read(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", 1, 1)
+    exchange.on_read(b"1\r\na\r\n2\r\nbc\r\n0\r\nx: y\r\n\r\n", 2, 1)
     await exchange.done
     assert notes.log[3:] == [("body", (b"abc", 2, 1)), ("end", 2)]
     head = notes.log[2][1]
@@ -117,9 +117,9 @@ async def test_several_chunks_of_one_read_are_one_body() -> None:
 
 async def test_bytes_after_the_end_close_the_link_and_nothing_else() -> None:
     exchange, link, notes = begin()
-    exchange.read(OK, 1, 1)
+    exchange.on_read(OK, 1, 1)
     before = list(notes.log)
-    exchange.read(b"H", 2, 2)
+    exchange.on_read(b"H", 2, 2)
     assert not link.is_open
     assert not exchange.keep_alive
     assert notes.log == before
@@ -131,7 +131,7 @@ async def test_bytes_after_the_end_close_the_link_and_nothing_else() -> None:
 async def test_the_takers_error_comes_before_a_later_one_of_the_framing() -> None:
     exchange, link, notes = begin()
     notes.fails["body"] = StreamError("It said no.")
-    exchange.read(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\naXXXX", 1, 1)
+    exchange.on_read(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\naXXXX", 1, 1)
     with pytest.raises(StreamError):
         await exchange.done
     assert not link.is_open
@@ -151,9 +151,9 @@ async def test_a_link_that_is_already_closed_is_an_early_reset() -> None:
 
 async def test_bodies_need_no_copy() -> None:
     exchange, _, notes = begin()
-    exchange.read(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", 1, 1)
+    exchange.on_read(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", 1, 1)
     piece = b"123456789"
-    exchange.read(piece, 2, 2)
+    exchange.on_read(piece, 2, 2)
     taken = notes.log[3][1]
     assert taken == (piece, 2, 2)
     await exchange.done
@@ -179,7 +179,7 @@ async def test_which_deadline_is_next(hands: Time) -> None:
     hands.now += 9 * SECOND
     exchange._check()
     for n in range(2):  # lively: each read moves the idle deadline
-        exchange.read(OK[10 * n : 10 * n + 10], 1, 1)
+        exchange.on_read(OK[10 * n : 10 * n + 10], hands.now, hands.now)
         assert exchange._due() == (hands.now + 3 * SECOND, "idle")
         hands.now += 2 * SECOND
         exchange._check()
@@ -215,7 +215,7 @@ async def test_a_timer_is_armed_for_what_can_come(
     exchange, _, _ = begin(deadlines)
     for data, phase in ((b"", before), (OK[:10], after)):
         if data:
-            exchange.read(data, 1, 1)
+            exchange.on_read(data, 1, 1)
         due = exchange._due()
         assert (None if due is None else due[1]) == phase
         assert exchange._timer.pending or phase is None
@@ -241,10 +241,10 @@ async def test_leaving_owes_nobody_an_error() -> None:
 
 async def test_memory_of_a_head_without_end_is_bounded() -> None:
     exchange, link, _ = begin()
-    exchange.read(b"HTTP/1.1 200 OK\r\nx: ", 1, 1)
+    exchange.on_read(b"HTTP/1.1 200 OK\r\nx: ", 1, 1)
     reads = 0
     while not exchange.done.done():
-        exchange.read(b"a" * 1000, 1, 1)
+        exchange.on_read(b"a" * 1000, 1, 1)
         reads += 1
     assert reads <= HEAD_LIMIT // 1000 + 1
     assert not link.is_open

@@ -57,7 +57,7 @@ class Sink(Protocol):
         """
 
 
-class Called(msgspec.Struct, frozen=True, kw_only=True):
+class Called(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a call ended. `streamed` is what really happened, not what was asked for."""
 
     outcome: Outcome
@@ -91,6 +91,7 @@ class Call:
         "_sse",
         "_status",
         "_task",
+        "ended",
     )
 
     def __init__(self, prepared: Prepared, marks: Marks, sink: Sink | None = None) -> None:
@@ -109,6 +110,7 @@ class Call:
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancelled = False
+        self.ended = False  # the terminal marker of a stream has come
 
     async def run(self, client: Client, deadlines: Deadlines) -> Called:
         """Carry it out; every failure of the attempt is an outcome, not an exception."""
@@ -205,7 +207,7 @@ class Call:
             marks.burst(stamp, stood, 1, scanner.weight, along, kinds)
             if marks.answer is None and kinds & ANSWER:
                 marks.answer = stamp
-        if scanner.finish is not None:
+        if scanner.finish is not None or scanner.done:
             self._ending(stamp)
         if scanner.error is not None:
             raise self._error(scanner.error)
@@ -229,6 +231,7 @@ class Call:
             if rest:
                 self._take(b"", rest, stamp, stamp)
             self._scanner.eof()
+            self.ended = self._scanner.done
         elif self._status == 200:
             body = b"".join(self._body)
             if self._scanner.whole(body):
@@ -262,7 +265,7 @@ class Call:
             marks.burst(stamp, since, pieces, weight, self._counted_along(), kinds)
             if marks.answer is None and kinds & ANSWER:
                 marks.answer = stamp
-        if scanner.finish is not None:
+        if scanner.finish is not None or scanner.done:
             self._ending(stamp)
         return kinds
 
@@ -276,10 +279,14 @@ class Call:
         return tokens
 
     def _ending(self, stamp: int) -> None:
-        if self._marks.finish is None:
-            self._marks.finish = stamp
-        if self._scanner.done and self._marks.end is None:
-            self._marks.end = stamp
+        marks, scanner = self._marks, self._scanner
+        self.ended = scanner.done
+        if scanner.finish is None:
+            return
+        if marks.finish is None:
+            marks.finish = stamp
+        if scanner.done and marks.end is None:
+            marks.end = stamp
 
     def _keep(self, data: bytes) -> None:
         self._size += len(data)
@@ -297,6 +304,7 @@ class Call:
         if not isinstance(failure, (Malformed, Truncated)) and failure.outcome != "reset":
             return False
         self._scanner.eof()  # where the end of the body is the marker, a finish reason says all
+        self.ended = self._scanner.done
         return self._scanner.done and self._scanner.error is None and self._has_tokens()
 
     def _verdict(self) -> AttemptError | None:
@@ -321,11 +329,6 @@ class Call:
     def body(self) -> bytes:
         """What came of an answer that is not a stream."""
         return b"".join(self._body)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the terminal marker of a stream has come."""
-        return self._scanner.done
 
     def pause(self) -> None:
         """Stop reading: who takes the bytes cannot take more."""

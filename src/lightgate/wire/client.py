@@ -148,6 +148,7 @@ class Client:
             connection.link, order.origin, order.taker, order.deadlines, connection.seat
         )
         connection.exchange = exchange
+        connection.link.attach(exchange)
         self._busy.add(connection)
         try:
             exchange.start(order.payload, order.began_ns)
@@ -157,6 +158,7 @@ class Client:
             self._busy.discard(connection)
             connection.exchange = None
             if exchange.keep_alive and exchange.complete and connection.link.is_open:
+                connection.link.attach(connection)
                 self._release(connection)
             else:
                 self._drop(connection)

@@ -23,6 +23,7 @@ from lightgate.wire.link import Link
 from lightgate.wire.reply import Reply
 
 if TYPE_CHECKING:
+    from lightgate.wire.inbound import Head
     from lightgate.wire.service import Service
 
 logger = logging.getLogger(__name__)
@@ -191,8 +192,26 @@ class ServerConnection:
         elif intake.phase != phase:
             limits = self._service.limits
             self._deadline.set(limits.body_s if intake.phase == BODY else limits.head_s)
+            if intake.phase == BODY and self._turned_away(intake.head, stamp):
+                return
             if intake.awaits_go:
                 self.link.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _turned_away(self, head: Head, stamp: int) -> bool:
+        """Whether the gate has answered a head whose body has not come."""
+        gate = self._service.gate
+        if gate is None:
+            return False
+        reply = Reply(self, head.method, head.minor, keep_alive=False)
+        try:
+            gate(self._inbound(head, b"", stamp), reply)
+        except Exception as error:  # noqa: BLE001 - the outer wall of a request
+            _log_failure(error)
+            self._fail(reply)
+        if not reply.started:
+            return False
+        self._end()
+        return True
 
     def _serve(self, intake: Intake, rest: bytes, stamp: int) -> None:
         head, body = intake.head, intake.body
@@ -202,21 +221,26 @@ class ServerConnection:
         if rest:
             self._queue.insert(0, (rest, stamp))
             self._queued += len(rest)
-        # A busy loop accepts late; the kernel had the connection before it had bytes on it.
-        self._accepted_ns = min(self._accepted_ns, intake.first_ns)
-        inbound = Inbound(
-            method=head.method,
-            target=head.target,
-            headers=tuple(head.headers),
-            body=body,
-            peer=self._peer,
-            accepted_ns=self._accepted_ns,
-            first_byte_ns=intake.first_ns,
-            received_ns=stamp,
-        )
+        inbound = self._inbound(head, body, stamp)
         self._reply = reply = Reply(self, head.method, head.minor, keep_alive=head.keep_alive)
         self._entered = False
         self._task = self._loop.create_task(self._run(inbound, reply))
+
+    def _inbound(self, head: Head, body: bytes, stamp: int) -> Inbound:
+        first_ns = self._intake.first_ns
+        # A busy loop accepts late; the kernel had the connection before it had bytes on it.
+        self._accepted_ns = min(self._accepted_ns, first_ns)
+        return Inbound(
+            method=head.method,
+            target=head.target,
+            headers=head.headers,
+            body=body,
+            peer=self._peer,
+            accepted_ns=self._accepted_ns,
+            first_byte_ns=first_ns,
+            received_ns=stamp,
+            notes=head.notes,
+        )
 
     async def _run(self, inbound: Inbound, reply: Reply) -> None:
         self._entered = True

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lightgate.clock.marks import StampSource
     from lightgate.wire.connection import ServedLink
-    from lightgate.wire.service import Handler
+    from lightgate.wire.service import Gate, Handler
 
 __all__ = ["Door", "Inbound", "Limits", "Reply"]
 
@@ -33,7 +33,9 @@ class Door:
     """Serves one handler; needs a running loop.
 
     The handler runs as one task per request and is cancelled when the client hangs up before the
-    reply is finished; what it does after `finish` is its own and goes on.
+    reply is finished; what it does after `finish` is its own and goes on. Where a body is still on
+    its way, the gate sees the head (the request without its body) first: a reply that it gives is
+    the answer, and the body is not read.
     """
 
     def __init__(
@@ -43,11 +45,12 @@ class Door:
         stamp: StampSource = "read",
         limits: Limits | None = None,
         tls: ssl.SSLContext | None = None,
+        gate: Gate | None = None,
     ) -> None:
         if tls is not None and stamp == "kernel":
             raise ConfigError("A door with TLS stamps when it reads.", hint="Use stamp='read'.")
         self._limits = limits or Limits()
-        self._service = Service(handler, self._limits)
+        self._service = Service(handler, self._limits, gate=gate)
         self._stamper = Stamper("kernel") if stamp == "kernel" else None
         self._tls = tls
         self._listeners: list[_Listener] = []

@@ -195,15 +195,16 @@ class Exchange:
         if self.done.done() and not self.done.cancelled():
             self.done.exception()
 
-    # From the connection
+    # The link's peer, while it is under way
 
-    def read(self, data: bytes, stamp: int, since: int) -> None:  # noqa: C901 - for every token: no calls that can be spared
+    def on_read(self, data: bytes, stamp: int, since: int) -> None:  # noqa: C901 - for every token: no calls that can be spared
         """Bytes came: parse, hand on, complete."""
         if self.done.done():  # nobody asked for more
             self.keep_alive = False
             self._link.abort()
             return
-        self._touched = time.monotonic_ns()
+        if stamp > self._touched:  # noqa: PLR1730 - a call less; bytes may be older than a pause
+            self._touched = stamp
         self.bytes_in += len(data)
         answer = self._answer
         heading = not answer.status
@@ -234,6 +235,21 @@ class Exchange:
         elif answer.complete:
             self.keep_alive = answer.keep_alive
             self._finish(stamp)
+
+    def on_eof(self) -> None:
+        """The server closed."""
+        self.eof(None)
+        self._link.abort()
+
+    def on_lost(self, error: Exception | None) -> None:
+        """The connection broke."""
+        self.eof(error or ConnectionResetError("connection lost"))
+
+    def pause_writing(self) -> None:
+        """A request is written whole; the link queues what the kernel does not take."""
+
+    def resume_writing(self) -> None:
+        """See `pause_writing`."""
 
     def eof(self, error: Exception | None) -> None:
         """The other side closed, cleanly or not."""

@@ -46,7 +46,16 @@ class RequestError(Exception):
         self.reason = reason
 
 
-class Inbound(msgspec.Struct, frozen=True, kw_only=True):
+class Notes:
+    """What a handler worked out of a head, for the requests that repeat it on its connection."""
+
+    __slots__ = ("read",)
+
+    def __init__(self) -> None:
+        self.read: object = None
+
+
+class Inbound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One complete request.
 
     The three stamps are nanoseconds of the monotonic clock, taken by the link: when the connection
@@ -55,12 +64,13 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
 
     method: bytes
     target: bytes  # raw path?query, also where the client sent a whole URL
-    headers: tuple[Header, ...]  # names in lower case
+    headers: tuple[Header, ...]  # names in lower case; the length is that of `body`
     body: bytes
     peer: str  # address:port
     accepted_ns: int
     first_byte_ns: int
     received_ns: int
+    notes: Notes = msgspec.field(default_factory=Notes)
 
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""
@@ -74,6 +84,7 @@ class Head:
     """The head of a request, and what it says about what follows it."""
 
     __slots__ = (
+        "_fields",
         "_twice",
         "_watched",
         "chunked",
@@ -83,11 +94,12 @@ class Head:
         "length",
         "method",
         "minor",
+        "notes",
         "target",
     )
 
     def __init__(self, raw: bytes, limits: Limits) -> None:
-        self.headers: list[Header] = []
+        self._fields: list[Header] = []
         self._watched: dict[bytes, bytes] = {}
         self._twice = b""
         lines = raw.count(b"\r\n")
@@ -104,6 +116,8 @@ class Head:
             raise RequestError(501, "The method is unknown.") from None
         except httptools.HttpParserError:
             raise RequestError(400, "The head of the request is malformed.") from None
+        self.headers = tuple(self._fields)
+        self.notes = Notes()
         if self._twice:
             raise RequestError(400, f"More than one {self._twice.decode()} field.")
         self._read_framing()
@@ -115,7 +129,8 @@ class Head:
         """One field, from llhttp; it leaves white space after the value in place."""
         name = name.lower()
         value = value.rstrip(b" \t")
-        self.headers.append((name, value))
+        if name != b"content-length":  # it differs where all else repeats
+            self._fields.append((name, value))
         if name in _WATCHED:
             watched = self._watched
             if name not in watched:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.wire.chunked import ChunkedBody
 from lightgate.wire.inbound import PLAIN, Head, RequestError
+from lightgate.wire.repeat import Repeat, repeat_of
 
 if TYPE_CHECKING:
     from lightgate.wire.limits import Limits
@@ -24,6 +25,7 @@ class Intake:
         "_left",
         "_limits",
         "_parts",
+        "_repeat",
         "_scanned",
         "body",
         "first_ns",
@@ -40,6 +42,7 @@ class Intake:
         self._parts: list[bytes] = []  # an unfinished body of known length
         self._left = 0
         self._chunks: ChunkedBody | None = None
+        self._repeat: Repeat | None = None
         self.phase = IDLE
         self.first_ns = 0  # stamp of the read that held the request's first byte
         self.body = b""  # of the request that came last
@@ -78,10 +81,15 @@ class Intake:
         if end == 3:
             self._check_part(data)
             return None
-        self.head = head = Head(data[start:end], self._limits)
+        raw = data[start:end]
+        length = -1 if self._repeat is None else self._repeat.length(raw)
+        if length < 0:
+            self.head = head = Head(raw, self._limits)
+            self._repeat = repeat_of(raw, head)
+            length = head.length
         self._buffer = b""
         self._scanned = 0
-        return self._begin_body(head, data[end:])
+        return self._begin_body(self.head, length, data[end:])
 
     def drop(self) -> None:
         """Let go of what is unfinished."""
@@ -97,8 +105,8 @@ class Intake:
             raise RequestError(400, "A control character or a bare line end is in the head.")
         self._scanned += len(part)
 
-    def _begin_body(self, head: Head, rest: bytes) -> bytes | None:
-        length, limit = head.length, self._limits.body_bytes
+    def _begin_body(self, head: Head, length: int, rest: bytes) -> bytes | None:
+        limit = self._limits.body_bytes
         if head.chunked:
             self._chunks = ChunkedBody(limit)
         elif length > limit:

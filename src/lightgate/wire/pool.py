@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """A pooled connection: carries one exchange at a time."""
+    """A pooled connection: carries one exchange at a time, which hears the link itself."""
 
     __slots__ = ("_on_gone", "exchange", "gone", "idle_since", "link", "origin", "pooled", "seat")
 
@@ -32,35 +32,27 @@ class Connection:
         self._on_gone = on_gone
         link.attach(self)
 
-    def on_read(self, data: bytes, stamp: int, since: int) -> None:
-        """Bytes for the exchange; bytes that nobody asked for end the connection."""
-        exchange = self.exchange
-        if exchange is not None:
-            exchange.read(data, stamp, since)
-        else:
-            self.link.abort()
-            self._on_gone(self)
+    # The link's peer, while it is idle
+
+    def on_read(self, data: bytes, stamp: int, since: int) -> None:  # noqa: ARG002 - Peer's signature
+        """Bytes that nobody asked for end the connection."""
+        self.link.abort()
+        self._on_gone(self)
 
     def on_eof(self) -> None:
         """The server closed."""
-        self._end(None)
         self.link.abort()
+        self._on_gone(self)
 
-    def on_lost(self, error: Exception | None) -> None:
+    def on_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - an idle one is not missed
         """The connection broke."""
-        self._end(error or ConnectionResetError("connection lost"))
+        self._on_gone(self)
 
     def pause_writing(self) -> None:
-        """A request is written whole; the link queues what the kernel does not take."""
+        """Nothing is written."""
 
     def resume_writing(self) -> None:
         """See `pause_writing`."""
-
-    def _end(self, error: Exception | None) -> None:
-        if self.exchange is not None:
-            self.exchange.eof(error)
-        else:
-            self._on_gone(self)
 
 
 class Pool:

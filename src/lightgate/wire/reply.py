@@ -104,13 +104,21 @@ class Reply:
         head = self._head(status, headers, length)
         self.link.write(head + self._framed(first) if first else head)
 
-    def send(self, data: bytes) -> None:
-        """Send a piece of the body now, in one write; an empty one is nothing."""
+    def send(self, data: bytes) -> bool:
+        """Send a piece of the body now, in one write; an empty one is nothing.
+
+        Whether the client reads more slowly than it is sent to: `drain` waits for it.
+        """
         if not self.started or self.finished:
             raise RuntimeError("A reply's body goes between its start and its finish.")
-        framed = self._framed(data) if data else b""
-        if framed:
-            self._room.link.write(framed)
+        room = self._room
+        if self._chunked and data and not self._mute:  # what nearly every token is
+            room.link.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            framed = self._framed(data) if data else b""
+            if framed:
+                room.link.write(framed)
+        return room.writing_paused
 
     async def drain(self) -> None:
         """Wait while the client reads more slowly than it is sent to."""

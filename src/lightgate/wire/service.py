@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lightgate.wire.reply import Reply
 
     Handler = Callable[[Inbound, Reply], Awaitable[None]]
+    Gate = Callable[[Inbound, Reply], None]
 
 
 class Guest(Protocol):
@@ -36,10 +37,23 @@ class Guest(Protocol):
 class Service:
     """The handler and its terms, and who is connected."""
 
-    __slots__ = ("_clock", "_date", "_second", "closing", "emptied", "guests", "handler", "limits")
+    __slots__ = (
+        "_clock",
+        "_date",
+        "_second",
+        "closing",
+        "emptied",
+        "gate",
+        "guests",
+        "handler",
+        "limits",
+    )
 
-    def __init__(self, handler: Handler, limits: Limits, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self, handler: Handler, limits: Limits, clock: Clock = SYSTEM, gate: Gate | None = None
+    ) -> None:
         self.handler = handler
+        self.gate = gate
         self.limits = limits
         self.closing = False  # every reply is its connection's last
         self.guests: set[Guest] = set()
