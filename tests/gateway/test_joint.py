@@ -76,7 +76,7 @@ class FakeFlight:
         self.refusal: object | None = None
         self.joint: Joint | None = None
         self.cancelled = False
-        self._steps: asyncio.Queue[Callable[[Joint], None] | None] = asyncio.Queue()
+        self._steps: asyncio.Queue[Callable[[Joint], object] | None] = asyncio.Queue()
 
     async def __call__(self, joint: Joint) -> None:
         self.joint = joint
@@ -88,7 +88,7 @@ class FakeFlight:
             self.cancelled = True
             raise
 
-    def do(self, step: Callable[[Joint], None] | None) -> None:
+    def do(self, step: Callable[[Joint], object] | None) -> None:
         self._steps.put_nowait(step)
 
     def say(self, data: bytes) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import LightgateError
-from lightgate.gateway.catalog import models_body
+from lightgate.gateway.catalog import model_body, models_body
 from lightgate.gateway.entry import admit, authorize, receive
 from lightgate.gateway.errors_out import Refusal, Refusing, of_error
+from lightgate.gateway.greeting import greet, greeting_of
+from lightgate.gateway.house import ModelUnknown
 from lightgate.gateway.ladder import new_flight
 from lightgate.gateway.lookup import look_up
 from lightgate.gateway.paths import Path, dialect_of, find
@@ -19,7 +21,9 @@ from lightgate.gateway.wishes import SOUND_ID
 if TYPE_CHECKING:
     from pathlib import Path as File
 
+    from lightgate.gateway.greeting import Greeting
     from lightgate.gateway.state import State
+    from lightgate.ledger.keys import KeyRecord
     from lightgate.wire.inbound import Inbound
     from lightgate.wire.reply import Reply
 
@@ -36,28 +40,37 @@ class Gateway:
         self._state = state
         self._data = data
 
-    async def handle(self, inbound: Inbound, reply: Reply) -> None:
-        """Answer one request."""
-        dialect = dialect_of(inbound.target)
+    def gate(self, inbound: Inbound, reply: Reply) -> None:
+        """Refuse a request by its head alone: nobody without a key has a body read here."""
         try:
             path = self._path(inbound)
-            dialect = _shape(inbound) if path.verb == "models" else path.dialect
             if path.verb == "call":
-                await self._call(inbound, reply, path)
-            else:
-                await self._read(inbound, reply, path)
+                greet(self._state, inbound, path)
         except Refusing as refusing:
-            refusing.refusal.send(reply, dialect, self._named(inbound))
+            refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
+
+    async def handle(self, inbound: Inbound, reply: Reply) -> None:
+        """Answer one request."""
+        try:
+            greeting = greeting_of(inbound, self._state)
+            if greeting is None:
+                path = self._path(inbound)
+                if path.verb != "call":
+                    await self._read(inbound, reply, path)
+                    return
+                greeting = greet(self._state, inbound, path)
+            await self._call(inbound, reply, greeting)
+        except Refusing as refusing:
+            refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
         except LightgateError as error:
             if reply.started:
                 raise
-            of_error(error).send(reply, dialect, self._named(inbound))
+            of_error(error).send(reply, _tongue(inbound), self._named(inbound))
 
-    async def _call(self, inbound: Inbound, reply: Reply, path: Path) -> None:
+    async def _call(self, inbound: Inbound, reply: Reply, greeting: Greeting) -> None:
         state = self._state
-        key = authorize(state, inbound, state.wall_ns())
-        wanted = read_wanted(path, inbound.body)
-        guest = receive(state, inbound, wanted, key)
+        wanted = read_wanted(greeting.path, inbound.body)
+        guest = receive(state, greeting, wanted)
         if guest.alias.trim or guest.alias.concise:
             slim(guest.alias, wanted)
         name = shared_name(guest, wanted)
@@ -79,9 +92,18 @@ class Gateway:
             key = authorize(state, inbound, state.wall_ns())
             if path.verb == "models":
                 reply.whole(200, _JSON, models_body(state.house, key, _shape(inbound)))
+            elif path.verb == "model":
+                reply.whole(200, _JSON, self._model(inbound, path.model or "", key))
             else:
                 body = await look_up(state, self._data, path.id or "", key)
                 reply.whole(200, _JSON, body)
+
+    def _model(self, inbound: Inbound, name: str, key: KeyRecord | None) -> bytes:
+        body = model_body(self._state.house, key, _shape(inbound), name)
+        if body is None:
+            said = f"There is no model {name!r} here. GET /v1/models lists them."
+            raise Refusing(Refusal(status=404, message=said, code=ModelUnknown.label))
+        return body
 
     def _path(self, inbound: Inbound) -> Path:
         found = find(inbound.target)
@@ -114,3 +136,11 @@ def _shape(inbound: Inbound) -> str:
         return "anthropic-messages"
     google = inbound.header(b"x-goog-api-key") is not None
     return "gemini" if google else dialect_of(inbound.target)
+
+
+def _tongue(inbound: Inbound) -> str:
+    """The dialect that an error is said in."""
+    found = find(inbound.target)
+    if found is None:
+        return dialect_of(inbound.target)
+    return _shape(inbound) if found.path.verb in {"model", "models"} else found.path.dialect

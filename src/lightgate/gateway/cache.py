@@ -211,7 +211,7 @@ class Out(Protocol):
     def start(self, status: int, headers: bytes, *, first: bytes = b"") -> None:
         """Send the head, and the first part with it."""
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes) -> object:
         """Send a part."""
 
     def finish(self) -> None:

@@ -11,7 +11,7 @@ from lightgate.gateway.errors_out import UNAUTHORIZED, Refusal, Refusing
 from lightgate.gateway.keyring import presented_key
 from lightgate.gateway.planning import plan_for
 from lightgate.gateway.tariff import USUAL_ANSWER
-from lightgate.gateway.wishes import Wishes, forbidden, read_headers
+from lightgate.gateway.wishes import Wishes, forbidden
 from lightgate.ledger.keys import KeyRecord
 from lightgate.ledger.note import Reserved
 from lightgate.route.alias import Alias
@@ -20,6 +20,7 @@ from lightgate.route.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lightgate.gateway.greeting import Greeting
     from lightgate.gateway.refusal import Refused
     from lightgate.gateway.state import State
     from lightgate.gateway.wanted import Wanted
@@ -31,7 +32,7 @@ _OWN_ORIGIN: Final = re.compile(
 )
 
 
-class Guest(msgspec.Struct, frozen=True, kw_only=True):
+class Guest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request with the right to be here: what it is before a plan is made for it."""
 
     id: str
@@ -64,7 +65,7 @@ class Guest(msgspec.Struct, frozen=True, kw_only=True):
         return self.key.tags if self.key is not None else None
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request that was let in."""
 
     id: str
@@ -105,24 +106,24 @@ def _check_origin(origin: bytes | None) -> None:
         raise Refusing(forbidden("A web page of another site may not use a gateway without keys."))
 
 
-def receive(state: State, inbound: Inbound, wanted: Wanted, key: KeyRecord | None) -> Guest:
-    """Read what a client wishes, within its rights; Refusing says why not."""
+def receive(state: State, greeting: Greeting, wanted: Wanted) -> Guest:
+    """Make a guest of who has greeted, within its rights; Refusing says why not."""
+    key = greeting.key
     if key is not None and key.models and wanted.model not in key.models:
         raise Refusing(forbidden(f"This key may not use the model {wanted.model!r}."))
     alias = state.house.alias(wanted.model)
-    wishes, request_id, extra = read_headers(inbound, key)
     id_ = state.ids.new()
     id_bytes = id_.encode()
     return Guest(
         id=id_,
         id_bytes=id_bytes,
-        request_id=request_id or id_bytes,
+        request_id=greeting.request_id or id_bytes,
         wall_ns=state.wall_ns(),
         key=key,
         alias=alias,
-        wishes=wishes,
+        wishes=greeting.wishes,
         cap=_cap(alias, key, wanted),
-        extra=extra,
+        extra=greeting.extra,
     )
 
 
@@ -230,10 +231,11 @@ def _worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int
 
     Where answers are checked every tier from the first on may have to be paid.
     """
-    fanout = sum(1 for step in steps if step.start_ns is not None) or 1
+    start = steps[0].tier
+    # A tier that starts ahead is among those that are climbed.
+    fanout = sum(1 for step in steps if step.start_ns is not None and step.tier == start) or 1
     if not checked:
         return fanout * max(costs)
-    start = steps[0].tier
     tiers: dict[int, int] = {}
     for step, cost in zip(steps, costs, strict=True):
         tiers[step.tier] = max(cost, tiers.get(step.tier, 0))
@@ -254,11 +256,12 @@ def _refused(refused: Refused) -> Refusal:
 
 def _cap(alias: Alias, key: KeyRecord | None, wanted: Wanted) -> int | None:
     """The limit that must be written into the request, where the client's own is above it."""
-    limits = [alias.max_tokens, key.max_tokens if key is not None else None]
-    set_limits = [limit for limit in limits if limit is not None]
-    if not set_limits or wanted.path.kind == "embedding":
+    limit = alias.max_tokens
+    own = None if key is None else key.max_tokens
+    if own is not None and (limit is None or own < limit):
+        limit = own
+    if limit is None or wanted.path.kind == "embedding":
         return None
-    limit = min(set_limits)
     return limit if wanted.max_tokens is None or wanted.max_tokens > limit else None
 
 
@@ -282,7 +285,7 @@ def _check_reachable(state: State, plan: Plan, now: int) -> None:
 
 
 def _rightful(asked: int | None, alias: Alias, key: KeyRecord | None) -> int | None:
-    """The race that is asked for; a configured one is no wider than the key's fan-out."""
-    if asked is None and key is not None and alias.race > key.max_fanout:
-        return key.max_fanout
+    """The race that is asked for; a configured one goes as far as the key may."""
+    if asked is None and key is not None and alias.race > 1:
+        return min(alias.race, key.max_fanout) if key.may_race else 1
     return asked

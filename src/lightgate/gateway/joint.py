@@ -93,8 +93,11 @@ class Joint:
         self.status, self.headers = status, headers
         self.send(first)
 
-    def send(self, data: bytes) -> None:
-        """Hand a piece to everyone; a sign of life only to those who are here now."""
+    def send(self, data: bytes) -> bool:
+        """Hand a piece to everyone; a sign of life only to those who are here now.
+
+        Whether nobody who reads can take more.
+        """
         if not self.started or self.finished:
             raise RuntimeError("A joint's pieces go between its start and its finish.")
         if data[:1] == b":" or data.isspace():  # events begin with a word
@@ -103,6 +106,7 @@ class Joint:
         elif data:
             self._append(data)
             self._spread()
+        return self.crowded
 
     def finish(self, trailer: bytes = b"", *, last: bytes = b"") -> None:
         """End the answer; without a winner it never was one."""

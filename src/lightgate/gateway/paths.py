@@ -9,7 +9,7 @@ from urllib.parse import unquote
 if TYPE_CHECKING:
     from lightgate.dialect.request import Kind
 
-Verb = Literal["call", "models", "request", "live", "ready"]
+Verb = Literal["call", "models", "model", "request", "live", "ready"]
 
 
 class Path(NamedTuple):
@@ -40,6 +40,9 @@ _GEMINI: Final = re.compile(
     rb"/v1(?:beta)?/models/([A-Za-z0-9_.:/%@-]{1,256}):(generateContent|streamGenerateContent)"
 )
 _GEMINI_VERB: Final = re.compile(rb"/v1/models/[^?]*:[A-Za-z]+(?:\?|$)")
+_MODEL: Final = re.compile(  # and no verb of Google's behind it
+    rb"/v1(beta)?/models/(?!.*:[a-z]+[A-Z][A-Za-z]*$)([A-Za-z0-9_.:/%@-]{1,256})"
+)
 _REQUEST: Final = re.compile(rb"/v1/requests/([A-Za-z0-9_.:-]{1,128})")
 
 
@@ -62,6 +65,9 @@ def find(target: bytes) -> Found | None:
     match = _GEMINI.fullmatch(path)
     if match is not None:
         return _gemini(match, query)
+    match = _MODEL.fullmatch(path)
+    if match is not None:
+        return _model(match)
     match = _REQUEST.fullmatch(path)
     if match is not None:
         return Found(Path("request", id=match[1].decode()), (b"GET", b"HEAD"))
@@ -75,9 +81,26 @@ def dialect_of(target: bytes) -> str:
     return "anthropic-messages" if target.startswith(b"/v1/messages") else "openai-chat"
 
 
-def _gemini(match: re.Match[bytes], query: bytes) -> Found | None:
-    model = unquote(match[1].decode(), errors="replace")
+def _name(raw: bytes) -> str | None:
+    """A model's name in a path; None for what is none."""
+    model = unquote(raw.decode(), errors="replace")
     if not model.isprintable() or any(part in {"", ".", ".."} for part in model.split("/")):
+        return None
+    return model
+
+
+def _model(match: re.Match[bytes]) -> Found | None:
+    name = _name(match[2])
+    if name is None:
+        return None
+    return Found(
+        Path("model", "gemini" if match[1] else "openai-chat", model=name), (b"GET", b"HEAD")
+    )
+
+
+def _gemini(match: re.Match[bytes], query: bytes) -> Found | None:
+    model = _name(match[1])
+    if model is None:
         return None
     stream = match[2] == b"streamGenerateContent"
     if stream and b"alt=sse" not in query.split(b"&"):

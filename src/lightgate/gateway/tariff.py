@@ -110,9 +110,10 @@ def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tok
     return msgspec.structs.replace(tokens, **changes) if changes else tokens
 
 
-def dollars(nano_usd: int | None) -> Decimal | None:
-    """Nano-dollars as dollars."""
-    return None if nano_usd is None else Decimal(nano_usd) / NANO
+def dollars(nano_usd: int) -> str:
+    """Nano-dollars as dollars, in all their digits."""
+    whole, rest = divmod(nano_usd, NANO)
+    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".")
 
 
 def _pico(rate: Decimal | None) -> int:

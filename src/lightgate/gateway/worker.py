@@ -78,7 +78,8 @@ class Worker:
         self._keep_answers(house)
         self._learn()
         limits = Limits(body_bytes=house.terms.max_body_bytes)
-        self._door = Door(Gateway(self.state, options.data).handle, limits=limits)
+        gateway = Gateway(self.state, options.data)
+        self._door = Door(gateway.handle, limits=limits, gate=gateway.gate)
 
     def _learn(self) -> None:
         """Know what the last life and the other workers know, and look where nobody has looked."""

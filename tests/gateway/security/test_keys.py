@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from gateway.security.conftest import say
-from lightgate.ledger.keys import KeyTerms, add_key, new_key
+from lightgate.gateway.house import House
+from lightgate.ledger.keys import KeyTerms, add_key, instant_ns, new_key
 from lightgate.ledger.ship import Shipper
 from lightgate.ledger.store import Ledger
+from sim.conftest import SAY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,14 +91,77 @@ async def test_all_who_fail_get_the_same_bytes(start: Start, path: str) -> None:
 
 
 def _revoke(rig: Rig) -> str:
-    import msgspec
-
     from lightgate.gateway.keyring import Keyring
 
     secret, record = new_key(KeyTerms(name="gone"))
     over = msgspec.structs.replace(record, revoked="2024-01-01T00:00:00Z")
     rig.state.house.keyring = Keyring((*rig.state.house.snapshot.keys, over))
     return secret
+
+
+@pytest.mark.parametrize("more", [b"", b"expect: 100-continue\r\n"])
+async def test_nobody_without_a_key_has_a_body_read(start: Start, more: bytes) -> None:
+    """The answer comes while nine tenths of a large body are still to be sent."""
+    rig = await start(terms={"good": KeyTerms(name="good")})
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\n%bcontent-length: 9000000\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
+    writer.write(head % (b"authorization: Bearer lg-wrong\r\n" + more) + b"{" * 900)
+    got = await asyncio.wait_for(reader.read(), 10)
+    assert got.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+    assert b"connection: close" in got
+    writer.close()
+
+
+async def test_a_key_is_looked_at_again_when_the_keys_change(start: Start) -> None:
+    """The head is the same on the same connection; what was read of it holds no longer."""
+    rig = await start(terms={"good": KeyTerms(name="good"), "other": KeyTerms(name="other")})
+    line = await rig.line()
+    body = json.dumps({"model": "lab/plain", "messages": SAY, "max_tokens": 3}).encode()
+    headers = {"x-api-key": rig.keys["good"]}
+    for _ in range(2):
+        assert (await line.ask("POST", "/v1/chat/completions", body, headers)).status == 200
+        line.reuse()
+    house = rig.state.house
+    gone = [
+        msgspec.structs.replace(key, revoked="2024-01-01T00:00:00Z") if key.name == "good" else key
+        for key in house.snapshot.keys
+    ]
+    rig.state.move(House(msgspec.structs.replace(house.snapshot, keys=tuple(gone)), {}))
+    assert (await line.ask("POST", "/v1/chat/completions", body, headers)).status == 401
+    await line.close()
+
+
+async def test_a_key_expires_on_an_open_connection(start: Start) -> None:
+    soon = "2100-01-01T00:00:00Z"
+    rig = await start(terms={"good": KeyTerms(name="good", expires=soon)})
+    line = await rig.line()
+    body = json.dumps({"model": "lab/plain", "messages": SAY, "max_tokens": 3}).encode()
+    headers = {"x-api-key": rig.keys["good"]}
+    for _ in range(2):
+        assert (await line.ask("POST", "/v1/chat/completions", body, headers)).status == 200
+        line.reuse()
+    rig.state.wall_ns = lambda: instant_ns(soon)
+    assert (await line.ask("POST", "/v1/chat/completions", body, headers)).status == 401
+    await line.close()
+
+
+async def test_one_model_is_shown_to_who_may_ask_for_it(start: Start) -> None:
+    rig = await start(
+        '[models.mine]\ntargets = ["lab/plain"]\n[models.secret]\ntargets = ["lab/plain"]\n',
+        terms={"a": KeyTerms(name="a", models=("mine", "lab/plain"))},
+    )
+    key = rig.keys["a"]
+    mine = await rig.ask("/v1/models/mine", x_api_key=key)
+    assert (mine.status, mine.json["id"], mine.json["object"]) == (200, "mine", "model")
+    theirs = await rig.ask("/v1/models/mine", x_api_key=key, anthropic_version="2023-06-01")
+    assert (theirs.json["type"], theirs.json["display_name"]) == ("model", "mine")
+    google = await rig.ask("/v1beta/models/lab/plain", x_goog_api_key=key)
+    assert google.json["name"] == "models/lab/plain"
+    assert (await rig.ask("/v1/models/lab%2Fplain", x_api_key=key)).json["id"] == "lab/plain"
+    secret = await rig.ask("/v1/models/secret", x_api_key=key)
+    unknown = await rig.ask("/v1/models/sacred", x_api_key=key)
+    assert secret.status == unknown.status == 404
+    assert secret.body == unknown.body.replace(b"sacred", b"secret")
 
 
 async def test_a_key_in_the_address_is_no_key(start: Start) -> None:

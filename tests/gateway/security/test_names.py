@@ -12,6 +12,7 @@ import msgspec
 from gateway.security.conftest import END, ENV, chat_body, chat_stream, chunk, whole
 from lightgate.clock.marks import Marks
 from lightgate.gateway.entry import admit, receive
+from lightgate.gateway.greeting import greet
 from lightgate.gateway.house import _MOST_LOOSE, House
 from lightgate.gateway.paths import find
 from lightgate.gateway.wanted import read_wanted
@@ -78,7 +79,7 @@ async def test_ten_thousand_made_up_names_leave_no_trace(start: Start) -> None:
     for number in range(10_000):
         model = f"lab/made-up-{number:05d}"
         wanted = read_wanted(found.path, json.dumps({"model": model, "messages": SAY}).encode())
-        entry = admit(state, receive(state, inbound, wanted, None), wanted)
+        entry = admit(state, receive(state, greet(state, inbound, found.path), wanted), wanted)
         target = entry.plan.steps[0].target
         state.house.outlet(target).prepare(wanted, None, b"")
         Marks(0)

@@ -21,7 +21,10 @@ LOCKED = {
         "/v1/messages", "/v1beta/models/lab/plain:generateContent",
         "/v1beta/models/lab/plain:streamGenerateContent?alt=sse",
     ),
-    "GET": ("/v1/models", "/v1beta/models", "/v1/requests/some-id"),
+    "GET": (
+        "/v1/models", "/v1beta/models", "/v1/models/lab/plain", "/v1beta/models/lab/plain",
+        "/v1/requests/some-id",
+    ),
 }  # fmt: skip
 NOWHERE = (
     "/", "//", "/v1", "/v1/", "/v1/chat", "/v1/chat/completions/", "/V1/chat/completions",

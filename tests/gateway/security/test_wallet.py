@@ -131,11 +131,17 @@ async def test_a_key_races_within_its_rights(
         assert len(rig.sim.log) == 0
 
 
-async def test_a_configured_race_is_no_wider_than_the_keys_fan_out(start: Start) -> None:
-    rig = await start(PRICES.replace("{race}", "3"), terms={"me": KeyTerms(name="me")})
+@pytest.mark.parametrize(
+    ("terms", "attempts"),
+    [({}, 1), ({"may_race": True}, 2), ({"may_race": True, "max_fanout": 4}, 3)],
+)
+async def test_a_configured_race_goes_as_far_as_the_key_may(
+    start: Start, terms: dict[str, Any], attempts: int
+) -> None:
+    rig = await start(PRICES.replace("{race}", "3"), terms={"me": KeyTerms(name="me", **terms)})
     await rig.chat("three", headers={"x_api_key": rig.keys["me"]})
     await rig.until(lambda: bool(rig.settled()))
-    assert len(rig.settled()[0].attempts) == 2
+    assert len(rig.settled()[0].attempts) == attempts
 
 
 @pytest.mark.parametrize(
