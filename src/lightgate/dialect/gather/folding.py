@@ -1,0 +1,121 @@
+"""Putting the pieces of a stream together: texts are joined, lists go on, facts are kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+from lightgate.dialect.scanner import decoded
+from lightgate.errors import Malformed
+
+Object = dict[str, Any]
+
+# Facts about a piece, not text: the first word stays, whoever repeats it.
+ONCE: Final = frozenset({"id", "type", "role", "name", "object", "format", "call_id", "index"})
+_DEPTH: Final = 4  # of the objects in which pieces are joined; what is deeper is taken as it comes
+PIECE: Final = 32  # bytes that a piece or an object takes beside its text
+_objects: Final = msgspec.json.Decoder(Object)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Said(list[str]):
+    """A text in pieces; joined once, at the end."""
+
+
+def read(data: bytes) -> Object | None:
+    """The object of one event; None for a marker and for what is no object."""
+    return decoded(_objects, data)
+
+
+def objects(value: Any) -> list[Object]:
+    """The objects of a list; empty for anything else."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def say(into: Object, name: str, text: str) -> int:
+    """Go on with a text; return the bytes that it takes, nearly."""
+    said = into.get(name)
+    if isinstance(said, Said):
+        said.append(text)
+    else:
+        into[name] = Said((text,))
+    return PIECE + len(text)
+
+
+def keep(into: Object, fields: Object, depth: int = _DEPTH) -> int:
+    """Take facts that the last event knows best; nothing replaces something, not so the reverse."""
+    size = 0
+    for name, value in fields.items():
+        known = into.get(name)
+        if isinstance(known, dict) and isinstance(value, dict) and depth:
+            size += keep(known, value, depth - 1)
+        elif name not in into or (value is not None and value != ""):
+            into[name] = value
+            size += weight(value) - weight(known)
+    return size
+
+
+def fold(into: Object, delta: Object, depth: int = _DEPTH) -> int:
+    """Take a delta: texts and lists go on, objects are folded, all else is replaced.
+
+    Returns how many bytes the whole has grown by, nearly.
+    """
+    size = 0
+    for name, value in delta.items():
+        known = into.get(name)
+        if value is None:
+            into.setdefault(name, None)
+        elif isinstance(value, str):
+            if name not in ONCE:
+                size += say(into, name, value)
+            elif not known:
+                into[name] = value
+                size += len(value)
+        elif isinstance(value, list) and type(known) is list:
+            known.extend(value)
+            size += weight(value)
+        elif isinstance(value, dict) and depth:
+            if not isinstance(known, dict):
+                known = into[name] = {}
+            size += fold(known, value, depth - 1)
+        else:
+            into[name] = value
+            size += weight(value)
+    return size
+
+
+def told(value: Any, depth: int = 2 * _DEPTH) -> Any:
+    """The value with its texts joined."""
+    if isinstance(value, Said):
+        return "".join(value)
+    if not depth:
+        return value
+    if isinstance(value, dict):
+        return {name: told(one, depth - 1) for name, one in value.items()}
+    if isinstance(value, list):
+        return [told(one, depth - 1) for one in value]
+    return value
+
+
+def encoded(whole: Object) -> bytes:
+    """A whole answer as bytes; the halves of an emoji from two pieces are one again."""
+    try:
+        return _encode(whole)
+    except UnicodeEncodeError:
+        return json.dumps(whole, separators=(",", ":")).encode()
+    except RecursionError:
+        raise Malformed("The answer is nested too deeply.") from None
+
+
+def weight(value: Any) -> int:
+    """The bytes that a value takes, nearly."""
+    if isinstance(value, str):
+        return len(value)
+    if not isinstance(value, (list, dict)):
+        return 0
+    try:
+        return PIECE + len(_encode(value))
+    except (UnicodeEncodeError, RecursionError):
+        return len(repr(value))
