@@ -84,7 +84,7 @@ async def test_two_hundred_at_once_against_a_budget_for_ten(
     answers = await asyncio.gather(
         *(rig.chat("m", stream=stream, headers=field.headers) for _ in range(WANTED))
     )
-    judge(answers, rig.reserved(), rig.settled(), each=race if stream else 1)
+    judge(answers, rig.reserved(), rig.settled(), each=race)
     await field.at_peace()
 
 

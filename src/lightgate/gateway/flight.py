@@ -3,6 +3,10 @@
 Until the first useful token is handed to the client (the commit) every failure is followed by the
 next step of the plan, and the client sees nothing of it. After the commit there is no other try: a
 stream that breaks ends with an error event.
+
+A whole answer whose attempts may overlap is streamed inside and gathered: the commit chooses the
+winner and closes the others, but the client has nothing before the end, so a winner that breaks off
+is followed by another attempt all the same.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.marks import Marks
+from lightgate.dialect.gather import can_gather
 from lightgate.errors import AttemptError, DeadlineMissed, UsageError
 from lightgate.gateway.errors_out import Refusal, of_attempts, of_error, status_of
 from lightgate.gateway.leg import Held, Leg
@@ -68,6 +73,7 @@ class Flight:
         "extra",
         "first_in_ns",
         "first_out_ns",
+        "gathers",
         "inbound",
         "last_out_ns",
         "legs",
@@ -94,6 +100,11 @@ class Flight:
         self.wanted = wanted
         self.alias: Alias = entry.alias
         self.plan: Plan = entry.plan
+        self.gathers = (  # the client wants a whole answer, and the targets are asked to stream
+            not wanted.streamed
+            and self.plan.overlaps
+            and can_gather(wanted.path.dialect, wanted.fields)
+        )
         self.cap = entry.cap
         self.extra = entry.extra
         self.reserved = entry.reserved
@@ -130,10 +141,19 @@ class Flight:
         """Whether the answer may be given to others."""
         return True
 
+    @property
+    def decisive(self) -> Leg | None:
+        """The attempt that says how it went: the winner, else the last that nobody closed."""
+        if self.winner is not None:
+            return self.winner
+        ended = [leg for leg in self.legs if not leg.lost]
+        return ended[-1] if ended else None
+
     async def follow(self) -> None:
         """Follow the plan to its end."""
         steps = self.plan.steps
-        if len(steps) > 1 and steps[1].start_ns is not None:
+        beside = len(steps) > 1 and steps[1].start_ns is not None
+        if beside and (self.wanted.streamed or self.gathers):
             await Race(self, self._state, self._due_ns).run()
         else:
             await self.serial(0, len(steps))
@@ -154,7 +174,7 @@ class Flight:
             if place and not self._may_go_on(leg):
                 break
             called = await self.attempt(leg, self._limit_ns(step, count - place))
-            if called.error is None or self.winner is not None:
+            if called.error is None or not self.takes_back():
                 self.end(leg, called)
                 return
             if not leg.failure.fails_over:
@@ -171,7 +191,7 @@ class Flight:
         outlet = self._house.outlet(step.target)
         marks = Marks(self.inbound.received_ns)
         try:
-            prepared = outlet.prepare(self.wanted, self.cap, self.extra)
+            prepared = outlet.prepare(self.wanted, self.cap, self.extra, gathered=self.gathers)
         except UsageError as error:
             if self.refusal is None:
                 self.refusal = of_error(error, param=getattr(error, "field", None))
@@ -198,7 +218,7 @@ class Flight:
         """How long a step has for its first token; the last one has all the time there is."""
         remaining = self._due_ns - time.monotonic_ns()
         limit = None
-        if self.wanted.streamed:
+        if self.wanted.streamed or self.gathers:
             limit = step.ttft_ns or (AUTO_TTFT_NS if left > 1 else None)
         if left > 1:  # a whole answer shows nothing until it is there: it has its share of the time
             limit = min(limit or remaining, remaining // left)
@@ -219,7 +239,7 @@ class Flight:
         finally:
             state.patience.end(leg)
         called = leg.judge(called, state, hurried=self.entry.hurried)
-        if called.error is not None:
+        if called.error is not None and not leg.lost:
             self._failures.append((leg.step.target, called.error))
         return called
 
@@ -234,7 +254,8 @@ class Flight:
         if not leg.heard:
             leg.heard = True
             state.witness.spoke(leg.step.target, self.size, now, leg.began_ns)
-            if self.plan.finish == "whole" and self._waits_for_another(leg, now):
+            whole = self.gathers or self.plan.finish == "whole"
+            if whole and self._waits_for_another(leg, now):
                 return False
         if now < leg.held_ns:
             return False
@@ -243,6 +264,16 @@ class Flight:
         for other in self.legs:
             if other is not leg:
                 other.lose()
+        return True
+
+    def takes_back(self) -> bool:
+        """Nobody has the client any more, if nobody has said anything to it; whether that is so."""
+        if self.winner is None:
+            return True
+        if not self.gathers or self.reply.finished:
+            return False
+        self.winner = None
+        self.first_in_ns = None
         return True
 
     def _waits_for_another(self, leg: Leg, now: int) -> bool:
@@ -270,11 +301,19 @@ class Flight:
             return
         self.quiet_ticks = 0
         if self.first_out_ns is not None and not ended:  # what nearly every token is
-            reply.send(data)
+            crowded = reply.send(data)
             self.last_out_ns = time.monotonic_ns()
-            if reply.crowded:
+            if crowded:
                 self._wait(leg)
             return
+        if not self.gathers:
+            self._deliver_edge(leg, data, ended=ended)
+        elif ended:
+            self.answer(leg, leg.marks.end)
+
+    def _deliver_edge(self, leg: Leg, data: bytes, *, ended: bool) -> None:
+        """The first bytes of a stream, or its last."""
+        reply = self.reply
         if not reply.started:
             reply.start(200, SSE + self.headers(leg), first=data)
             data = b""
@@ -310,6 +349,7 @@ class Flight:
     def interrupt(self) -> None:
         """The worker stops and its budget is over: say so, in the stream if it has begun."""
         reply, dialect = self.reply, self.wanted.path.dialect
+        self.takes_back()  # nothing of a gathered answer has reached the client
         if not reply.finished:
             self.refusal = Refusal(
                 status=503, message="The gateway is stopping; ask again.", code="draining"
@@ -333,7 +373,8 @@ class Flight:
             return
         self.refusal = None  # of a target that could not be told the request
         if not self.wanted.streamed:
-            self.answer(leg, leg.marks.last)
+            if not reply.finished:
+                self.answer(leg, leg.marks.end if self.gathers else leg.marks.last)
         elif not reply.finished:
             # A provider whose stream ends with its body, not with a marker.
             reply.finish(last=leg.closing())
@@ -341,8 +382,11 @@ class Flight:
 
     def answer(self, leg: Leg, came_ns: int | None) -> None:
         """Give the client a whole answer, which was there at `came_ns`."""
-        self.winner = leg
         body = leg.whole_body()
+        if leg.called is None:
+            leg.reckon()
+        self.refusal = None  # of a target that could not be told the request
+        self.winner = leg
         self.first_in_ns = came_ns
         self.reply.whole(200, JSON + self.headers(leg), body)
         self.first_out_ns = self.last_out_ns = time.monotonic_ns()
@@ -377,9 +421,7 @@ class Flight:
         if self.reply.started:
             self.reply.finish(last=self.refusal.event(dialect))
         else:
-            self.refusal.send(
-                self.reply, dialect, self.headers(self.legs[-1] if self.legs else None)
-            )
+            self.refusal.send(self.reply, dialect, self.headers(self.decisive))
         self.last_out_ns = time.monotonic_ns()
 
     def headers(self, leg: Leg | None) -> bytes:

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.clock.outcome import Outcome
+from lightgate.dialect.gather import gatherer
 from lightgate.dialect.retell import reteller
-from lightgate.errors import Cancelled, DeadlineMissed, HttpRefused, Malformed, StreamError
+from lightgate.errors import (
+    AttemptError,
+    Cancelled,
+    DeadlineMissed,
+    HttpRefused,
+    Malformed,
+    StreamError,
+)
+from lightgate.gateway.collector import Collector
 from lightgate.gateway.courier import Courier
 from lightgate.gateway.tariff import NO_BILL, USUAL_ANSWER, Bill, believed, dollars
 from lightgate.provider.call import Call
@@ -35,10 +44,13 @@ class Leg:
     """An attempt, about to be made, under way or over (`called`)."""
 
     __slots__ = (
+        "_body",
+        "_collector",
         "_courier",
         "_flight",
         "_overdue",
         "_reteller",
+        "_whole",
         "began_ns",
         "bill",
         "call",
@@ -71,13 +83,18 @@ class Leg:
         self.heard = False  # its first useful token has come
         self.held_ns = 0  # until when it is held back for a better one
         self.rejected = False  # it answered, and another tier is asked all the same
+        self._body: bytes | None = None  # the answer as one body, once it was asked for
+        self._whole: bytes | None = None  # and that in the client's dialect
         self._reteller = self._make_reteller()
         self._courier: Courier | None = None
-        if prepared.streamed:
-            wanted = flight.wanted
+        self._collector: Collector | None = None
+        wanted = flight.wanted
+        if prepared.streamed and wanted.streamed:
             hides = wanted.path.dialect in _COUNTING and not wanted.include_usage
             self._courier = Courier(self, self._reteller, hides_usage=hides)
-        self.call = Call(prepared, marks, self._courier)
+        elif prepared.streamed:
+            self._collector = Collector(self, gatherer(prepared.dialect.name))
+        self.call = Call(prepared, marks, self._courier or self._collector)
 
     def deadlines(self, remaining_ns: int, idle_ns: int) -> Deadlines:
         """What the wire itself enforces; the first token's deadline is the flight's."""
@@ -104,16 +121,19 @@ class Leg:
         self.held_ns = 0
         if self._courier is not None:
             self._courier.release()
+        if self._collector is not None and not self._collector.release() and self.call.body:
+            self.heard = True  # it answered whole at once, though it was asked to stream
+            self._flight.commit(self)
 
     def let_go(self) -> None:
         """It is settled: nothing may hold it any more."""
-        self._courier = None
+        self._courier = self._collector = None
 
     # Endings
 
     def give_up(self) -> None:
         """The time for the first token is over."""
-        if self._flight.winner is not self:
+        if not self.heard:  # else it has spoken, and is held back for a better one
             self._overdue = True
             self.call.cancel()
 
@@ -130,7 +150,7 @@ class Leg:
             where = self.prepared.origin.authority
             error = DeadlineMissed(f"{where} sent no token in time.", phase="first_byte")
             called = msgspec.structs.replace(called, outcome=Outcome.TIMEOUT, error=error)
-        elif error is None and self.prepared.streamed and not called.streamed:
+        elif error is None and self._courier is not None and not called.streamed:
             where = self.prepared.origin.authority
             error = Malformed(f"{where} did not stream although it was asked to.")
             called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
@@ -138,6 +158,11 @@ class Leg:
             fault = self._reteller.failed
             error = StreamError(self.prepared.without_key(fault.message), word=fault.code)
             called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
+        elif error is None and self._courier is None:
+            error = self._no_answer()
+            if error is not None:
+                outcome = Outcome(error.outcome)
+                called = msgspec.structs.replace(called, outcome=outcome, error=error)
         self.called = called = self._plausible(called)
         now, target, began = state.now_ns(), self.step.target, self.began_ns
         size = self._flight.size
@@ -209,10 +234,36 @@ class Leg:
 
     # For the client
 
+    @property
+    def body(self) -> bytes:
+        """The answer as one body, in the provider's dialect; of a stream, as it was gathered."""
+        if self._body is None:
+            body, collector = self.call.body, self._collector
+            self._body = body if collector is None or body else collector.whole()
+        return self._body
+
     def whole_body(self) -> bytes:
-        """The answer as one body, in the client's dialect."""
-        body = self.call.body
-        return body if self._reteller is None else self._reteller.whole(body)
+        """The answer as one body, in the client's dialect; AttemptError if it is none."""
+        if self._whole is None:
+            try:
+                body = self.body
+                self._whole = body if self._reteller is None else self._reteller.whole(body)
+            except (Malformed, StreamError) as error:
+                error.message = self.prepared.without_key(error.message)
+                raise
+        return self._whole
+
+    def reckon(self) -> None:
+        """Price an answer that is whole before its call is over."""
+        self.bill = self.billed(self._plausible(self.call.ended_as(None)))
+
+    def _no_answer(self) -> AttemptError | None:
+        """What is wrong with a whole answer that its own dialect's scanner took for one."""
+        try:
+            self.whole_body()
+        except AttemptError as error:
+            return error
+        return None
 
     def closing(self) -> bytes:
         """What a translated stream still needs when the provider's ended without a marker."""
@@ -228,8 +279,8 @@ class Leg:
 
     def cost_header(self) -> bytes:
         """The price of the answer as a header line, where it is known."""
-        usd = dollars(self.bill.nano_usd)
-        return b"" if usd is None else f"x-lightgate-cost-usd: {usd:f}\r\n".encode()
+        nano = self.bill.nano_usd
+        return b"" if nano is None else b"x-lightgate-cost-usd: %b\r\n" % dollars(nano).encode()
 
     def _make_reteller(self) -> Reteller | None:
         flight = self._flight

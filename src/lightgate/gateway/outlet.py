@@ -37,6 +37,7 @@ _NATIVE: Final = {
 FORWARDED: Final = frozenset((b"anthropic-beta", b"openai-beta"))
 _encode: Final = msgspec.json.Encoder().encode
 _USAGE: Final = msgspec.Raw(b'{"include_usage":true}')
+_TRUE: Final = msgspec.Raw(b"true")
 
 
 class Outlet:
@@ -87,26 +88,32 @@ class Outlet:
             )
         return dialect_for(self.target.provider.dialect, "chat")
 
-    def prepare(self, wanted: Wanted, cap: int | None, extra: bytes) -> Prepared:
-        """The request's bytes for this target; UsageError names what it cannot be told."""
+    def prepare(
+        self, wanted: Wanted, cap: int | None, extra: bytes, *, gathered: bool = False
+    ) -> Prepared:
+        """The request's bytes for this target; UsageError names what it cannot be told.
+
+        `gathered`: as a stream, though the client wants a whole answer.
+        """
+        streamed = wanted.streamed or gathered
         dialect = self.answer_dialect(wanted)
         if wanted.path.dialect == dialect.name:
-            body = self._same(wanted, cap)
+            body = self._same(wanted, cap, streamed)
         else:
-            body = self._translated(wanted, dialect, cap)
-        head = self._heads.get((dialect.name, wanted.streamed))
+            body = self._translated(wanted, dialect, cap, streamed)
+        head = self._heads.get((dialect.name, streamed))
         if head is None:
-            head = self._heads[dialect.name, wanted.streamed] = self._head(dialect, wanted.streamed)
+            head = self._heads[dialect.name, streamed] = self._head(dialect, streamed)
         return Prepared(
             self._origin,
             b"%b%d\r\n%b\r\n%b" % (head, len(body), extra, body),
             dialect,
             self.target.provider.quirks,
-            wanted.streamed,
+            streamed,
             self.target.api_key,
         )
 
-    def _same(self, wanted: Wanted, cap: int | None) -> bytes:
+    def _same(self, wanted: Wanted, cap: int | None, streamed: bool) -> bytes:
         """The client's own body; only the model, the cap and the wish for usage are ours."""
         fields: Fields = wanted.fields
         dialect = wanted.path.dialect
@@ -117,16 +124,20 @@ class Outlet:
             return _encode(fields)
         fields = dict(fields)
         fields["model"] = msgspec.Raw(_encode(self.target.model))
+        if streamed and not wanted.streamed:
+            fields["stream"] = _TRUE
         asks_usage = dialect in {"openai-chat", "openai-completions"} and quirks.stream_usage
-        if wanted.streamed and asks_usage and not wanted.include_usage:
+        if streamed and asks_usage and not wanted.include_usage:
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
         return _encode(fields)
 
-    def _translated(self, wanted: Wanted, dialect: Dialect, cap: int | None) -> bytes:
+    def _translated(
+        self, wanted: Wanted, dialect: Dialect, cap: int | None, streamed: bool
+    ) -> bytes:
         from lightgate.dialect.read import read_request
 
         request = read_request(
-            wanted.path.dialect, wanted.body, model=self.target.model, stream=wanted.streamed
+            wanted.path.dialect, wanted.body, model=self.target.model, stream=streamed
         )
         request = msgspec.structs.replace(
             request,

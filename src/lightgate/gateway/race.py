@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from lightgate.route.course import Course
 
 if TYPE_CHECKING:
@@ -24,11 +26,12 @@ Running = dict["asyncio.Task[Called]", "Leg"]
 class Race:
     """Follows a plan whose steps overlap; the flight says who wins."""
 
-    __slots__ = ("_course", "_flight", "_key", "_running", "_state")
+    __slots__ = ("_course", "_due_ns", "_flight", "_key", "_running", "_state")
 
     def __init__(self, flight: Flight, state: State, due_ns: int) -> None:
         self._flight = flight
         self._state = state
+        self._due_ns = due_ns
         self._course = Course(flight.plan, time.monotonic_ns(), due_ns)
         self._key = "" if flight.entry.key is None else flight.entry.key.id
         self._running: Running = {}
@@ -59,28 +62,44 @@ class Race:
         flight = self._flight
         if called.error is None and flight.winner is None:
             leg.release()
-        if called.error is None or leg is flight.winner:
+        won = leg is flight.winner
+        if won and called.error is not None and flight.takes_back():
+            self._begin_again()
+        elif won or (called.error is None and flight.winner is None):
             flight.end(leg, called)
             return True
+        elif flight.winner is not None or leg.lost:  # it says its last words
+            return False
         now = time.monotonic_ns()
         step = self._course.failed(leg.step, leg.failure, now, self._state.retries)
-        if flight.winner is not None:
-            self._course.decided()
-        elif step is not None:
+        if step is not None:
             self._launch(step)
         return False
+
+    def _begin_again(self) -> None:
+        """The winner of a whole answer broke off, and nobody has heard of it.
+
+        Those that have not failed are asked one after the other, also those that were closed.
+        """
+        flight = self._flight
+        failed = {leg.step.target for leg in flight.legs if not leg.lost}
+        left = {step.target: step for step in flight.plan.steps if step.target not in failed}
+        steps = [
+            msgspec.structs.replace(step, start_ns=None, role="fallback") for step in left.values()
+        ]
+        plan = msgspec.structs.replace(flight.plan, steps=tuple(steps))
+        self._course = Course(plan, time.monotonic_ns(), self._due_ns)
+        self._course.running = 1  # the one that failed
 
     def _start(self) -> None:
         """Everything whose time has come."""
         course, flight = self._course, self._flight
         if flight.winner is not None:
-            course.decided()
             return
         while True:
             now = time.monotonic_ns()
             beside = course.due_by_clock(now)
-            # A race is asked for, and reserved for in full; a hedge is our own idea.
-            if beside is not None and beside.role == "hedge":
+            if beside is not None:
                 if not self._state.witness.may_start(self._key, beside, flight.plan):
                     course.postpone()
                     continue
