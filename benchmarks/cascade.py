@@ -2,8 +2,14 @@
 
 Each prompt is written in one of the four dialects in turn, read back and scored. `tune` is what the
 points were fitted on, `held` was kept apart, `late` was written after the rules were frozen. Beside
-it: one tier for all, and the best two bounds on the length alone (found on `tune`). Exit code 6 if
-a set is not told better than by any of those, or if scoring takes too long.
+it: one tier for all, and the best two bounds on the length alone (found on `tune`).
+
+Then what a cascade of three tiers costs and how long it takes, beside each of its models alone: the
+levels, the climb and the budget for starts ahead are the product's own; the speeds are drawn from a
+world of the simulator, and how good an answer is, and what checks find, is assumed (see `Odds`).
+
+Exit code 6 if a set is not told better than by anything trivial, if scoring takes too long, if the
+starts ahead cost more than their budget, or if they make anything slower.
 """
 
 from __future__ import annotations
@@ -20,16 +26,33 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from lightgate.route.alias import Alias
+from lightgate.route.cascade import Cascade, cascade_of, rungs, starting
+from lightgate.route.climb import Climb
 from lightgate.route.complexity import LEVELS, Level, score
 from lightgate.route.gist import gist_of
+from lightgate.route.hedge import LAG_TOKENS, SPEND, HedgeBudgets, Price
+from lightgate.route.verify import State
+from lightgate.sim.latency import Curve, Dice
+from lightgate.sim.weather import Sky
+from lightgate.sim.world import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from lightgate.route.cascade import Rung
 
 DATA = Path(__file__).parent / "data" / "complexity.jsonl"
 DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
 SETS = ("tune", "held", "late")
 LIMIT_US = 50.0
+WORLD = "providers-2026"
+MODELS = ("groq/mixtral", "google/gemini-1.5-pro", "anthropic/claude-opus-4.6")
+LOAD = 1  # requests in flight at each
+TOKENS = (80, 350, 800)  # of an answer, median by labelled level
+TOKENS_SIGMA = 0.4  # of their logarithm
+AHEAD_S = (1.0, 2.0, 4.0)
+NS = 1_000_000_000
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -190,9 +213,236 @@ def cost() -> bool:
     return both <= LIMIT_US
 
 
+class Odds(msgspec.Struct, frozen=True):
+    """What nobody measured: how often an answer is not good enough, and what the checks notice."""
+
+    bad: float = 0.05  # of a tier that is large enough for the label
+    below: float = 0.4  # for every tier that it is too small by
+    caught: float = 0.7  # of the bad ones
+    alarm: float = 0.02  # of the good ones fail all the same
+
+
+class Take(msgspec.Struct, frozen=True):
+    """One tier's answer to one request, were it asked; from its own start, in nanoseconds."""
+
+    ttft_ns: int
+    end_ns: int
+    tokens: int
+    bad: bool
+    state: State
+
+    def said(self, at_ns: int) -> int:
+        """Tokens that had come by then."""
+        share = (at_ns - self.ttft_ns) / max(self.end_ns - self.ttft_ns, 1)
+        return round(self.tokens * min(max(share, 0.0), 1.0))
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One request: its prompt, where it would start, and what every tier would say."""
+
+    tokens_in: int
+    level: Level
+    takes: tuple[Take, ...]
+
+
+class Flown(msgspec.Struct, frozen=True):
+    """What became of a request; money in nano-dollars."""
+
+    tier: int
+    first_ns: int
+    end_ns: int
+    nano: float
+    vain_nano: float = 0.0
+    bad: bool = False
+    ahead: bool = False
+    used: bool = False
+
+
+def cases(found: list[tuple[Prompt, Level]], odds: Odds, rounds: int) -> list[Case]:
+    """The prompts again and again, each time with other luck."""
+    world = load(WORLD)
+    models = []
+    for name in MODELS:
+        provider, _, model = name.partition("/")
+        maker = world.providers[provider]
+        models.append((Curve(maker.models[model].curve).at(LOAD), Sky(world.weather, 1, provider)))
+    made = []
+    for number in range(rounds * len(found)):
+        prompt, level = found[number % len(found)]
+        rank = LEVELS.index(prompt.level)
+        text = "".join((prompt.system, *prompt.history, prompt.text))
+        own = Dice(1, "request", number)
+        tokens = max(1, round(TOKENS[rank] * math.exp(TOKENS_SIGMA * own.ttft)))
+        takes = []
+        for tier, (parameters, sky) in enumerate(models):
+            dice = Dice(1, MODELS[tier], number)
+            luck = sky.luck(parameters, dice, 0.0)
+            good = (1 - odds.bad) * (1 - odds.below) ** max(0, rank - tier)
+            bad = dice.fail >= good
+            failed = dice.stall < (odds.caught if bad else odds.alarm)
+            end_ns = luck.ttft_ns + round(tokens / luck.tps * NS)
+            state: State = "failed" if failed else "passed"
+            takes.append(Take(luck.ttft_ns, end_ns, tokens, bad, state))
+        made.append(Case(30 + len(text) // 4, level, tuple(takes)))
+    return made
+
+
+def tariffs() -> tuple[Price, ...]:
+    world, made = load(WORLD), []
+    for name in MODELS:
+        provider, _, model = name.partition("/")
+        price = world.providers[provider].models[model].price
+        if price is None:
+            raise ValueError(f"{name} has no price")
+        made.append(Price(float(price.input) * 1000, float(price.output) * 1000))
+    return tuple(made)
+
+
+class Course:
+    """One policy over all the requests, with one key's budget for starts ahead."""
+
+    def __init__(self, cascade: Cascade, prices: Sequence[Price]) -> None:
+        self.cascade = cascade
+        self._prices = prices
+        self._budgets = HedgeBudgets()
+
+    def fly(self, case: Case) -> Flown:
+        """Climb until an answer is delivered."""
+        self._budgets.deposit("")
+        ladder = rungs(self.cascade, starting(self.cascade, case.level))
+        climb, begun, may = Climb(ladder), {0: 0}, True
+        move, out_ns, ended, reserve = climb.begin(), 0, set[int](), None
+        while not climb.over:
+            ends = {n: at + self._take(case, ladder[n]).end_ns for n, at in begun.items()}
+            place = min((n for n in begun if n not in ended), key=lambda n: ends[n])
+            due = climb.due_ns()
+            if may and due is not None and due < ends[place]:
+                reserve = self._nano(case, ladder[1], self._take(case, ladder[1]).tokens)
+                may = self._budgets.take("", "hedge", reserve)
+                if may:
+                    begun |= dict.fromkeys(climb.tick(due).start, due)
+                continue
+            now = ends[place]
+            ended.add(place)
+            move = climb.answered(place, self._take(case, ladder[place]).state)
+            begun |= dict.fromkeys(move.start, now)
+            out_ns = now if move.release is not None else out_ns
+        won = move.deliver if move.deliver is not None else 0
+        nano = sum(self._nano(case, ladder[n], self._take(case, ladder[n]).tokens) for n in ended)
+        closed = [(ladder[n], ends[won] - at) for n, at in begun.items() if n not in ended]
+        vain = sum(self._closed_nano(case, rung, after_ns) for rung, after_ns in closed)
+        ahead = reserve is not None and may
+        if ahead:
+            self._budgets.settle("", "hedge", reserve or 0.0, vain)
+        self._budgets.paid("", nano)
+        take = self._take(case, ladder[won])
+        first = ends[won] if ladder[won].checked else max(out_ns, begun[won] + take.ttft_ns)
+        used = ahead and 1 in ended
+        return Flown(ladder[won].tier, first, ends[won], nano + vain, vain, take.bad, ahead, used)
+
+    def _closed_nano(self, case: Case, rung: Rung, after_ns: int) -> float:
+        """What an answer costs that is closed so long after its start."""
+        take = self._take(case, rung)
+        return self._nano(case, rung, min(take.said(after_ns) + LAG_TOKENS, take.tokens))
+
+    def _take(self, case: Case, rung: Rung) -> Take:
+        return case.takes[rung.tier]
+
+    def _nano(self, case: Case, rung: Rung, tokens: int) -> float:
+        return self._prices[rung.tier].nano(case.tokens_in, tokens)
+
+
+def alone(case: Case, tier: int, prices: Sequence[Price]) -> Flown:
+    take = case.takes[tier]
+    nano = prices[tier].nano(case.tokens_in, take.tokens)
+    return Flown(tier, take.ttft_ns, take.end_ns, nano, bad=take.bad)
+
+
+def quantile(values: list[int], share: float) -> float:
+    """In seconds, by nearest rank."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] / NS
+
+
+def row(name: str, flown: list[Flown], best_nano: float, serial: Sequence[Flown] = ()) -> str:
+    """One line of the table; `serial` is the same without starts ahead."""
+    count = len(flown)
+    shares = [sum(one.tier == tier for one in flown) / count for tier in range(len(MODELS))]
+    spent = sum(one.nano for one in flown)
+    ends, firsts = [one.end_ns for one in flown], [one.first_ns for one in flown]
+    started = sum(one.ahead for one in flown)
+    saved = [was.end_ns - one.end_ns for one, was in zip(flown, serial, strict=False) if one.used]
+    cells = [
+        name,
+        " / ".join(f"{share:.0%}" for share in shares),
+        f"{spent / count / 1e6:.2f}",  # nano-dollars per request to dollars per 1,000
+        f"{spent / best_nano:.0%}",
+        f"{quantile(ends, 0.5):.1f} / {quantile(ends, 0.95):.1f}",
+        f"{quantile(firsts, 0.5):.1f} / {quantile(firsts, 0.95):.1f}",
+        f"{sum(one.bad for one in flown) / count:.1%}",
+        f"{started / count:.1%}" if started else "-",
+        f"{len(saved) / started:.0%}" if started else "-",
+        f"{statistics.mean(saved) / NS:.1f}" if saved else "-",
+        f"{sum(one.vain_nano for one in flown) / spent:.1%}" if started else "-",
+    ]
+    return f"  | {' | '.join(cells)} |"
+
+
+def cascades() -> dict[str, Cascade]:
+    """The cascade without checks, with checks, and with starts ahead."""
+    alias = Alias(name="smart", targets=MODELS, policy="cascade")
+    tiers = [("simple", MODELS[:1]), ("medium", MODELS[1:2]), (None, MODELS[2:])]
+    checks = ("checked",)
+
+    def made(verify: tuple[str, ...], ahead_s: float | None) -> Cascade:
+        ahead_ns = None if ahead_s is None else int(ahead_s * NS)
+        return cascade_of(msgspec.structs.replace(alias, ahead_ns=ahead_ns), tiers, verify)  # type: ignore[arg-type]  # levels, as literals
+
+    early = {f"checked, ahead at {ahead_s:g} s": made(checks, ahead_s) for ahead_s in AHEAD_S}
+    return {"cascade": made((), None), "checked": made(checks, None)} | early
+
+
+def against_single(found: list[tuple[Prompt, Level]], odds: Odds, rounds: int) -> bool:
+    """Print cost and time of cascades beside each model alone; whether the promises hold."""
+    prices = tariffs()
+    asked = cases(found, odds, rounds)
+    single = {
+        name: [alone(case, tier, prices) for case in asked] for tier, name in enumerate(MODELS)
+    }
+    best = min(single, key=lambda name: sum(one.bad for one in single[name]))
+    best_nano = sum(one.nano for one in single[best])
+    print(f"\n{len(asked)} simulated requests: {len(found)} prompts, with other luck each time")
+    lengths = ", ".join(map(str, TOKENS))
+    print(f"  speeds and prices: the world {WORLD}, {LOAD} in flight at each; nothing breaks down")
+    print(f"  assumed: answers of {lengths} tokens by label; {odds.bad:.0%} are bad, and of the")
+    print(f"  rest {odds.below:.0%} for each tier that is too small; checks fail {odds.caught:.0%}")
+    print(f"  of the bad and {odds.alarm:.0%} of the good; the next tier has luck of its own")
+    print(f"  best single model: {best}, for its fewest bad answers\n")
+    print("  | all to / policy | answered by tier | $ per 1,000 | of best single", end="")
+    print(" | end p50 / p95 s | first token s | bad | ahead | needed | saves s", end="")
+    print(" | spent in vain |")
+    print("  |---|---|---|---|---|---|---|---|---|---|---|")
+    for name, flown in single.items():
+        print(row(name, flown, best_nano))
+    holds, serial = True, list[Flown]()
+    for name, cascade in cascades().items():
+        course = Course(cascade, prices)
+        flown = [course.fly(case) for case in asked]
+        print(row(name, flown, best_nano, serial))
+        if cascade.ahead_ns is None:
+            serial = flown
+            continue
+        vain, spent = sum(one.vain_nano for one in flown), sum(one.nano for one in flown)
+        slower = sum(one.end_ns > was.end_ns for one, was in zip(flown, serial, strict=True))
+        holds = holds and vain <= SPEND * spent and not slower
+    return holds
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prices", default="1,5,25", help="relative prices of the three tiers")
+    parser.add_argument("--rounds", type=int, default=150, help="requests made of each prompt")
+    for name, value in msgspec.structs.asdict(Odds()).items():
+        parser.add_argument(f"--{name}", type=float, default=value, help=f"share; {value:g}")
     parser.add_argument("--wrong", action="store_true", help="list what was told wrong in `tune`")
     options = parser.parse_args()
     prices = [float(price) for price in options.prices.split(",")]
@@ -210,7 +460,10 @@ def main() -> int:
         for prompt, level in found:
             if prompt.set == "tune" and prompt.level != level:
                 print(f"  {prompt.id} told {level}: {prompt.text[:70]!r}")
-    return 0 if cost() and all(better) else 6
+    odds = Odds(options.bad, options.below, options.caught, options.alarm)
+    late = [one for one in found if one[0].set == SETS[-1]]
+    holds = against_single(late, odds, options.rounds)
+    return 0 if cost() and holds and all(better) else 6
 
 
 if __name__ == "__main__":

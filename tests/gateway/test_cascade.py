@@ -15,7 +15,7 @@ from gateway.security.conftest import Upstream, chat_body, chunk, events, whole
 from lightgate.config.load import parse_config
 from lightgate.config.values import CHECKS
 from lightgate.errors import ConfigError
-from lightgate.gateway.ladder import HELD_BYTES
+from lightgate.gateway.ascent import HELD_BYTES
 from lightgate.gateway.snapshot import make_snapshot
 from lightgate.gateway.tiers import tiers_of
 from lightgate.ledger.keys import KeyTerms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +13,7 @@ from lightgate.errors import ConfigError
 from lightgate.route.alias import Alias
 from lightgate.route.breaker import Breakers, Rules
 from lightgate.route.cascade import (
-    LEAST_SHARE,
     Cascade,
-    ahead_after_ns,
     cascade_of,
     rungs,
     starting,
@@ -24,6 +23,7 @@ from lightgate.route.climb import NOTHING, Climb, Move
 from lightgate.route.decide import Ask, decide
 
 if TYPE_CHECKING:
+    from lightgate.route.cascade import Rung
     from lightgate.route.complexity import Level
 
 SMALL, MIDDLE, LARGE = ("s/a", "s/b"), ("m/a", "s/b"), ("l/a",)
@@ -31,8 +31,14 @@ ALIAS = Alias(name="smart", targets=("s/a", "s/b", "m/a", "l/a"), policy="cascad
 VERIFY = ("not_refused",)
 
 
-def three(verify: tuple[str, ...] = VERIFY) -> Cascade:
-    return cascade_of(ALIAS, [("simple", SMALL), ("medium", MIDDLE), (None, LARGE)], verify)
+def three(verify: tuple[str, ...] = VERIFY, ahead_ns: int | None = None) -> Cascade:
+    alias = msgspec.structs.replace(ALIAS, ahead_ns=ahead_ns)
+    return cascade_of(alias, [("simple", SMALL), ("medium", MIDDLE), (None, LARGE)], verify)
+
+
+def two(ahead_ns: int | None = None) -> Cascade:
+    alias = msgspec.structs.replace(ALIAS, ahead_ns=ahead_ns)
+    return cascade_of(alias, [("medium", SMALL), (None, LARGE)], VERIFY)
 
 
 @pytest.mark.parametrize(("level", "place"), [("simple", 0), ("medium", 1), ("complex", 2)])
@@ -41,9 +47,7 @@ def test_a_level_starts_in_the_first_tier_that_takes_it(level: Level, place: int
 
 
 def test_two_tiers_take_three_levels() -> None:
-    two = cascade_of(ALIAS, [("medium", SMALL), (None, LARGE)])
-
-    assert [starting(two, level) for level in ("simple", "medium", "complex")] == [0, 0, 1]
+    assert [starting(two(), level) for level in ("simple", "medium", "complex")] == [0, 0, 1]
 
 
 def test_the_last_tier_takes_everything_whatever_it_says() -> None:
@@ -95,16 +99,18 @@ def test_rungs_go_up_and_then_down() -> None:
 
 
 def test_without_checks_nothing_is_held_back_or_started_ahead() -> None:
-    found = rungs(three(verify=()), 0, ahead_ns=5)
+    found = rungs(three(verify=(), ahead_ns=5), 0)
 
     assert [rung.checked for rung in found] == [False, False, False]
     assert [rung.role for rung in found] == ["start", "next", "next"]
 
 
-def test_the_next_tier_starts_ahead_only_where_it_pays() -> None:
-    assert ahead_after_ns(2_000, 600, LEAST_SHARE) == 1_400
-    assert ahead_after_ns(500, 600, 0.9) == 0
-    assert ahead_after_ns(2_000, 600, LEAST_SHARE - 0.01) is None
+def test_only_the_tier_after_the_first_starts_ahead() -> None:
+    found = [(rung.role, rung.start_ns) for rung in rungs(three(ahead_ns=5), 0)]
+
+    assert found == [("start", 0), ("ahead", 5), ("next", None)]
+    assert [rung.role for rung in rungs(three(ahead_ns=5), 2)] == ["start", "below", "below"]
+    assert [tier.alias.ahead_ns for tier in three(ahead_ns=5).tiers] == [None] * 3
 
 
 # The climb
@@ -172,7 +178,7 @@ def test_a_released_rung_that_failed_before_its_first_token_is_followed() -> Non
 
 
 def test_ahead_starts_by_the_clock_and_is_closed_when_the_first_passes() -> None:
-    climb = Climb(rungs(three(), 0, ahead_ns=300))
+    climb = Climb(rungs(three(ahead_ns=300), 0))
     climb.begin()
 
     assert climb.due_ns() == 300
@@ -183,8 +189,7 @@ def test_ahead_starts_by_the_clock_and_is_closed_when_the_first_passes() -> None
 
 
 def test_ahead_has_the_client_once_the_first_failed() -> None:
-    two = cascade_of(ALIAS, [("medium", SMALL), (None, LARGE)], VERIFY)
-    climb = Climb(rungs(two, 0, ahead_ns=0))
+    climb = Climb(rungs(two(ahead_ns=0), 0))
     climb.begin()
     climb.tick(0)
 
@@ -193,8 +198,7 @@ def test_ahead_has_the_client_once_the_first_failed() -> None:
 
 
 def test_ahead_may_be_done_first() -> None:
-    two = cascade_of(ALIAS, [("medium", SMALL), (None, LARGE)], VERIFY)
-    climb = Climb(rungs(two, 0, ahead_ns=0))
+    climb = Climb(rungs(two(ahead_ns=0), 0))
     climb.begin()
     climb.tick(0)
 
@@ -202,11 +206,59 @@ def test_ahead_may_be_done_first() -> None:
 
 
 def test_a_first_that_fails_early_does_not_wait_for_the_clock() -> None:
-    climb = Climb(rungs(three(), 0, ahead_ns=300))
+    climb = Climb(rungs(three(ahead_ns=300), 0))
     climb.begin()
 
     assert climb.failed(0) == Move(start=(1,))
     assert climb.due_ns() is None
+
+
+def test_an_answer_ahead_that_fails_its_checks_leaves_the_turn_where_it_is() -> None:
+    climb = Climb(rungs(three(ahead_ns=0), 0))
+    climb.begin()
+    climb.tick(0)
+
+    assert climb.answered(1, "failed") == NOTHING
+    assert climb.at == 0
+    assert climb.answered(0, "failed") == Move(start=(2,), release=2)
+    assert climb.failed(2) == Move(deliver=1, verified=False, over=True)
+
+
+class Seen:
+    """Follows a climb as a gateway would, and says where it breaks a promise."""
+
+    def __init__(self, ladder: tuple[Rung, ...]) -> None:
+        self.ladder = ladder
+        self.started: list[int] = []
+        self.ended: list[int] = []  # answered, failed or cancelled: each once
+        self.whole: dict[int, str] = {}  # answers, and what the checks said of them
+        self.delivered: list[int] = []
+        self.released: list[int] = []
+        self.overs = 0
+
+    @property
+    def running(self) -> list[int]:
+        return [place for place in self.started if place not in self.ended]
+
+    def take(self, move: Move) -> None:
+        assert set(move.start).isdisjoint(self.started), "started twice"
+        self.started += move.start
+        assert set(move.cancel) <= set(self.running), "cancelled what does not run"
+        self.ended += move.cancel
+        self.overs += move.over
+        if move.release is not None:
+            assert move.release in self.running
+            assert not self.ladder[move.release].checked, "passed on before it was checked"
+            self.released.append(move.release)
+        if move.deliver is not None:
+            assert move.over
+            assert move.deliver in self.whole, "delivered what was never whole"
+            verdict = self.whole[move.deliver]
+            assert (move.verified is True) <= (verdict == "passed")
+            assert (move.verified is False) <= (verdict == "failed")
+            self.delivered.append(move.deliver)
+        if move.over:
+            assert not self.running, "over, and somebody runs"
 
 
 @given(
@@ -218,40 +270,44 @@ def test_a_first_that_fails_early_does_not_wait_for_the_clock() -> None:
             st.sampled_from(["passed", "failed", "unchecked", "down", "tick", "stranger"]),
             st.integers(0, 9),
         ),
-        max_size=12,
+        max_size=16,
     ),
 )
 def test_every_climb_keeps_its_promises(
     start: int, ahead: int | None, checked: bool, events: list[tuple[str, int]]
 ) -> None:
-    ladder = rungs(three(VERIFY if checked else ()), start, ahead)
-    climb = Climb(ladder)
-    started: list[int] = []
-    running: list[int] = []
-    overs = 0
-
-    def take(move: Move) -> None:
-        nonlocal overs
-        started.extend(move.start)
-        running.extend(move.start)
-        assert set(move.cancel) <= set(running)
-        for place in move.cancel:
-            running.remove(place)
-        overs += move.over
-        assert move.deliver is None or move.over
-        assert move.release is None or not ladder[move.release].checked
-
-    take(climb.begin())
+    ladder = rungs(three(VERIFY if checked else (), ahead), start)
+    climb, seen = Climb(ladder), Seen(ladder)
+    seen.take(climb.begin())
     for kind, number in events:
+        running = seen.running
         if kind == "tick":
-            take(climb.tick(number))
+            due = climb.due_ns()
+            move = climb.tick(number)
+            assert bool(move.start) == (due is not None and due <= number)
+            seen.take(move)
         elif kind == "stranger":
             assert climb.answered(len(ladder) + number, "passed") == NOTHING
         elif running:
-            place = running.pop(number % len(running))
-            take(climb.failed(place) if kind == "down" else climb.answered(place, kind))  # type: ignore[arg-type]
-        assert overs <= 1
-        assert climb.over == bool(overs)
-        assert climb.over or running, "a climb that is not over waits for somebody"
-    assert len(set(started)) == len(started)
-    assert started == sorted(started)
+            place = running[number % len(running)]
+            seen.ended.append(place)
+            if kind == "down":
+                seen.take(climb.failed(place))
+            else:
+                seen.whole[place] = kind
+                seen.take(climb.answered(place, kind))  # type: ignore[arg-type]
+        assert seen.overs <= 1
+        assert climb.over == bool(seen.overs)
+        assert climb.over or climb.at in seen.running, "one that is not over waits for somebody"
+    while not climb.over:  # nobody answers any more
+        place = climb.at
+        seen.ended.append(place)
+        seen.take(climb.failed(place))
+    assert len(seen.delivered) <= 1
+    assert sorted(seen.ended) == sorted(seen.started), "each ends, and ends once"
+    assert seen.started == sorted(seen.started)
+    assert climb.tick(9) == NOTHING
+    if any(seen.whole.values()):
+        assert seen.delivered, "some answer is better than none"
+    parallel = [rung for rung in ladder if rung.role == "ahead"]
+    assert len(parallel) == (ahead is not None and checked and start < 2)

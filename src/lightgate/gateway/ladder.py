@@ -1,22 +1,21 @@
-"""A flight up the tiers of a cascade: an answer that fails its checks is asked for one tier up.
+"""Which flight a request takes, and the one that asks the next tier ahead of its turn.
 
-What a checked tier says is held back until it is whole; then it is delivered at once, or kept while
-the next tier is asked. The kept one is the answer after all where nobody above gives another.
+The next tier is started by the clock while the first one answers and is checked. It has the client
+from the moment on at which the one before it fails, with all that it said until then; it is closed
+in the turn of the loop in which that one passes; and it is the answer where it is whole first.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import msgspec
-
+from lightgate.gateway.ahead import Ahead, ahead_of
+from lightgate.gateway.ascent import HELD_BYTES, Ascent
 from lightgate.gateway.flight import Flight
-from lightgate.route.answer import read_answer, reads
-from lightgate.route.cascade import rungs
-from lightgate.route.climb import Climb
-from lightgate.route.verify import verify
-from lightgate.route.wants import wants_of
+from lightgate.route.answer import reads
+from lightgate.route.hedge import sick
+from lightgate.route.plan import Step
 
 if TYPE_CHECKING:
     from lightgate.gateway.entry import Entry
@@ -26,42 +25,27 @@ if TYPE_CHECKING:
     from lightgate.gateway.tiers import Tiers
     from lightgate.gateway.wanted import Wanted
     from lightgate.provider.call import Called
-    from lightgate.route.climb import Move
-    from lightgate.route.verify import Verdict
     from lightgate.wire.inbound import Inbound
     from lightgate.wire.reply import Reply
-
-HELD_BYTES: Final = 8 * 1024 * 1024  # of a stream; one that is longer goes out unchecked
 
 
 def new_flight(
     state: State, inbound: Inbound, reply: Reply | Joint, entry: Entry, wanted: Wanted
 ) -> Flight:
-    """The flight of a request: up a ladder where its first tier's answer is to be checked."""
+    """The flight of a request: up the tiers where its first tier's answer is to be checked."""
     alias = entry.alias
     if alias.verify and reads(wanted.path.dialect):
         tiers = state.house.tiers.get(alias.name)
         if tiers is not None and entry.plan.steps[0].tier < len(tiers.cascade.tiers) - 1:
-            return Ladder(state, inbound, reply, entry, wanted, tiers)
+            kind = Ascent if ahead_of(entry.plan) is None else Ladder
+            return kind(state, inbound, reply, entry, wanted, tiers)
     return Flight(state, inbound, reply, entry, wanted)
 
 
-class Ladder(Flight):
-    """A flight whose winner may be sent back."""
+class Ladder(Ascent):
+    """An ascent with one foot on the next rung."""
 
-    __slots__ = (
-        "_at",
-        "_checks",
-        "_climb",
-        "_doubtful",
-        "_held",
-        "_kept",
-        "_let_out",
-        "_next",
-        "_rungs",
-        "_size",
-        "_top",
-    )
+    __slots__ = ("_ahead",)
 
     def __init__(
         self,
@@ -72,163 +56,155 @@ class Ladder(Flight):
         wanted: Wanted,
         tiers: Tiers,
     ) -> None:
-        super().__init__(state, inbound, reply, entry, wanted)
-        self._checks = tiers.checks
-        self._rungs = rungs(tiers.cascade, entry.plan.steps[0].tier)
-        self._top = len(tiers.cascade.tiers) - 1  # whose answers are not checked
-        self._climb = Climb(self._rungs)
-        self._at = self._climb.begin().start[0]  # the place of the rung that is tried
-        self._held: list[bytes] = []
-        self._size = 0
-        self._let_out: Leg | None = None  # too long to be held
-        self._kept: tuple[Leg, bytes] | None = None  # the best answer that has failed its checks
-        self._doubtful = False  # it is what the client got
-        self._next: tuple[int, int] | None = None  # the steps to go on with, first and past
-
-    @property
-    def sound(self) -> bool:
-        """Whether the answer may be given to others: not if it has failed its checks."""
-        return not self._doubtful
+        super().__init__(state, inbound, reply, entry, wanted, tiers)
+        place = ahead_of(entry.plan) or 0
+        self._ahead = Ahead(place, entry.plan.steps[place])
 
     async def follow(self) -> None:
-        """The plan as it is, then from tier to tier as long as answers fail."""
+        """As ever; whoever was started ahead is closed with the rest."""
         try:
             await super().follow()
-            while self._next is not None:
-                first, past = self._next
-                self._next = None
-                await self.serial(first, past)
         finally:
-            self._kept = self._let_out = None  # legs hold the flight, as there
+            self._ahead.close()
+            await self._ahead.last_words()
+            self._ahead.forget()
 
-    # From the legs
+    async def _begin(self) -> None:
+        ahead = self._ahead
+        waited_ns = time.monotonic_ns() - self.inbound.received_ns
+        ahead.arm(self._loop, (ahead.step.start_ns or 0) - waited_ns, self._start_ahead)
+        await self.serial(0, len(self.plan.steps))
 
-    def deliver(self, leg: Leg, data: bytes, *, ended: bool) -> None:
-        """Hold a checked answer back; all others pass."""
-        if not self._holds(leg):
-            super().deliver(leg, data, ended=ended)
+    # By the clock
+
+    def _start_ahead(self) -> None:
+        """The first tier takes its time: ask the next one too, if the key's budget has room."""
+        ahead, state = self._ahead, self._state
+        if ahead.turned or self.reply.finished or self._climb.due_ns() is None:
             return
-        self._held.append(data)
-        self._size += len(data)
-        if self._size > HELD_BYTES:
-            self._let_out = leg
-            super().deliver(leg, self._take(), ended=ended)
-
-    def interrupt(self) -> None:
-        """The worker stops: an answer that was kept is better than none."""
-        if self.winner is not None and self._holds(self.winner):
-            self.winner = None  # nothing of it has reached the client
-        if self._kept is not None and self.winner is None:
-            self._deliver_kept(self._kept)
-        super().interrupt()
-
-    # The end of a rung
-
-    def end(self, leg: Leg, called: Called) -> None:
-        """A tier has answered, or broke off: deliver, or go on."""
-        if self.winner is not leg and self.reply.finished:  # interrupted
+        step, now, forms = ahead.step, state.now_ns(), state.forms
+        resting = not state.breakers.allows(step.target, now)
+        if resting or sick(forms.form(step.target), now) or forms.incident(now):
             return
-        if not self._holds(leg):
-            super().end(leg, called)
-        elif called.error is not None:
-            self._take()
-            self.winner = None
-            if leg.failure.fails_over:
-                self._go_on(self._behind())
-            else:
-                self.give_up()
-        else:
-            self._judge(leg)
+        key = "" if self.entry.key is None else self.entry.key.id
+        if not state.witness.may_start(key, step, self.plan):
+            self._tell(f"no budget to start {step.target} ahead")
+            return
+        self.beside.append(step.role)
+        leg = super().make_leg(step)
+        if leg is None:
+            return
+        self._climb.tick(step.start_ns or 0)
+        self._tell(f"{step.target} started ahead")
+        limit_ns = self._limit_ns(step, len(self.plan.steps) - ahead.place)
+        ahead.start(self._loop, leg, self._run_ahead(leg, limit_ns))
+
+    async def _run_ahead(self, leg: Leg, limit_ns: int | None) -> Called:
+        called = await super().attempt(leg, limit_ns)
+        ahead = self._ahead
+        if ahead.waits(leg) and called.error is None and not self.reply.finished:
+            place = next(n for n, rung in enumerate(self._rungs) if rung.role == "ahead")
+            self._passed(leg, place, ahead.hold)
+        return called
+
+    # In its turn
+
+    def make_leg(self, step: Step) -> Leg | None:
+        """As ever; but a tier that was started ahead is not started again when its turn comes.
+
+        While it runs, nobody else of the tier before it is asked; nor anybody of its own tier once
+        its answer has failed its checks.
+        """
+        ahead = self._ahead
+        if ahead.turned:
+            return super().make_leg(step)
+        if ahead.leg is not None and ahead.leg.rejected and step.tier == ahead.step.tier:
+            return None
+        if step is not ahead.step:
+            return None if ahead.running else super().make_leg(step)
+        ahead.disarm()
+        if ahead.leg is None:
+            ahead.turned = True
+            return super().make_leg(Step(step.target, None, step.ttft_ns, "fallback", step.tier))
+        return ahead.leg
+
+    async def attempt(self, leg: Leg, limit_ns: int | None) -> Called:
+        """Carry one attempt out, or go on with the one that was started ahead."""
+        ahead = self._ahead
+        if not ahead.waits(leg):
+            return await super().attempt(leg, limit_ns)
+        ahead.turned = True
+        if leg.heard and leg.called is None:  # it has the client, with all that it said until now
+            self.winner = leg
+            self.first_in_ns = time.monotonic_ns()  # until now the tier before had the client
+            leg.call.resume()
+            self.deliver(leg, ahead.hold.take(), ended=leg.call.ended)
+        return await ahead.called()
+
+    def _pointless(self, step: Step) -> bool:
+        started = self._ahead.leg is not None and step is self._ahead.step
+        return not started and super()._pointless(step)
+
+    def _may_go_on(self, leg: Leg) -> bool:
+        """Who was started ahead goes on already, and has its own deadline."""
+        return self._ahead.waits(leg) or super()._may_go_on(leg)
 
     def give_up(self) -> None:
-        """Nobody else can answer: what was kept is the answer, if there is something."""
-        if self.reply.finished:
-            return
-        while not self._climb.over:
-            self._went(self._climb.failed(self._at))
-        if self._kept is not None:
-            self._deliver_kept(self._kept)
+        """Nobody else can answer but the one that was started ahead."""
+        ahead = self._ahead
+        if ahead.running and not self.reply.finished:
+            self._next = ahead.place, ahead.place + 1
         else:
             super().give_up()
 
-    def _judge(self, leg: Leg) -> None:
-        data = self._take()
-        if self.wanted.streamed and not leg.call.ended:
-            data += leg.closing()
-        verdict = self._verdict(leg, data)
-        while self._rungs[self._at].tier != leg.step.tier:  # those before it had no answer
-            self._went(self._climb.failed(self._at))
-        move = self._went(self._climb.answered(self._at, verdict.state))
-        if move.deliver is not None and verdict.state != "failed":
-            self._hand_over(leg, data, leg.marks.last)
+    def _in_turn(self) -> list[Leg]:
+        return [leg for leg in self.legs if not self._ahead.waits(leg)]
+
+    # From the legs
+
+    def commit(self, leg: Leg) -> bool:
+        """The one that is checked and the one that was started ahead both speak, and are held."""
+        ahead = self._ahead
+        if ahead.turned:
+            return super().commit(leg)
+        if not leg.heard:
+            leg.heard = True
+            now = self._state.now_ns()
+            self._state.witness.spoke(leg.step.target, self.size, now, leg.began_ns)
+        if not ahead.waits(leg):
+            self.winner = leg
+            self.first_in_ns = leg.marks.first
+        return True
+
+    def deliver(self, leg: Leg, data: bytes, *, ended: bool) -> None:
+        """Hold back also what is said before its turn."""
+        ahead = self._ahead
+        if not ahead.waits(leg):
+            super().deliver(leg, data, ended=ended)
+            if self._let_out is leg:
+                ahead.close()
             return
-        leg.rejected = True
-        self.winner = None
-        self.first_in_ns = None
-        self._kept = (leg, data)
-        failed = [found.check for found in verdict.findings if found.state == "failed"]
-        said = f"{self.plan.reason}; {leg.step.target} failed {' and '.join(failed)}"
-        self.plan = msgspec.structs.replace(self.plan, reason=said)
-        steps, tier = self.plan.steps, self._rungs[self._at].tier
-        self._go_on(next(place for place, step in enumerate(steps) if step.tier == tier))
-
-    def _verdict(self, leg: Leg, data: bytes) -> Verdict:
-        wanted = self.wanted
-        dialect, streamed = wanted.path.dialect, wanted.streamed
-        if streamed:  # as the client would have got it
-            answer = read_answer(dialect, data, streamed=True)
-        else:
-            answer = read_answer(leg.prepared.dialect.name, leg.call.body, streamed=False)
-        return verify(answer, wants_of(dialect, wanted.fields, wanted.max_tokens), self._checks)
-
-    def _deliver_kept(self, kept: tuple[Leg, bytes]) -> None:
-        leg, data = kept
-        self.refusal = None
-        self._doubtful = True
-        self._hand_over(leg, data, time.monotonic_ns())  # until now the targets had it
+        ahead.hold.add(data)
+        if ahead.hold.size > HELD_BYTES:
+            leg.call.pause()  # until its turn
 
     def _hand_over(self, leg: Leg, data: bytes, came_ns: int | None) -> None:
-        """Give the client an answer that is whole."""
-        if self.reply.finished:
-            return
-        if not self.wanted.streamed:
-            self.answer(leg, came_ns)
-            return
-        self.winner = leg
-        self.first_in_ns = came_ns
-        super().deliver(leg, data, ended=True)
+        """Give the client an answer that is whole, and close whoever else runs in the same turn."""
+        super()._hand_over(leg, data, came_ns)
+        self._ahead.disarm()
+        for other in self.legs:
+            if other is not leg:
+                other.lose()
 
-    # Where it stands
-
-    def _holds(self, leg: Leg) -> bool:
-        """Whether this attempt's answer is to be checked; those below the first tier are not."""
-        tier = leg.step.tier
-        return leg is not self._let_out and self._rungs[0].tier <= tier < self._top
-
-    def _take(self) -> bytes:
-        data = b"".join(self._held)
-        self._held.clear()
-        self._size = 0
-        return data
-
-    def _went(self, move: Move) -> Move:
-        if move.start:
-            self._at = move.start[0]
-        return move
-
-    def _behind(self) -> int:
-        """The first step behind all that were asked."""
-        asked = {(leg.step.target, leg.step.tier) for leg in self.legs}
-        steps = enumerate(self.plan.steps, 1)
-        return max(after for after, step in steps if (step.target, step.tier) in asked)
-
-    def _go_on(self, first: int) -> None:
-        """Go on from this step; with an answer in hand nobody below the first tier is asked."""
-        steps, start = self.plan.steps, self._rungs[0].tier
-        past = len(steps)
-        if self._kept is not None:
-            past = sum(1 for step in steps if step.tier >= start)
-        if first < past:
-            self._next = first, past
+    def headers(self, leg: Leg | None) -> bytes:
+        """With what became of the tier that was started ahead."""
+        lines, ahead = super().headers(leg), self._ahead
+        if ahead.leg is None:
+            return lines
+        if leg is ahead.leg:
+            word = b"used"
+        elif ahead.leg.called is not None:
+            word = b"failed"
         else:
-            self.give_up()
+            word = b"running" if leg is None else b"closed"
+        return b"%bx-lightgate-ahead: %b\r\n" % (lines, word)

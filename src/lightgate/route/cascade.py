@@ -1,4 +1,4 @@
-"""Tiers: who is asked first, who is asked next, and when the next one starts ahead of time.
+"""Tiers: who is asked first, who is asked next, and which one starts ahead of its turn.
 
 A request starts in the first tier that takes its level. Its answer is verified if the tier has one
 above it; where it fails, or the tier cannot answer at all, the next tier up is asked. Only where
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Role = Literal["start", "ahead", "next", "below"]
 WITHIN: Final = "fastest"  # the policy inside a tier, where the client asks for none
-LEAST_SHARE: Final = 0.2  # of answers that fail: at most four starts ahead in vain for one in use
 _RANK: Final = {level: rank for rank, level in enumerate(LEVELS)}
 
 
@@ -36,10 +35,14 @@ class Tier(msgspec.Struct, frozen=True):
 
 
 class Cascade(msgspec.Struct, frozen=True):
-    """Tiers from the cheapest up; with `verify` answers below the last tier are checked."""
+    """Tiers from the cheapest up; with `verify` answers below the last tier are checked.
+
+    With `ahead_ns` as well, the tier after the first starts that long after the request.
+    """
 
     tiers: tuple[Tier, ...]
     verify: tuple[str, ...] = ()
+    ahead_ns: int | None = None
 
 
 class Rung(msgspec.Struct, frozen=True):
@@ -47,7 +50,8 @@ class Rung(msgspec.Struct, frozen=True):
 
     start  begins at once and has the client
     ahead  begins at `start_ns`, beside the one before it; what it says is held back until that
-           one has failed, and it is closed if that one has passed
+           one has failed, and it is closed if that one has passed; whole before that one is, and
+           good enough, it is the answer
     next   begins once all before it have failed
     below  begins only if nobody above has answered anything
 
@@ -82,7 +86,7 @@ def cascade_of(
         made.append(Tier(level, _within(alias, targets, name)))
     if not made:
         raise ConfigError(f"The model {alias.name!r} has no tiers.")
-    return Cascade(tuple(made), verify)
+    return Cascade(tuple(made), verify, alias.ahead_ns)
 
 
 def starting(cascade: Cascade, level: Level) -> int:
@@ -93,10 +97,11 @@ def starting(cascade: Cascade, level: Level) -> int:
     return len(cascade.tiers) - 1
 
 
-def rungs(cascade: Cascade, start: int, ahead_ns: int | None = None) -> tuple[Rung, ...]:
+def rungs(cascade: Cascade, start: int) -> tuple[Rung, ...]:
     """The turns of the tiers: the first, those above it, then those below it.
 
-    With `ahead_ns` the second begins that long after the first, whatever the first does.
+    Where the cascade has an `ahead_ns` and answers are checked, the second begins that long after
+    the first, whatever the first does.
     """
     last = len(cascade.tiers) - 1
     made = []
@@ -104,8 +109,8 @@ def rungs(cascade: Cascade, start: int, ahead_ns: int | None = None) -> tuple[Ru
         role: Role = "start" if place == start else "next"
         start_ns = 0 if place == start else None
         checked = bool(cascade.verify) and place < last
-        if place == start + 1 and ahead_ns is not None and cascade.verify:
-            role, start_ns = "ahead", ahead_ns
+        if place == start + 1 and cascade.ahead_ns is not None and cascade.verify:
+            role, start_ns = "ahead", cascade.ahead_ns
         made.append(Rung(place, role, start_ns, checked))
     made += [Rung(place, "below") for place in range(start - 1, -1, -1)]
     return tuple(made)
@@ -125,20 +130,15 @@ def tier_ask(cascade: Cascade, place: int, ask: Ask, tried: frozenset[str] = fro
     return msgspec.structs.replace(ask, alias=alias, policy=policy)
 
 
-def ahead_after_ns(first_end_ns: int, next_ttft_ns: int, share: float) -> int | None:
-    """When the next tier may start ahead, by predictions; None: it does not pay.
-
-    `share` is the share of the first tier's answers that failed lately. The start is timed so that
-    the next tier's first token comes when the first tier's answer has been checked: what it would
-    have said by then is all that is paid for in vain, beside its prompt.
-    """
-    if share < LEAST_SHARE:
-        return None
-    return max(0, first_end_ns - next_ttft_ns)
-
-
 def _within(alias: Alias, targets: tuple[str, ...], name: str) -> Alias:
     policy = WITHIN if alias.policy == "cascade" else alias.policy
     return msgspec.structs.replace(
-        alias, name=name, targets=targets, weights=(), policy=policy, tiers=(), verify=()
+        alias,
+        name=name,
+        targets=targets,
+        weights=(),
+        policy=policy,
+        tiers=(),
+        verify=(),
+        ahead_ns=None,
     )

@@ -52,6 +52,11 @@ class Climb:
         self._released: int | None = None
         self.over = False
 
+    @property
+    def at(self) -> int:
+        """The place of the rung whose turn it is; there is one until the climb is over."""
+        return self._running[0]
+
     def begin(self) -> Move:
         """The first rung."""
         return self._next()
