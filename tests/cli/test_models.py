@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ledger.notes import Called, attempt_note, marks, settled
+from ledger.test_seen import keep
 from lightgate.cli.main import main
+from lightgate.clock.tokens import Usage, count
+from lightgate.ledger.store import Ledger
 from lightgate.provider.catalogue import catalogue
 
 if TYPE_CHECKING:
@@ -77,3 +82,74 @@ def test_the_configuration_adds_providers(
     lab = next(row for row in rows(capsys) if row["provider"] == "lab")
     assert lab["base_url"] == "http://127.0.0.1:9001/v1"
     assert (lab["ready"], lab["key_env"]) == (False, "LAB_KEY")
+
+
+GATEWAY = """
+[providers.lab]
+base_url = "http://127.0.0.1:9001/v1"
+api_key = "none"
+[models.fast]
+targets = ["lab/s1", "lab/s2"]
+max_tokens = 4096
+[prices."lab/s1"]
+input = 1
+output = 10
+[priors."lab/s2"]
+ttft = "90ms"
+"""
+
+
+@pytest.fixture
+def traffic(tmp_path: Path) -> None:
+    """A configuration, and a ledger with 300 answers of 1 to 300 tokens, an hour ago."""
+    (tmp_path / "lightgate.toml").write_text(GATEWAY)
+    data = tmp_path / "lightgate-data"
+    wall_ns = time.time_ns() - 3600 * 10**9
+    notes = []
+    for n in range(300):
+        stamps = marks(4, 100, 10)
+        tokens = count(stamps, Usage(tokens_in=12, tokens_out=n + 1))
+        one = attempt_note(f"x-{n}", stamps, Called(tokens=tokens), wall_ns=wall_ns)
+        notes.append(settled(f"x-{n}", one, wall_ns=wall_ns))
+    with Ledger.open("sqlite", data) as ledger:
+        keep(ledger, data, notes)
+
+
+@pytest.mark.usefixtures("traffic")
+def test_priors_and_where_they_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {row["target"]: row for row in rows(capsys, "--priors")}
+    s1 = found["lab/s1"]
+    assert (s1["source"], s1["n"]) == ("traffic", 299)  # a single token has no speed
+    assert found["lab/s1"]["ttft_p50_ms"] == pytest.approx(100, rel=0.02)
+    assert (found["lab/s2"]["source"], found["lab/s2"]["ttft_p50_ms"]) == ("config", 90)
+    assert main(["models", "--priors"]) == 0
+    shown = capsys.readouterr().out
+    assert "lab/s1" in shown
+    assert "traffic" in shown
+
+
+@pytest.mark.usefixtures("traffic")
+def test_caps_that_the_traffic_suggests(capsys: pytest.CaptureFixture[str]) -> None:
+    every, one = rows(capsys, "--caps")
+    assert (every["model"], every["key_id"], one["key_id"]) == ("fast", None, "k-1")
+    assert (every["n"], every["p99"], every["cap"], every["suggested"]) == (300, 297, 4096, 384)
+    assert (every["reserved_now_usd"], every["reserved_usd"]) == (0.04096, 0.00384)
+    assert every["config"] == "[models.fast]\nmax_tokens = 384\n"
+    assert one["config"] is None
+    assert main(["models", "--caps"]) == 0
+    shown = capsys.readouterr().out
+    assert "[models.fast]\nmax_tokens = 384\n" in shown
+    assert "$0.04096 > $0.00384" in shown
+
+
+@pytest.mark.usefixtures("traffic")
+def test_caps_look_back_as_far_as_they_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rows(capsys, "--caps", "--last", "30m") == []
+    assert main(["models", "--caps", "--last", "soon"]) == 2
+    assert main(["models", "--caps", "groq"]) == 2
+
+
+def test_without_a_ledger_there_are_no_caps(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--caps"]) == 2
+    assert "There is no ledger in" in capsys.readouterr().err
+    assert rows(capsys, "--priors") == []

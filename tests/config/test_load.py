@@ -323,8 +323,32 @@ def test_key_paths_are_written_as_in_the_file() -> None:
 def test_the_schema_has_every_table() -> None:
     schema = config_schema()
     assert set(schema["properties"]) == {
-        "gateway", "ledger", "shared", "providers", "models", "prices",
+        "gateway", "ledger", "shared", "providers", "models", "prices", "priors",
     }  # fmt: skip
     assert schema["additionalProperties"] is False
     assert schema["$defs"]["BreakerTable"]["properties"]["open"]["type"] == "string"
     json.dumps(schema)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('[priors."lab/s1"]\nttft_p95 = "1s"\nspeed = 5', "ttft_p95 needs a ttft"),
+        ('[priors."lab/s1"]\nttft = "2s"\nttft_p95 = "1s"', "ttft_p95 needs a ttft"),
+        ('[priors."lab/s1"]', "a prior needs ttft or speed"),
+        ('[priors."lab/s1"]\nttft = "0s"', "longer than nothing"),
+        ('[priors."lab/"]\nspeed = 5', "a target is provider/model"),
+        ('[priors."la b"]\nspeed = 5', "a name has letters"),
+        ("[priors.lab]\nspeed = 0", "priors.lab.speed"),
+    ],
+)
+def test_a_prior_says_something_possible(table: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(table)
+    assert said in " ".join(caught.value.problems)
+
+
+def test_a_prior_is_of_a_target_or_of_a_provider() -> None:
+    config = parse_config('[priors.lab]\nspeed = 90\n[priors."lab/s1"]\nttft = "180ms"\n')
+    assert config.priors["lab"].speed == 90
+    assert config.priors["lab/s1"].ttft == 180_000_000

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,20 +20,24 @@ from lightgate.clock.source import SYSTEM
 from lightgate.config.duration import parse_duration
 from lightgate.config.load import find_config, load_config
 from lightgate.console import LEDGER_ENV
-from lightgate.errors import ConfigError, UsageError
+from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway import logs
 from lightgate.gateway.claim import Claim, State
+from lightgate.gateway.foreknowing import foreknown, priors_of
 from lightgate.gateway.ports import Reserved, is_loopback
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.snapshot import make_snapshot, put_snapshot, refresh_priors
 from lightgate.gateway.supervise import ChildSpec, StoppedEarly, Supervisor, look
 from lightgate.ledger.keys import KeyRecord, instant_text
 from lightgate.provider.catalogue import catalogue
 from lightgate.provider.secret import first_set
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from lightgate.config.model import Config
     from lightgate.gateway.claim import ChildState
     from lightgate.gateway.snapshot import Snapshot
+    from lightgate.route.prior import Prior
     from lightgate.sim.serve import Facts
     from lightgate.sim.world import World
 
@@ -39,6 +45,8 @@ CONSOLE_HOST: Final = "127.0.0.1"
 ORPHANS_S: Final = 4.0  # the children of a predecessor that was killed are gone by then
 AFTER_DRAIN_S: Final = 5.0
 CONSOLE_STOP_S: Final = 20.0
+FIRST_PRIORS_S: Final = 60.0  # until the ledger is asked what has become known of targets
+PRIORS_S: Final = 600.0
 # The order of stopping: nobody asks, streams finish, then what they needed, the books last.
 TRAFFIC, WORKERS, PROVIDERS, BOOKS = range(4)
 _NEEDS_RESTART: Final = ("host", "port", "workers", "data", "drain")
@@ -129,7 +137,11 @@ class Launch:
             if self._demo and not self._usable():
                 with contextlib.suppress(StoppedEarly):  # it serves already: an end in order
                     await supervisor.start(self._traffic())
-            await supervisor.run()
+            priors = asyncio.ensure_future(self._keep_priors())
+            try:
+                await supervisor.run()
+            finally:
+                priors.cancel()
 
     async def _start_data_plane(self, supervisor: Supervisor) -> Snapshot:
         """The workers; before them the simulator, whose port the snapshot needs."""
@@ -214,12 +226,32 @@ class Launch:
         return load(self._wishes.world)
 
     def _make_snapshot(self) -> Snapshot:
-        config = self.config
-        if self._facts is not None and self._world is not None:
-            from lightgate.gateway.demo import with_simulated
+        return make_snapshot(self._full(), self._keys, os.environ, priors=self._priors())
 
-            config = with_simulated(config, self._facts, self._world)
-        return make_snapshot(config, self._keys, os.environ)
+    def _full(self) -> Config:
+        """The configuration, with the simulated providers where there are any."""
+        if self._facts is None or self._world is None:
+            return self.config
+        from lightgate.gateway.demo import with_simulated
+
+        return with_simulated(self.config, self._facts, self._world)
+
+    def _priors(self, *, strict: bool = False) -> dict[str, Prior]:
+        return priors_of(foreknown(self._full(), self.data, datetime.now(UTC), strict=strict))
+
+    async def _keep_priors(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Tell the workers what the ledger has learned of targets that they never asked."""
+        for pause_s in itertools.chain((FIRST_PRIORS_S,), itertools.repeat(PRIORS_S)):
+            await pause(pause_s)
+            try:
+                config = self.config
+                priors = await asyncio.to_thread(self._priors, strict=True)
+                if config is self.config:  # else a reload has just made them
+                    refresh_priors(self.data, priors)
+            except LightgateError as error:
+                logs.say(_log, logging.WARNING, f"The priors stay as they are. {error.message}")
+            except Exception:  # noqa: BLE001 - the wall of a background task: workers need none
+                _log.exception("The priors stay as they are")
 
     def _state(self, started: str, children: tuple[ChildState, ...]) -> State:
         return State(

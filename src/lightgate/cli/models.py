@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +15,6 @@ from lightgate.provider.catalogue import known_providers, provider_named
 from lightgate.provider.target import key_variable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lightgate.config.model import Config
     from lightgate.price.listed import ListedModel
     from lightgate.provider.spec import Provider
@@ -23,15 +22,45 @@ if TYPE_CHECKING:
 
 @click.command("models", epilog="Example: lightgate models groq --json")
 @click.argument("provider", required=False)
+@click.option(
+    "--priors",
+    "about",
+    flag_value="priors",
+    help="What is believed of each configured target beforehand, and where that comes from.",
+)
+@click.option(
+    "--caps",
+    "about",
+    flag_value="caps",
+    help="Caps on answers that the traffic suggests; nothing is applied.",
+)
+@click.option("--last", default="7d", show_default=True, help="How far back --caps looks.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Folder of the gateway whose ledger is read; else the configured one.",
+)
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(*, provider: str | None, config_file: Path | None, as_json: bool) -> None:
+def command(**given: Any) -> None:
     """List the providers, or the models of one PROVIDER with their list prices.
 
-    "ready" means that a key was found in the environment, or that none is needed.
+    "ready" means that a key was found in the environment, or that none is needed. With --priors or
+    --caps: what the ledger says about the models of the configuration.
     """
-    config = read_config(config_file)
-    if provider is None:
+    provider, about, as_json = given["provider"], given["about"], given["as_json"]
+    if about is not None and provider is not None:
+        raise click.UsageError(f"--{about} takes no PROVIDER.")
+    config = read_config(given["config_file"])
+    if about == "priors":
+        from lightgate.cli.priors import show_priors
+
+        show_priors(config, given["data"], as_json=as_json)
+    elif about == "caps":
+        from lightgate.cli.caps import show_caps
+
+        show_caps(config, given["data"], given["last"], as_json=as_json)
+    elif provider is None:
         _show_providers(config, as_json=as_json)
     else:
         _show_models(provider_named(provider, config), as_json=as_json)

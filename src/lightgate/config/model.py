@@ -28,6 +28,7 @@ from lightgate.config.values import (
     Share,
     SharedUrl,
     TargetName,
+    TargetOrProvider,
     Whole,
 )
 
@@ -210,6 +211,11 @@ class ModelTable(Table):
         description="checks that send an answer one tier up when it fails one:"
         f" {', '.join(CHECKS)}, or your own",
     )
+    ahead: Duration | None = Field(
+        default=None,
+        description="how long after a request's start the next tier starts beside one whose answer"
+        " is checked; without it, only once that one has failed",
+    )
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
@@ -233,8 +239,11 @@ class ModelTable(Table):
             order = [_LEVELS.index(tier.upto) for tier in self.tiers[:-1] if tier.upto is not None]
             if order != sorted(set(order)) or _LEVELS[-1] in [t.upto for t in self.tiers[:-1]]:
                 raise ValueError("every tier takes harder requests than the one before it")
-        elif self.verify:
-            raise ValueError('verify belongs to policy "cascade"')
+            if self.ahead is not None and not self.verify:
+                raise ValueError("ahead needs verify: without checks no answer waits")
+        elif self.verify or self.ahead is not None:
+            name = "verify" if self.verify else "ahead"
+            raise ValueError(f'{name} belongs to policy "cascade"')
         elif self.tiers:
             raise ValueError('tiers belong to policy "cascade"')
         elif not self.targets:
@@ -256,6 +265,26 @@ class PriceTable(Table):
     as_of: date | None = Field(default=None, description="the day from which the price is known")
 
 
+class PriorTable(Table):
+    """What you know of a target before the gateway has seen it; read by the gateway."""
+
+    ttft: Duration | None = Field(default=None, description="time to first token, median")
+    ttft_p95: Duration | None = Field(
+        default=None, description="time to first token, 95 %; needs ttft"
+    )
+    speed: Positive | None = Field(
+        default=None, description="tokens per second while decoding, median"
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.ttft is None and self.speed is None:
+            raise ValueError("a prior needs ttft or speed")
+        if self.ttft_p95 is not None and (self.ttft is None or self.ttft_p95 < self.ttft):
+            raise ValueError("ttft_p95 needs a ttft that is not longer")
+        return self
+
+
 class Config(Table):
     """The whole file."""
 
@@ -267,3 +296,6 @@ class Config(Table):
         default_factory=dict, description="by the name clients use"
     )
     prices: dict[TargetName, PriceTable] = Field(default_factory=dict, description="by target")
+    priors: dict[TargetOrProvider, PriorTable] = Field(
+        default_factory=dict, description="by target, or by provider for all of its models"
+    )

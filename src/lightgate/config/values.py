@@ -59,6 +59,10 @@ def _target(value: str) -> str:
     return value
 
 
+def _believed(value: str) -> str:
+    return _target(value) if "/" in value else _name(value)
+
+
 def _name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError(
@@ -105,6 +109,7 @@ LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 SharedUrl = Annotated[str, AfterValidator(_shared_url)]
 BaseUrl = Annotated[str, AfterValidator(check_base_url)]
 TargetName = Annotated[str, AfterValidator(_target)]
+TargetOrProvider = Annotated[str, AfterValidator(_believed)]
 Name = Annotated[str, AfterValidator(_name)]
 Whole = Annotated[int, Strict()]
 Flag = Annotated[bool, Strict()]

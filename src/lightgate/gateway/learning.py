@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.route.form import FormState
+from lightgate.route.size import OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from lightgate.route.form import Forms
 
 FOLDER: Final = "form"
-SHARE_TICKS: Final = 2  # of the worker's ticker: seconds
+SHARE_TICKS: Final = 1  # of the worker's ticker: seconds. Others know after two of them at most
 logger = logging.getLogger(__name__)
 _decode: Final = msgspec.json.Decoder(FormState).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -52,8 +53,9 @@ class Learning:
             except (OSError, msgspec.DecodeError):
                 continue
             self._seen[path] = changed
-            self._forms.adopt(state, self._now_ns())
-            taken += 1
+            if all(len(known.sizes) == len(OFFSETS) for known in state.targets.values()):
+                self._forms.adopt(state, self._now_ns())
+                taken += 1
         return taken
 
     def share(self) -> None:

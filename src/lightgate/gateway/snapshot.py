@@ -7,7 +7,9 @@ old one by rename, so a reader sees one or the other.
 
 from __future__ import annotations
 
+import fcntl
 import os
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
@@ -23,14 +25,16 @@ from lightgate.route.alias import Alias
 from lightgate.route.breaker import Rules
 from lightgate.route.cache_key import CacheRule
 from lightgate.route.prior import Prior
+from lightgate.route.slo import Slo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lightgate.config.model import Config, ModelTable
 
 FILE: Final = "snapshot.json"
+LOCK: Final = "snapshot.lock"  # of those who change a part of it
 VERSION: Final = 1
 
 
@@ -78,9 +82,18 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def make_snapshot(
-    config: Config, keys: Iterable[KeyRecord], env: Mapping[str, str], *, at: datetime | None = None
+    config: Config,
+    keys: Iterable[KeyRecord],
+    env: Mapping[str, str],
+    *,
+    at: datetime | None = None,
+    priors: Mapping[str, Prior] | None = None,
 ) -> Snapshot:
-    """Resolve a configuration; ConfigError and CredentialsError say what is missing."""
+    """Resolve a configuration; ConfigError and CredentialsError say what is missing.
+
+    `priors` are what is known of targets beforehand; by default, what the configuration says.
+    """
+    from lightgate.gateway.foreknowing import foreknown, priors_of
     from lightgate.gateway.reach import reachable
     from lightgate.gateway.tiers import tiers_of
 
@@ -100,6 +113,7 @@ def make_snapshot(
                 streak=breaker.streak, open_ns=breaker.open, max_open_ns=breaker.max_open
             ),
         ),
+        priors=dict(priors_of(foreknown(config)) if priors is None else priors),
     )
 
 
@@ -143,9 +157,38 @@ def read_snapshot(data: Path) -> Snapshot:
 
 def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
     """Put other keys into the snapshot in force; where there is none, nothing runs."""
-    if (data / FILE).exists():
+    with _changing(data):
+        if (data / FILE).exists():
+            before = read_snapshot(data)
+            put_snapshot(data, msgspec.structs.replace(before, keys=keys, made_ns=SYSTEM.wall_ns()))
+
+
+def refresh_priors(data: Path, priors: Mapping[str, Prior]) -> bool:
+    """Put other priors into the snapshot in force, if they say something else; whether they did."""
+    from lightgate.gateway.foreknowing import differ
+
+    with _changing(data):
         before = read_snapshot(data)
-        put_snapshot(data, msgspec.structs.replace(before, keys=keys, made_ns=SYSTEM.wall_ns()))
+        if not differ(before.priors, priors):
+            return False
+        fresh = msgspec.structs.replace(before, priors=dict(priors), made_ns=SYSTEM.wall_ns())
+        put_snapshot(data, fresh)
+    return True
+
+
+@contextmanager
+def _changing(data: Path) -> Iterator[None]:
+    """One at a time changes a part of the snapshot, so that nobody's part is lost."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SnapshotFailed(f"{data / LOCK} cannot be opened: {error.strerror}.") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _alias(name: str, table: ModelTable) -> Alias:
@@ -166,9 +209,11 @@ def _alias(name: str, table: ModelTable) -> Alias:
         race=table.race,
         trim=table.trim,
         concise=table.concise,
+        slo=None if table.slo is None else Slo(**table.slo.model_dump()),
         cache=_cache(table),
         tiers=tuple((tier.upto, tier.targets) for tier in table.tiers),
         verify=table.verify,
+        ahead_ns=table.ahead,
     )
 
 

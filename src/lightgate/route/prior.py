@@ -52,5 +52,8 @@ class Prior(msgspec.Struct, frozen=True):
         return max(math.log(self.speed_tps / self.speed_slow_tps), 0.0) / Z95
 
 
+DOUBTFUL: Final = 2.0  # the weight of a guess: two answers correct it
+CERTAIN: Final = 5.0  # the weight of what was measured lately, or is written in the configuration
+
 # An unknown target is an ordinary one that is soon known better: neither flooded nor starved.
-DEFAULT: Final = Prior(600.0, 1800.0, 70.0, 45.0, weight=2.0)
+DEFAULT: Final = Prior(600.0, 1800.0, 70.0, 45.0, weight=DOUBTFUL)

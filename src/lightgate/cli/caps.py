@@ -1,0 +1,137 @@
+"""`lightgate models --caps`: what the lengths of answers suggest as caps, from the ledger."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
+from lightgate.config.duration import parse_duration
+from lightgate.config.written import table_text
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from lightgate.config.model import Config
+    from lightgate.report.caps import Cap
+
+_NS_PER_US: Final = 1_000
+_NONE: Final = "none"
+
+
+def show_caps(config: Config | None, data: Path | None, last: str, *, as_json: bool) -> None:
+    """Print what is suggested, and the lines of the configuration that would do it."""
+    from lightgate.config.model import Config as Defaults
+
+    config = config or Defaults()
+    caps = _caps(config, Path(config.gateway.data) if data is None else data, last, own=data)
+    if as_json:
+        emit_json([_facts(cap) for cap in caps])
+        return
+    if not caps:
+        click.echo(f"No answer of the last {last} is in the ledger.")
+        return
+    right = ("n", "p50", "p99", "longest", "cut", "cap", "suggested", "reserves", "lasts at most")
+    columns = [Column("model"), Column("key"), *(Column(title, "right") for title in right)]
+    emit_table(
+        [*columns, Column("because")],
+        [_cells(cap) for cap in caps],
+        caption="Tokens of whole answers. reserves, lasts at most: one answer's dollars and"
+        " seconds under the cap now > under the suggested one. Nothing is applied.",
+    )
+    for cap in caps:
+        if cap.key_id is None and cap.model in config.models and cap.suggested is not None:
+            click.echo("")
+            click.echo(_line(cap), nl=False)
+
+
+def _caps(config: Config, data: Path, last: str, *, own: Path | None) -> list[Cap]:
+    from lightgate.ledger.keys import read_keys
+    from lightgate.ledger.lengths import answer_lengths
+    from lightgate.ledger.store import FILE, Ledger
+    from lightgate.report.caps import Limits, suggest
+
+    url = config.ledger.url if own is None else "sqlite"
+    if url == "sqlite" and not (data / FILE).is_file():
+        raise UsageError(
+            f"There is no ledger in {data}.",
+            hint="`lightgate up` writes one; --data names its folder.",
+        )
+    with Ledger.open(url, data) as ledger:
+        lengths = answer_lengths(ledger, _length(last), datetime.now(UTC))
+        with ledger.reading() as connection:
+            keys = read_keys(connection)
+    limits = Limits(
+        models={
+            name: table.max_tokens for name, table in config.models.items() if table.max_tokens
+        },
+        keys={key.id: key.max_tokens for key in keys if key.max_tokens},
+    )
+    return suggest(lengths, limits, _prices(config, {t for row in lengths for t in row.targets}))
+
+
+def _prices(config: Config, targets: set[str]) -> dict[str, Decimal]:
+    """Dollars per million answer tokens of these targets, where they are known."""
+    from lightgate.price.listed import rates_of
+    from lightgate.provider.catalogue import known_providers
+    from lightgate.provider.target import own_rates
+
+    at, providers = datetime.now(UTC), known_providers(config)
+    found: dict[str, Decimal] = {}
+    for target in targets:
+        name, _, model = target.partition("/")
+        table, provider = config.prices.get(target), providers.get(name)
+        rates = None
+        if table is not None:
+            rates = own_rates(table)
+        elif provider is not None and provider.price_provider is not None:
+            rates = rates_of(provider.price_provider, model, at)
+        if rates is not None and rates.output is not None:
+            found[target] = rates.output
+    return found
+
+
+def _length(last: str) -> timedelta:
+    try:
+        return timedelta(microseconds=parse_duration(last) // _NS_PER_US)
+    except (ValueError, OverflowError):
+        raise UsageError(f"--last {last!r} is no duration.", hint="Such as 7d or 24h.") from None
+
+
+def _facts(cap: Cap) -> dict[str, Any]:
+    line = None if cap.suggested is None or cap.key_id is not None else _line(cap)
+    return msgspec.structs.asdict(cap) | {"config": line}
+
+
+def _line(cap: Cap) -> str:
+    return table_text(("models", cap.model), {"max_tokens": cap.suggested})
+
+
+def _cells(cap: Cap) -> tuple[str, ...]:
+    return (
+        cap.model,
+        cap.key_id or "all",
+        f"{cap.n:,}",
+        str(cap.p50),
+        str(cap.p99),
+        str(cap.longest),
+        f"{100 * cap.cut_share:.1f} %",
+        _NONE if cap.cap is None else str(cap.cap),
+        _NONE if cap.suggested is None else str(cap.suggested),
+        f"{_usd(cap.reserved_now_usd)} > {_usd(cap.reserved_usd)}",
+        f"{_seconds(cap.worst_now_s)} > {_seconds(cap.worst_s)}",
+        cap.because,
+    )
+
+
+def _usd(amount: Decimal | None) -> str:
+    return UNKNOWN if amount is None else f"${dollars(amount)}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return UNKNOWN if seconds is None else f"{seconds:.1f} s"

@@ -1,0 +1,76 @@
+"""`lightgate up` tells its workers what the ledger knows of targets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ledger.notes import attempt_note, settled
+from ledger.test_seen import keep
+from lightgate.cli.launch import FIRST_PRIORS_S, PRIORS_S, Launch, Wishes
+from lightgate.gateway.snapshot import put_snapshot, read_snapshot
+from lightgate.ledger.store import FILE, Ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = """
+[providers.lab]
+base_url = "http://127.0.0.1:9/v1"
+api_key = "none"
+[models.fast]
+targets = ["lab/s1", "lab/new"]
+"""
+
+
+def launch(tmp_path: Path) -> Launch:
+    (tmp_path / "lightgate.toml").write_text(CONFIG)
+    return Launch(Wishes(config_file=tmp_path / "lightgate.toml", data=tmp_path / "data"))
+
+
+def serve(data: Path, n: int = 30) -> None:
+    """Answers of an hour ago, with the first token after 100 ms."""
+    wall_ns = time.time_ns() - 3600 * 10**9
+    notes = [
+        settled(f"x-{at}", attempt_note(f"x-{at}", wall_ns=wall_ns), wall_ns=wall_ns)
+        for at in range(n)
+    ]
+    with Ledger.open("sqlite", data) as ledger:
+        keep(ledger, data, notes)
+
+
+def test_the_first_snapshot_holds_what_the_ledger_knows(tmp_path: Path) -> None:
+    up = launch(tmp_path)
+    assert up._make_snapshot().priors == {}
+    serve(up.data)
+    priors = up._make_snapshot().priors
+    assert priors["lab/s1"].ttft_ms == pytest.approx(100.0, rel=0.02)
+    assert priors["lab/new"].ttft_ms == priors["lab/s1"].ttft_ms
+    assert priors["lab/new"].speed_tps > priors["lab/s1"].speed_tps
+
+
+async def test_while_it_runs_it_looks_again(tmp_path: Path) -> None:
+    up = launch(tmp_path)
+    put_snapshot(up.data, up._make_snapshot())
+    pauses: list[float] = []
+    known: list[set[str]] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        known.append(set(read_snapshot(up.data).priors))
+        if len(pauses) == 1:
+            serve(up.data)
+        elif len(pauses) == 2:
+            (up.data / FILE).unlink()
+            (up.data / FILE).write_bytes(b"broken" * 5000)
+        else:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await up._keep_priors(pause)
+    assert pauses == [FIRST_PRIORS_S, PRIORS_S, PRIORS_S]
+    assert known[:2] == [set(), {"lab/s1", "lab/new"}]
+    assert known[2] == known[1]  # what cannot be read takes nothing away
