@@ -93,7 +93,18 @@ def test_the_plans_of_the_page_are_real() -> None:
 
 
 def test_the_numbers_of_form_and_hedges() -> None:
-    from lightgate.route import belief, change, form, hedge, learned, prior, score, size
+    from lightgate.route import (
+        along,
+        belief,
+        change,
+        form,
+        hedge,
+        learned,
+        pairs,
+        prior,
+        score,
+        size,
+    )
 
     minutes = form.WARM_NS // SECOND_NS
     expected = {
@@ -106,6 +117,8 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "after a change": "median of 3",
         "out of form": f"{belief.OUT_OF_FORM}",
         "given up": f"{belief.CUT}",
+        "speed goes along": f"{along.USUAL}",
+        "probed sooner": f"{along.FAR}",
         "failure": f"{belief.FAILURE_S:g} s",
         "errors": f"{belief.ERRORS} of {belief.ERROR_WEIGHT:g}",
         "load": f"{belief.CROWD}",
@@ -124,6 +137,7 @@ def test_the_numbers_of_form_and_hedges() -> None:
     text = " ".join(cells[1] for cells in found.values())
     assert f"counts {change.MOST} at most" in text
     assert f"probed {form.SOONER} times as often" in text
+    assert f"as long again ({belief.CUT_CHANGED})" in text
     assert f"below {size.ENOUGH} the long run" in text
     assert f"at least {belief.DEADLINE_FLOOR_S:g} s" in text
     assert f"from {score.LOADED} in flight" in text
@@ -138,7 +152,8 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "saved up": f"{hedge.SAVED:g}",
         "hedge spend": f"{hedge.SPEND * 100:g} %",
         "race spend": f"{hedge.RACE_SPEND * 100:g} %",
-        "same provider": f"{learned.SAME_PROVIDER - 1:.0%}".replace("%", " %"),
+        "correlated": f"{pairs.WORSE:.0%}".replace("%", " %"),
+        "same provider": f"{pairs.SAME}",
         "bills aborts": f"{learned.BILLED - 1:.0%}".replace("%", " %"),
         "sick": f"{hedge.SICK * 100:g} %",
         "incident": f"{form.INCIDENT_NS // SECOND_NS} s",
@@ -160,3 +175,18 @@ def test_every_policy_has_its_row() -> None:
     assert f"at most {USUAL_TOKENS}." in PAGE
     assert f"sooner by {finish.EARLIER_S} s and by {finish.WORTH:g} s for each" in PAGE
     assert f"first token and {finish.PATIENCE_S} s." in PAGE
+
+
+def test_the_numbers_of_limits_and_promises() -> None:
+    from lightgate.route import pairs, promise, room
+
+    found = rows("In flight")
+    assert found["complaint"][0] == "half"
+    assert f"within {room.PAUSE_NS // SECOND_NS} s" in found["complaint"][1]
+    assert f"the last {room.SAMPLES} first" in found["queue"][1]
+    assert f"below {room.LEAST_QUEUED:g} in flight" in found["queue"][1]
+    assert f"from {room.MOST:g} on" in found["growth"][1]
+    found = rows("Promises")
+    assert found["step"][0] == f"{promise.STEP}"
+    assert found["strictest"][0] == f"{promise.MOST}"
+    assert f"within {pairs.TOGETHER_NS // SECOND_NS} s of each other" in PAGE

@@ -145,7 +145,7 @@ def test_in_any_world_it_keeps_its_bounds(
     # Not worse than the best fixed choice, which nobody knows beforehand, by more than noise.
     mine, its = learned.quantiles(learned.done), fixed.quantiles(fixed.done)
     assert mine[0] <= 1.10 * its[0] + 0.05
-    assert mine[1] <= 1.35 * its[1] + 0.5
+    assert mine[1] <= 1.25 * its[1] + 0.3
 
 
 @settings(max_examples=8, phases=[Phase.generate])

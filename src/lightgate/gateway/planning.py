@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lightgate.dialect.gather import can_gather
 from lightgate.gateway.tiers import plan_tiers
 from lightgate.gateway.wishes import NO_WISHES
 from lightgate.route.decide import Ask, decide
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_ns: int) -> Plan:
     """Decide; form and prices are looked at only where the policy, a hedge or a race needs them.
 
-    An answer that is not streamed is never asked for twice at once: it is billed in full wherever
-    it is closed, and says nothing before its end.
+    An answer that no target can stream is never asked for twice at once: it is billed in full
+    wherever it is closed, and says nothing before its end.
     """
     alias, wishes, key = guest.alias, guest.wishes, guest.key
     state.asked_ns = now_ns
@@ -28,9 +29,9 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
         return alias.in_order  # nothing that is known could change it
     key_id = "" if key is None else key.id
     state.witness.arrived(key_id)
-    hedge = wishes.hedge if wanted.streamed else "off"
-    if not wanted.streamed:
-        race = 1
+    hedge = wishes.hedge
+    if not wanted.streamed and not can_gather(wanted.path.dialect, wanted.fields):
+        hedge, race = "off", 1
     adaptive = len(alias.targets) > 1 and (
         (wishes.policy or alias.policy) in POLICIES
         or (race or alias.race) > 1
@@ -55,6 +56,4 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
         if tiers is not None:  # else a new snapshot has come in since it was looked up
             return plan_tiers(state, tiers.cascade, ask, wanted, now_ns)
     forms = state.forms if adaptive else None
-    # A race is asked for, and the key's budget reserves every racer; a hedge is our own idea.
-    budgets = None if (race or alias.race) > 1 else state.budgets
-    return decide(ask, state.breakers, now_ns, state.draw(), forms, budgets)
+    return decide(ask, state.breakers, now_ns, state.draw(), forms, state.budgets)

@@ -49,11 +49,26 @@ def _teach(state: State, flight: Flight) -> None:
     state.spent_nano += won + lost
     if flight.plan is not flight.alias.in_order:  # a plan that a budget had no part in
         state.witness.settled(key_id, flight.plan, flight.beside, won, lost)
+    if flight.alias.slo is not None:
+        _judge(state, flight)
     if winner is not None and winner.called is not None and winner.called.error is None:
         state.answered(flight.alias.name, winner.called.tokens.out)
         session = entry.session
         if session is not None:
             state.forms.stick(session, winner.step.target, state.now_ns())
+
+
+def _judge(state: State, flight: Flight) -> None:
+    """Whether the model kept what it promises, as its client saw it; a client's own end is none."""
+    winner, model = flight.winner, flight.alias.name
+    called = None if winner is None else winner.called
+    if winner is not None and called is not None and called.error is None:
+        marks, asked_ns = winner.marks, flight.inbound.received_ns
+        if called.streamed and marks.first is not None and marks.last is not None:
+            decoded = (called.tokens.out or 0, marks.last - marks.first)
+            state.witness.answered(model, marks.first - asked_ns, decoded)
+    elif _status(flight) >= 500:
+        state.witness.unanswered(model)
 
 
 def _attempt(flight: Flight, leg: Leg, place: int) -> AttemptNote:
@@ -122,7 +137,7 @@ def _exchange(state: State, flight: Flight) -> ExchangeNote:
 
 def _outcome(flight: Flight) -> str:
     """How it went for the client: the winner's outcome, or that of the last attempt."""
-    leg = flight.winner or (flight.legs[-1] if flight.legs else None)
+    leg = flight.decisive
     if leg is None or leg.called is None:
         return "http_error"
     if not flight.reply.finished or flight.last_out_ns is None:

@@ -37,6 +37,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     slo: Slo | None = None
     tiers: tuple[tuple[Level | None, tuple[str, ...]], ...] = ()  # of a cascade, the cheapest first
     verify: tuple[str, ...] = ()  # names of the checks that a tier's answer has to pass
+    ahead_ns: int | None = None  # when the next tier starts beside a checked one; None: in its turn
     trim: bool = False
     concise: bool = False
 

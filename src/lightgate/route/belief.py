@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from lightgate.route.change import Change
-from lightgate.route.prior import Z80
+from lightgate.route.along import FAR, Along
+from lightgate.route.change import SLACK, Change
+from lightgate.route.prior import DOUBTFUL, Z80, Z95
+from lightgate.route.room import Room
 from lightgate.route.size import ENOUGH, OFFSETS, Size
 from lightgate.route.window import Window
 
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
 
 NS: Final = 1e9
 ALPHA: Final = 0.12  # weight of a new sample in the short run
+SETTLED: Final = 9  # samples: a younger short run is a plain mean of what it holds
 CLIP: Final = 1.0  # of a residual: one stall, however long, moves the belief by e^0.12
 SPREAD_ALPHA: Final = 0.03
 SPREAD_CLIP: Final = 4.0  # of a squared residual
 MEAN_TO_SIGMA: Final = math.sqrt(math.pi / 2.0)  # of a normal variable's mean deviation
 CUT: Final = 0.4  # log: who was given up would have needed half as long again
+CUT_CHANGED: Final = 0.7  # and as long again, where it is a sign of a change
 OUT_OF_FORM: Final = 0.7  # log above the long run: twice as slow
 NARROWEST: Final = 0.3  # sigma of times to first token that change detection assumes at least
 NARROWEST_SPEED: Final = 0.15  # and of speeds, which scatter less
@@ -36,8 +40,11 @@ ERROR_WEIGHT: Final = 20.0
 ERROR_KEEP: Final = 0.97  # of old errors and successes, at each new one
 CROWD: Final = 0.3  # exponent of the load in the time to first token
 CROWD_ALPHA: Final = 0.05  # of the usual number in flight
+TRIALS: Final = 3  # whole answers after which a newcomer is one of the others
 LEAST_TOKENS: Final = 8  # of an answer that says something about decode speed
 GLANCE_NS: Final = 250_000_000  # for which a prediction is good: 0.14 % is forgotten in it
+ALONE_NS: Final = 10_000_000_000  # without a whole answer
+CLOSE_NS: Final = 10_000_000  # two instants so near to each other are one
 Z99: Final = 2.3263478740408408
 DEADLINE: Final = 4.0  # times the 99 % of a target's first tokens: later it is taken for dead
 DEADLINE_FLOOR_S: Final = 2.0
@@ -52,8 +59,13 @@ class Form:
     """
 
     __slots__ = (
+        "_calm_ns",
         "_change",
+        "_since",
         "_speed_change",
+        "_speed_since",
+        "along",
+        "changed_ns",
         "deviation",
         "dues_ns",
         "ends",
@@ -65,6 +77,7 @@ class Form:
         "noise",
         "p_error",
         "prior",
+        "room",
         "sizes",
         "slowness",
         "speed_deviation",
@@ -90,6 +103,10 @@ class Form:
         self.last_ns = NEVER
         self._change = Change()
         self._speed_change = Change()
+        self._since = self._speed_since = SETTLED  # samples that the short run holds
+        self._calm_ns = NEVER  # when a first token was last about as expected
+        self.changed_ns = NEVER  # and when it was before the last change
+        self.along = Along()
         self.speed_long = prior.speed_log
         self.speed_variance = prior.speed_sigma**2
         self.speed_deviation = 0.0
@@ -99,6 +116,7 @@ class Form:
         self.ends = 0.0
         self.in_flight = 0
         self.usual_in_flight = 0.0
+        self.room = Room(max(sigma, 0.05) * Z95)
         self.trouble = Window(10, 3_000_000_000)  # failures, ends: of the last 30 s
 
         self.until_ns = NEVER  # until when the following is good
@@ -140,11 +158,23 @@ class Form:
         """The logarithm of the expected (median) time to first token in seconds."""
         return self.sizes[size].long + self.fresh(now_ns) * self.deviation
 
+    def sigmas(self, size: int, seconds: float) -> float:
+        """A time to first token, as sigmas from the long run of its size."""
+        off = math.log(max(seconds, 1e-4)) - self.sizes[size].long
+        return off / max(self.noise, NARROWEST)
+
+    @property
+    def full(self) -> bool:
+        """Whether it has as many in flight as it may."""
+        return self.in_flight >= self.room.limit
+
     def log_speed(self, now_ns: int) -> float:
         """The logarithm of the expected speed in tokens per second."""
         slow = self.fresh(now_ns) * self.deviation > OUT_OF_FORM
         # While probes say that the trouble lasts, so does the speed that was seen in it.
-        age = now_ns - (max(self.last_ns, self.speed_last_ns) if slow else self.speed_last_ns)
+        # One that was only guessed is forgotten half as fast as if nobody looked: then it is tried.
+        since_ns = self.last_ns if self._speed_since > 1 else (self.changed_ns + now_ns) // 2
+        age = now_ns - (max(since_ns, self.speed_last_ns) if slow else self.speed_last_ns)
         weight = math.exp(age * RATE) if age > 0 else 1.0
         return self.speed_long + weight * self.speed_deviation
 
@@ -154,17 +184,28 @@ class Form:
         """An attempt begins."""
         self.in_flight += 1
         self.usual_in_flight += CROWD_ALPHA * (self.in_flight - self.usual_in_flight)
-        self.load = ((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
+        self.load = self._crowd()
 
     def ended(self) -> None:
         """An attempt is over, however it went."""
         if self.in_flight:
             self.in_flight -= 1
-            self.load = ((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
+            self.load = self._crowd()
+
+    def _crowd(self) -> float:
+        """What the load makes of the time to first token.
+
+        A newcomer of whom nothing certain is known is not asked by many before it has answered.
+        """
+        if self.speed_seen < TRIALS and self.prior.weight <= DOUBTFUL:
+            return self.in_flight + 1.0
+        return float(((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD)
 
     def first(self, size: int, now_ns: int, ttft_s: float) -> None:
         """A useful first token came."""
-        self._sample(size, now_ns, math.log(max(ttft_s, 1e-4)))
+        log = math.log(max(ttft_s, 1e-4))
+        self.room.first(log - self.sizes[size].long, self.in_flight, now_ns)
+        self._sample(size, now_ns, log)
         self.sizes[size].add(ttft_s)
         self.errors *= ERROR_KEEP
         self.ends = self.ends * ERROR_KEEP + 1.0
@@ -174,7 +215,7 @@ class Form:
         """An attempt was given up before its first token: it would have taken longer still."""
         log = math.log(max(at_least_s, 1e-4))
         if log > self.log_ttft(size, now_ns):  # less than what is expected says nothing
-            self._sample(size, now_ns, log + CUT)
+            self._sample(size, now_ns, log + CUT, more=CUT_CHANGED - CUT)
 
     def failed(self, size: int, now_ns: int, wait_s: float) -> None:
         """An attempt failed; for the belief it was slow, whatever time it took."""
@@ -186,43 +227,70 @@ class Form:
 
     def finished(self, now_ns: int, tokens: int, decode_s: float) -> None:
         """A complete answer: its speed."""
+        self.room.answered(self.in_flight)
         if tokens < LEAST_TOKENS or decode_s <= 0.0:
             return
         log = math.log(tokens / decode_s)
+        if not self.speed_seen and self.prior.weight <= DOUBTFUL:
+            self.speed_long, self.speed_deviation = log, 0.0  # a guess ends with the first answer
         belief = self.log_speed(now_ns)
         off = log - belief
         clipped = max(-CLIP, min(CLIP, off))
         step = self._long_step(self.speed_seen, now_ns, self.speed_last_ns)
         self.speed_long += step * max(-CLIP, min(CLIP, log - self.speed_long))
         self.speed_seen += 1
-        alpha = max(ALPHA, 1.0 / (self.prior.weight + self.speed_seen))
+        if now_ns - decode_s * NS < self.changed_ns + CLOSE_NS:
+            return  # begun before the weather changed: of the long run alone
+        self.along.saw(self.fresh(now_ns) * self.deviation, self.speed_long - log)
+        self._speed_since += 1
+        weight = min(self.prior.weight + self.speed_seen, self._speed_since)
+        alpha = max(ALPHA, 1.0 / weight)
         self.speed_deviation = belief + alpha * clipped - self.speed_long
         z = off / max(math.sqrt(self.speed_variance), NARROWEST_SPEED)
         self.speed_variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.speed_variance)
         changed = self._speed_change.seen(z, log - self.speed_long)
         if changed is not None:
-            self.speed_deviation = changed
+            self.speed_deviation, self._speed_since = changed, 3
         self.speed_last_ns = max(now_ns, self.speed_last_ns)
         self.until_ns = NEVER
 
-    def _sample(self, size: int, now_ns: int, log: float, *, lasts: bool = True) -> None:
-        """Take a time in; one that does not last is of the weather alone."""
+    def _sample(
+        self, size: int, now_ns: int, log: float, *, lasts: bool = True, more: float = 0.0
+    ) -> None:
+        """Take a time in; one that does not last is of the weather alone.
+
+        `more` is what it counts for beyond `log` once it is clear that something has changed.
+        """
         at = self.sizes[size]
         belief = self.log_ttft(size, now_ns)
         off = log - belief
         clipped = max(-CLIP, min(CLIP, off))
         z = off / max(self.noise, NARROWEST)
+        if abs(z) < SLACK:
+            self._calm_ns = now_ns
         if lasts:
             self._lasting(size, now_ns, log)
-        alpha = max(ALPHA, 1.0 / (self.prior.weight + at.seen))
-        self.deviation = belief + alpha * clipped - at.long
+        self._since += 1
+        alpha = max(ALPHA, 1.0 / (self.prior.weight + at.seen), 1.0 / self._since)
+        before, self.deviation = self.deviation, belief + alpha * clipped - at.long
+        if before > FAR and now_ns - self.speed_last_ns > ALONE_NS:
+            # Only probes see it: its speed gets better, or worse, as its first tokens do.
+            self.speed_deviation *= max(0.0, self.deviation / before)
         self.variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.variance)
         self.noise += SPREAD_ALPHA * (MEAN_TO_SIGMA * min(abs(off), 2.0 * self.noise) - self.noise)
-        changed = self._change.seen(z, log - at.long)
+        changed = self._change.seen(z, log + more - at.long)
         if changed is not None:
-            self.deviation = changed
+            self._jump(changed, now_ns)
         self.last_ns = max(now_ns, self.last_ns)
         self.until_ns = NEVER
+
+    def _jump(self, deviation: float, now_ns: int) -> None:
+        """First tokens have changed: so, as far as one knows, has the speed."""
+        jump = deviation - self.deviation
+        self.deviation, self._since = deviation, 3
+        self.changed_ns, self._speed_since = self._calm_ns, 1
+        speed = self.log_speed(now_ns) - self.speed_long
+        self.speed_deviation = self.along.guess(speed, deviation, jump)
 
     def _lasting(self, size: int, now_ns: int, log: float) -> None:
         """Move the long run of a size; sizes that were never seen follow the first one that is."""

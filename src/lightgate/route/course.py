@@ -90,7 +90,7 @@ class Course:
             return None
         if now_ns < self._due_ns and (failure.free or budget.may(now_ns)):
             self.running += 1
-            return self._waiting.popleft()
+            return _after(self._waiting.popleft())
         if not self.running:
             self._waiting.clear()
         return None
@@ -102,11 +102,16 @@ class Course:
     def postpone(self) -> None:
         """The next step may not start by the clock after all; it stays as a fallback."""
         if self._waiting:
-            step = self._waiting.popleft()
-            plain = msgspec.structs.replace(step, start_ns=None, role="fallback")
-            self._waiting.appendleft(plain)
+            self._waiting.appendleft(_after(self._waiting.popleft()))
 
     def _pointless(self, step: Step) -> bool:
         """Whether this target has just failed in a way that a second try does not change."""
         last = self._failed_last
         return last is not None and last[0] == step.target and not last[1]
+
+
+def _after(step: Step) -> Step:
+    """A step that follows a failure: whatever it was planned as, it is no second attempt now."""
+    if step.start_ns is None:
+        return step
+    return msgspec.structs.replace(step, start_ns=None, role="fallback")

@@ -16,6 +16,7 @@ from lightgate.route.slo import Slo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from lightgate.route.breaker import Breakers
     from lightgate.route.form import Forms
@@ -59,8 +60,8 @@ def decide(
 
     Targets that the breakers do not allow come last, those first that may be asked soonest; if
     that is all of them, the plan still holds them all, and `breakers.soonest_ns` says when. With
-    `forms` the order is the policy's, and hedges and deadlines are learned; what a decision leaves
-    behind is who was first, in `forms.incumbents`.
+    `forms` the order is the policy's, those with room first, and hedges and deadlines are learned;
+    what a decision leaves behind is who was first, in `forms.incumbents`.
     """
     alias = ask.alias
     troubled = breakers.troubled
@@ -80,8 +81,12 @@ def decide(
     if not all_well:
         order, well = _well_first(order, breakers, now_ns)
     draft = Draft(ask, forms, now_ns, draw)
-    draft.line_up(order, well, policy)
-    if well > 1:
+    room = well
+    if forms.crowded and well > 1:
+        order, room = _room_first(order, well, forms.crowded)
+        draft.full = well - room if room else 0
+    draft.line_up(order, room or well, policy)
+    if room > 1:
         draft.second(budgets)
     return draft.plan(name, reason)
 
@@ -140,6 +145,18 @@ def _drawn(alias: Alias, draw: float) -> list[str]:
     order.extend([targets[index] for index, _ in shares])
     order.extend([targets[index] for index in alias.undrawn])
     return order
+
+
+def _room_first(order: list[str], well: int, crowded: AbstractSet[str]) -> tuple[list[str], int]:
+    """Put those with as many in flight as they may behind those with room; the number of these.
+
+    Where nobody has room the order stays: a limit of ours refuses nobody.
+    """
+    room = [target for target in order[:well] if target not in crowded]
+    if not room:
+        return order, 0
+    full = [target for target in order[:well] if target in crowded]
+    return room + full + order[well:], len(room)
 
 
 def _well_first(order: Sequence[str], breakers: Breakers, now_ns: int) -> tuple[list[str], int]:

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.route.belief import NEVER, NS, OUT_OF_FORM, Form
+from lightgate.route.along import FAR
+from lightgate.route.belief import NEVER, NS, Form
+from lightgate.route.failure import RATE_LIMITED
 from lightgate.route.form_state import FormState, merge, record
+from lightgate.route.newcomer import reseed
+from lightgate.route.pairs import Pairs
 from lightgate.route.prior import DEFAULT, Z90, Prior
+from lightgate.route.promise import Promise
 from lightgate.route.size import BUCKETS, RECENT, bucket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lightgate.route.failure import Failure
+    from lightgate.route.slo import Slo
 
 __all__ = ["BUCKETS", "RECENT", "Form", "FormState", "Forms", "Prediction", "Prior", "bucket"]
 
@@ -45,7 +51,16 @@ class Prediction(msgspec.Struct, frozen=True):
 class Forms:
     """All targets. Instants in nanoseconds of one monotonic clock, sizes by `bucket`."""
 
-    __slots__ = ("_priors", "_refusals", "_sessions", "by_target", "incumbents")
+    __slots__ = (
+        "_priors",
+        "_refusals",
+        "_sessions",
+        "by_target",
+        "crowded",
+        "incumbents",
+        "pairs",
+        "promises",
+    )
 
     def __init__(self, priors: Mapping[str, Prior]) -> None:
         self._priors: dict[str, Prior] = {}
@@ -53,6 +68,9 @@ class Forms:
         self._sessions: OrderedDict[str, tuple[str, int]] = OrderedDict()
         self._refusals: dict[str, int] = {}  # provider: when it last refused a connection
         self.incumbents: dict[tuple[str, str], str] = {}  # alias and policy: who was first
+        self.crowded: set[str] = set()  # targets that have as many in flight as they may
+        self.pairs = Pairs()
+        self.promises: dict[str, Promise] = {}  # by model
         self.use(priors)
 
     def use(self, priors: Mapping[str, Prior]) -> None:
@@ -62,6 +80,8 @@ class Forms:
             form = self.by_target.get(target)
             if form is None:
                 self.by_target[target] = Form(prior)
+            elif form.prior != prior:
+                reseed(form, prior)
 
     def form(self, target: str) -> Form:
         """The form of a target; that of an unknown one begins with the default prior."""
@@ -72,15 +92,21 @@ class Forms:
 
     def started(self, target: str, bucket: int, now_ns: int) -> None:  # noqa: ARG002
         """An attempt begins: it is in flight until `ended`."""
-        self.form(target).started()
+        form = self.form(target)
+        form.started()
+        self._count(target, form)
 
     def ended(self, target: str, bucket: int, now_ns: int) -> None:  # noqa: ARG002
         """An attempt is over, however it went."""
-        self.form(target).ended()
+        form = self.form(target)
+        form.ended()
+        self._count(target, form)
 
     def first(self, target: str, bucket: int, now_ns: int, ttft_ns: int) -> None:
         """A useful first token came, `ttft_ns` after its attempt was sent."""
-        self.form(target).first(bucket, now_ns, ttft_ns / NS)
+        form, seconds = self.form(target), ttft_ns / NS
+        self.pairs.saw(target, now_ns, form.sigmas(bucket, seconds))
+        form.first(bucket, now_ns, seconds)
 
     def finished(self, target: str, bucket: int, now_ns: int, tokens: int, decode_ns: int) -> None:  # noqa: ARG002
         """A complete answer; `tokens` are those that came in `decode_ns`."""
@@ -88,7 +114,9 @@ class Forms:
 
     def waited(self, target: str, bucket: int, now_ns: int, at_least_ns: int) -> None:
         """An attempt was cancelled before its first token, `at_least_ns` after it was sent."""
-        self.form(target).waited(bucket, now_ns, at_least_ns / NS)
+        form, seconds = self.form(target), at_least_ns / NS
+        self.pairs.waited(target, now_ns, form.sigmas(bucket, seconds))
+        form.waited(bucket, now_ns, seconds)
 
     def failed(
         self, target: str, bucket: int, now_ns: int, failure: Failure, wait_s: float | None
@@ -96,7 +124,10 @@ class Forms:
         """An attempt failed; `wait_s` is what the provider asked for."""
         if failure.counts == "none":
             return
-        self.form(target).failed(bucket, now_ns, wait_s or 0.0)
+        form = self.form(target)
+        form.failed(bucket, now_ns, wait_s or 0.0)
+        if failure is RATE_LIMITED:
+            form.room.refused(form.in_flight, now_ns)
         if failure.kind in _CONNECTS:
             if len(self._refusals) >= MOST:
                 self._refusals.clear()
@@ -110,7 +141,29 @@ class Forms:
         if len(sessions) > MOST_SESSIONS:
             sessions.popitem(last=False)
 
+    def answered(self, model: str, ttft_ns: int, tokens: int, decode_ns: int) -> None:
+        """A request to a model was answered; what its client has seen, its hedges included."""
+        promise = self.promises.get(model)
+        if promise is not None:
+            promise.saw(ttft_ns / NS, tokens, decode_ns / NS)
+
+    def unanswered(self, model: str) -> None:
+        """A request to a model failed on all its targets."""
+        promise = self.promises.get(model)
+        if promise is not None:
+            promise.missed()
+
     # What is asked
+
+    def promise(self, model: str, slo: Slo) -> Promise:
+        """How the service levels of a model are kept."""
+        promise = self.promises.get(model)
+        if promise is None or promise.slo != slo:
+            if len(self.promises) >= MOST:
+                self.promises.clear()
+            promise = self.promises[model] = Promise(slo)
+        promise.slo = slo  # of the newest snapshot
+        return promise
 
     def warm(self, session: str, now_ns: int) -> str | None:
         """The target whose prompt cache knows this session."""
@@ -147,7 +200,7 @@ class Forms:
         found = []
         for target in self._priors:
             form = self.by_target[target]
-            slow = form.deviation * form.fresh(now_ns) > OUT_OF_FORM
+            slow = form.deviation * form.fresh(now_ns) > FAR
             if now_ns - form.last_ns > (older_than_ns // SOONER if slow else older_than_ns):
                 found.append((form.last_ns, target))
         return [target for _, target in sorted(found)]
@@ -159,17 +212,25 @@ class Forms:
         seen = {
             name: record(form) for name, form in self.by_target.items() if form.last_ns != NEVER
         }
-        return FormState(seen)
+        return FormState(seen, self.pairs.export())
 
     def adopt(self, state: FormState, now_ns: int) -> None:
         """Take in what another worker, or the last life of this one, has learned."""
         for target, known in state.targets.items():
             merge(self.form(target), known, now_ns)
+        self.pairs.adopt(state.pairs)
+
+    def _count(self, target: str, form: Form) -> None:
+        if form.full:
+            self.crowded.add(target)
+        elif self.crowded:
+            self.crowded.discard(target)
 
     def _new(self, target: str) -> Form:
         if len(self.by_target) >= MOST + len(self._priors):
             loose = [name for name in self.by_target if name not in self._priors]
             for name in loose[: MOST // 2]:
                 del self.by_target[name]
+                self.crowded.discard(name)
         form = self.by_target[target] = Form(DEFAULT)
         return form

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lightgate.route.belief import FORGET_S, NEVER, NS
+from lightgate.route.pairs import PairState
 from lightgate.route.size import ENOUGH
 
 if TYPE_CHECKING:
@@ -43,12 +44,16 @@ class TargetState(msgspec.Struct, frozen=True, array_like=True):
     speed_last_ns: int
     errors: float
     ends: float
+    along: tuple[float, float] = (0.0, 0.0)  # products and squares
+    limit: float | None = None  # in flight; None: no limit
+    tail: float | None = None  # the usual log of p95/p50
 
 
 class FormState(msgspec.Struct, frozen=True):
     """What was learned of every target."""
 
     targets: dict[str, TargetState]
+    pairs: tuple[PairState, ...] = ()
 
 
 def record(form: Form) -> TargetState:
@@ -67,6 +72,9 @@ def record(form: Form) -> TargetState:
         form.speed_last_ns,
         form.errors,
         form.ends,
+        (form.along.moved, form.along.squares),
+        None if math.isinf(form.room.limit) else form.room.limit,
+        form.room.usual,
     )
 
 
@@ -94,6 +102,7 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     if newer:
         form.last_ns = known.last_ns
     _merge_speed(form, known, now_ns)
+    _merge_room(form, known, newer=newer)
     form.until_ns = NEVER
 
 
@@ -121,6 +130,16 @@ def _merge_speed(form: Form, known: TargetState, now_ns: int) -> None:
         form.speed_deviation = belief - form.speed_long
     if other > own:
         form.speed_last_ns = known.speed_last_ns
+
+
+def _merge_room(form: Form, known: TargetState, *, newer: bool) -> None:
+    """Of the slope, who has seen more is believed; of the limit, who was there last."""
+    moved, squares = known.along
+    if squares > form.along.squares:
+        form.along.moved, form.along.squares = moved, squares
+    if newer:
+        form.room.limit = math.inf if known.limit is None else max(1.0, known.limit)
+        form.room.usual = form.room.usual if known.tail is None else known.tail
 
 
 def _fresh(last_ns: int, now_ns: int) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SHARE: Final = 0.15  # of a key's requests may be hedged
 SPEND: Final = 0.10  # of what a key pays may go to hedges
-RACE_SPEND: Final = 1.0  # of what a key pays may go to racers: a race at most doubles the bill
+RACE_SPEND: Final = 1.0  # of what a key pays may go to each racer: a race of k costs k times
 SAVED: Final = 20.0  # hedges that a quiet time saves up
 FLOOR_S: Final = 0.05  # no hedge sooner: it would be a race
 CEILING: Final = 1.5  # times the long run's quantile: a sick target does not put its hedge off
@@ -87,11 +87,12 @@ def reserve_nano(price: Price, tokens_in: int, most_tokens: int) -> float:
 
 
 class _Account:
-    __slots__ = ("credit", "hedge_nano", "paid_nano", "racer_nano")
+    __slots__ = ("credit", "due_nano", "hedge_nano", "paid_nano", "racer_nano")
 
     def __init__(self) -> None:
         self.credit = 0.0  # hedges
         self.paid_nano = 0.0
+        self.due_nano = 0.0  # that races under way will cost in any case
         self.hedge_nano = 0.0  # spent or reserved
         self.racer_nano = 0.0
 
@@ -102,6 +103,7 @@ class HedgeBudgets:
     For every request: `deposit` when it comes in, `take` when a step of the role "hedge" or
     "racer" is about to start by the clock (a racer: all but the first), `settle` when that
     attempt's price is known, `paid` when the winner's is. A hedge that is refused stays a fallback.
+    Where several racers start beside the first, each counts for its part of them all.
     """
 
     __slots__ = ("_accounts",)
@@ -123,6 +125,7 @@ class HedgeBudgets:
         if account is None:
             return role == "racer" and nano <= RACE_SPEND * own_nano
         if role == "racer":
+            own_nano += account.due_nano
             return account.racer_nano + nano <= RACE_SPEND * (account.paid_nano + own_nano)
         if account.credit < 1.0 - 1e-9:
             return False
@@ -135,17 +138,29 @@ class HedgeBudgets:
         account = self._account(key)
         if role == "racer":
             account.racer_nano += nano
+            account.due_nano += own_nano
         else:
             account.credit -= 1.0
             account.hedge_nano += nano
         return True
 
-    def settle(self, key: str, role: Duplicate, reserved_nano: float, spent_nano: float) -> None:
-        """A second attempt is over: what it cost beyond what the request costs anyway."""
+    def settle(
+        self,
+        key: str,
+        role: Duplicate,
+        reserved_nano: float,
+        spent_nano: float,
+        own_nano: float = 0.0,
+    ) -> None:
+        """A second attempt is over: what it cost beyond what the request costs anyway.
+
+        What was given to `take` is taken back.
+        """
         account = self._account(key)
         more = spent_nano - reserved_nano
         if role == "racer":
             account.racer_nano = max(0.0, account.racer_nano + more)
+            account.due_nano = max(0.0, account.due_nano - own_nano)
         else:
             account.hedge_nano = max(0.0, account.hedge_nano + more)
 

@@ -20,6 +20,7 @@ from lightgate.route.score import (
     seconds,
 )
 from lightgate.route.size import bucket
+from lightgate.route.slo import Look
 
 if TYPE_CHECKING:
     from lightgate.route.belief import Form
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from lightgate.route.policy import Policy
 
 NS: Final = 1e9
-SAME_PROVIDER: Final = 1.25  # a second of the same provider is slow when the first is: 25 % worse
 BILLED: Final = 1.10  # one that bills closed streams in full counts as 10 % worse
 
 
@@ -43,6 +43,7 @@ class Draft:
         "ask",
         "draw",
         "forms",
+        "full",
         "hedge_ns",
         "known",
         "now_ns",
@@ -67,7 +68,7 @@ class Draft:
         self.order: list[str] = []
         self.known: list[Form] = []
         self.values: list[float] = []
-        self.well = 0
+        self.well = self.full = 0
         self.hedge_ns: int | None = None
         self.race = 1
         self.reserve_nano = 0.0
@@ -143,7 +144,13 @@ class Draft:
         """
         ask = self.ask
         slo = (ask.slo or ask.alias.slo) if policy.levels else None
-        over = misses(slo, known, self.size, self.tokens, self.now_ns)
+        margins: tuple[float, ...] = ()
+        if slo is not None and slo is ask.alias.slo:
+            promise = self.forms.promises.get(ask.alias.name)
+            if promise is None or promise.slo is not slo:
+                promise = self.forms.promise(ask.alias.name, slo)
+            margins = promise.margins
+        over = misses(slo, known, Look(self.size, self.tokens, self.now_ns, margins))
         nanos = self._costs(order, warm) if ask.prices else values
         return list(zip(over, nanos, values, strict=True))
 
@@ -201,13 +208,13 @@ class Draft:
         reserve = max([self._lost(target) for target in self.order[:race]])
         own = self.own_nano()
         key = self.ask.key
-        if budgets is None or budgets.may(key, "racer", reserve * (race - 1), own):
+        if budgets is None or budgets.may(key, "racer", reserve, own):
             self.race, self.reserve_nano = race, reserve
 
     def _backup(self) -> int | None:
-        """The place of the best second: by its value, its provider and what closing it costs."""
+        """The place of the best second: by its value, its company and what closing it costs."""
         order, known, values, prices = self.order, self.known, self.values, self.ask.prices
-        provider = order[0].partition("/")[0]
+        first, worse = order[0], self.forms.pairs.worse
         best, least = None, 0.0
         for place in range(1, self.well):
             if sick(known[place], self.now_ns):
@@ -217,8 +224,7 @@ class Draft:
             value = values[place]
             if best is not None and value >= least:
                 break  # nothing makes one better than its value, and they are in order
-            if order[place].partition("/")[0] == provider:
-                value *= SAME_PROVIDER
+            value *= worse(first, order[place])
             price = prices.get(order[place]) if prices else None
             if price is not None and not price.abort_stops:
                 value *= BILLED
@@ -239,17 +245,25 @@ class Draft:
         return max([reserve_nano(known, ask.tokens_in, most) for known in prices.values()])
 
     def own_nano(self) -> float:
-        """What the request costs in any case; 0 where that is unknown."""
-        price = self.ask.prices.get(self.order[0]) if self.ask.prices else None
-        return 0.0 if price is None else price.nano(self.ask.tokens_in, self.tokens)
+        """What the request costs in any case; an unknown price is the lowest known."""
+        ask, prices = self.ask, self.ask.prices
+        if not prices:
+            return 0.0
+        price = prices.get(self.order[0])
+        if price is not None:
+            return price.nano(ask.tokens_in, self.tokens)
+        return min([known.nano(ask.tokens_in, self.tokens) for known in prices.values()])
 
     # The end
 
     def plan(self, name: str, reason: str) -> Plan:
         """Lay the steps out."""
         order, well, policy = self.order, self.well, self.policy
-        if well < len(order):
-            reason += f", {len(order) - well} held" if well else ", all held: soonest first"
+        if self.full:
+            reason += f", {self.full} full"
+        held = len(order) - well - self.full
+        if held:
+            reason += f", {held} held" if well else ", all held: soonest first"
         return Plan(
             self._steps(),
             name,

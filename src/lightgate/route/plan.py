@@ -45,6 +45,11 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
     level: str | None = None  # how hard the request is, where a cascade asked
 
     @cached_property
+    def overlaps(self) -> bool:
+        """Whether an attempt may start while another one runs."""
+        return any(step.start_ns is not None for step in self.steps[1:])
+
+    @cached_property
     def text(self) -> str:
         """For records: `a > b` fails over, `a + b` race, `a ~800ms b` hedges."""
         words = [self.steps[0].target]

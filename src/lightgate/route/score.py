@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lightgate.route.belief import Form
     from lightgate.route.hedge import Price
     from lightgate.route.policy import Policy
-    from lightgate.route.slo import Slo
+    from lightgate.route.slo import Look, Slo
 
 STAY: Final = 0.93  # who was first the last time counts as 7 % better than it is
 NEAR: Final = 1.10  # what is within 10 % of the best is as good
@@ -42,11 +42,16 @@ def costs(
     targets: Sequence[str], prices: Mapping[str, Price], tokens_in: int, tokens: int
 ) -> list[float]:
     """Nano-dollars on each target; an unknown price is the dearest known, 0 where none is."""
-    found = [prices.get(target) for target in targets]
-    nanos = [
-        -1.0 if price is None else tokens_in * price.tokens_in + tokens * price.tokens_out
-        for price in found
-    ]
+    nanos, unknown = [], False
+    for target in targets:
+        price = prices.get(target)
+        if price is None:
+            unknown = True
+            nanos.append(-1.0)
+        else:
+            nanos.append(tokens_in * price.tokens_in + tokens * price.tokens_out)
+    if not unknown:
+        return nanos
     dearest = max(0.0, *nanos)
     return [dearest if nano < 0.0 else nano for nano in nanos]
 
@@ -61,15 +66,14 @@ def beside(times: Sequence[float], nanos: Sequence[float]) -> list[float]:
     return [at / quickest + nano / least for at, nano in zip(times, nanos, strict=True)]
 
 
-def misses(
-    slo: Slo | None, known: Sequence[Form], size: int, tokens: int, now_ns: int
-) -> list[float]:
+def misses(slo: Slo | None, known: Sequence[Form], look: Look) -> list[float]:
     """By how much each target may miss its service levels; 0 where it is good enough."""
-    key = hash((slo, size, tokens))  # once, not once for each target
+    # Once, not once for each target.
+    key = hash((0 if slo is None else slo.mark, look.size, look.tokens, look.margins))
     found = []
     for form in known:
         over = form.misses.get(key)
         if over is None:
-            over = form.misses[key] = max(0.0, excess(slo, form, size, now_ns, tokens))
+            over = form.misses[key] = max(0.0, excess(slo, form, look))
         found.append(over)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,11 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     speed_p5: float | None = None
     speed_p50: float | None = None
     speed_total_p50: float | None = None
+
+    @cached_property
+    def mark(self) -> int:
+        """Its hash, worked out once."""
+        return hash(self)
 
     @cached_property
     def firsts(self) -> tuple[tuple[float, float], ...]:
@@ -59,11 +64,24 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple((at / 1e9, share) for at, share in levels if at is not None)
 
 
-def excess(slo: Slo | None, form: Form, size: int, now_ns: int, tokens: int) -> float:
+class Look(NamedTuple):
+    """What a target is asked for: a prompt of this size, so many tokens, now.
+
+    `margins` are those of a promise: the part of each share that is not to be used up.
+    """
+
+    size: int
+    tokens: int
+    now_ns: int
+    margins: tuple[float, ...] = ()
+
+
+def excess(slo: Slo | None, form: Form, look: Look) -> float:
     """By how much a target may miss its levels, which `look` was at: at most 0 if good enough.
 
     The largest of (upper bound of the chance of a miss) - (share that may miss), over all levels.
     """
+    size, tokens, now_ns, margins = look
     weight = form.fresh(now_ns)
     p_error = form.p_error
     if slo is None:
@@ -72,16 +90,20 @@ def excess(slo: Slo | None, form: Form, size: int, now_ns: int, tokens: int) -> 
     sigma = max(math.sqrt(form.variance), 0.05)
     log = form.log_ttft(size, now_ns)
     worst = -1.0
+    strict = iter(margins)
     for limit, share in slo.firsts:
-        worst = max(worst, _above(limit, log + unsure * sigma, sigma) + p_error - share)
+        allowed = share * (1.0 - next(strict, 0.0))
+        worst = max(worst, _above(limit, log + unsure * sigma, sigma) + p_error - allowed)
     spread = max(math.sqrt(form.speed_variance), 0.05)
     speed = form.log_speed(now_ns)
     for limit, share in slo.speeds:
-        worst = max(worst, _above(-limit, unsure * spread - speed, spread) - share)
+        allowed = share * (1.0 - next(strict, 0.0))
+        worst = max(worst, _above(-limit, unsure * spread - speed, spread) - allowed)
     for limit_s, share in slo.wholes(tokens):
         decode_s = tokens / math.exp(speed - unsure * spread)
         left = math.log(max(limit_s - decode_s, 1e-9))
-        worst = max(worst, _above(left, log + unsure * sigma, sigma) + p_error - share)
+        allowed = share * (1.0 - next(strict, 0.0))
+        worst = max(worst, _above(left, log + unsure * sigma, sigma) + p_error - allowed)
     return worst
 
 

@@ -45,7 +45,8 @@ class Witness:
         kind = _COUNTED.get(step.role)
         if kind is None:
             return True
-        return self.budgets.take(key, kind, plan.reserve_nano, plan.own_nano)
+        part = _part(plan, kind)
+        return self.budgets.take(key, kind, plan.reserve_nano * part, plan.own_nano * part)
 
     def settled(
         self, key: str, plan: Plan, beside: Sequence[Role], winner_nano: float, lost_nano: float
@@ -57,9 +58,19 @@ class Witness:
         for role in beside:
             kind = _COUNTED.get(role)
             if kind is not None:
-                self.budgets.settle(key, kind, plan.reserve_nano, lost_nano)
+                part = _part(plan, kind)
+                reserve, own = plan.reserve_nano * part, plan.own_nano * part
+                self.budgets.settle(key, kind, reserve, lost_nano * part, own)
                 lost_nano = 0.0
         self.budgets.paid(key, winner_nano)
+
+    def answered(self, model: str, ttft_ns: int, decoded: tuple[int, int]) -> None:
+        """A client has its answer: its first token after so long, then tokens in nanoseconds."""
+        self.forms.answered(model, ttft_ns, *decoded)
+
+    def unanswered(self, model: str) -> None:
+        """A client got none, and it was not its own fault."""
+        self.forms.unanswered(model)
 
     # An attempt
 
@@ -97,3 +108,10 @@ class Witness:
         if not spoke:
             self.forms.waited(target, size, now_ns, now_ns - began_ns)
         self.forms.ended(target, size, now_ns)
+
+
+def _part(plan: Plan, kind: Duplicate) -> float:
+    """What one second attempt counts for: of several racers beside the first, its part of them."""
+    if kind == "hedge":
+        return 1.0
+    return 1.0 / max(1, sum([step.role == "racer" for step in plan.steps]) - 1)

@@ -27,29 +27,47 @@ def places(role: Role, seed: int, turn: Turn) -> list[tuple[float, int]]:
     return list(zip(seconds, tally.first_target, strict=True))
 
 
-# As in a bad episode of the weather. A whole answer gets only half as slow by it, and its decode is
-# seen when it ends: who waits for whole answers leaves later.
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("name", "hedge", "requests", "seconds"),
-    [("voice", "auto", 5, 15.0), ("voice", "off", 5, 15.0), ("fastest", "auto", 5, 60.0)],
-)
-def test_a_slow_target_is_left_and_found_again(
-    name: str, hedge: str, requests: int, seconds: float, seed: int
-) -> None:
-    turn = Turn(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=0.6)
-    seen = places(policy(name, hedge), seed, turn)
+def reacts(seen: list[tuple[float, int]]) -> None:
+    """Left within 5 requests or 15 s, found again within 60 s."""
     before = [place for at, place in seen if SLOW_S - 120 < at < SLOW_S]
     assert before.count(0) > 0.8 * len(before)
     sick = [(at, place) for at, place in seen if SLOW_S <= at < WELL_S]
     left = next(number for number, (_, place) in enumerate(sick) if place)
-    assert left <= requests or sick[left][0] - SLOW_S <= seconds
+    assert left <= 5 or sick[left][0] - SLOW_S <= 15.0
     late = [place for at, place in sick if at > SLOW_S + 60]
-    assert late.count(0) <= 0.15 * len(late)
+    # A slow speed that was only guessed, because hedges hid the answers, is tried again once.
+    assert late.count(0) <= 0.2 * len(late)
     back = next(at for at, place in seen if at >= WELL_S and place == 0)
     assert back - WELL_S <= 60.0
     after = [place for at, place in seen if WELL_S + 60 <= at < END_S]
     assert after.count(0) > 0.8 * len(after)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("hedge", ["auto", "off"])
+@pytest.mark.parametrize("name", ["voice", "fastest", "coding", "agent", "balanced"])
+def test_a_target_that_is_five_times_slower_is_left_and_found_again(
+    name: str, hedge: str, seed: int
+) -> None:
+    turn = Turn(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=0.2)
+    reacts(places(policy(name, hedge), seed, turn))
+
+
+# As in a bad episode of the weather. For `coding` and `balanced` the slow one is then no worse than
+# the next: they may do as they like.
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", ["voice", "fastest", "agent"])
+def test_a_bad_episode_is_left_and_its_end_is_seen(name: str, seed: int) -> None:
+    turn = Turn(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=0.6)
+    reacts(places(policy(name, "auto"), seed, turn))
+
+
+def test_who_only_begins_late_and_still_ends_first_is_kept_by_those_who_want_the_end() -> None:
+    turn = Turn(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=1.0)
+    for name, least, most in (("fastest", 0.7, 1.0), ("coding", 0.7, 1.0), ("voice", 0.0, 0.1)):
+        seen = places(policy(name), 1, turn)
+        late = [place for at, place in seen if SLOW_S + 60 < at < WELL_S]
+        assert least <= late.count(0) / len(late) <= most
 
 
 def test_who_never_learns_stays() -> None:

@@ -15,6 +15,7 @@ from lightgate.route.finish import Rival, waits_ns
 from lightgate.route.form import Forms, bucket
 from lightgate.route.hedge import HedgeBudgets, Price
 from lightgate.route.prior import Prior
+from lightgate.route.slo import Slo
 from lightgate.route.witness import Witness
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     hedge: str = "auto"
     race: int = 1
+    slo: Slo | None = None
 
     @property
     def name(self) -> str:
@@ -67,6 +69,7 @@ class Brain:
             policy=settings.policy,
             hedge=settings.hedge,
             race=settings.race,
+            slo=settings.slo,
         )
         self._prices = {offer.target: _price(offer) for offer in offers}
         jitter = random.Random(seed).random  # noqa: S311 - the same jitter for the same seed
@@ -126,6 +129,14 @@ class Brain:
         """It was cancelled because another one has the client."""
         target = self._names[tried.place]
         self._witness.lost(target, _size(tried), now_ns, tried.began_ns, spoke=spoke)
+
+    def answered(self, ttft_ns: int, tokens: int, decode_ns: int) -> None:
+        """A client has its answer."""
+        self._witness.answered(self._alias.name, ttft_ns, (tokens, decode_ns))
+
+    def unanswered(self) -> None:
+        """A client got none."""
+        self._witness.unanswered(self._alias.name)
 
     def settled(
         self, plan: Plan, beside: Sequence[StepRole], winner_usd: float, lost_usd: float

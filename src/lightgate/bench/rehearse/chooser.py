@@ -80,6 +80,12 @@ class Chooser(Protocol):
     def lost(self, tried: Try, now_ns: int, *, spoke: bool) -> None:
         """It was cancelled because another one has the client."""
 
+    def answered(self, ttft_ns: int, tokens: int, decode_ns: int) -> None:
+        """A client has its answer, its first token so long after it asked."""
+
+    def unanswered(self) -> None:
+        """A client got none."""
+
     def settled(
         self, plan: Plan, beside: Sequence[Role], winner_usd: float, lost_usd: float
     ) -> None:
@@ -152,6 +158,12 @@ class Plain:
         """An attempt is over."""
         del now_ns, spoke
         self._order.ended(tried.place)
+
+    def answered(self, ttft_ns: int, tokens: int, decode_ns: int) -> None:
+        """Nothing was promised."""
+
+    def unanswered(self) -> None:
+        """Nothing was promised."""
 
     def settled(
         self, plan: Plan, beside: Sequence[Role], winner_usd: float, lost_usd: float

@@ -222,6 +222,8 @@ class Play:
         whole = price(self._cast.offers[leg.place], self._tokens_in(leg), fate.tokens)
         self.tally.bills.attempt(whole, whole, extra=False)
         self.tally.done_s[leg.flight.number] = (now_ns - leg.flight.origin_ns) / NS
+        first_ns = round(self.tally.ttft_s[leg.flight.number] * NS)
+        self._chooser.answered(first_ns, fate.tokens, fate.decode_ns)
         self._end(leg.flight, whole)
 
     def _cut(self, leg: _Leg, now_ns: int) -> None:
@@ -229,6 +231,7 @@ class Play:
         self._close(now_ns, leg)
         self._chooser.failed(leg.tried, now_ns, _LONG, None)
         self.tally.failures += 1
+        self._chooser.unanswered()
         self._end(leg.flight, 0.0)
 
     def _refused(self, leg: _Leg, now_ns: int) -> None:
@@ -257,6 +260,7 @@ class Play:
             self._commit(spoken[0], now_ns)  # nobody is left to wait for
         elif flight.course.over:
             self.tally.failures += 1
+            self._chooser.unanswered()
             self._end(flight, 0.0)
 
     def _end(self, flight: _Flight, winner_usd: float) -> None:

@@ -1,0 +1,65 @@
+"""How many requests a target may have in flight: unlimited until it says that it is too many.
+
+It says so with a 429, or with a tail that grows while the median stays: the first sign of a queue.
+The limit is halved then, and grows by one for each round of answers, as TCP's does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Final
+
+PAUSE_NS: Final = 5_000_000_000  # in which all complaints are one
+LEAST: Final = 1.0
+LEAST_QUEUED: Final = 4.0  # a tail alone: with fewer in flight the queue is not ours
+MOST: Final = 1024.0  # a limit that has grown so far is none
+SAMPLES: Final = 40  # first tokens of which the tail is taken
+EVERY: Final = 10  # samples after which it is taken anew
+DOUBLED: Final = math.log(2.0)  # of p95/p50 against its own usual
+USUAL_ALPHA: Final = 0.05
+
+
+class Room:
+    """The limit of one target."""
+
+    __slots__ = ("_cut_ns", "_tail", "_until", "limit", "usual")
+
+    def __init__(self, usual: float) -> None:
+        self.limit = math.inf
+        self.usual = usual  # log of p95/p50
+        self._cut_ns = -(1 << 62)
+        self._tail: deque[float] = deque(maxlen=SAMPLES)
+        self._until = EVERY
+
+    def refused(self, in_flight: int, now_ns: int) -> None:
+        """The target said that it has too many requests."""
+        self._cut(in_flight, now_ns, LEAST)
+
+    def answered(self, in_flight: int) -> None:
+        """A whole answer: room for one more, once as many have come as the limit allows."""
+        if in_flight * 2.0 >= self.limit:
+            self.limit += 1.0 / self.limit
+            if self.limit > MOST:
+                self.limit = math.inf
+
+    def first(self, log: float, in_flight: int, now_ns: int) -> None:
+        """A first token; `log` is of its time against the long run's."""
+        tail = self._tail
+        tail.append(log)
+        self._until -= 1
+        if self._until > 0 or len(tail) < SAMPLES:
+            return
+        self._until = EVERY
+        ranked = sorted(tail)
+        ratio = ranked[SAMPLES * 95 // 100] - ranked[SAMPLES // 2]
+        if ratio < self.usual + DOUBLED:
+            self.usual += USUAL_ALPHA * (ratio - self.usual)
+        elif in_flight >= LEAST_QUEUED:
+            self._cut(in_flight, now_ns, LEAST_QUEUED)
+            tail.clear()
+
+    def _cut(self, in_flight: int, now_ns: int, least: float) -> None:
+        if now_ns - self._cut_ns >= PAUSE_NS:
+            self.limit = max(least, min(self.limit, in_flight) / 2.0)
+            self._cut_ns = now_ns
