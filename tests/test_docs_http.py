@@ -18,6 +18,7 @@ from lightgate.gateway import (
     flight,
     house,
     keyring,
+    ladder,
     leg,
     lookup,
     outlet,
@@ -32,7 +33,7 @@ from lightgate.wire import chunked, connection, inbound, intake
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "reference" / "http.md").read_text("utf-8")
-GATEWAY = (app, courier, entry, errors_out, flight, house, leg, lookup, wishes)
+GATEWAY = (app, courier, entry, errors_out, flight, house, ladder, leg, lookup, wishes)
 SOURCE = "\n".join(inspect.getsource(module) for module in GATEWAY)
 
 

@@ -117,7 +117,7 @@ def keys(table: type[Table], path: str) -> Iterator[tuple[str, Any, Any]]:
             many = {"dict": ".NAME", "tuple": "[]"}.get(
                 getattr(getattr(field.annotation, "__origin__", None), "__name__", ""), ""
             )
-            if name == "prices":
+            if name in {"prices", "priors"}:
                 many = '."PROVIDER/MODEL"'
             yield from keys(inner, f"{here}{many}.")
 

@@ -119,7 +119,8 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         trouble: bool = False,
         **more: Any,
     ) -> Rig:
-        sim = SimServer(parse(json.loads(json.dumps(QUICK)), "quick"), seed=7, trouble=trouble)
+        world = json.loads(json.dumps(more.get("world", QUICK)))
+        sim = SimServer(parse(world, "quick"), seed=7, trouble=trouble)
         port = await sim.start()
         ports = {f"trouble_{name.replace('-', '_')}": p for name, p in sim.trouble_ports.items()}
         text = (PROVIDERS + models).format(port=port, **ports)
@@ -136,7 +137,9 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
             purse=Purse.open(data / "purse", 0, keys),
             worker=0,
         )
-        door = Door(Gateway(state, data).handle, limits=more.get("limits") or Limits())
+        gateway = Gateway(state, data)
+        limits = more.get("limits") or Limits()
+        door = Door(gateway.handle, limits=limits, gate=gateway.gate)
         rig = Rig(sim, state, door, await door.listen("127.0.0.1", 0), data)
         rig.keys = {name: secret for name, (secret, _) in made.items()}
         rigs.append(rig)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from lightgate.sim.dress import Dress, split_point
@@ -161,4 +162,5 @@ class Stream:
 def _no_linger(sock: object) -> None:
     """Make the next close a reset; the loop's own transport gives a wrapper of its socket."""
     if isinstance(sock, socket.socket) or hasattr(sock, "setsockopt"):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+        with suppress(OSError):  # the client has just left: it is closed already
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
