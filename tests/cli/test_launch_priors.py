@@ -10,7 +10,7 @@ import pytest
 
 from ledger.notes import attempt_note, settled
 from ledger.test_seen import keep
-from lightgate.cli.launch import FIRST_PRIORS_S, PRIORS_S, Launch, Wishes
+from lightgate.cli.launch import PRIORS_S, Launch, Wishes
 from lightgate.gateway.snapshot import put_snapshot, read_snapshot
 from lightgate.ledger.store import FILE, Ledger
 
@@ -42,19 +42,33 @@ def serve(data: Path, n: int = 30) -> None:
         keep(ledger, data, notes)
 
 
-def test_the_first_snapshot_holds_what_the_ledger_knows(tmp_path: Path) -> None:
+def test_a_reload_asks_the_ledger(tmp_path: Path) -> None:
     up = launch(tmp_path)
-    assert up._make_snapshot().priors == {}
+    assert up._priors() == {}
     serve(up.data)
-    priors = up._make_snapshot().priors
+    priors = up._priors()
     assert priors["lab/s1"].ttft_ms == pytest.approx(100.0, rel=0.02)
     assert priors["lab/new"].ttft_ms == priors["lab/s1"].ttft_ms
     assert priors["lab/new"].speed_tps > priors["lab/s1"].speed_tps
 
 
+def test_the_first_snapshot_holds_what_the_last_life_believed(tmp_path: Path) -> None:
+    up = launch(tmp_path)
+    assert up._first_priors() == {}
+    serve(up.data)
+    assert up._first_priors() == {}  # the ledger is asked once it serves
+    believed = up._priors()
+    put_snapshot(up.data, up._make_snapshot(believed))
+    assert up._first_priors() == believed
+    told = CONFIG.replace(', "lab/new"', "") + '[priors."lab/s1"]\nttft = "7ms"\n'
+    (tmp_path / "lightgate.toml").write_text(told)
+    again = Launch(Wishes(config_file=tmp_path / "lightgate.toml", data=tmp_path / "data"))
+    assert {name: prior.ttft_ms for name, prior in again._first_priors().items()} == {"lab/s1": 7.0}
+
+
 async def test_while_it_runs_it_looks_again(tmp_path: Path) -> None:
     up = launch(tmp_path)
-    put_snapshot(up.data, up._make_snapshot())
+    put_snapshot(up.data, up._make_snapshot({}))
     pauses: list[float] = []
     known: list[set[str]] = []
 
@@ -71,6 +85,6 @@ async def test_while_it_runs_it_looks_again(tmp_path: Path) -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await up._keep_priors(pause)
-    assert pauses == [FIRST_PRIORS_S, PRIORS_S, PRIORS_S]
+    assert pauses == list(PRIORS_S)
     assert known[:2] == [set(), {"lab/s1", "lab/new"}]
     assert known[2] == known[1]  # what cannot be read takes nothing away

@@ -25,7 +25,13 @@ from lightgate.gateway import logs
 from lightgate.gateway.claim import Claim, State
 from lightgate.gateway.foreknowing import foreknown, priors_of
 from lightgate.gateway.ports import Reserved, is_loopback
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot, refresh_priors
+from lightgate.gateway.snapshot import (
+    SnapshotFailed,
+    make_snapshot,
+    put_snapshot,
+    read_snapshot,
+    refresh_priors,
+)
 from lightgate.gateway.supervise import ChildSpec, StoppedEarly, Supervisor, look
 from lightgate.ledger.keys import KeyRecord, instant_text
 from lightgate.provider.catalogue import catalogue
@@ -45,8 +51,9 @@ CONSOLE_HOST: Final = "127.0.0.1"
 ORPHANS_S: Final = 4.0  # the children of a predecessor that was killed are gone by then
 AFTER_DRAIN_S: Final = 5.0
 CONSOLE_STOP_S: Final = 20.0
-FIRST_PRIORS_S: Final = 60.0  # until the ledger is asked what has become known of targets
-PRIORS_S: Final = 600.0
+# After the start, until the ledger is asked what is known of targets: soon, since the snapshot of
+# the start does not wait for it; then when a new target may have answered; then now and then.
+PRIORS_S: Final = (2.0, 60.0, 600.0)
 # The order of stopping: nobody asks, streams finish, then what they needed, the books last.
 TRAFFIC, WORKERS, PROVIDERS, BOOKS = range(4)
 _NEEDS_RESTART: Final = ("host", "port", "workers", "data", "drain")
@@ -150,7 +157,7 @@ class Launch:
 
             (told,) = await supervisor.start(self._simulator())
             self._facts = msgspec.convert(told, Facts)
-        snapshot = self._make_snapshot()
+        snapshot = self._make_snapshot(self._first_priors())
         put_snapshot(self.data, snapshot)
         await supervisor.start(*self._workers())
         return snapshot
@@ -162,7 +169,7 @@ class Launch:
         self._keys = self._read_keys()
         kept, self.config = self.config, fresh
         try:
-            put_snapshot(self.data, self._make_snapshot())
+            put_snapshot(self.data, self._make_snapshot(self._priors()))
         except BaseException:
             self.config = kept
             raise
@@ -225,8 +232,8 @@ class Launch:
 
         return load(self._wishes.world)
 
-    def _make_snapshot(self) -> Snapshot:
-        return make_snapshot(self._full(), self._keys, os.environ, priors=self._priors())
+    def _make_snapshot(self, priors: dict[str, Prior]) -> Snapshot:
+        return make_snapshot(self._full(), self._keys, os.environ, priors=priors)
 
     def _full(self) -> Config:
         """The configuration, with the simulated providers where there are any."""
@@ -236,12 +243,23 @@ class Launch:
 
         return with_simulated(self.config, self._facts, self._world)
 
+    def _first_priors(self) -> dict[str, Prior]:
+        """What the last life believed and what is configured: no database delays the start."""
+        known = foreknown(self._full())
+        try:
+            before = read_snapshot(self.data).priors
+        except SnapshotFailed:
+            before = {}
+        kept = {target: prior for target, prior in before.items() if target in known}
+        told = {target: word for target, word in known.items() if word.source == "config"}
+        return priors_of(known) | kept | priors_of(told)
+
     def _priors(self, *, strict: bool = False) -> dict[str, Prior]:
         return priors_of(foreknown(self._full(), self.data, datetime.now(UTC), strict=strict))
 
     async def _keep_priors(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Tell the workers what the ledger has learned of targets that they never asked."""
-        for pause_s in itertools.chain((FIRST_PRIORS_S,), itertools.repeat(PRIORS_S)):
+        for pause_s in itertools.chain(PRIORS_S, itertools.repeat(PRIORS_S[-1])):
             await pause(pause_s)
             try:
                 config = self.config
