@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
+from lightgate.cli.output import Column, dollars, emit_json, emit_table
 from lightgate.config.duration import parse_duration
 from lightgate.config.written import table_text
 from lightgate.errors import UsageError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _NS_PER_US: Final = 1_000
 _NONE: Final = "none"
+_NOTHING: Final = "·"  # nobody knows
 
 
 def show_caps(config: Config | None, data: Path | None, last: str, *, as_json: bool) -> None:
@@ -123,15 +124,19 @@ def _cells(cap: Cap) -> tuple[str, ...]:
         f"{100 * cap.cut_share:.1f} %",
         _NONE if cap.cap is None else str(cap.cap),
         _NONE if cap.suggested is None else str(cap.suggested),
-        f"{_usd(cap.reserved_now_usd)} > {_usd(cap.reserved_usd)}",
-        f"{_seconds(cap.worst_now_s)} > {_seconds(cap.worst_s)}",
+        _change(_usd(cap.reserved_now_usd), _usd(cap.reserved_usd)),
+        _change(_seconds(cap.worst_now_s), _seconds(cap.worst_s)),
         cap.because,
     )
 
 
-def _usd(amount: Decimal | None) -> str:
-    return UNKNOWN if amount is None else f"${dollars(amount)}"
+def _change(now: str | None, then: str | None) -> str:
+    return _NOTHING if now is None and then is None else f"{now or _NOTHING} > {then or _NOTHING}"
 
 
-def _seconds(seconds: float | None) -> str:
-    return UNKNOWN if seconds is None else f"{seconds:.1f} s"
+def _usd(amount: Decimal | None) -> str | None:
+    return None if amount is None else f"${dollars(amount)}"
+
+
+def _seconds(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:.1f} s"
