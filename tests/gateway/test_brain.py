@@ -58,6 +58,34 @@ async def test_an_answer_says_why(start: Start) -> None:
     assert "next " in settled.exchange.plan
 
 
+PROMISED = """
+[models.m]
+targets = ["{target}", "lab/plain!status:500"]
+policy = "cheapest"
+hedge = "off"
+slo = {{ ttft_p95 = "{due}" }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "due", "margins"),
+    [
+        (SLOW, "100ms", (0.0625,)),
+        (QUICK, "20s", (0.0,)),
+        ("lab/plain!status:503", "20s", (0.0625,)),
+    ],
+)
+async def test_a_promise_is_judged_by_what_the_client_saw(
+    start: Start, target: str, due: str, margins: tuple[float, ...]
+) -> None:
+    """Late or not at all counts against it; in time does not."""
+    rig = await start(PROMISED.replace("{target}", target).replace("{due}", due))
+    answer = await rig.chat("m")
+    assert answer.status == (200 if "status" not in target else 502)
+    await rig.until(lambda: not rig.state.flights)
+    assert rig.state.forms.promises["m"].margins == margins
+
+
 async def test_form_learns_first_tokens_speeds_and_failures(start: Start) -> None:
     rig = await start(
         '[models.m]\ntargets = ["lab/plain!status:500", "lab/plain"]\npolicy = "fastest"\n'
