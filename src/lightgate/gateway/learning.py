@@ -60,9 +60,17 @@ class Learning:
 
     def share(self) -> None:
         """Write what is known here, if that has changed."""
+        content = self.news()
+        if content is not None:
+            self.keep(content)
+
+    def news(self) -> bytes | None:
+        """What is known here, to be kept; None if that is what was kept last."""
         content = _encode(self._forms.export())
-        if content == self._written:
-            return
+        return None if content == self._written else content
+
+    def keep(self, content: bytes) -> None:
+        """Write it down for the others; a disk may take its time, so not on the loop."""
         unborn = self._own.with_suffix(".new")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -87,15 +87,21 @@ class Worker:
         self._learning = Learning(options.data, options.index, state.forms, state.now_ns)
         self._learning.adopt(own=True)
         self._ticks = 0
+        self._keeping: asyncio.Future[None] | None = None
         state.each_second.append(self._share)
         if options.index == 0:
             state.each_second.append(Prober(state).look)
 
     def _share(self) -> None:
         self._ticks += 1
-        if self._ticks % SHARE_TICKS == 0:
-            self._learning.share()
-            self._learning.adopt()
+        if self._ticks % SHARE_TICKS:
+            return
+        if self._keeping is None or self._keeping.done():
+            news = self._learning.news()
+            if news is not None:
+                loop = self.state.loop
+                self._keeping = loop.run_in_executor(None, self._learning.keep, news)
+        self._learning.adopt()
 
     def _keep_answers(self, house: House) -> None:
         """Open the cache's second tier once some model needs it; in a thread, and lazily."""
@@ -140,6 +146,8 @@ class Worker:
         await drained
         await state.joints.landed(1.0)  # flights that outlived their clients
         await self.client.close()
+        if self._keeping is not None:
+            await self._keeping  # or it would write over the last word
         self._learning.share()
         if self._attic is not None:
             self._attic.close()
