@@ -14,6 +14,8 @@ from lightgate.gateway import collector, flight
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from gateway.conftest import Rig, Start
     from lightgate.ledger.note import Settled
     from sim.conftest import Answer
@@ -405,3 +407,78 @@ async def test_many_at_once_have_one_winner_each(start: Start) -> None:
     assert all(answer.status == 200 for answer in answers)
     for settled in rig.settled():
         assert sum(bool(note.facts.won) for note in settled.attempts) == 1
+
+
+WHOLE_ONLY = """
+[providers.shy]
+base_url = "http://127.0.0.1:{shy}/v1"
+api_key = "none"
+[models.m]
+targets = ["shy/model", "lab/plain!hang"]
+policy = "fastest"
+hedge = "10s"
+"""
+ANSWER = {
+    "id": "x",
+    "object": "chat.completion",
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
+    ],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+NO_STREAM = {"message": "Unsupported value: 'stream' does not support true.", "param": "stream"}
+
+
+@pytest.fixture
+async def shy() -> AsyncIterator[tuple[int, list[bool]]]:
+    """A provider that answers whole only: its port, and for each request whether to stream it."""
+    asked: list[bool] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        asked.append(bool(json.loads(await reader.readexactly(length)).get("stream")))
+        status = b"400 Bad Request" if asked[-1] else b"200 OK"
+        body = json.dumps({"error": NO_STREAM} if asked[-1] else ANSWER).encode()
+        line = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        writer.write(line % status + b"content-length: %d\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1], asked
+    server.close()
+
+
+async def test_a_target_that_will_not_stream_is_asked_for_the_whole(
+    start: Start, shy: tuple[int, list[bool]]
+) -> None:
+    port, asked = shy
+    rig = await start(WHOLE_ONLY.replace("{shy}", str(port)))
+    rig.state.forms.first("shy/model", 0, rig.state.now_ns(), 1_000_000)
+    for _ in range(20):  # so many requests that a hedge is within its share
+        rig.state.budgets.deposit("")
+    rig.state.budgets.paid("", 1e9)
+    for _ in range(2):
+        answer = await rig.ask("/v1/chat/completions", {"model": "m", "messages": SAY})
+        assert (answer.status, answer.json["choices"][0]["message"]["content"]) == (200, "Hi")
+    assert asked == [True, False, False]  # once is enough to know it
+    await rig.until(lambda: len(rig.settled()) == 2)
+    first, second = rig.settled()
+    assert [note.status for note in first.attempts] == [400, 200]
+    assert [note.status for note in second.attempts] == [200]
+    assert first.exchange.winner == "shy/model"
+
+
+async def test_a_client_that_wants_a_stream_is_told_that_there_is_none(
+    start: Start, shy: tuple[int, list[bool]]
+) -> None:
+    port, asked = shy
+    rig = await start(WHOLE_ONLY.replace("{shy}", str(port)))
+    rig.state.forms.first("shy/model", 0, rig.state.now_ns(), 1_000_000)
+    for _ in range(20):  # so many requests that a hedge is within its share
+        rig.state.budgets.deposit("")
+    rig.state.budgets.paid("", 1e9)
+    answer = await rig.ask("/v1/chat/completions", {"model": "m", "messages": SAY, "stream": True})
+    assert answer.status == 400
+    assert b"does not support true" in answer.body
+    assert asked == [True]

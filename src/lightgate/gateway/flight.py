@@ -184,7 +184,9 @@ class Flight:
     def _pointless(self, step: Step) -> bool:
         """Whether this target has just failed in a way that a second try does not change."""
         before = self.legs[-1] if self.legs else None
-        return before is not None and before.step.target == step.target and not before.failure.again
+        if before is None or before.step.target != step.target or before.unstreamable:
+            return False
+        return not before.failure.again
 
     def make_leg(self, step: Step) -> Leg | None:
         """An attempt that is ready to go; None where the target cannot be told the request."""
@@ -274,6 +276,15 @@ class Flight:
             return False
         self.winner = None
         self.first_in_ns = None
+        return True
+
+    def asks_whole(self) -> bool:
+        """Whether a target would not stream, and is asked for the whole, as the client did."""
+        shy = [leg.step.target for leg in self.legs if leg.unstreamable]
+        if not shy or not self.gathers:
+            return False
+        self._state.unstreamable.update(shy)
+        self.gathers = False
         return True
 
     def _waits_for_another(self, leg: Leg, now: int) -> bool:

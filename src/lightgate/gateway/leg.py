@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 NS: Final = 1_000_000_000
 CONNECT_S: Final = 3.0
+_WRONG: Final = frozenset((400, 404, 422))  # what providers say of a field that they do not take
 _COUNTING: Final = frozenset(("openai-chat", "openai-completions"))
 
 
@@ -64,6 +65,7 @@ class Leg:
         "prepared",
         "rejected",
         "step",
+        "unstreamable",
     )
 
     def __init__(
@@ -83,6 +85,7 @@ class Leg:
         self.heard = False  # its first useful token has come
         self.held_ns = 0  # until when it is held back for a better one
         self.rejected = False  # it answered, and another tier is asked all the same
+        self.unstreamable = False  # it would not stream what the client does not want streamed
         self._body: bytes | None = None  # the answer as one body, once it was asked for
         self._whole: bytes | None = None  # and that in the client's dialect
         self._reteller = self._make_reteller()
@@ -177,6 +180,7 @@ class Leg:
             if isinstance(error, StreamError):
                 status = named_status(error.word, error.code) or status
             self.failure = what(called.outcome, status, error, hurried=hurried)
+            self.unstreamable = self._flight.gathers and _will_not_stream(status, error)
             wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
             state.witness.failed(target, size, now, began, (self.failure, wait_s))
         self.bill = self.billed(called)
@@ -296,6 +300,11 @@ class Leg:
             created=entry.wall_ns // NS,
             include_usage=flight.wanted.include_usage,
         )
+
+
+def _will_not_stream(status: int | None, error: AttemptError | None) -> bool:
+    """Whether a provider refused a request because it was to be streamed."""
+    return status in _WRONG and error is not None and "stream" in error.message.lower()
 
 
 class Held:

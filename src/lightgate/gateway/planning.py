@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.entry import Guest
     from lightgate.gateway.state import State
     from lightgate.gateway.wanted import Wanted
+    from lightgate.route.alias import Alias
     from lightgate.route.plan import Plan
 
 
@@ -30,7 +31,7 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
     key_id = "" if key is None else key.id
     state.witness.arrived(key_id)
     hedge = wishes.hedge
-    if not wanted.streamed and not can_gather(wanted.path.dialect, wanted.fields):
+    if not wanted.streamed and not _streams(state, alias, wanted):
         hedge, race = "off", 1
     adaptive = len(alias.targets) > 1 and (
         (wishes.policy or alias.policy) in POLICIES
@@ -57,3 +58,11 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
             return plan_tiers(state, tiers.cascade, ask, wanted, now_ns)
     forms = state.forms if adaptive else None
     return decide(ask, state.breakers, now_ns, state.draw(), forms, state.budgets)
+
+
+def _streams(state: State, alias: Alias, wanted: Wanted) -> bool:
+    """Whether the targets can be asked to stream an answer that is wanted whole."""
+    shy = state.unstreamable
+    return can_gather(wanted.path.dialect, wanted.fields) and (
+        not shy or shy.isdisjoint(alias.targets)
+    )

@@ -43,7 +43,10 @@ class Race:
             while True:
                 self._start()
                 if not running:
-                    flight.give_up()
+                    if flight.asks_whole():
+                        await flight.serial(0, len(flight.plan.steps))
+                    else:
+                        flight.give_up()
                     return
                 done, _ = await asyncio.wait(
                     running, timeout=self._patience_s(), return_when=asyncio.FIRST_COMPLETED

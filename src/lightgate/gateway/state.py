@@ -52,6 +52,7 @@ class State:
         self.forms = Forms(house.priors)
         self.budgets = HedgeBudgets()
         self.witness = Witness(self.breakers, self.forms, self.budgets)
+        self.unstreamable: set[str] = set()  # targets that would not stream a whole answer
         self._lengths: dict[str, float] = {}  # tokens of an alias' answers, lately
         self.flights: set[Flight] = set()  # requests under way
         self.recent: OrderedDict[str, Settled] = OrderedDict()
@@ -71,6 +72,7 @@ class State:
     def move(self, house: House) -> None:
         """Serve another snapshot from the next request on."""
         self.house = house
+        self.unstreamable.clear()  # a target may be another one now
         self.breakers.use(house.terms.breaker)
         self.forms.use(house.priors)
         if self.purse is not None:
