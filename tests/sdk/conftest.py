@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
-import subprocess
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from lightgate.sim.serve import Options
 from lightgate.sim.spawn import SimProcess
+from sdk.environment import HERE, python_of, run_in
 from sdk.gate import Gate, gateway
 from sdk.reciter import Reciter, reciting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from subprocess import CompletedProcess
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+# The providers that an SDK speaks to without a gateway: an open one, and one that wants a key.
+DIRECT = {"openai": ("lab", "keyed"), "anthropic": ("claude", "keyed-claude")}
 WORLD = """
 name = "conformance"
 title = "Every shape of answer, quickly"
@@ -66,6 +66,24 @@ class Driven(NamedTuple):
     models: list[str]
 
 
+@pytest.fixture
+def require(missing: Callable[[str], None]) -> Callable[[str], None]:
+    """Go on only where an SDK's environment is there."""
+
+    def look(sdk: str) -> None:
+        if not python_of(sdk).exists():
+            missing(f"the {sdk} SDK's environment is missing: make .venv-sdk-{sdk}/stamp")
+
+    return look
+
+
+@pytest.fixture
+def sdk(request: pytest.FixtureRequest) -> str:
+    """The SDK that a test module is about, unless a test names its own."""
+    name: str = request.module.SDK
+    return name
+
+
 @pytest.fixture(scope="session")
 def simulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimProcess]:
     world = tmp_path_factory.mktemp("world") / "conformance.toml"
@@ -75,30 +93,32 @@ def simulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimProcess]:
 
 
 @pytest.fixture(scope="session")
-def drive(simulator: SimProcess) -> Callable[[str, str, str], Driven | None]:
-    """Run a driver once, from its SDK's environment; None where that is missing."""
+def drive(simulator: SimProcess) -> Callable[[str], tuple[CompletedProcess[str], dict[str, Any]]]:
+    """Run an SDK's driver, once, against the simulator; its log is the one right after the run."""
 
-    def run(sdk: str, base: str, keyed: str) -> Driven | None:
-        python = ROOT / f".venv-sdk-{sdk}" / "bin" / "python"
-        if not python.exists():
-            return None
-        # No proxy, no key and no setting of the developer's shell may reach the SDK.
-        env = {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "")}
-        done = subprocess.run(
-            [python, HERE / f"drive_{sdk}.py", base, keyed],
-            capture_output=True, text=True, timeout=110, check=False, env=env,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+    @functools.cache
+    def run(sdk: str) -> tuple[CompletedProcess[str], dict[str, Any]]:
+        addresses = [simulator.facts.providers[name] for name in DIRECT[sdk]]
+        done = run_in(sdk, HERE / f"drive_{sdk}.py", *addresses)
         with urllib.request.urlopen(f"{simulator.url}/sim/log") as answer:  # noqa: S310 - our own
             entries = json.load(answer)["entries"]
-        models = [line.split(".")[-1][:-1] for line in WORLD.splitlines() if ".lab.models." in line]
-        return Driven(
-            json.loads(done.stdout)["cases"],
-            {entry["request_id"]: entry for entry in entries},
-            models,
-        )
+        return done, {entry["request_id"]: entry for entry in entries}
 
     return run
+
+
+@pytest.fixture
+def driven(
+    sdk: str,
+    require: Callable[[str], None],
+    drive: Callable[[str], tuple[CompletedProcess[str], dict[str, Any]]],
+) -> Driven:
+    """What came of an SDK's calls to the simulator."""
+    require(sdk)
+    done, log = drive(sdk)
+    assert done.returncode == 0, done.stderr
+    models = [line.split(".")[-1][:-1] for line in WORLD.splitlines() if ".lab.models." in line]
+    return Driven(json.loads(done.stdout)["cases"], log, models)
 
 
 @pytest.fixture(scope="session")
@@ -117,37 +137,27 @@ def gate(
         yield running
 
 
-@pytest.fixture(scope="module")
-def driven_through(request: pytest.FixtureRequest, gate: Gate) -> dict[str, Any] | None:
-    """What the SDK that a test module names saw through the gateway; None where it is missing."""
-    sdk = request.module.SDK
-    python = ROOT / f".venv-sdk-{sdk}" / "bin" / "python"
-    if not python.exists():
-        return None
-    done = subprocess.run(
-        [python, HERE / f"through_{sdk}.py", json.dumps({"url": gate.url, "keys": gate.keys})],
-        capture_output=True, text=True, timeout=110, check=False, env=bare_env(),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    cases: dict[str, Any] = json.loads(done.stdout)
-    return cases
+@pytest.fixture(scope="session")
+def drive_through(gate: Gate) -> Callable[[str], CompletedProcess[str]]:
+    """Run an SDK's driver, once, against the gateway."""
+
+    @functools.cache
+    def run(sdk: str) -> CompletedProcess[str]:
+        facts = json.dumps({"url": gate.url, "keys": gate.keys})
+        return run_in(sdk, HERE / f"through_{sdk}.py", facts)
+
+    return run
 
 
 @pytest.fixture
 def seen(
-    request: pytest.FixtureRequest,
-    driven_through: dict[str, Any] | None,
-    missing: Callable[[str], None],
+    sdk: str,
+    require: Callable[[str], None],
+    drive_through: Callable[[str], CompletedProcess[str]],
 ) -> dict[str, Any]:
-    """The cases of a test module's SDK by name."""
-    if driven_through is None:
-        sdk = request.module.SDK
-        missing(f"the {sdk} SDK's environment is missing: make .venv-sdk-{sdk}/stamp")
-    assert driven_through is not None
-    return driven_through
-
-
-def bare_env() -> dict[str, str]:
-    """No proxy, no key and no setting of the developer's shell may reach an SDK."""
-    env = {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "")}
-    return env | {"PYTHONPATH": str(HERE.parent)}
+    """What came of an SDK's calls through the gateway, by case."""
+    require(sdk)
+    done = drive_through(sdk)
+    assert done.returncode == 0, done.stderr
+    cases: dict[str, Any] = json.loads(done.stdout)
+    return cases

@@ -2,8 +2,7 @@
 
     python drive_anthropic.py BASE_URL KEYED_BASE_URL
 
-Runs in the SDK's own environment: nothing but the SDK and the standard library is imported. Every
-call bears its case's name as its request id, which is how the test finds it in the simulator's log.
+Every call's request id is its case's name: so the test finds it in the simulator's log.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ import sys
 from typing import Any
 
 import anthropic  # type: ignore[import-not-found]  # only in the SDK's own environment
+
+from sdk.through import failing
 
 SAY = [{"role": "user", "content": "Say something."}]
 CAP = 50
@@ -73,32 +74,13 @@ def stream_raw(client: Any, case: str) -> Any:
     return {"types": [event.type for event in events]}
 
 
-def failing(work: Any) -> Any:
-    """What a call raised, as the SDK's own class and fields."""
-    try:
-        said = work()
-    except anthropic.AnthropicError as error:
-        headers = getattr(getattr(error, "response", None), "headers", {})
-        body = getattr(error, "body", None)
-        return {
-            "error": type(error).__name__,
-            "is_api_error": isinstance(error, anthropic.APIError),
-            "status": getattr(error, "status_code", None),
-            "retry_after": headers.get("retry-after"),
-            "kind": body["error"]["type"] if isinstance(body, dict) and "error" in body else None,
-            "message": str(error),
-        }
-    except Exception as error:  # noqa: BLE001 - whatever else the SDK lets through is the finding
-        return {"error": type(error).__name__, "is_api_error": False, "message": str(error)}
-    return {"error": None, "said": said}
-
-
 def refused(client: Any, case: str, fault: str) -> Any:
     return failing(lambda: client.messages.create(**asked(case, "plain", fault)).id)
 
 
 def main() -> None:
-    base, keyed = sys.argv[1:]
+    # The SDK brings the version of the path itself.
+    base, keyed = (url.removesuffix("/v1") for url in sys.argv[1:])
     client = anthropic.Anthropic(base_url=base, api_key="sk-any", max_retries=0, timeout=20)
     stranger = anthropic.Anthropic(base_url=keyed, api_key="sk-wrong", max_retries=0, timeout=20)
     friend = anthropic.Anthropic(base_url=keyed, api_key="sk-right", max_retries=0, timeout=20)

@@ -2,8 +2,7 @@
 
     python drive_openai.py BASE_URL KEYED_BASE_URL
 
-Runs in the SDK's own environment: nothing but the SDK and the standard library is imported. Every
-call bears its case's name as its request id, which is how the test finds it in the simulator's log.
+Every call's request id is its case's name: so the test finds it in the simulator's log.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ import sys
 from typing import Any
 
 import openai  # type: ignore[import-not-found]  # only in the SDK's own environment
+
+from sdk.through import failing
 
 SAY = [{"role": "user", "content": "Say something."}]
 CAP = 12
@@ -43,10 +44,7 @@ def models(client: Any) -> Any:
     return {"listed": listed, "one": client.models.retrieve(listed[0]).id}
 
 
-def chat(client: Any, case: str, model: str = "plain", cap: int = CAP, **more: Any) -> Any:
-    done = client.chat.completions.create(
-        model=model, messages=SAY, max_tokens=cap, **marked(case), **more
-    )
+def completed(done: Any) -> Any:
     choice = done.choices[0]
     calls = choice.message.tool_calls or []
     return {
@@ -55,6 +53,14 @@ def chat(client: Any, case: str, model: str = "plain", cap: int = CAP, **more: A
         "tools": [[call.function.name, call.function.arguments] for call in calls],
         "usage": usage_of(done.usage),
     }
+
+
+def chat(client: Any, case: str, model: str = "plain", cap: int = CAP, **more: Any) -> Any:
+    return completed(
+        client.chat.completions.create(
+            model=model, messages=SAY, max_tokens=cap, **marked(case), **more
+        )
+    )
 
 
 def chat_stream(client: Any, case: str, model: str = "plain", fault: str = "", **more: Any) -> Any:
@@ -84,15 +90,7 @@ def chat_helper(client: Any, case: str, model: str = "plain", **more: Any) -> An
     with client.chat.completions.stream(
         model=model, messages=SAY, stream_options={"include_usage": True}, **marked(case), **more
     ) as stream:
-        done = stream.get_final_completion()
-    choice = done.choices[0]
-    calls = choice.message.tool_calls or []
-    return {
-        "text": choice.message.content,
-        "finish": choice.finish_reason,
-        "tools": [[call.function.name, call.function.arguments] for call in calls],
-        "usage": usage_of(done.usage),
-    }
+        return completed(stream.get_final_completion())
 
 
 def response_facts(done: Any) -> Any:
@@ -167,24 +165,6 @@ def embed(client: Any, case: str, **more: Any) -> Any:
         "first": vectors[0][:4],
         "usage": usage_of(done.usage),
     }
-
-
-def failing(work: Any) -> Any:
-    """What a call raised, as the SDK's own class and fields."""
-    try:
-        said = work()
-    except openai.OpenAIError as error:
-        headers = getattr(getattr(error, "response", None), "headers", {})
-        return {
-            "error": type(error).__name__,
-            "is_api_error": isinstance(error, openai.APIError),
-            "status": getattr(error, "status_code", None),
-            "retry_after": headers.get("retry-after"),
-            "message": str(error),
-        }
-    except Exception as error:  # noqa: BLE001 - whatever else the SDK lets through is the finding
-        return {"error": type(error).__name__, "is_api_error": False, "message": str(error)}
-    return {"error": None, "said": said}
 
 
 def refused(client: Any, case: str, fault: str) -> Any:

@@ -9,11 +9,17 @@ from typing import Any
 ACROSS = {"openai": ("claude", "gem"), "anthropic": ("lab", "gem"), "google": ("lab", "claude")}
 SCHEMA = {"name": "Ada", "quote": 'a "new"\nworld'}
 PARALLEL = [["get_weather", {"city": "Oslo"}], ["get_weather", {"city": "Bergen"}]]
+TOKEN_CHARS = 4  # of every simulated token
 AGAIN = {
     "system": "Be brief.",
     "calls": [("Oslo", "c1"), ("Bergen", "c2")],
     "results": ["rain", "more rain"],
 }
+
+
+def words(entry: dict[str, Any], kind: str) -> int:
+    """Characters that the simulator's plan has of a kind of token."""
+    return TOKEN_CHARS * int(entry["tokens"][kind])
 
 
 def schema_at(family: str, body: dict[str, Any]) -> list[str]:

@@ -21,21 +21,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAMILIES = {"lab": "openai", "claude": "anthropic", "gem": "gemini"}
-DIALECTS = {"lab": "openai-chat", "claude": "anthropic-messages", "gem": "gemini"}
 SDKS = ("openai", "anthropic", "google", "langchain")
 # The models that the drivers ask for. Each fault is a target, and a breaker, of its own: what one
 # SDK does to a target must not show in another's test.
 ALIASES = {
     "fast": ["lab/plain"],
     "late": ["lab/plain!hang", "lab/plain"],
-    "quiet": ["lab/plain!silence:1.2"],
-    "pausing": ["lab/plain!stall:3,1.2"],
+    "quiet": ["lab/plain!silence:2.2"],
+    "pausing": ["lab/plain!stall:3,2.2"],
     "refusing": ["lab/plain!status:400"],
     "broken": ["lab/plain!stream-error:3"],
     "cut": ["lab/plain!truncated:5"],
     # A fault's mark cannot be part of Gemini's address, so these have names.
-    "quiet-gem": ["gem/plain!silence:1.2"],
-    "pausing-gem": ["gem/plain!stall:3,1.2"],
+    "quiet-gem": ["gem/plain!silence:2.2"],
+    "pausing-gem": ["gem/plain!stall:3,2.2"],
     "broken-gem": ["gem/plain!stream-error:3"],
     "cut-gem": ["gem/plain!truncated:5"],
 }
@@ -63,7 +62,8 @@ class Gate(NamedTuple):
 
 
 def config_text(sim_port: int, reciter_port: int) -> str:
-    lines = ['[gateway]\nkeep_alive = "1s"']
+    # Silence is counted in ticks of a second: one tick may fall into a quick answer, two cannot.
+    lines = ['[gateway]\nkeep_alive = "2s"']
     for name, family in FAMILIES.items():
         version = "v1beta" if family == "gemini" else "v1"
         for prefix, root in (("", f"{sim_port}/{name}"), ("golden-", str(reciter_port))):

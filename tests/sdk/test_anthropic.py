@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from sdk.expected import words
 
+if TYPE_CHECKING:
     from lightgate.sim.spawn import SimProcess
     from sdk.conftest import Driven
 
 pytestmark = pytest.mark.sdk
-TOKEN_CHARS = 4  # of every simulated token
-
-
-@pytest.fixture(scope="module")
-def maybe(drive: Callable[[str, str, str], Driven | None], simulator: SimProcess) -> Driven | None:
-    # The SDK brings the version of the path itself.
-    at = {name: url.removesuffix("/v1") for name, url in simulator.facts.providers.items()}
-    return drive("anthropic", at["claude"], at["keyed-claude"])
-
-
-@pytest.fixture
-def driven(maybe: Driven | None, missing: Callable[[str], None]) -> Driven:
-    if maybe is None:
-        missing("the anthropic SDK's environment is missing: make .venv-sdk-anthropic/stamp")
-    assert maybe is not None
-    return maybe
-
-
-def words(entry: dict[str, Any], kind: str) -> int:
-    """Characters that the simulator's plan has of a kind of token."""
-    return TOKEN_CHARS * int(entry["tokens"][kind])
+SDK = "anthropic"
 
 
 def test_models(driven: Driven) -> None:
@@ -129,8 +109,9 @@ def test_errors_become_the_sdks_own(
     driven: Driven, case: str, error: str, status: int, kind: str
 ) -> None:
     seen = driven.cases[case]
-    assert (seen["error"], seen["status"], seen["kind"]) == (error, status, kind)
-    assert seen["is_api_error"]
+    assert (seen["error"], seen["status"]) == (error, status)
+    assert seen["body"]["error"]["type"] == kind
+    assert "APIError" in seen["kinds"]
 
 
 def test_the_wait_that_a_refusal_asks_for(driven: Driven) -> None:

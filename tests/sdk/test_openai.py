@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from sdk.expected import words
 
-    from lightgate.sim.spawn import SimProcess
+if TYPE_CHECKING:
     from sdk.conftest import Driven
 
 pytestmark = pytest.mark.sdk
-TOKEN_CHARS = 4  # of every simulated token
-
-
-@pytest.fixture(scope="module")
-def maybe(drive: Callable[[str, str, str], Driven | None], simulator: SimProcess) -> Driven | None:
-    at = simulator.facts.providers
-    return drive("openai", at["lab"], at["keyed"])
-
-
-@pytest.fixture
-def driven(maybe: Driven | None, missing: Callable[[str], None]) -> Driven:
-    if maybe is None:
-        missing("the openai SDK's environment is missing: make .venv-sdk-openai/stamp")
-    assert maybe is not None
-    return maybe
-
-
-def words(entry: dict[str, Any], kind: str) -> int:
-    """Characters that the simulator's plan has of a kind of token."""
-    return TOKEN_CHARS * int(entry["tokens"][kind])
+SDK = "openai"
 
 
 def test_models(driven: Driven) -> None:
@@ -183,7 +163,7 @@ def test_errors_become_the_sdks_own(
 ) -> None:
     seen = driven.cases[case]
     assert (seen["error"], seen["status"]) == (error, status)
-    assert seen["is_api_error"]
+    assert "APIError" in seen["kinds"]
     assert said in seen["message"]
 
 

@@ -17,7 +17,7 @@ from lightgate.gateway.snapshot import make_snapshot, put_snapshot
 from lightgate.sim.serve import Options
 from lightgate.sim.spawn import SimProcess
 from lightgate.sim.world import load
-from sdk.conftest import ROOT, bare_env
+from sdk.environment import ROOT, bare_env, run_in
 from sdk.gate import worker
 
 if TYPE_CHECKING:
@@ -54,17 +54,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("section", ENVIRONMENTS)
-def test_a_snippet(section: str, demo: str, missing: Callable[[str], None]) -> None:
+def test_a_snippet(section: str, demo: str, require: Callable[[str], None]) -> None:
     sdk = ENVIRONMENTS[section]
-    python = ROOT / f".venv-sdk-{sdk}" / "bin" / "python"
-    if not python.exists():
-        missing(f"the {sdk} SDK's environment is missing: make .venv-sdk-{sdk}/stamp")
+    require(sdk)
     code = snippet(section, "python")
     assert code.count(HERE) == 1
-    done = subprocess.run(
-        [python, "-c", code.replace(HERE, demo)],
-        capture_output=True, text=True, timeout=60, check=False, env=bare_env(),
-    )  # fmt: skip
+    done = run_in(sdk, "-c", code.replace(HERE, demo))
     assert done.returncode == 0, done.stderr
     assert WORDS.fullmatch(done.stdout.rstrip("\n"))
     assert WORDS.fullmatch(snippet(section, "text").rstrip("\n"))

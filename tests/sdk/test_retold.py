@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from retell.cases import ANSWERS, ID, PAIRS, expectation
 from retell.heard import expected
+from sdk.environment import HERE, run_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.sdk
-HERE = Path(__file__).parent
 SDKS = {
     "openai": ("openai-chat", "openai-responses"),
     "anthropic": ("anthropic-messages",),
@@ -37,16 +34,9 @@ def strip(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("sdk", SDKS)
-def test_an_sdk_hears_what_was_said(sdk: str, missing: Callable[[str], None]) -> None:
-    python = HERE.parents[1] / f".venv-sdk-{sdk}" / "bin" / "python"
-    if not python.exists():
-        missing(f"the {sdk} SDK's environment is missing: make .venv-sdk-{sdk}/stamp")
-    env = {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "")}
-    env["PYTHONPATH"] = str(HERE.parent)
-    done = subprocess.run(
-        [python, HERE / f"retold_{sdk}.py", ANSWERS],
-        capture_output=True, text=True, timeout=110, check=False, env=env,
-    )  # fmt: skip
+def test_an_sdk_hears_what_was_said(sdk: str, require: Callable[[str], None]) -> None:
+    require(sdk)
+    done = run_in(sdk, HERE / f"retold_{sdk}.py", ANSWERS)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     pairs = [pair for pair in PAIRS if pair[2] in SDKS[sdk]]

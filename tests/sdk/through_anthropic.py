@@ -5,11 +5,13 @@ Every call's request id is the SDK's name and the case's: so the test finds it i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import anthropic  # type: ignore[import-not-found]  # only in the SDK's own environment
 
-from sdk.through import FAMILIES, PARAMETERS, SCHEMA, Cases, facts
+from sdk import through
+from sdk.through import PARAMETERS, SCHEMA
 
 SAY = [{"role": "user", "content": "Say something."}]
 TOOLS: dict[str, Any] = {
@@ -19,25 +21,34 @@ TOOLS: dict[str, Any] = {
 JSON: dict[str, Any] = {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}
 
 
+def made(url: str, key: str, retries: int = 0) -> Any:
+    return anthropic.Anthropic(base_url=url, api_key=key, max_retries=retries, timeout=20)
+
+
 def asked(case: str, model: str, more: dict[str, Any]) -> dict[str, Any]:
     headers = {"x-request-id": f"anthropic-{case}"}
     return {"model": model, "max_tokens": 12, "messages": SAY, "extra_headers": headers} | more
 
 
-def history(case: str) -> list[dict[str, Any]]:
+def said(words: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": words}]}
+
+
+def history(case: str) -> dict[str, Any]:
     """A talk in which two tools were called at once and have answered."""
 
     def call(id_: str, city: str) -> dict[str, Any]:
         return {"type": "tool_use", "id": id_, "name": "get_weather", "input": {"city": city}}
 
-    def result(id_: str, said: str) -> dict[str, Any]:
-        return {"type": "tool_result", "tool_use_id": id_, "content": said}
+    def result(id_: str, text: str) -> dict[str, Any]:
+        return {"type": "tool_result", "tool_use_id": id_, "content": text}
 
-    return [
+    talk = [
         {"role": "user", "content": case},
         {"role": "assistant", "content": [call("c1", "Oslo"), call("c2", "Bergen")]},
         {"role": "user", "content": [result("c1", "rain"), result("c2", "more rain")]},
     ]
+    return {"messages": talk, "system": "Be brief."}
 
 
 def message(done: Any) -> dict[str, Any]:
@@ -70,65 +81,32 @@ def stream(client: Any, case: str, model: str, **more: Any) -> dict[str, Any]:
     return done | {"types": types, "target": target}
 
 
-def same(cases: Cases, client: Any) -> None:
-    cases.take("models", lambda: {"ids": [model.id for model in client.models.list()]})
-    cases.take("rescued", headers, client, "rescued", "rescued-anthropic")
-    cases.take("headers", headers, client, "headers", "claude/plain")
-
-
-def family(cases: Cases, client: Any, name: str, dialect: str) -> None:
-    """Every way to ask, of one provider's dialect."""
-    model, golden = f"{name}/plain", f"golden-{name}/parallel.{dialect}"
-    schema = f"golden-{name}/schema.{dialect}"
-
-    def take(kind: str, work: Any, asked: str = model, **more: Any) -> None:
-        case = f"{kind}-{name}"
-        cases.take(case, work, client, case, asked, **more)
-
-    def said(kind: str) -> dict[str, Any]:
-        return {"messages": [{"role": "user", "content": f"anthropic-{kind}-{name}"}]}
-
-    take("chat", create)
-    take("stream", stream)
-    take("think", stream, f"{name}/think")
-    take("tool", create, **TOOLS)
-    take("tool-stream", stream, **TOOLS)
-    take("schema", create, schema, **JSON, **said("schema"))
-    take("schema-stream", stream, schema, **JSON, **said("schema-stream"))
-    take("parallel", create, golden)
-    take("parallel-helper", stream, golden)
-    talk = history(f"anthropic-history-{name}")
-    take("history", create, golden, messages=talk, system="Be brief.")
-
-
-def errors(cases: Cases, client: Any, url: str, keys: dict[str, str]) -> None:
-    stranger = anthropic.Anthropic(base_url=url, api_key="lg-wrong", max_retries=0)
-    slow = anthropic.Anthropic(base_url=url, api_key=keys["slow-anthropic"], max_retries=0)
-    eager = anthropic.Anthropic(base_url=url, api_key=keys["open"], max_retries=2, timeout=20)
-    cases.take("wrong-key", create, stranger, "wrong-key", "fast")
-    cases.take("wrong-key-models", lambda: {"ids": list(stranger.models.list())})
-    cases.take("unknown-model", create, client, "unknown-model", "fats")
-    cases.take("slow-first", create, slow, "slow-first", "claude/plain")
-    cases.take("slow-second", create, slow, "slow-second", "claude/plain")
-    cases.take("limited", create, eager, "limited", "limited-anthropic")
-    cases.take("gone", create, eager, "gone", "gone-anthropic")
-    cases.take("gone-stream", stream, eager, "gone-stream", "gone-anthropic")
-    cases.take("refused", create, eager, "refused", "refusing")
-    for fault, model in (("broken", "stream-error:3"), ("cut", "truncated:5")):
-        cases.take(fault, stream, client, fault, f"claude/plain!{model}")
-        cases.take(f"{fault}-across", stream, client, fault, fault)
+ANTHROPIC = through.Sdk(
+    name="anthropic",
+    home="claude/plain",
+    ways=through.Ways(create, stream, helper=stream),
+    wishes=through.Wishes(TOOLS, JSON, said, history),
+)
 
 
 def main() -> None:
-    url, keys = facts()
-    client = anthropic.Anthropic(base_url=url, api_key=keys["open"], max_retries=0, timeout=20)
-    cases = Cases()
-    for case, model in (("quiet", "silence:1.2"), ("pausing", "stall:3,1.2")):
-        cases.take_slowly(case, stream, client, case, f"claude/plain!{model}")
-    same(cases, client)
-    errors(cases, client, url, keys)
-    for name, dialect in FAMILIES.items():
-        family(cases, client, name, dialect)
+    url, keys = through.facts()
+    by = through.clients(ANTHROPIC, partial(made, url), keys)
+    cases = through.Cases()
+    for case, fault in (("quiet", "silence:2.2"), ("pausing", "stall:3,2.2")):
+        cases.ask_slowly(stream, by.open, case, f"claude/plain!{fault}")
+    through.models(
+        cases,
+        lambda: [model.id for model in by.open.models.list()],
+        lambda name: by.open.models.retrieve(name).id,
+    )
+    cases.ask(headers, by.open, "rescued", "rescued-anthropic")
+    cases.ask(headers, by.open, "headers", "claude/plain")
+    through.errors(cases, ANTHROPIC, by, told=by.eager)
+    for case, fault in (("broken", "stream-error:3"), ("cut", "truncated:5")):
+        cases.ask(stream, by.open, case, f"claude/plain!{fault}")
+        cases.ask(stream, by.open, f"{case}-across", case)
+    through.families(cases, ANTHROPIC, by.open)
     cases.print()
 
 

@@ -5,11 +5,14 @@ Every call's request id is the SDK's name and the case's: so the test finds it i
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import Any
 
 import openai  # type: ignore[import-not-found]  # only in the SDK's own environment
 
-from sdk.through import FAMILIES, PARAMETERS, SCHEMA, Cases, facts
+from sdk import through
+from sdk.through import FAMILIES, PARAMETERS, SCHEMA, Cases
 
 SAY = [{"role": "user", "content": "Say something."}]
 LOOK = {"name": "look", "description": "Look at something.", "parameters": PARAMETERS}
@@ -30,24 +33,33 @@ JSON: dict[str, Any] = {
 USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
 
 
+def made(url: str, key: str, retries: int = 0) -> Any:
+    return openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=retries, timeout=20)
+
+
 def marked(case: str) -> dict[str, Any]:
     return {"extra_headers": {"x-request-id": f"openai-{case}"}}
 
 
-def history(case: str) -> list[dict[str, Any]]:
+def said(words: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": words}]}
+
+
+def history(case: str) -> dict[str, Any]:
     """A talk in which two tools were called at once and have answered."""
 
     def call(id_: str, city: str) -> dict[str, Any]:
         function = {"name": "get_weather", "arguments": f'{{"city":"{city}"}}'}
         return {"id": id_, "type": "function", "function": function}
 
-    return [
+    talk = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": case},
         {"role": "assistant", "tool_calls": [call("c1", "Oslo"), call("c2", "Bergen")]},
         {"role": "tool", "tool_call_id": "c1", "content": "rain"},
         {"role": "tool", "tool_call_id": "c2", "content": "more rain"},
     ]
+    return {"messages": talk}
 
 
 def dump(thing: Any) -> Any:
@@ -59,7 +71,7 @@ def completed(done: Any) -> dict[str, Any]:
     calls = choice.message.tool_calls or []
     return {
         "text": choice.message.content or "",
-        "calls": [[call.function.name, call.function.arguments] for call in calls],
+        "calls": [[call.function.name, json.loads(call.function.arguments)] for call in calls],
         "finish": choice.finish_reason,
         "usage": dump(done.usage),
         "model": done.model,
@@ -95,8 +107,8 @@ def stream(client: Any, case: str, model: str, **more: Any) -> dict[str, Any]:
                 known = calls.setdefault(call.index, ["", ""])
                 known[0] += call.function.name or ""
                 known[1] += call.function.arguments or ""
-    headers = events.response.headers
-    return seen | {"calls": [*calls.values()], "target": headers.get("x-lightgate-target")}
+    seen["calls"] = [[name, json.loads(arguments)] for name, arguments in calls.values()]
+    return seen | {"target": events.response.headers.get("x-lightgate-target")}
 
 
 def helper(client: Any, case: str, model: str, **more: Any) -> dict[str, Any]:
@@ -112,7 +124,7 @@ def responded(done: Any) -> dict[str, Any]:
     return {
         "status": done.status,
         "text": done.output_text,
-        "calls": [[call.name, call.arguments] for call in calls],
+        "calls": [[call.name, json.loads(call.arguments)] for call in calls],
         "usage": dump(done.usage),
         "model": done.model,
     }
@@ -130,92 +142,70 @@ def respond_stream(client: Any, case: str, model: str, **more: Any) -> dict[str,
         return {"types": types} | responded(events.get_final_response())
 
 
-def complete(client: Any, case: str, **more: Any) -> dict[str, Any]:
+def complete(client: Any, case: str, model: str, **more: Any) -> dict[str, Any]:
     done = client.completions.create(
-        model="fast", prompt="Once", max_tokens=12, **marked(case), **more
+        model=model, prompt="Once", max_tokens=12, **marked(case), **more
     )
     if not more:
         return {"text": done.choices[0].text, "usage": dump(done.usage)}
     return {"text": "".join(chunk.choices[0].text for chunk in done if chunk.choices)}
 
 
-def embed(client: Any, case: str, model: str = "fast") -> dict[str, Any]:
+def embed(client: Any, case: str, model: str) -> dict[str, Any]:
     done = client.embeddings.create(model=model, input=["one", "two"], **marked(case))
     return {"sizes": [len(item.embedding) for item in done.data], "usage": dump(done.usage)}
 
 
+OPENAI = through.Sdk(
+    name="openai",
+    home="fast",
+    ways=through.Ways(chat, partial(stream, **USAGE), helper),
+    wishes=through.Wishes(TOOLS, JSON, said, history),
+)
+
+
 def same(cases: Cases, client: Any) -> None:
     """Client and provider speak one dialect."""
-    cases.take("models", lambda: {"ids": [model.id for model in client.models.list()]})
-    cases.take("chat-helper", helper, client, "chat-helper", "fast")
-    cases.take("complete", complete, client, "complete")
-    cases.take("complete-stream", complete, client, "complete-stream", stream=True)
-    cases.take("respond", respond, client, "respond", "openai/plain")
-    cases.take("respond-stream", respond_stream, client, "respond-stream", "openai/plain")
-    cases.take("embed", embed, client, "embed")
-    cases.take("stream-without-usage", stream, client, "stream-without-usage", "fast")
-    cases.take("rescued", chat_headers, client, "rescued", "rescued-openai")
-    cases.take("rescued-stream", stream, client, "rescued-stream", "rescued-openai")
-    cases.take("late-stream", stream, client, "late-stream", "late")
+    cases.ask(helper, client, "chat-helper", "fast")
+    cases.ask(complete, client, "complete", "fast")
+    cases.ask(complete, client, "complete-stream", "fast", stream=True)
+    cases.ask(respond, client, "respond", "openai/plain")
+    cases.ask(respond_stream, client, "respond-stream", "openai/plain")
+    cases.ask(embed, client, "embed", "fast")
+    cases.ask(stream, client, "stream-without-usage", "fast")
+    cases.ask(chat_headers, client, "rescued", "rescued-openai")
+    cases.ask(stream, client, "rescued-stream", "rescued-openai")
+    cases.ask(stream, client, "late-stream", "late")
 
 
-def family(cases: Cases, client: Any, name: str, dialect: str) -> None:
-    """Every way to ask, of one provider's dialect."""
-    model, golden = f"{name}/plain", f"golden-{name}/parallel.{dialect}"
-    schema = f"golden-{name}/schema.{dialect}"
-
-    def take(kind: str, work: Any, asked: str = model, **more: Any) -> None:
-        case = f"{kind}-{name}"
-        cases.take(case, work, client, case, asked, **more)
-
-    def said(kind: str) -> dict[str, Any]:
-        return {"messages": [{"role": "user", "content": f"openai-{kind}-{name}"}]}
-
-    take("chat", chat)
-    take("stream", stream, **USAGE)
-    take("think", stream, f"{name}/think", **USAGE)
-    take("tool", chat, **TOOLS)
-    take("tool-stream", stream, **TOOLS, **USAGE)
-    take("schema", chat, schema, **JSON, **said("schema"))
-    take("schema-stream", stream, schema, **JSON, **USAGE, **said("schema-stream"))
-    take("parallel", chat, golden)
-    take("parallel-helper", helper, golden)
-    take("history", chat, golden, messages=history(f"openai-history-{name}"))
-    take("respond", respond)
-    take("respond-stream", respond_stream)
-    take("respond-tool", respond, **FLAT)
-    take("respond-tool-stream", respond_stream, **FLAT)
-
-
-def errors(cases: Cases, client: Any, url: str, keys: dict[str, str]) -> None:
-    stranger = openai.OpenAI(base_url=f"{url}/v1", api_key="lg-wrong", max_retries=0)
-    slow = openai.OpenAI(base_url=f"{url}/v1", api_key=keys["slow-openai"], max_retries=0)
-    eager = openai.OpenAI(base_url=f"{url}/v1", api_key=keys["open"], max_retries=2, timeout=20)
-    cases.take("wrong-key", chat, stranger, "wrong-key", "fast")
-    cases.take("wrong-key-models", lambda: {"ids": list(stranger.models.list())})
-    cases.take("unknown-model", chat, client, "unknown-model", "fats")
-    cases.take("slow-first", chat, slow, "slow-first", "fast")
-    cases.take("slow-second", chat, slow, "slow-second", "fast")
-    cases.take("limited", chat, eager, "limited", "limited-openai")
-    cases.take("gone", chat, eager, "gone", "gone-openai")
-    cases.take("gone-stream", stream, eager, "gone-stream", "gone-openai")
-    cases.take("refused", chat, eager, "refused", "refusing")
-    cases.take("broken", stream, client, "broken", "broken")
-    cases.take("cut", stream, client, "cut", "cut")
-    cases.take("no-messages", chat, client, "no-messages", "claude/plain", messages=[])
-    cases.take("embed-claude", embed, client, "embed-claude", "claude/plain")
+def responses(cases: Cases, client: Any) -> None:
+    for name in FAMILIES:
+        model = f"{name}/plain"
+        cases.ask(respond, client, f"respond-{name}", model)
+        cases.ask(respond_stream, client, f"respond-stream-{name}", model)
+        cases.ask(respond, client, f"respond-tool-{name}", model, **FLAT)
+        cases.ask(respond_stream, client, f"respond-tool-stream-{name}", model, **FLAT)
 
 
 def main() -> None:
-    url, keys = facts()
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key=keys["open"], max_retries=0, timeout=20)
+    url, keys = through.facts()
+    by = through.clients(OPENAI, partial(made, url), keys)
     cases = Cases()
-    cases.take_slowly("quiet", stream, client, "quiet", "quiet")
-    cases.take_slowly("pausing", stream, client, "pausing", "pausing")
-    same(cases, client)
-    errors(cases, client, url, keys)
-    for name, dialect in FAMILIES.items():
-        family(cases, client, name, dialect)
+    for case in ("quiet", "pausing"):
+        cases.ask_slowly(stream, by.open, case, case)
+    through.models(
+        cases,
+        lambda: [model.id for model in by.open.models.list()],
+        lambda name: by.open.models.retrieve(name).id,
+    )
+    same(cases, by.open)
+    through.errors(cases, OPENAI, by, told=by.eager)
+    for fault in ("broken", "cut"):
+        cases.ask(stream, by.open, fault, fault)
+    cases.ask(chat, by.open, "no-messages", "claude/plain", messages=[])
+    cases.ask(embed, by.open, "embed-claude", "claude/plain")
+    through.families(cases, OPENAI, by.open)
+    responses(cases, by.open)
     cases.print()
 
 

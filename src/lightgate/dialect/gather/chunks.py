@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lightgate.dialect.gather.folding import (
-    PIECE,
     Object,
     encoded,
     fold,
     keep,
     objects,
+    placed,
     read,
     say,
     told,
@@ -37,19 +37,15 @@ class ChunkGatherer:
         chunk = read(data)
         if chunk is None:
             return
-        for choice in objects(chunk.get("choices")):
-            index = choice.get("index")
-            place = index if isinstance(index, int) else 0
-            known = self._choices.get(place)
-            if known is None:
-                known = self._choices[place] = {"index": place}
-                self.size += PIECE
-            self._take(known, choice)
+        for piece in objects(chunk.get("choices")):
+            choice, size = placed(self._choices, piece)
+            self.size += size
+            self._take(choice, piece)
         self._facts(chunk)
 
     def whole(self) -> bytes:
         """The answer as one object."""
-        choices = [self.chosen(choice) for _, choice in sorted(self._choices.items())]
+        choices = [self.chosen(place, one) for place, one in sorted(self._choices.items())]
         head = {"id": "", "object": self._object, **self._head}
         usage = {} if self._usage is None else {"usage": self._usage}
         return encoded({**head, "choices": choices, **usage})
@@ -61,10 +57,9 @@ class ChunkGatherer:
         text = said.pop("text", None)
         return keep(choice, said) + (say(choice, "text", text) if isinstance(text, str) else 0)
 
-    def chosen(self, choice: Object) -> Object:
+    def chosen(self, place: int, choice: Object) -> Object:
         """The choice as a whole answer has it."""
-        done: Object = told(choice)
-        return done
+        return {"index": place, **told(choice)}
 
     def _take(self, choice: Object, piece: Object) -> None:
         known = choice.get("finish_reason")

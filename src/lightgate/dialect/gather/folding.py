@@ -34,6 +34,16 @@ def objects(value: Any) -> list[Object]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
+def placed(known: dict[int, Object], piece: Object) -> tuple[Object, int]:
+    """What a piece goes on with, by its index, and the bytes that it takes to begin it."""
+    index = piece.get("index")
+    place = index if isinstance(index, int) else 0
+    if place in known:
+        return known[place], 0
+    known[place] = {}
+    return known[place], PIECE
+
+
 def say(into: Object, name: str, text: str) -> int:
     """Go on with a text; return the bytes that it takes, nearly."""
     said = into.get(name)

@@ -11,6 +11,7 @@ from lightgate.dialect.gather.folding import (
     fold,
     keep,
     objects,
+    placed,
     read,
     say,
     told,
@@ -39,13 +40,8 @@ class GeminiGatherer:
         if chunk is None:
             return
         for piece in objects(chunk.get("candidates")):
-            index = piece.get("index")
-            place = index if isinstance(index, int) else 0
-            candidate = self._candidates.get(place)
-            if candidate is None:
-                candidate = self._candidates[place] = {}
-                self.size += PIECE
-            self.size += _take(candidate, piece)
+            candidate, size = placed(self._candidates, piece)
+            self.size += size + _take(candidate, piece)
         facts = {name: value for name, value in chunk.items() if name != "candidates"}
         self.size += keep(self._head, facts)
 

@@ -32,12 +32,12 @@ class ChatGatherer(ChunkGatherer):
             known = choice["message"] = {"role": "assistant", "content": None}
         return size + (_fold_message(known, delta) if isinstance(delta, dict) else 0)
 
-    def chosen(self, choice: Object) -> Object:
+    def chosen(self, place: int, choice: Object) -> Object:
         """The choice with its message, and the fields in their usual order."""
         rest = dict(choice)
         message = rest.pop("message", {"role": "assistant", "content": None})
-        index, finish = rest.pop("index"), rest.pop("finish_reason", None)
-        return {"index": index, "message": _whole(message), **told(rest), "finish_reason": finish}
+        finish = rest.pop("finish_reason", None)
+        return {"index": place, "message": _whole(message), **told(rest), "finish_reason": finish}
 
 
 def _fold_message(message: Object, delta: Object) -> int:
