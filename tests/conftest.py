@@ -6,11 +6,16 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# The same examples in every run: a failure is found again, and CI is not a lottery. No deadline:
-# a busy machine is not a defect.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+# The same examples in every run: a failure is found again, and CI is not a lottery. No deadline,
+# and no stopwatch on the making of examples: a busy machine is not a defect.
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("repeatable")
 
 if TYPE_CHECKING:

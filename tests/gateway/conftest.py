@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import own_time
 from lightgate.config.load import parse_config
 from lightgate.gateway.app import Gateway
 from lightgate.gateway.book import Book
@@ -25,10 +26,11 @@ from lightgate.wire.door import Door, Limits
 from sim.conftest import QUICK, SAY, Answer, Line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
     from lightgate.ledger.keys import KeyRecord
+    from own_time import OwnTime
 
     Start = Callable[..., Awaitable["Rig"]]
 
@@ -108,7 +110,13 @@ def _json(body: Any) -> bytes:
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
+def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnTime | None]:
+    """Deadlines count the time that this process had: all that they wait for is in it."""
+    yield from own_time.keep(monkeypatch)
+
+
+@pytest.fixture
+async def start(tmp_path: Path, own: OwnTime | None) -> AsyncIterator[Start]:
     """Starts a gateway with these `[models]` (and whatever else) in its configuration."""
     rigs: list[Rig] = []
 
@@ -120,7 +128,8 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         **more: Any,
     ) -> Rig:
         world = json.loads(json.dumps(more.get("world", QUICK)))
-        sim = SimServer(parse(world, "quick"), seed=7, trouble=trouble)
+        # The kernel's stamps are of real time, and nothing else here is.
+        sim = SimServer(parse(world, "quick"), seed=7, trouble=trouble, stamp="read")
         port = await sim.start()
         ports = {f"trouble_{name.replace('-', '_')}": p for name, p in sim.trouble_ports.items()}
         text = (PROVIDERS + models).format(port=port, **ports)

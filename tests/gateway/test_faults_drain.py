@@ -12,12 +12,11 @@ import pytest
 
 from gateway.workers import Workers
 from lightgate.gateway.book import BACKLOG
+from sim.conftest import Answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
-
-    from sim.conftest import Answer, Line
 
     Open = Callable[..., Awaitable[Workers]]
 
@@ -41,23 +40,19 @@ def tokens(answer: Answer) -> int:
     )
 
 
-async def test_a_drain_lets_streams_finish_and_tells_the_rest(workers: Open) -> None:
-    """F34: fifty streams under SIGTERM; forty end in time, ten never would."""
+async def test_a_drain_lets_streams_finish(workers: Open) -> None:
+    """F34: forty streams under SIGTERM, and a worker that waits for no longer than they take."""
     house = await workers()
-    child = await house.start(drain_s=3.0)
-    fast = [await house.line() for _ in range(40)]
-    stuck = [await house.line() for _ in range(8)]
-    unborn = [await house.line() for _ in range(2)]  # without a token when the time is up
+    child = await house.start(drain_s=60.0)
+    lines = [await house.line() for _ in range(40)]
     probe = await house.line()
     probe._writer.write(b"GET /health/ready HTTP/1.1\r\nhost: g\r\n")  # a request that has begun
-    for lines, model in ((fast, "drip:0.05"), (stuck, "stall:3"), (unborn, "hang")):
-        for place, line in enumerate(lines):
-            house.send(line, f"lab/plain!{model}", stream=lines is not unborn or place > 0)
-    async with asyncio.timeout(20):
-        while len(house.reserved()) < 50:
+    for line in lines:
+        house.send(line, "lab/plain!drip:0.05")
+    async with asyncio.timeout(50):
+        while len(house.reserved()) < len(lines):
             await asyncio.sleep(0.01)
-    child.terminate()
-    async with asyncio.timeout(20):
+        child.terminate()
         while True:  # no new connections from the moment that it drains
             try:
                 late = await house.line()
@@ -66,29 +61,51 @@ async def test_a_drain_lets_streams_finish_and_tells_the_rest(workers: Open) -> 
             await late.close()
         probe._writer.write(b"\r\n")
         assert b" 503 " in await probe._reader.readuntil(b"\r\n")
-        finished, told, never = await asyncio.gather(*map(_answers, (fast, stuck, unborn)))
+        answers = await asyncio.gather(*(line.answer() for line in lines))
         assert await child.wait() == 0
-    for answer in finished:
+    for answer in answers:
         assert answer.end == "complete"
         assert answer.events[-1] == ("", "[DONE]")
         assert tokens(answer) == 12
-    for answer in told:
+    balanced(house, {"ok": 40})
+    assert not any(entry.gone for entry in house.sim.log.entries)
+
+
+async def test_a_drain_tells_those_who_would_never_finish(workers: Open) -> None:
+    """F34: eight streams that have begun, and two answers without a token when the time is up."""
+    house = await workers()
+    child = await house.start(drain_s=1.0)
+    stuck = [(await house.line(), Answer()) for _ in range(8)]
+    unborn = [(await house.line(), Answer()) for _ in range(2)]
+    for lines, model in ((stuck, "stall:3"), (unborn, "hang")):
+        for place, (line, _) in enumerate(lines):
+            house.send(line, f"lab/plain!{model}", stream=lines is stuck or place > 0)
+    reading = asyncio.gather(*(line._read(answer) for line, answer in (*stuck, *unborn)))
+    async with asyncio.timeout(50):
+        while len(house.reserved()) < 10 or any(tokens(answer) < 3 for _, answer in stuck):
+            await asyncio.sleep(0.01)
+        child.terminate()
+        await reading
+        assert await child.wait() == 0
+        while sum(entry.gone for entry in house.sim.log.entries) < 10:
+            await asyncio.sleep(0.01)
+    for _, answer in stuck:
         assert answer.end == "complete"
         assert "stopping" in json.loads(answer.events[-1][1])["error"]["message"]
         assert tokens(answer) == 3
-    for answer in never:
+    for _, answer in unborn:
         assert answer.status == 503
         assert "stopping" in answer.json["error"]["message"]
-    outcomes = Counter(note.exchange.outcome for note in house.settled())
-    assert outcomes == {"ok": 40, "cancelled": 10}
-    assert Counter(n.exchange_id for n in house.reserved()) == Counter(
-        n.exchange.id for n in house.settled()
+    balanced(house, {"cancelled": 10})
+
+
+def balanced(house: Workers, outcomes: dict[str, int]) -> None:
+    """All ended in these ways, and what was announced is settled."""
+    settled = house.settled()
+    assert Counter(note.exchange.outcome for note in settled) == outcomes
+    assert Counter(note.exchange_id for note in house.reserved()) == Counter(
+        note.exchange.id for note in settled
     )
-    assert sum(entry.gone for entry in house.sim.log.entries) == 10
-
-
-async def _answers(lines: list[Line]) -> list[Answer]:
-    return await asyncio.gather(*(line.answer() for line in lines))
 
 
 async def test_a_full_disk_is_served_from_memory_then_refused(workers: Open) -> None:

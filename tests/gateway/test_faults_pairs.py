@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lightgate.sim.log import Entry
     from sim.conftest import Answer
 
+pytestmark = pytest.mark.timeout(600)  # seconds: thousands of requests, and each has its own limit
 MS = 1_000_000
 TOKENS = 8
 CLOSED_MS = 100

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from gateway.conftest import Rig, Start
     from lightgate.ledger.note import Settled
+    from lightgate.route.finish import Rival
     from sim.conftest import Answer
 
 HANG = "lab/plain!hang"
@@ -295,8 +296,8 @@ async def test_the_predicted_end_decides(start: Start, monkeypatch: pytest.Monke
     """Who speaks first is held back while a better finisher is silent; the plan need not say so."""
     first, better = "lab/plain!stall:5,0.5", "lab/plain!silence:0.1"
 
-    def wait(spoke: str, *rest: Any) -> int | None:
-        return int(rest[-1] + 1_000_000_000) if spoke == first else None
+    def wait(spoke: Rival, *rest: Any) -> int | None:
+        return int(rest[-1] + 1_000_000_000) if spoke.target == first else None
 
     monkeypatch.setattr(flight, "waits_ns", wait)
     _, answer, settled = await raced(start, [first, better])

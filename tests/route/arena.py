@@ -17,7 +17,7 @@ from lightgate.route.alias import Alias
 from lightgate.route.breaker import Breakers, Rules
 from lightgate.route.decide import Ask, decide
 from lightgate.route.failure import SERVER
-from lightgate.route.finish import Rival, waits_ns
+from lightgate.route.finish import Answer, Rival, waits_ns
 from lightgate.route.form import Forms
 from lightgate.route.hedge import HedgeBudgets, Price
 from lightgate.route.prior import Z95, Prior
@@ -239,16 +239,24 @@ class Arena:
             self.commit(now, number, leg)
             return
         self.forms.first(name, 0, ns, int((now - leg.began) * NS))
+        if any(other.spoke for other in self.legs[number] if other is not leg):
+            self.commit(now, number, leg)
+        else:
+            self.hold(now, number, leg)
+
+    def hold(self, now: float, number: int, leg: Leg) -> None:
+        if self.winner[number] is not None or leg.over or self.forms is None:
+            return
         silent = [other for other in self.legs[number] if not (other.over or other.spoke)]
-        held = [other for other in self.legs[number] if other.spoke and other is not leg]
         until = None
-        if self.plans[number].finish == "whole" and silent and not held:
+        if self.plans[number].finish == "whole" and silent:
             rivals = [Rival(self.names[o.place], int(o.began * NS)) for o in silent]
-            until = waits_ns(name, rivals, self.forms, 0, self.world.tokens, ns)
+            spoke = Rival(self.names[leg.place], int(leg.first * NS))
+            until = waits_ns(spoke, rivals, self.forms, Answer(0, self.world.tokens), int(now * NS))
         if until is None:
             self.commit(now, number, leg)
         else:
-            self.push(until / NS, self.commit, number, leg)
+            self.push(max(now, until / NS), self.hold, number, leg)
 
     def commit(self, now: float, number: int, leg: Leg) -> None:
         if self.winner[number] is not None or leg.over:

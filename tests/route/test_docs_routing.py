@@ -100,6 +100,7 @@ def test_the_numbers_of_form_and_hedges() -> None:
         form,
         hedge,
         learned,
+        newcomer,
         pairs,
         prior,
         score,
@@ -123,6 +124,7 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "errors": f"{belief.ERRORS} of {belief.ERROR_WEIGHT:g}",
         "load": f"{belief.CROWD}",
         "prior": f"{prior.Prior(1.0, 1.0, 1.0, 1.0).weight:g} samples",
+        "newcomer": f"{newcomer.HOPE:g} x",
         "quantiles": f"{size.RECENT} samples",
         "first-token deadline": f"{belief.DEADLINE:g} x p99",
         "stay": f"{1 - score.STAY:.0%}".replace("%", " %"),
@@ -139,6 +141,7 @@ def test_the_numbers_of_form_and_hedges() -> None:
     assert f"probed {form.SOONER} times as often" in text
     assert f"as long again ({belief.CUT_CHANGED})" in text
     assert f"below {size.ENOUGH} the long run" in text
+    assert f"Until its {belief.TRIALS}rd answer" in text
     assert f"at least {belief.DEADLINE_FLOOR_S:g} s" in text
     assert f"from {score.LOADED} in flight" in text
     default = f"{prior.DEFAULT.ttft_ms:g} ms, {prior.DEFAULT.speed_tps:g} tokens/s"
@@ -174,7 +177,8 @@ def test_every_policy_has_its_row() -> None:
     assert f"counts {POLICIES['coding'].ttft}" in found["`coding`"][0]
     assert f"at most {USUAL_TOKENS}." in PAGE
     assert f"sooner by {finish.EARLIER_S} s and by {finish.WORTH:g} s for each" in PAGE
-    assert f"first token and {finish.PATIENCE_S} s." in PAGE
+    assert f"first token and {finish.PATIENCE_S} s; then" in PAGE
+    assert f"longer than {1 - finish.STALLED:.0%} of its".replace("%", " %") in PAGE
 
 
 def test_the_numbers_of_limits_and_promises() -> None:
@@ -184,6 +188,7 @@ def test_the_numbers_of_limits_and_promises() -> None:
     assert found["complaint"][0] == "half"
     assert f"within {room.PAUSE_NS // SECOND_NS} s" in found["complaint"][1]
     assert f"the last {room.SAMPLES} first" in found["queue"][1]
+    assert f"four times {room.CHANCE / 4:g} of" in found["queue"][1]
     assert f"below {room.LEAST_QUEUED:g} in flight" in found["queue"][1]
     assert f"from {room.MOST:g} on" in found["growth"][1]
     found = rows("Promises")

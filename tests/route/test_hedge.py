@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.route.failure import SERVER
-from lightgate.route.finish import PATIENCE_S, Rival, still_s, waits_ns
+from lightgate.route.finish import PATIENCE_S, WORTH, Answer, Rival, still_s, waits_ns
 from lightgate.route.form import Forms
 from lightgate.route.hedge import (
     RACE_SPEND,
@@ -122,23 +122,33 @@ def two(fast_tps: float, slow_tps: float) -> Forms:
     )
 
 
+def held(
+    forms: Forms, tokens: int, now: int, worth: float = WORTH, since: int | None = None
+) -> int:
+    """For how long the slower one, which has just spoken, is held back for the faster one."""
+    spoke = Rival("s/m", now if since is None else since)
+    until = waits_ns(spoke, [Rival("f/m", 0)], forms, Answer(0, tokens, worth), now)
+    return 0 if until is None else until - now
+
+
 def test_the_first_token_wins_where_the_rest_is_alike() -> None:
-    assert waits_ns("s/m", [Rival("f/m", 0)], two(100.0, 95.0), 0, 300, S // 5) is None
+    assert held(two(100.0, 95.0), 300, S // 5) == 0
 
 
 def test_a_far_faster_rival_is_waited_for_for_a_bounded_time() -> None:
-    now = S // 5
-    until = waits_ns("s/m", [Rival("f/m", 0)], two(200.0, 40.0), 0, 500, now)
-    assert until is not None
-    assert now < until < now + int((0.3 + PATIENCE_S) * S)
+    assert 0 < held(two(200.0, 40.0), 500, S // 5) < int((0.3 + PATIENCE_S) * S)
 
 
-def test_nobody_waits_for_one_that_has_stalled() -> None:
-    assert waits_ns("s/m", [Rival("f/m", 0)], two(200.0, 40.0), 0, 500, 5 * S) is None
+def test_one_that_has_stalled_is_waited_for_as_long_again_where_that_is_worth_it() -> None:
+    far = two(200.0, 40.0)  # 2.5 seconds against 12.5
+    assert held(far, 500, 3 * S) == pytest.approx(3 * S + PATIENCE_S * S, rel=1e-6)
+    assert held(far, 500, 5 * S) == 0  # a second of silence is worth a second of the end
+    assert held(far, 500, 5 * S, worth=0.0) > 5 * S  # ... unless nobody hears it
+    assert held(far, 500, 11 * S, worth=0.0) == 0  # too late whatever it does
+    assert held(far, 500, 3 * S, since=-6 * S) == 0  # what was said meanwhile is not lost
 
 
 def test_the_longer_it_took_the_longer_it_takes() -> None:
     rest = [still_s(-1.2, 0.9, waited) for waited in (0.3, 0.6, 1.2)]
-    assert None not in rest
-    assert rest == sorted(rest, key=lambda value: value or 0.0)
-    assert still_s(-1.2, 0.3, 10.0) is None
+    assert rest == sorted(rest)
+    assert still_s(-1.2, 0.3, 10.0) == 10.0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -107,8 +109,25 @@ def pools(draw: st.DrawFn) -> tuple[Service, ...]:
 
 
 def expected_s(service: Service, tokens: int) -> float:
-    mu, _, speed, _ = service.at(8)
-    return math.exp(mu) + tokens / math.exp(speed)
+    """The mean time of a whole answer."""
+    mu, sigma, speed, spread = service.at(8)
+    return math.exp(mu + sigma**2 / 2) + tokens * math.exp(spread**2 / 2 - speed)
+
+
+def mean_s(arena: Arena) -> float:
+    """Of the answers that came."""
+    return float(np.nanmean(arena.done))
+
+
+def rehearsed(world: World) -> tuple[Arena, Arena]:
+    """The best fixed choice, which nobody knows beforehand, and what learns it."""
+    services = sorted(world.services, key=lambda service: expected_s(service, world.tokens))
+    world = msgspec.structs.replace(world, services=tuple(services))
+    fixed = Arena(world, "ordered", ttft_timeout_ns=10_000_000_000).run()
+    learned = Arena(world, "fastest", hedge="auto").run()
+    assert learned.duplicate_share <= 0.15
+    assert learned.loser_nano <= 0.10 * learned.winner_nano + 1e-6
+    return fixed, learned
 
 
 @settings(max_examples=25, phases=[Phase.generate])
@@ -128,9 +147,8 @@ def test_in_any_world_it_keeps_its_bounds(
     weather: bool,
     tokens: int,
 ) -> None:
-    ranked = tuple(sorted(services, key=lambda service: expected_s(service, tokens)))
     world = World(
-        services=ranked,
+        services=services,
         requests=400,
         rate=rate,
         correlation=correlation,
@@ -138,14 +156,43 @@ def test_in_any_world_it_keeps_its_bounds(
         weather=weather,
         tokens=tokens,
     )
-    fixed = Arena(world, "ordered", ttft_timeout_ns=10_000_000_000).run()
-    learned = Arena(world, "fastest", hedge="auto").run()
-    assert learned.duplicate_share <= 0.15
-    assert learned.loser_nano <= 0.10 * learned.winner_nano + 1e-6
-    # Not worse than the best fixed choice, which nobody knows beforehand, by more than noise.
-    mine, its = learned.quantiles(learned.done), fixed.quantiles(fixed.done)
-    assert mine[0] <= 1.10 * its[0] + 0.05
-    assert mine[1] <= 1.25 * its[1] + 0.3
+    fixed, learned = rehearsed(world)
+    assert learned.failures <= fixed.failures + 2  # of 400: two bad ends in a row are chance
+    assert mean_s(learned) <= 1.4 * mean_s(fixed) + 0.1
+
+
+def drawn(dice: random.Random) -> World:
+    """A world that nobody has tuned for."""
+    services = []
+    for _ in range(dice.randint(2, 6)):
+        ttft, speed = dice.uniform(80.0, 3000.0), dice.uniform(15.0, 400.0)
+        curve = (ttft, ttft * dice.uniform(1.1, 5.0), speed, speed / dice.uniform(1.05, 2.0))
+        services.append(Service({8: curve}, dice.random() < 0.5))
+    return World(
+        services=tuple(services),
+        requests=400,
+        rate=dice.uniform(0.05, 5.0),
+        correlation=dice.uniform(0.0, 0.9),
+        seed=dice.randrange(10_000),
+        weather=dice.random() < 0.5,
+        tokens=dice.randint(20, 1500),
+    )
+
+
+def test_over_many_worlds_it_loses_nothing_to_the_best_fixed_choice() -> None:
+    """Means and tails of the whole answer, over worlds that are the same in every run."""
+    dice = random.Random(20261115)  # noqa: S311 - the same every time
+    ratios = []
+    for _ in range(80):
+        fixed, learned = rehearsed(drawn(dice))
+        mine = [mean_s(learned), *learned.quantiles(learned.done)[1:]]
+        its = [mean_s(fixed), *fixed.quantiles(fixed.done)[1:]]
+        ratios.append([ours / theirs for ours, theirs in zip(mine, its, strict=True)])
+    mean, p95, p99 = np.mean(ratios, axis=0)
+    assert mean <= 1.02, ratios
+    assert p95 <= 1.05, ratios
+    assert p99 <= 1.0, ratios
+    assert np.max(ratios, axis=0)[0] <= 1.25, ratios
 
 
 @settings(max_examples=8, phases=[Phase.generate])

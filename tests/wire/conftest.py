@@ -297,6 +297,11 @@ class Rig:
         assert client.open_connections == 0
         return caught.value
 
+    def hurry(self, client: Client) -> None:
+        """The time that a client has for the connection that it is opening is over now."""
+        [scope] = client._dialing
+        scope.reschedule(asyncio.get_running_loop().time())
+
     def keeper(self) -> Keeper:
         """A fresh taker."""
         return Keeper()

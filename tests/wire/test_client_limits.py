@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,6 +65,8 @@ def test_deadlines(play: Play, name: str) -> None:
 
     async def scene(rig: Rig) -> None:
         client, server = rig.client(), rig.serve(script)
+        await client.warm(server.origin, 1)  # or the time may be over before there is a connection
+        await rig.until(lambda: bool(server.wires))
         error = await rig.fails(client, server.origin, deadlines)
         assert isinstance(error, DeadlineMissed)
         assert error.phase == name.split(" ", maxsplit=1)[0]
@@ -113,8 +116,11 @@ def test_deadlines_while_connecting(play: Play, deadlines: Deadlines, phase: str
 def test_the_handshake_counts_as_connecting(play: Play) -> None:
     async def scene(rig: Rig) -> None:
         server = rig.serve(silent)
-        origin = server.origin._replace(scheme="https")
-        error = await rig.fails(rig.client(), origin, Deadlines(connect_s=SHORT))
+        client, origin = rig.client(), server.origin._replace(scheme="https")
+        call = asyncio.ensure_future(rig.fails(client, origin, Deadlines(connect_s=LONG)))
+        await rig.until(lambda: bool(server.wires))
+        rig.hurry(client)
+        error = await call
         assert isinstance(error, DeadlineMissed)
         assert error.phase == "connect"
         assert server.wires[0].ended()
@@ -291,7 +297,16 @@ def test_cancelled_after_the_answer_was_complete_keeps_the_connection(play: Play
 # Backpressure
 
 
-def test_a_paused_exchange_blocks_the_server_and_resumes(play: Play) -> None:
+def later(monkeypatch: pytest.MonkeyPatch, exchange: Exchange) -> None:
+    """Let the deadlines' clock, but no timer, pass all of them; then look as a timer would."""
+    now_ns = time.monotonic_ns
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns() + int(2 * LONG * 1e9))
+    exchange.expire()
+
+
+def test_a_paused_exchange_blocks_the_server_and_resumes(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
     size = 64 * 1024 * 1024
 
     async def scene(rig: Rig) -> None:
@@ -319,18 +334,19 @@ def test_a_paused_exchange_blocks_the_server_and_resumes(play: Play) -> None:
                 keeper.exchange.pause()
 
         keeper.on_body = on_body  # type: ignore[method-assign]  # a fake
-        # The silence while we do not read is ours: it must not count as the server's.
         call = asyncio.ensure_future(
-            rig.ask(client, server.origin, Deadlines(idle_s=SHORT, total_s=None), keeper)
+            rig.ask(client, server.origin, Deadlines(idle_s=LONG, total_s=None), keeper)
         )
         await rig.until(lambda: taken > 0)
-        await asyncio.sleep(2 * SHORT)
-        stuck, held = sent, taken
-        await rig.turns(20)
-        assert (sent, taken) == (stuck, held)
-        assert held <= 512 * 1024
-        assert stuck < size
+        held, before = taken, -1
+        while sent > before:  # until the kernel holds all that it takes
+            before = sent
+            await rig.turns(20)
+        assert taken == held <= 512 * 1024
+        assert sent < size
         assert keeper.exchange is not None
+        # The silence while we do not read is ours: it must not count as the server's.
+        later(monkeypatch, keeper.exchange)
         keeper.exchange.resume()
         await call
         assert taken == size
@@ -365,18 +381,21 @@ def test_an_answer_that_ends_while_paused_leaves_a_readable_connection(play: Pla
     play(scene)
 
 
-def test_silence_after_a_resume_counts_again(play: Play) -> None:
+def test_silence_after_a_resume_counts_again(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(rig: Rig) -> None:
         client, server = rig.client(), rig.serve(half)
         keeper = rig.keeper()
-        deadlines = Deadlines(None, None, SHORT, None)
+        deadlines = Deadlines(None, None, LONG, None)
         call = asyncio.ensure_future(rig.fails(client, server.origin, deadlines, keeper))
         await rig.until(lambda: keeper.body == b"hello")
         assert keeper.exchange is not None
         keeper.exchange.pause()
-        await asyncio.sleep(2 * SHORT)
-        assert not call.done()
+        later(monkeypatch, keeper.exchange)
+        assert not keeper.exchange.done.done()
         keeper.exchange.resume()
+        keeper.exchange.expire()
+        assert not keeper.exchange.done.done()  # it begins anew
+        later(monkeypatch, keeper.exchange)
         error = await call
         assert isinstance(error, DeadlineMissed)
         assert error.phase == "idle"

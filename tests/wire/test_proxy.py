@@ -238,7 +238,10 @@ def test_a_proxy_that_hangs(play: Play) -> None:
     async def scene(rig: Rig) -> None:
         server = rig.serve(silent)
         client = rig.client(proxies=Proxies(None, Proxy("127.0.0.1", server.port)))
-        error = await rig.fails(client, SECURE, Deadlines(connect_s=0.02))
+        call = asyncio.ensure_future(rig.fails(client, SECURE, Deadlines(connect_s=10)))
+        await rig.until(lambda: bool(server.wires))
+        rig.hurry(client)
+        error = await call
         assert isinstance(error, DeadlineMissed)
         assert error.phase == "connect"
         assert server.wires[0].ended()

@@ -188,7 +188,12 @@ class ModelTable(Table):
         default="auto",
         description='when a second one is started: "off", "auto", "p75" to "p99", or a duration',
     )
-    race: Whole = Field(default=1, ge=1, le=8, description="targets started at once")
+    race: Whole = Field(
+        default=1,
+        ge=1,
+        le=8,
+        description="targets started at once, for keys that may race (and where there are no keys)",
+    )
     ttft_timeout: AutoDuration = Field(default=None, description='first-token deadline, or "auto"')
     timeout: Duration = Field(default=parse_duration("120s"), description="whole request")
     idle_timeout: Duration = Field(

@@ -22,7 +22,7 @@ from lightgate.gateway.leg import Held, Leg
 from lightgate.gateway.race import Race
 from lightgate.gateway.settle import settle
 from lightgate.route.course import AUTO_TTFT_NS
-from lightgate.route.finish import Rival, waits_ns
+from lightgate.route.finish import WORTH, Answer, Rival, waits_ns
 from lightgate.route.size import bucket
 
 if TYPE_CHECKING:
@@ -256,10 +256,10 @@ class Flight:
         if not leg.heard:
             leg.heard = True
             state.witness.spoke(leg.step.target, self.size, now, leg.began_ns)
-            whole = self.gathers or self.plan.finish == "whole"
-            if whole and self._waits_for_another(leg, now):
-                return False
         if now < leg.held_ns:
+            return False
+        whole = self.gathers or self.plan.finish == "whole"
+        if whole and leg.called is None and self._waits_for_another(leg, now):
             return False
         self.winner = leg
         self.first_in_ns = leg.marks.first
@@ -298,7 +298,10 @@ class Flight:
             return False
         state = self._state
         tokens = state.expected_tokens(self.alias.name) or self.wanted.max_tokens or USUAL_TOKENS
-        until = waits_ns(leg.step.target, rivals, state.forms, self.size, tokens, now)
+        # A client that wants the whole has no use for an early first token.
+        answer = Answer(self.size, tokens, 0.0 if self.gathers else WORTH)
+        spoke = Rival(leg.step.target, leg.marks.first or now)
+        until = waits_ns(spoke, rivals, state.forms, answer, now)
         if until is None:
             return False
         leg.held_ns = until

@@ -77,6 +77,9 @@ class Race:
         step = self._course.failed(leg.step, leg.failure, now, self._state.retries)
         if step is not None:
             self._launch(step)
+        for other in self._running.values():
+            if other.held_ns and flight.winner is None:  # for one who will not come, perhaps
+                other.release()
         return False
 
     def _begin_again(self) -> None:

@@ -114,7 +114,8 @@ class State:
         patience = max(1, round(self.house.terms.keep_alive_ns / 1e9 / TICK_S))
         for flight in tuple(self.flights):
             flight.quiet_ticks += 1
-            if flight.quiet_ticks >= patience and flight.wanted.streamed:
+            # The first tick may come at once: so many whole ones have passed after one more.
+            if flight.quiet_ticks > patience and flight.wanted.streamed:
                 flight.quiet_ticks = 0
                 flight.comment()
         for each in self.each_second:

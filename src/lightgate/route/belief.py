@@ -73,6 +73,7 @@ class Form:
         "in_flight",
         "last_ns",
         "load",
+        "mean",
         "misses",
         "noise",
         "p_error",
@@ -122,6 +123,7 @@ class Form:
         self.until_ns = NEVER  # until when the following is good
         self.ttfts_s: tuple[float, ...] = ()  # expected (median) time to first token, by size
         self.tail = 1.0  # times as much is the 80 % of it
+        self.mean = 1.0  # ... and its mean: what a tail costs on average
         self.slowness = 0.0  # seconds per token
         self.p_error = 0.0
         self.load = 1.0  # what more or less load than usual makes of the time to first token
@@ -137,7 +139,8 @@ class Form:
         sigma = math.sqrt(self.variance)
         self.ttfts_s = tuple([math.exp(size.long) * weather for size in self.sizes])
         self.tail = math.exp(Z80 * sigma)
-        self.slowness = math.exp(-self.log_speed(now_ns))
+        self.mean = math.exp(0.5 * min(self.noise, 1.5) ** 2)
+        self.slowness = math.exp(0.5 * min(self.speed_variance, 0.5) - self.log_speed(now_ns))
         self.p_error = (weight * self.errors + ERRORS) / (weight * self.ends + ERROR_WEIGHT)
         far = DEADLINE * math.exp(Z99 * sigma)
         self.dues_ns = tuple(
@@ -166,7 +169,7 @@ class Form:
     @property
     def full(self) -> bool:
         """Whether it has as many in flight as it may."""
-        return self.in_flight >= self.room.limit
+        return self.room.firm and self.in_flight >= self.room.limit
 
     def log_speed(self, now_ns: int) -> float:
         """The logarithm of the expected speed in tokens per second."""
@@ -199,7 +202,11 @@ class Form:
         """
         if self.speed_seen < TRIALS and self.prior.weight <= DOUBTFUL:
             return self.in_flight + 1.0
-        return float(((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD)
+        crowd = ((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
+        limit = self.room.limit
+        if self.in_flight > limit:  # above it, as many times as much
+            crowd *= self.in_flight / limit
+        return float(crowd)
 
     def first(self, size: int, now_ns: int, ttft_s: float) -> None:
         """A useful first token came."""

@@ -73,7 +73,7 @@ def record(form: Form) -> TargetState:
         form.errors,
         form.ends,
         (form.along.moved, form.along.squares),
-        None if math.isinf(form.room.limit) else form.room.limit,
+        form.room.limit if form.room.firm else None,
         form.room.usual,
     )
 
@@ -138,7 +138,10 @@ def _merge_room(form: Form, known: TargetState, *, newer: bool) -> None:
     if squares > form.along.squares:
         form.along.moved, form.along.squares = moved, squares
     if newer:
-        form.room.limit = math.inf if known.limit is None else max(1.0, known.limit)
+        if known.limit is not None:
+            form.room.limit, form.room.firm = max(1.0, known.limit), True
+        elif form.room.firm:
+            form.room.limit, form.room.firm = math.inf, False
         form.room.usual = form.room.usual if known.tail is None else known.tail
 
 

@@ -1,7 +1,9 @@
 """How many requests a target may have in flight: unlimited until it says that it is too many.
 
 It says so with a 429, or with a tail that grows while the median stays: the first sign of a queue.
-The limit is halved then, and grows by one for each round of answers, as TCP's does.
+The limit is halved then, and grows by one for each round of answers, as TCP's does. A 429 is a
+word: more than the limit is not asked for while others have room. A tail is a guess: who is above
+the limit looks as many times slower, no more.
 """
 
 from __future__ import annotations
@@ -16,17 +18,21 @@ LEAST_QUEUED: Final = 4.0  # a tail alone: with fewer in flight the queue is not
 MOST: Final = 1024.0  # a limit that has grown so far is none
 SAMPLES: Final = 40  # first tokens of which the tail is taken
 EVERY: Final = 10  # samples after which it is taken anew
-DOUBLED: Final = math.log(2.0)  # of p95/p50 against its own usual
+DOUBLED: Final = math.log(2.0)  # of p95/p50 against its own usual: the least that is a sign
+# The log of p95/p50 of 40 lognormal times varies by 0.24 of itself (1.645 sigma; 0.39 sigma): what
+# a heavy tail does by chance, one look in thousands, is no queue.
+CHANCE: Final = 4 * 0.24
 USUAL_ALPHA: Final = 0.05
 
 
 class Room:
     """The limit of one target."""
 
-    __slots__ = ("_cut_ns", "_tail", "_until", "limit", "usual")
+    __slots__ = ("_cut_ns", "_tail", "_until", "firm", "limit", "usual")
 
     def __init__(self, usual: float) -> None:
         self.limit = math.inf
+        self.firm = False  # the target itself has said so
         self.usual = usual  # log of p95/p50
         self._cut_ns = -(1 << 62)
         self._tail: deque[float] = deque(maxlen=SAMPLES)
@@ -34,6 +40,7 @@ class Room:
 
     def refused(self, in_flight: int, now_ns: int) -> None:
         """The target said that it has too many requests."""
+        self.firm = True
         self._cut(in_flight, now_ns, LEAST)
 
     def answered(self, in_flight: int) -> None:
@@ -41,7 +48,7 @@ class Room:
         if in_flight * 2.0 >= self.limit:
             self.limit += 1.0 / self.limit
             if self.limit > MOST:
-                self.limit = math.inf
+                self.limit, self.firm = math.inf, False
 
     def first(self, log: float, in_flight: int, now_ns: int) -> None:
         """A first token; `log` is of its time against the long run's."""
@@ -53,7 +60,7 @@ class Room:
         self._until = EVERY
         ranked = sorted(tail)
         ratio = ranked[SAMPLES * 95 // 100] - ranked[SAMPLES // 2]
-        if ratio < self.usual + DOUBLED:
+        if ratio < self.usual + max(DOUBLED, CHANCE * self.usual):
             self.usual += USUAL_ALPHA * (ratio - self.usual)
         elif in_flight >= LEAST_QUEUED:
             self._cut(in_flight, now_ns, LEAST_QUEUED)

@@ -32,8 +32,7 @@ def seconds(
         if now_ns > form.until_ns:
             form.look(now_ns)
         ttft_s = w_ttft * form.ttfts_s[size] * form.load
-        if tail:
-            ttft_s *= form.tail
+        ttft_s *= form.tail if tail else form.mean
         values.append(ttft_s + work * form.slowness + failure * form.p_error)
     return values
 

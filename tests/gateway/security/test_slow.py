@@ -36,14 +36,14 @@ async def test_a_crowd_that_drips_delays_nobody_and_is_sent_away(
 ) -> None:
     upstream.script = whole(chat_body())
     rig = await behind(limits=Limits(idle_s=1.0, head_s=1.0, body_s=1.0, linger_s=0.1))
-    crowd = [await asyncio.open_connection("127.0.0.1", rig.port) for _ in range(CROWD)]
-    for _, writer in crowd:
-        writer.write(DRIPS[drip])
+    crowd = [await _one(rig.port, DRIPS[drip]) for _ in range(CROWD)]
     dripping = asyncio.ensure_future(_drip(crowd, DRIPS[drip]))
+    # A byte that comes after the end is answered with a reset, and a reset takes unread bytes away.
+    reading = [asyncio.ensure_future(_rest(reader)) for reader, _ in crowd]
     for _ in range(5):
         async with asyncio.timeout(5):
             assert (await rig.chat("raw/m", stream=False)).status == 200
-    answers = await asyncio.wait_for(asyncio.gather(*(_rest(reader) for reader, _ in crowd)), 20)
+    answers = await asyncio.wait_for(asyncio.gather(*reading), 20)
     dripping.cancel()
     for _, writer in crowd:
         writer.close()
@@ -52,6 +52,12 @@ async def test_a_crowd_that_drips_delays_nobody_and_is_sent_away(
     assert not any(answer for answer in answers) or DRIPS[drip]
     await rig.until(lambda: rig.door.connections == 0)
     assert len(upstream.heard) == 5
+
+
+async def _one(port: int, begun: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(begun)
+    return reader, writer
 
 
 async def _drip(

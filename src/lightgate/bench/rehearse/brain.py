@@ -11,7 +11,7 @@ from lightgate.bench.rehearse.rehearse import Role
 from lightgate.route.alias import Alias
 from lightgate.route.breaker import Breakers, Rules
 from lightgate.route.decide import Ask, decide
-from lightgate.route.finish import Rival, waits_ns
+from lightgate.route.finish import Answer, Rival, waits_ns
 from lightgate.route.form import Forms, bucket
 from lightgate.route.hedge import HedgeBudgets, Price
 from lightgate.route.prior import Prior
@@ -99,13 +99,16 @@ class Brain:
         """Whether the budget has room for it."""
         return self._witness.may_start(KEY, step, plan)
 
-    def waits_ns(self, plan: Plan, spoke: Try, rivals: Sequence[Try], now_ns: int) -> int | None:
+    def waits_ns(
+        self, plan: Plan, spoke: Try, first_ns: int, rivals: Sequence[Try], now_ns: int
+    ) -> int | None:
         """As `route.finish` says, where the plan wants whole answers."""
         if plan.finish == "first":
             return None
         names, size = self._names, bucket(spoke.wanted.tokens_in)
         silent = [Rival(names[rival.place], rival.began_ns) for rival in rivals]
-        return waits_ns(names[spoke.place], silent, self.forms, size, self._tokens, now_ns)
+        speaker = Rival(names[spoke.place], first_ns)
+        return waits_ns(speaker, silent, self.forms, Answer(size, self._tokens), now_ns)
 
     def began(self, tried: Try) -> None:
         """An attempt starts."""

@@ -61,7 +61,9 @@ class Chooser(Protocol):
         """Whether a step that is due may start beside a running one."""
         ...
 
-    def waits_ns(self, plan: Plan, spoke: Try, rivals: Sequence[Try], now_ns: int) -> int | None:
+    def waits_ns(
+        self, plan: Plan, spoke: Try, first_ns: int, rivals: Sequence[Try], now_ns: int
+    ) -> int | None:
         """Until when a first token waits for a better finisher; None: it wins at once."""
         ...
 
@@ -128,9 +130,11 @@ class Plain:
         self._budget -= 1.0
         return True
 
-    def waits_ns(self, plan: Plan, spoke: Try, rivals: Sequence[Try], now_ns: int) -> None:
+    def waits_ns(
+        self, plan: Plan, spoke: Try, first_ns: int, rivals: Sequence[Try], now_ns: int
+    ) -> None:
         """The first token wins."""
-        del plan, spoke, rivals, now_ns
+        del plan, spoke, first_ns, rivals, now_ns
 
     def began(self, tried: Try) -> None:
         """An attempt starts."""

@@ -180,18 +180,29 @@ class Play:
             return
         leg.spoke = True
         self._chooser.first(leg.tried, now_ns)
+        if any(other.spoke for other in flight.legs if other is not leg):
+            self._commit(leg, now_ns)
+        else:
+            self._hold(leg, now_ns)
+
+    def _hold(self, leg: _Leg, now_ns: int) -> None:
+        """Hold back who spoke, as long as another is worth it."""
+        flight = leg.flight
+        if flight.winner is not None or leg.over:
+            return
         rivals = [
             rival.tried
             for rival in flight.legs
             if rival is not leg and not rival.over and not rival.spoke
         ]
         until_ns = None
-        if rivals and not any(other.spoke for other in flight.legs if other is not leg):
-            until_ns = self._chooser.waits_ns(flight.plan, leg.tried, rivals, now_ns)
+        if rivals:
+            first_ns = leg.tried.began_ns + leg.fate.first_ns
+            until_ns = self._chooser.waits_ns(flight.plan, leg.tried, first_ns, rivals, now_ns)
         if until_ns is None:
             self._commit(leg, now_ns)
         else:
-            self._at(max(until_ns, now_ns), partial(self._commit, leg))
+            self._at(max(until_ns, now_ns), partial(self._hold, leg))
 
     def _commit(self, leg: _Leg, now_ns: int) -> None:
         """This attempt has the client; all others are closed in the same moment."""
