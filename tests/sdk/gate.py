@@ -63,7 +63,7 @@ class Gate(NamedTuple):
 
 def config_text(sim_port: int, reciter_port: int) -> str:
     # Silence is counted in ticks of a second: one tick may fall into a quick answer, two cannot.
-    lines = ['[gateway]\nkeep_alive = "2s"']
+    lines = ['[gateway]\nkeep_alive = "1s"']
     for name, family in FAMILIES.items():
         version = "v1beta" if family == "gemini" else "v1"
         for prefix, root in (("", f"{sim_port}/{name}"), ("golden-", str(reciter_port))):

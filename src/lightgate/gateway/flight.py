@@ -60,6 +60,7 @@ class Flight:
     """The state of one request from its plan to its settlement."""
 
     __slots__ = (
+        "_comment_ns",
         "_due_ns",
         "_failures",
         "_house",
@@ -78,7 +79,6 @@ class Flight:
         "last_out_ns",
         "legs",
         "plan",
-        "quiet_ticks",
         "refusal",
         "reply",
         "reserved",
@@ -114,7 +114,7 @@ class Flight:
         self.legs: list[Leg] = []
         self.winner: Leg | None = None
         self.refusal: Refusal | None = None
-        self.quiet_ticks = 0  # of the worker's ticker, since something was written
+        self._comment_ns = inbound.received_ns  # when the client last heard that it waits
         self.first_in_ns: int | None = None
         self.first_out_ns: int | None = None
         self.last_out_ns: int | None = None
@@ -135,6 +135,11 @@ class Flight:
             # The legs hold the flight: without this both would wait for the collector.
             self.legs = []
             self.winner = None
+
+    @property
+    def heard_ns(self) -> int:
+        """When the client last heard something, or asked."""
+        return max(self._comment_ns, self.last_out_ns or 0)
 
     @property
     def sound(self) -> bool:
@@ -313,7 +318,6 @@ class Flight:
         reply = self.reply
         if reply.finished:
             return
-        self.quiet_ticks = 0
         if self.first_out_ns is not None and not ended:  # what nearly every token is
             crowded = reply.send(data)
             self.last_out_ns = time.monotonic_ns()
@@ -354,6 +358,7 @@ class Flight:
         """Nothing for the client yet: say so, in a way that no client takes for an event."""
         if self.reply.finished:
             return
+        self._comment_ns = self._state.now_ns()
         sign = _BLANK if self.wanted.path.dialect == "gemini" else _COMMENT
         if not self.reply.started:
             self.reply.start(200, SSE + self.headers(None), first=sign)

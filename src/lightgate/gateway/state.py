@@ -111,12 +111,9 @@ class State:
 
     def second(self) -> None:
         """Say something on streams that have been silent for too long; whatever else is due."""
-        patience = max(1, round(self.house.terms.keep_alive_ns / 1e9 / TICK_S))
+        quiet_since = self.now_ns() - self.house.terms.keep_alive_ns
         for flight in tuple(self.flights):
-            flight.quiet_ticks += 1
-            # The first tick may come at once: so many whole ones have passed after one more.
-            if flight.quiet_ticks > patience and flight.wanted.streamed:
-                flight.quiet_ticks = 0
+            if flight.wanted.streamed and flight.heard_ns <= quiet_since:
                 flight.comment()
         for each in self.each_second:
             each()
