@@ -10,9 +10,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
-from gateway.faulted import Field, model
+from gateway.faulted import TIMES, Field, model
 from gateway.workers import Workers
 from lightgate.gateway.purse import Purse
 from lightgate.ledger.keys import KeyTerms
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from gateway.conftest import Start
     from lightgate.ledger.note import Reserved, Settled
-    from sim.conftest import Answer
+    from sim.conftest import Answer, Line
 
 KILL = Path(__file__).parents[2] / "benchmarks" / "kill.py"
 KILLS, CLIENTS = 8, 16
@@ -88,12 +89,40 @@ async def test_two_hundred_at_once_against_a_budget_for_ten(
     await field.at_peace()
 
 
+async def shared_out(
+    lines: list[Line], children: list[asyncio.subprocess.Process]
+) -> list[list[Line]]:
+    """Which connections each worker has accepted, once it has them all."""
+    async with asyncio.timeout(20):
+        while True:
+            open_ = [psutil.Process(child.pid).net_connections("tcp") for child in children]
+            ports = [{each.raddr[1] for each in some if len(each.raddr)} for some in open_]
+            parts = [[line for line in lines if line.port in known] for known in ports]
+            if sum(map(len, parts)) == len(lines):
+                return parts
+            await asyncio.sleep(0.01)
+
+
 async def test_two_workers_share_a_budget_for_ten(tmp_path: Path) -> None:
     terms = KeyTerms(name="key", budget_usd=BUDGET)
-    house = await Workers.open(tmp_path / "data", model("m", [SLOW]), terms)
+    slow = model("m", ["lab/plain!silence:3"]).replace(TIMES, "")
+    house = await Workers.open(tmp_path / "data", slow, terms)
     try:
         children = [await house.start(index) for index in (0, 1)]
-        answers = await asyncio.gather(*(house.chat("m") for _ in range(WANTED)))
+        lines = [await house.line() for _ in range(WANTED)]
+        ours, theirs = await shared_out(lines, children)
+        first = [ours[0], theirs[0]]  # both have a part in it; for the rest they contend
+        for line in first:
+            house.send(line, "m")
+        async with asyncio.timeout(20):
+            while len(house.reserved()) < len(first):
+                await asyncio.sleep(0.01)
+        for line in lines:
+            if line not in first:
+                house.send(line, "m")
+        answers = await asyncio.gather(*(line.answer() for line in lines))
+        for line in lines:
+            await line.close()
         for child in children:
             child.terminate()
             assert await child.wait() == 0

@@ -100,6 +100,11 @@ class Line:
         self._writer = writer
         self._machine = h11.Connection(h11.CLIENT)
 
+    @property
+    def port(self) -> int:
+        """Our own end's."""
+        return int(self._writer.get_extra_info("sockname")[1])
+
     async def ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         """Send a request and read its answer to whatever end it has."""
         self.send(method, path, body, headers)
