@@ -450,15 +450,21 @@ async def shy() -> AsyncIterator[tuple[int, list[bool]]]:
     server.close()
 
 
-async def test_a_target_that_will_not_stream_is_asked_for_the_whole(
-    start: Start, shy: tuple[int, list[bool]]
-) -> None:
-    port, asked = shy
+async def before(start: Start, port: int) -> Rig:
+    """A gateway that takes the shy one for the fastest, and may hedge."""
     rig = await start(WHOLE_ONLY.replace("{shy}", str(port)))
     rig.state.forms.first("shy/model", 0, rig.state.now_ns(), 1_000_000)
     for _ in range(20):  # so many requests that a hedge is within its share
         rig.state.budgets.deposit("")
     rig.state.budgets.paid("", 1e9)
+    return rig
+
+
+async def test_a_target_that_will_not_stream_is_asked_for_the_whole(
+    start: Start, shy: tuple[int, list[bool]]
+) -> None:
+    port, asked = shy
+    rig = await before(start, port)
     for _ in range(2):
         answer = await rig.ask("/v1/chat/completions", {"model": "m", "messages": SAY})
         assert (answer.status, answer.json["choices"][0]["message"]["content"]) == (200, "Hi")
@@ -474,11 +480,7 @@ async def test_a_client_that_wants_a_stream_is_told_that_there_is_none(
     start: Start, shy: tuple[int, list[bool]]
 ) -> None:
     port, asked = shy
-    rig = await start(WHOLE_ONLY.replace("{shy}", str(port)))
-    rig.state.forms.first("shy/model", 0, rig.state.now_ns(), 1_000_000)
-    for _ in range(20):  # so many requests that a hedge is within its share
-        rig.state.budgets.deposit("")
-    rig.state.budgets.paid("", 1e9)
+    rig = await before(start, port)
     answer = await rig.ask("/v1/chat/completions", {"model": "m", "messages": SAY, "stream": True})
     assert answer.status == 400
     assert b"does not support true" in answer.body
