@@ -438,9 +438,11 @@ async def shy() -> AsyncIterator[tuple[int, list[bool]]]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        asked.append(bool(json.loads(await reader.readexactly(length)).get("stream")))
-        status = b"400 Bad Request" if asked[-1] else b"200 OK"
-        body = json.dumps({"error": NO_STREAM} if asked[-1] else ANSWER).encode()
+        wanted = json.loads(await reader.readexactly(length))
+        asked.append(bool(wanted.get("stream")))
+        wrong = asked[-1] or "streamer" in wanted
+        status = b"400 Bad Request" if wrong else b"200 OK"
+        body = json.dumps({"error": NO_STREAM} if wrong else ANSWER).encode()
         line = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\n"
         writer.write(line % status + b"content-length: %d\r\n\r\n%b" % (len(body), body))
         writer.close()
@@ -474,6 +476,19 @@ async def test_a_target_that_will_not_stream_is_asked_for_the_whole(
     assert [note.status for note in first.attempts] == [400, 200]
     assert [note.status for note in second.attempts] == [200]
     assert first.exchange.winner == "shy/model"
+
+
+async def test_a_wrong_request_does_not_make_a_target_shy(
+    start: Start, shy: tuple[int, list[bool]]
+) -> None:
+    """Or one tenant could take the hedges of all others away."""
+    port, asked = shy
+    rig = await before(start, port)
+    wrong = {"model": "m", "messages": SAY, "streamer": 1}
+    answer = await rig.ask("/v1/chat/completions", wrong)
+    assert answer.status == 400
+    assert asked == [True, False]
+    assert not rig.state.unstreamable
 
 
 async def test_a_client_that_wants_a_stream_is_told_that_there_is_none(

@@ -283,13 +283,18 @@ class Flight:
         self.first_in_ns = None
         return True
 
-    def asks_whole(self) -> bool:
-        """Whether a target would not stream, and is asked for the whole, as the client did."""
-        shy = [leg.step.target for leg in self.legs if leg.unstreamable]
+    async def ask_whole(self) -> bool:
+        """Ask for the whole, as the client did, where a target would not stream; whether one did.
+
+        It is known for that once it has answered: a request that is wrong either way says nothing.
+        """
+        shy = {leg.step.target for leg in self.legs if leg.unstreamable}
         if not shy or not self.gathers:
             return False
-        self._state.unstreamable.update(shy)
         self.gathers = False
+        await self.serial(0, len(self.plan.steps))
+        if self.winner is not None and self.winner.step.target in shy:
+            self._state.unstreamable.add(self.winner.step.target)
         return True
 
     def _waits_for_another(self, leg: Leg, now: int) -> bool:

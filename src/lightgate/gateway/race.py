@@ -43,9 +43,7 @@ class Race:
             while True:
                 self._start()
                 if not running:
-                    if flight.asks_whole():
-                        await flight.serial(0, len(flight.plan.steps))
-                    else:
+                    if not await flight.ask_whole():
                         flight.give_up()
                     return
                 done, _ = await asyncio.wait(
