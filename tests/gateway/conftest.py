@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
+    from gateway.security.conftest import Upstream
     from lightgate.ledger.keys import KeyRecord
     from own_time import OwnTime
 
@@ -167,3 +168,14 @@ async def start(tmp_path: Path, own: OwnTime | None) -> AsyncIterator[Start]:
 @pytest.fixture
 async def rig(start: Start) -> Rig:
     return await start()
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[Upstream]:
+    """A provider in this process, which says what its script says."""
+    from gateway.security.conftest import Upstream
+
+    server = Upstream()
+    await server.start()
+    yield server
+    await server.close()

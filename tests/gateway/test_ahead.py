@@ -73,14 +73,6 @@ class Voice:
 
 
 @pytest.fixture
-async def upstream() -> AsyncIterator[Upstream]:
-    server = Upstream()
-    await server.start()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
 def cast(upstream: Upstream) -> Cast:
     made = Cast()
     upstream.script = made.script

@@ -196,14 +196,6 @@ ENV = {
 
 
 @pytest.fixture
-async def upstream() -> AsyncIterator[Upstream]:
-    server = Upstream()
-    await server.start()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
 def behind(start: Start, upstream: Upstream) -> Behind:
     """Starts a gateway in this process in front of the scripted provider."""
 
