@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from lightgate.clock.quantile import quantiles
-from lightgate.ledger.folder import RunFolder
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.ledger.runs.folder import RunFolder
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 
 MS = 1e6
 

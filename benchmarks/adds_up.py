@@ -21,18 +21,18 @@ from typing import Any, Final
 from lightgate.clock.marks import Marks
 from lightgate.config.load import parse_config
 from lightgate.dialect.request import Message, Request
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
 from lightgate.provider.call import Call
 from lightgate.provider.prepare import prepare
 from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
-from lightgate.wire.client import Client
-from lightgate.wire.exchange import Deadlines
-from lightgate.wire.fetch import fetch
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.fetch import fetch
+from lightgate.wire.client.roundtrip import Deadlines
+from lightgate.wire.link.stamper import best_source
 from lightgate.wire.origin import split_url
-from lightgate.wire.stamper import best_source
 
 CONFIG: Final = """
 [providers.lab]
@@ -145,7 +145,7 @@ def main() -> None:
         text = CONFIG.format(url=sim.facts.providers["lab"])
         put_snapshot(data, make_snapshot(parse_config(text), (), {}))
         worker = subprocess.Popen(
-            [sys.executable, "-m", "lightgate.gateway.worker", "--data", folder],
+            [sys.executable, "-m", "lightgate.gateway.process.worker", "--data", folder],
             stdout=subprocess.PIPE,
         )
         try:

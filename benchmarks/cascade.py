@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lightgate.route.alias import Alias
-from lightgate.route.cascade import Cascade, cascade_of, rungs, starting
-from lightgate.route.climb import Climb
-from lightgate.route.complexity import LEVELS, Level, score
-from lightgate.route.gist import gist_of
-from lightgate.route.hedge import LAG_TOKENS, SPEND, HedgeBudgets, Price
-from lightgate.route.verify import State
+from lightgate.route.cascade.climb import Climb
+from lightgate.route.cascade.complexity import LEVELS, Level, score
+from lightgate.route.cascade.features import gist_of
+from lightgate.route.cascade.tiers import Cascade, cascade_of, rungs, starting
+from lightgate.route.cascade.verify import State
+from lightgate.route.plan.alias import Alias
+from lightgate.route.plan.hedge import LAG_TOKENS, SPEND, HedgeBudgets, Price
 from lightgate.sim.latency import Curve, Dice
 from lightgate.sim.weather import Sky
 from lightgate.sim.world import load
@@ -40,7 +40,7 @@ from lightgate.sim.world import load
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lightgate.route.cascade import Rung
+    from lightgate.route.cascade.tiers import Rung
 
 DATA = Path(__file__).parent / "data" / "complexity.jsonl"
 DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lightgate.route.alias import Alias
-from lightgate.route.breaker import Breakers, Rules
-from lightgate.route.decide import Ask, decide
-from lightgate.route.form import Forms
-from lightgate.route.hedge import HedgeBudgets, Price
-from lightgate.route.prior import Prior
-from lightgate.route.slo import Slo
+from lightgate.route.form.forms import Forms
+from lightgate.route.form.prior import Prior
+from lightgate.route.health.breaker import Breakers, Rules
+from lightgate.route.plan.alias import Alias
+from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.hedge import HedgeBudgets, Price
+from lightgate.route.plan.slo import Slo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,16 +29,16 @@ import sqlalchemy as sa
 
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import parse_config
-from lightgate.gateway.purse import Purse
-from lightgate.gateway.restore import restore
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
-from lightgate.ledger import schema
-from lightgate.ledger.keys import KeyRecord, KeyTerms, new_key
-from lightgate.ledger.queries import spend_per_key
-from lightgate.ledger.ship import ORPHANED, Shipper
-from lightgate.ledger.store import Ledger
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.spend.counters import Purse
+from lightgate.gateway.spend.restore import restore
+from lightgate.ledger.journal.ship import ORPHANED, Shipper
+from lightgate.ledger.store import schema
+from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key
+from lightgate.ledger.store.queries import spend_per_key
+from lightgate.ledger.store.store import Ledger
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 
 READY_S, ANSWER_S = 30.0, 20.0
 SHIP_EACH_S = 0.05
@@ -100,7 +100,7 @@ class Siege:
     async def life(self, clients: int) -> None:
         """One worker from its start to its death."""
         worker = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "lightgate.gateway.worker", "--data", str(self.data),
+            sys.executable, "-m", "lightgate.gateway.process.worker", "--data", str(self.data),
             stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         if worker.stdout is None:

@@ -27,19 +27,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from lightgate.clock.marks import Marks
 from lightgate.config.load import parse_config
 from lightgate.dialect.request import Message, Request
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
-from lightgate.ledger.journal import journals, read_frames
-from lightgate.ledger.note import Settled
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.ledger.journal.journal import journals, read_frames
+from lightgate.ledger.journal.notes import Settled
 from lightgate.provider.call import call
 from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
-from lightgate.route.hedge import SHARE, SPEND
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.route.plan.hedge import SHARE, SPEND
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 from lightgate.sim.world import load
-from lightgate.wire.client import Client
-from lightgate.wire.exchange import Deadlines
-from lightgate.wire.stamper import best_source
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.roundtrip import Deadlines
+from lightgate.wire.link.stamper import best_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def config(providers: dict[str, str], models: dict[str, str], settings: str) -> 
 def worker(folder: Path) -> Iterator[int]:
     """A worker process; its port."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "lightgate.gateway.worker", "--data", str(folder)],
+        [sys.executable, "-m", "lightgate.gateway.process.worker", "--data", str(folder)],
         stdout=subprocess.PIPE,
     )
     try:

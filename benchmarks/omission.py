@@ -21,9 +21,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from lightgate.ledger.folder import RunFolder
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.ledger.runs.folder import RunFolder
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 
 RATE, TTFT_MS = 20, 20.0
 ALLOWED = 0.05

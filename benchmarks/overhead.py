@@ -302,7 +302,7 @@ def lightgate_up(upstream: int, folder: Path, policy: str) -> Subject:
     os.environ[KEY_VARIABLE] = json.loads(made.stdout)["key"]
     flags = ["--config", str(file), "--port", str(port), "--console-port", str(console)]
     command = [*program, "up", *flags, "--workers", "1", "--no-demo"]
-    return Subject("lightgate", port, command, "lightgate.gateway.worker")
+    return Subject("lightgate", port, command, "lightgate.gateway.process.worker")
 
 
 @contextlib.contextmanager

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, cast
 
 import uvloop
 
-from lightgate.bench.loop import Done, Load, closed_loop
+from lightgate.bench.load.loop import Done, Load, closed_loop
 from lightgate.bench.selftest.plan import SCENARIOS, Cell
 from lightgate.bench.selftest.run import DEADLINES, WORLD, Lab, pin_cores
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
-from lightgate.wire.client import Client
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
+from lightgate.wire.client.client import Client
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import StampSource

@@ -22,9 +22,9 @@ import urllib.request
 from pathlib import Path
 
 from lightgate.config.load import parse_config
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 
 ALLOWED_MS = 100.0
 READY_S = 30.0
@@ -144,7 +144,7 @@ async def _measure(folder: Path, sim: SimProcess, requests: int) -> bool:
     config = parse_config(_config(facts.providers["lab"], facts.trouble_ports["refused"], copies))
     put_snapshot(folder, make_snapshot(config, (), {}))
     worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "lightgate.gateway.worker", "--data", str(folder),
+        sys.executable, "-m", "lightgate.gateway.process.worker", "--data", str(folder),
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     if worker.stdout is None:

@@ -23,8 +23,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 
 BOUND_MS = 3.0
 RAMP_S = 2.0

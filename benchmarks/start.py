@@ -42,8 +42,8 @@ def main() -> int:
     if options.open:
         return many_streams(options.streams)
 
-    from lightgate.sim.serve import Options
-    from lightgate.sim.spawn import SimProcess
+    from lightgate.sim.server.serve import Options
+    from lightgate.sim.server.spawn import SimProcess
 
     with SimProcess(Options(world="selftest")) as sim:
         base = sim.facts.providers["lab"]
@@ -122,7 +122,7 @@ def one_call(base: str) -> int:
     from lightgate.dialect.request import Message, Request
     from lightgate.provider.call import call
     from lightgate.provider.target import resolve
-    from lightgate.wire.client import Client
+    from lightgate.wire.client.client import Client
 
     async def ask() -> bool:
         client = Client()
@@ -140,13 +140,13 @@ def many_streams(streams: int) -> int:
     """Open so many slow streams in this process; print how many were good, and the peak in MB."""
     import uvloop
 
-    from lightgate.bench.loop import Done, Load, closed_loop
+    from lightgate.bench.load.loop import Done, Load, closed_loop
     from lightgate.bench.selftest.plan import SLOW, Cell
     from lightgate.bench.selftest.run import DEADLINES, WORLD, Lab
-    from lightgate.sim.serve import Options
-    from lightgate.sim.spawn import SimProcess
-    from lightgate.wire.client import Client
-    from lightgate.wire.stamper import best_source
+    from lightgate.sim.server.serve import Options
+    from lightgate.sim.server.spawn import SimProcess
+    from lightgate.wire.client.client import Client
+    from lightgate.wire.link.stamper import best_source
 
     done: list[Done] = []
 

@@ -21,11 +21,11 @@ import uvloop
 
 from lightgate.clock.marks import Marks
 from lightgate.errors import AttemptError
-from lightgate.wire.client import Client
-from lightgate.wire.exchange import Deadlines, Exchange, Headers
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.proxy import Proxies
+from lightgate.wire.client.roundtrip import Deadlines, Exchange, Headers
+from lightgate.wire.link.stamper import best_source
 from lightgate.wire.origin import Origin
-from lightgate.wire.proxy import Proxies
-from lightgate.wire.stamper import best_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

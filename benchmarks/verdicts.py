@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lightgate.ledger.folder import RunFolder
+from lightgate.ledger.runs.folder import RunFolder
 
 WORLD = """
 name = "troubles"

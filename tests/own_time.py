@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lightgate.clock.source import SystemClock
-from lightgate.wire import alarm
+from lightgate.wire.link import alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

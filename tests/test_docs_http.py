@@ -10,26 +10,24 @@ import pytest
 
 from lightgate import errors
 from lightgate.config.model import ModelTable
-from lightgate.gateway import (
-    app,
-    courier,
-    entry,
-    errors_out,
-    flight,
-    house,
-    keyring,
-    ladder,
-    leg,
-    lookup,
-    outlet,
-    paths,
-    refusal,
-    tariff,
-    wishes,
-)
-from lightgate.route import course
-from lightgate.route.breaker import Rules
-from lightgate.wire import chunked, connection, inbound, intake
+from lightgate.gateway.admit import admit as entry
+from lightgate.gateway.admit import keys as keyring
+from lightgate.gateway.admit import overrides as wishes
+from lightgate.gateway.exchange import attempt as leg
+from lightgate.gateway.exchange import cascade_ahead as ladder
+from lightgate.gateway.exchange import exchange as flight
+from lightgate.gateway.exchange import stream as courier
+from lightgate.gateway.http import app
+from lightgate.gateway.http import requests as lookup
+from lightgate.gateway.request import endpoint as paths
+from lightgate.gateway.request import refusal as errors_out
+from lightgate.gateway.served import served as house
+from lightgate.gateway.served import target as outlet
+from lightgate.gateway.spend import denial as refusal
+from lightgate.gateway.spend import price as tariff
+from lightgate.route.health.breaker import Rules
+from lightgate.route.plan import course
+from lightgate.wire.door import chunked, connection, inbound, intake
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "reference" / "http.md").read_text("utf-8")

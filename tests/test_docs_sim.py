@@ -12,9 +12,9 @@ import pytest
 
 from lightgate.cli.sim import command
 from lightgate.sim import world as worlds
+from lightgate.sim.answer.script import KINDS
 from lightgate.sim.faults import ELSEWHERE, FAULTS
 from lightgate.sim.log import Entry
-from lightgate.sim.script import KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
 WORLDS = (DOCS / "reference" / "worlds.md").read_text("utf-8")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from lightgate.bench.loop import Done, Job
+from lightgate.bench.load.loop import Done, Job
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage, count

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lightgate.bench.imports import Imported, read, run_of
-from lightgate.bench.reread import reread
-from lightgate.bench.rules import RULES
+from lightgate.bench.interop.imports import Imported, read, run_of
+from lightgate.bench.interop.reread import reread
+from lightgate.bench.interop.rules import RULES
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import UsageError
 

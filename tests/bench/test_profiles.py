@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from lightgate.bench.profiles import PRESETS, TURNS, pick, picks, turns_ms
-from lightgate.bench.summary import DURATION_QS, RATE_QS, estimates
+from lightgate.bench.judge.profiles import PRESETS, TURNS, pick, picks, turns_ms
+from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
 from lightgate.clock.load import Slo
-from lightgate.ledger.run import CellSummary, CostFacts, Metric, Profile
+from lightgate.ledger.runs.run import CellSummary, CostFacts, Metric, Profile
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "verdicts.md"
 INF = float("inf")

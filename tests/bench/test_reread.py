@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from bench.test_rules import Pair, worked
-from lightgate.bench.imports import read
-from lightgate.bench.reread import Line, Reread, percentile, reread
+from lightgate.bench.interop.imports import read
+from lightgate.bench.interop.reread import Line, Reread, percentile, reread
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import UsageError
-from lightgate.ledger.run import Run
+from lightgate.ledger.runs.run import Run
 
 RUN = Run(id="r-1", started="2026-11-15T10:00:00Z")
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "llmperf"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.conftest import Shape
-    from lightgate.bench.loop import Done
+    from lightgate.bench.load.loop import Done
 
     Measure = Callable[[Shape], Done]
 

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from lightgate.bench.rules import RULES, Reading
+from lightgate.bench.interop.rules import RULES, Reading
 from lightgate.clock.attempt import Attempt, AttemptFacts
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage, count
 from lightgate.dialect.kinds import REASONING, TEXT, TOOL
-from lightgate.ledger.recording import Recording
+from lightgate.ledger.runs.recording import Recording
 
 MS = 1_000_000
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rereads.md"

@@ -9,14 +9,14 @@ import pytest
 
 from lightgate.bench.selftest.plan import OTHER_SCENARIOS, SCENARIOS, Cell
 from lightgate.bench.selftest.run import Lab, run_cell
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
-from lightgate.wire.stamper import best_source
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
+from lightgate.wire.link.stamper import best_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lightgate.bench.loop import Done
+    from lightgate.bench.load.loop import Done
     from lightgate.bench.selftest.result import CellResult
 
 TOKENS = 25

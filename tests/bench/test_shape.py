@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.bench.shape import (
+from lightgate.bench.load.shape import (
     Burst,
     Closed,
     Constant,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.bench.slo import (
+from lightgate.bench.judge.slo import (
     DURATIONS,
     PLAIN,
     SHARES,
@@ -23,9 +23,9 @@ from lightgate.bench.slo import (
     next_rate,
     parse,
 )
-from lightgate.bench.summary import DURATION_QS, RATE_QS, estimates
+from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
 from lightgate.errors import UsageError
-from lightgate.ledger.run import CellSummary, CostFacts, Metric
+from lightgate.ledger.runs.run import CellSummary, CostFacts, Metric
 
 
 def cell(n: int = 100, ttft: float = 400.0, c: int = 8, **facts: Any) -> CellSummary:

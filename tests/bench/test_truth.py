@@ -10,15 +10,15 @@ import pytest
 from lightgate.bench.selftest.truth import Entry, Sent, compare, decode_page
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect import kinds
+from lightgate.sim.answer.script import HEAD, TEXT, Script
 from lightgate.sim.log import Entry as Logged
 from lightgate.sim.log import SimLog
-from lightgate.sim.script import HEAD, TEXT, Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.conftest import Shape
-    from lightgate.bench.loop import Done
+    from lightgate.bench.load.loop import Done
 
     Measure = Callable[[Shape], Done]
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.bench.summary import DURATION_QS, RATE_QS, estimates
-from lightgate.bench.verdict import LIMITS, Limits, Signs, degrades, diagnose, modes
+from lightgate.bench.judge.verdict import LIMITS, Limits, Signs, degrades, diagnose, modes
+from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
 from lightgate.clock.attempt import Attempt, AttemptFacts
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
-from lightgate.ledger.run import CellSummary, Metric, VerdictName
+from lightgate.ledger.runs.run import CellSummary, Metric, VerdictName
 
 N = 300
 Z95 = 1.6448536269514722

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.bench.precise import half_width
-from lightgate.ledger.folder import RunFolder
+from lightgate.bench.run.precise import half_width
+from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

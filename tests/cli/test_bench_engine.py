@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lightgate.ledger.folder import RunFolder
+from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

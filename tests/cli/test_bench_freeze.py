@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.ledger.folder import RunFolder
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.ledger.runs.folder import RunFolder
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from lightgate.ledger.run import CellSummary
+    from lightgate.ledger.runs.run import CellSummary
 
     Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from lightgate.ledger.folder import RunFolder
+from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

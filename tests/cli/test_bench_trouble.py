@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.ledger.folder import RunFolder
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.ledger.runs.folder import RunFolder
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from cli.conftest import Run
-    from lightgate.ledger.run import CellSummary
+    from lightgate.ledger.runs.run import CellSummary
 
 WORLD = """
 name = "trouble"

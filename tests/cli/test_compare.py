@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from bench.test_regress import noisy, side
+from bench.statistics.test_regress import noisy, side
 from lightgate.cli.compare import command
 from lightgate.errors import ThresholdMissed, UsageError
-from lightgate.ledger.folder import RunFolder
+from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lightgate.bench.regress import Side
+    from lightgate.bench.statistics.regress import Side
 
 
 def write(path: Path, made: Side, **changes: Any) -> Path:

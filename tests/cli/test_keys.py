@@ -9,8 +9,8 @@ import pytest
 
 from lightgate.cli.main import main
 from lightgate.config.load import parse_config
-from lightgate.gateway.keyring import Keyring
-from lightgate.gateway.snapshot import read_snapshot, write_snapshot
+from lightgate.gateway.admit.keys import Keyring
+from lightgate.gateway.served.snapshot import read_snapshot, write_snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

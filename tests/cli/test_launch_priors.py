@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.notes import attempt_note, settled
-from ledger.test_seen import keep
+from ledger.store.test_seen import keep
 from lightgate.cli.launch import PRIORS_S, Launch, Wishes
-from lightgate.gateway.snapshot import put_snapshot, read_snapshot
-from lightgate.ledger.store import FILE, Ledger
+from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
+from lightgate.ledger.store.store import FILE, Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledger.notes import Called, attempt_note, marks, settled
-from ledger.test_seen import keep
+from ledger.store.test_seen import keep
 from lightgate.cli.main import main
 from lightgate.clock.tokens import Usage, count
-from lightgate.ledger.store import Ledger
+from lightgate.ledger.store.store import Ledger
 from lightgate.provider.catalogue import catalogue
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ def test_wrong_words_are_answered(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.store.store import Ledger
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lightgate-data").mkdir()

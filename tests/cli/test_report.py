@@ -16,10 +16,10 @@ from lightgate.clock.attempt import Attempt, AttemptFacts
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
-from lightgate.ledger import schema
-from lightgate.ledger.exchange import ExchangeRecord
-from lightgate.ledger.rollup import Rollup
-from lightgate.ledger.store import FILE, Ledger
+from lightgate.ledger.store import schema
+from lightgate.ledger.store.exchange import ExchangeRecord
+from lightgate.ledger.store.rollup import Rollup
+from lightgate.ledger.store.store import FILE, Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path

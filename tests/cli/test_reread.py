@@ -8,11 +8,11 @@ import click
 import pytest
 
 from bench.test_rules import worked
-from lightgate.bench.rules import RULES
+from lightgate.bench.interop.rules import RULES
 from lightgate.cli.reread import command
 from lightgate.errors import UsageError
-from lightgate.ledger.folder import RunFolder
-from lightgate.ledger.run import Run
+from lightgate.ledger.runs.folder import RunFolder
+from lightgate.ledger.runs.run import Run
 
 LLMPERF = Path(__file__).parent.parent / "fixtures" / "llmperf" / "groq_70b.individual.json"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rereads.md"

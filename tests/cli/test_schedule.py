@@ -10,11 +10,11 @@ import click
 import pytest
 
 from bench.test_rules import worked
-from lightgate.bench.schedule import Schedules
+from lightgate.bench.run.schedule import Schedules
 from lightgate.cli import schedule as verb
 from lightgate.errors import UsageError
-from lightgate.ledger.folder import RunFolder
-from lightgate.ledger.run import Run
+from lightgate.ledger.runs.folder import RunFolder
+from lightgate.ledger.runs.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

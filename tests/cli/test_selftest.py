@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.bench.selftest.result import CellResult
-from lightgate.wire.stamper import best_source
+from lightgate.wire.link.stamper import best_source
 
 if TYPE_CHECKING:
     from cli.conftest import Ran, Run

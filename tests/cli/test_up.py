@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from lightgate.gateway.claim import read_state
-from lightgate.sim.server import SimServer
+from lightgate.gateway.process.lock import read_state
+from lightgate.sim.server.server import SimServer
 from lightgate.sim.world import load
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.conftest import Ran, Run
-    from lightgate.gateway.claim import ChildState, State
+    from lightgate.gateway.process.lock import ChildState, State
 
     Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
     Serve = Callable[..., AbstractAsyncContextManager["Up"]]

@@ -8,14 +8,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.config.litellm import import_litellm
-from lightgate.config.litellm_deployment import Known
+from lightgate.config.litellm.convert import import_litellm
+from lightgate.config.litellm.deployment import Known
 from lightgate.config.load import parse_config
 from lightgate.errors import ConfigError
 from lightgate.provider.catalogue import catalogue
 
 if TYPE_CHECKING:
-    from lightgate.config.litellm import Imported
+    from lightgate.config.litellm.convert import Imported
     from lightgate.config.model import Config
 
 KNOWN = {

@@ -14,8 +14,8 @@ from lightgate.console.clerk import Clerk
 from lightgate.console.guard import Terms
 from lightgate.console.totals import Totals
 from lightgate.errors import PeerReset
-from lightgate.ledger.journal import Journal
-from lightgate.ledger.store import Ledger
+from lightgate.ledger.journal.journal import Journal
+from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

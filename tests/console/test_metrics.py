@@ -10,13 +10,13 @@ from ledger.notes import T0
 from lightgate.config.load import parse_config
 from lightgate.console.meters import METERS
 from lightgate.console.totals import BOUNDS_S, Known, Totals
-from lightgate.gateway.claim import ChildState, Claim, State
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot, read_snapshot
+from lightgate.gateway.process.lock import ChildState, Claim, State
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot, read_snapshot
 
 if TYPE_CHECKING:
     from console.conftest import Get, Traffic
     from lightgate.console.app import Desk
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.store.store import Ledger
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "prometheus.md"
 CONFIG = """
@@ -92,7 +92,7 @@ async def test_counters_only_grow_and_begin_with_the_process(
     for _ in range(3):  # looking again counts nothing twice
         totals.look(ledger, desk.clock.wall_ns(), known)
     assert sum(totals.outcomes.values()) == 2
-    from lightgate.ledger.retention import Keep, prune
+    from lightgate.ledger.store.retention import Keep, prune
 
     prune(ledger, Keep(raw_days=0, fine_days=0, rollup_days=0), now=lambda: T0 + 10**15)
     totals.look(ledger, desk.clock.wall_ns(), known)

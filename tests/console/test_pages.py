@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from console.conftest import Get, Traffic
     from lightgate.clock.source import ManualClock
     from lightgate.console.app import Desk
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.store.store import Ledger
 
 NOW = T0 + 60_000_000_000
 
@@ -146,7 +146,7 @@ async def test_orphans_of_a_dead_worker_are_settled(
     desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from ledger.notes import reserved
-    from lightgate.ledger.journal import Journal
+    from lightgate.ledger.journal.journal import Journal
 
     journal = Journal(tmp_path / "journal", 1)
     journal.write(reserved("x-1"))

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from lightgate.console import LEDGER_ENV
-from lightgate.gateway.logs import CONSOLE_SECRET_ENV
+from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,19 +10,19 @@ import pytest
 
 import own_time
 from lightgate.config.load import parse_config
-from lightgate.gateway.app import Gateway
-from lightgate.gateway.book import Book
-from lightgate.gateway.house import House
-from lightgate.gateway.purse import Purse
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
-from lightgate.gateway.state import State
-from lightgate.ledger.journal import Journal, read_frames
-from lightgate.ledger.keys import KeyTerms, new_key
-from lightgate.ledger.note import Reserved, Settled
-from lightgate.sim.server import SimServer
+from lightgate.gateway.http.app import Gateway
+from lightgate.gateway.process.journal import Book
+from lightgate.gateway.process.state import State
+from lightgate.gateway.served.served import House
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.spend.counters import Purse
+from lightgate.ledger.journal.journal import Journal, read_frames
+from lightgate.ledger.journal.notes import Reserved, Settled
+from lightgate.ledger.store.keys import KeyTerms, new_key
+from lightgate.sim.server.server import SimServer
 from lightgate.sim.world import parse
-from lightgate.wire.client import Client
-from lightgate.wire.door import Door, Limits
+from lightgate.wire.client.client import Client
+from lightgate.wire.door.door import Door, Limits
 from sim.conftest import QUICK, SAY, Answer, Line
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.security.conftest import Upstream
-    from lightgate.ledger.keys import KeyRecord
+    from lightgate.ledger.store.keys import KeyRecord
     from own_time import OwnTime
 
     Start = Callable[..., Awaitable["Rig"]]

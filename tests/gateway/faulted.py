@@ -9,13 +9,13 @@ from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lightgate.ledger.keys import KeyTerms
+from lightgate.ledger.store.keys import KeyTerms
 from lightgate.sim.faults import FAULTS, parse_fault
 
 if TYPE_CHECKING:
     from gateway.conftest import Rig, Start
-    from lightgate.ledger.note import Settled
-    from lightgate.wire.dns import Address
+    from lightgate.ledger.journal.notes import Settled
+    from lightgate.wire.client.dns import Address
     from sim.conftest import Answer
 
 TIMEOUT_S = 2.0

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.gateway.learning import Learning
-from lightgate.gateway.probe import QUIET_NS, STALE_NS, Prober
-from lightgate.ledger.keys import KeyTerms
-from lightgate.route.form import Forms
-from lightgate.route.prior import Prior
+from lightgate.gateway.process.probe import QUIET_NS, STALE_NS, Prober
+from lightgate.gateway.process.sharing import Learning
+from lightgate.ledger.store.keys import KeyTerms
+from lightgate.route.form.forms import Forms
+from lightgate.route.form.prior import Prior
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,20 +15,20 @@ from gateway.security.conftest import Upstream, chat_body, chunk, events, whole
 from lightgate.config.load import parse_config
 from lightgate.config.values import CHECKS
 from lightgate.errors import ConfigError
-from lightgate.gateway.ascent import HELD_BYTES
-from lightgate.gateway.snapshot import make_snapshot
-from lightgate.gateway.tiers import tiers_of
-from lightgate.ledger.keys import KeyTerms
-from lightgate.route.alias import Alias
-from lightgate.route.retry_budget import RetryBudget
-from lightgate.route.verify import BUILT_IN
+from lightgate.gateway.exchange.cascade import HELD_BYTES
+from lightgate.gateway.served.snapshot import make_snapshot
+from lightgate.gateway.served.tiers import tiers_of
+from lightgate.ledger.store.keys import KeyTerms
+from lightgate.route.cascade.verify import BUILT_IN
+from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.plan.alias import Alias
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from gateway.conftest import Rig, Start
     from gateway.security.conftest import Heard, Script
-    from lightgate.ledger.note import Settled
+    from lightgate.ledger.journal.notes import Settled
     from sim.conftest import Answer
 
     Cascaded = Callable[..., Awaitable[Rig]]
@@ -478,7 +478,7 @@ async def test_an_own_check_is_loaded_by_its_entry_point(
         def load(self) -> Any:
             return lambda answer, _wants: "Ulaanbaatar" in answer.text
 
-    for module in ("lightgate.gateway.tiers", "lightgate.config.values"):
+    for module in ("lightgate.gateway.served.tiers", "lightgate.config.values"):
         monkeypatch.setattr(f"{module}.entry_points", lambda group: [Point()])
     rig = await cascaded('"says_ulaanbaatar"')
     cast.lines["middle"] = ("Ulaanbaatar.", "stop")
@@ -496,7 +496,7 @@ def test_an_own_check_that_cannot_be_loaded_stops_the_start(
         def load(self) -> Any:
             raise ImportError("no such module")
 
-    for module in ("lightgate.gateway.tiers", "lightgate.config.values"):
+    for module in ("lightgate.gateway.served.tiers", "lightgate.config.values"):
         monkeypatch.setattr(f"{module}.entry_points", lambda group: [Point()])
     text = TIERS.format(port=1, verify='"broken"', small='"raw/small"', more="")
     config = parse_config(text)

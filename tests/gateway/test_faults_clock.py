@@ -7,8 +7,8 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from gateway.faulted import TIMEOUT_S, Field, model
-from lightgate.ledger.ship import Shipper
-from lightgate.ledger.store import Ledger
+from lightgate.ledger.journal.ship import Shipper
+from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     import pytest

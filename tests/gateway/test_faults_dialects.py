@@ -12,7 +12,7 @@ from sim.conftest import SAY
 
 if TYPE_CHECKING:
     from gateway.conftest import Start
-    from lightgate.ledger.note import Settled
+    from lightgate.ledger.journal.notes import Settled
     from sim.conftest import Answer
 
 DIALECTS = ("anthropic", "gemini")

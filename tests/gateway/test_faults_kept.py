@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.faulted import ROWS, Field, Row
-from lightgate.ledger.keys import KeyTerms
-from lightgate.route.hedge import HedgeBudgets
-from lightgate.route.retry_budget import RetryBudget
-from lightgate.route.witness import Witness
+from lightgate.ledger.store.keys import KeyTerms
+from lightgate.route.health.observe import Witness
+from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.plan.hedge import HedgeBudgets
 from sim.conftest import SAY
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.faulted import NOWHERE, Field, Names, model
-from lightgate.route.failure import SERVER
-from lightgate.wire.client import Client
-from lightgate.wire.dns import Resolver
+from lightgate.route.health.failure import SERVER
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.dns import Resolver
 from sim.conftest import SAY
 
 if TYPE_CHECKING:

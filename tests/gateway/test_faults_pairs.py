@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from gateway.faulted import ROWS, Field, Row, last_error, said
-from lightgate.gateway.flight import Flight
-from lightgate.route.hedge import HedgeBudgets
-from lightgate.route.retry_budget import RetryBudget
-from lightgate.route.witness import Witness
-from lightgate.sim.script import BURSTS
+from lightgate.gateway.exchange.exchange import Flight
+from lightgate.route.health.observe import Witness
+from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.plan.hedge import HedgeBudgets
+from lightgate.sim.answer.script import BURSTS
 from sim.conftest import QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.conftest import Start
-    from lightgate.gateway.leg import Leg
-    from lightgate.ledger.note import AttemptNote, Settled
+    from lightgate.gateway.exchange.attempt import Leg
+    from lightgate.ledger.journal.notes import AttemptNote, Settled
     from lightgate.sim.log import Entry
     from sim.conftest import Answer
 

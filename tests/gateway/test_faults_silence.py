@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.faulted import SHORT, Field, last_error, model, said
-from lightgate.gateway import state
+from lightgate.gateway.process import state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.faulted import NOWHERE, SHORT, Field, Names, model
-from lightgate.route.failure import SERVER
-from lightgate.wire.client import Client
-from lightgate.wire.dns import Resolver
+from lightgate.route.health.failure import SERVER
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.dns import Resolver
 
 if TYPE_CHECKING:
     from gateway.conftest import Start

@@ -15,14 +15,14 @@ import pytest
 
 from gateway.faulted import TIMES, Field, model
 from gateway.workers import Workers
-from lightgate.gateway.purse import Purse
-from lightgate.ledger.keys import KeyTerms
+from lightgate.gateway.spend.counters import Purse
+from lightgate.ledger.store.keys import KeyTerms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway.conftest import Start
-    from lightgate.ledger.note import Reserved, Settled
+    from lightgate.ledger.journal.notes import Reserved, Settled
     from sim.conftest import Answer, Line
 
 KILL = Path(__file__).parents[2] / "benchmarks" / "kill.py"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lightgate.config.load import parse_config
 from lightgate.errors import UsageError
-from lightgate.gateway.logs import (
+from lightgate.gateway.process.logs import (
     FORM_ENV,
     LONGEST_FIELD,
     SHORTEST,

@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lightgate.clock.source import ManualClock
-from lightgate.gateway.purse import Purse
-from lightgate.ledger.keys import KeyTerms, new_key
+from lightgate.gateway.spend.counters import Purse
+from lightgate.ledger.store.keys import KeyTerms, new_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,8 @@ import os, signal, sys
 from decimal import Decimal
 from pathlib import Path
 from lightgate.clock.source import SYSTEM
-from lightgate.gateway.purse import Purse
-from lightgate.ledger.keys import KeyRecord
+from lightgate.gateway.spend.counters import Purse
+from lightgate.ledger.store.keys import KeyRecord
 path = Path(sys.argv[1])
 key = KeyRecord(id=sys.argv[2], name="n", hash="00", prefix="lg-", created="2026-01-01T00:00:00Z",
                 budget_usd=Decimal("0.00001"), rpm=100000, tpm=1000000)

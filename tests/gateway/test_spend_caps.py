@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from gateway.workers import Workers
-from lightgate.ledger.keys import KeyTerms
-from lightgate.ledger.schema import attempts, exchanges
-from lightgate.ledger.ship import Shipper
-from lightgate.ledger.store import Ledger
-from lightgate.route.hedge import SHARE, SPEND
+from lightgate.ledger.journal.ship import Shipper
+from lightgate.ledger.store.keys import KeyTerms
+from lightgate.ledger.store.schema import attempts, exchanges
+from lightgate.ledger.store.store import Ledger
+from lightgate.route.plan.hedge import SHARE, SPEND
 from sim.conftest import QUICK
 
 if TYPE_CHECKING:

@@ -10,15 +10,16 @@ import pytest
 
 from gateway.faulted import Field, model
 from gateway.test_faults_race import save_up, spend_all
-from lightgate.gateway import collector, flight
+from lightgate.gateway.exchange import exchange as flight
+from lightgate.gateway.exchange import whole as collector
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from gateway.conftest import Rig, Start
-    from lightgate.ledger.note import Settled
-    from lightgate.route.finish import Rival
+    from lightgate.ledger.journal.notes import Settled
+    from lightgate.route.plan.finish import Rival
     from sim.conftest import Answer
 
 HANG = "lab/plain!hang"

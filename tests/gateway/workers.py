@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gateway.conftest import PROVIDERS
 from lightgate.config.load import parse_config
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
-from lightgate.ledger.journal import read_frames
-from lightgate.ledger.keys import new_key
-from lightgate.ledger.note import Reserved, Settled
-from lightgate.sim.server import SimServer
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.ledger.journal.journal import read_frames
+from lightgate.ledger.journal.notes import Reserved, Settled
+from lightgate.ledger.store.keys import new_key
+from lightgate.sim.server.server import SimServer
 from lightgate.sim.world import parse
 from sim.conftest import QUICK, SAY, Line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lightgate.ledger.keys import KeyRecord, KeyTerms
+    from lightgate.ledger.store.keys import KeyRecord, KeyTerms
     from sim.conftest import Answer
 
 READY_S = 30.0
@@ -52,7 +52,7 @@ class Workers:
     async def start(self, index: int = 0, *, drain_s: float = 5.0) -> asyncio.subprocess.Process:
         """Start a worker; the first one chooses the port that all of them share."""
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "lightgate.gateway.worker",
+            sys.executable, "-m", "lightgate.gateway.process.worker",
             "--data", str(self.data), "--index", str(index), "--port", str(self.port),
             "--drain-s", str(drain_s), stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip

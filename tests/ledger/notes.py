@@ -10,7 +10,7 @@ from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens, Usage, count
 from lightgate.errors import AttemptError
-from lightgate.ledger.note import AttemptNote, ExchangeNote, NoteFacts, Reserved, Settled
+from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Reserved, Settled
 
 T0 = 1_790_000_100_000_000_000  # wall clock; the start of a bucket of 5 minutes
 MS = 1_000_000

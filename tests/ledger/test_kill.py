@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 
-from lightgate.ledger import schema
-from lightgate.ledger.journal import journals
-from lightgate.ledger.ship import ORPHANED, Shipper
-from lightgate.ledger.store import Ledger
+from lightgate.ledger.journal.journal import journals
+from lightgate.ledger.journal.ship import ORPHANED, Shipper
+from lightgate.ledger.store import schema
+from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ WORKER = textwrap.dedent("""
     import os, sys
     from pathlib import Path
     from ledger.notes import reserved, settled
-    from lightgate.ledger.journal import Journal
+    from lightgate.ledger.journal.journal import Journal
 
     journal = Journal(Path(sys.argv[1]), int(sys.argv[2]), rotate_bytes=20_000)
     at = 0
@@ -42,8 +42,8 @@ WORKER = textwrap.dedent("""
 SHIPPER = textwrap.dedent("""
     import sys
     from pathlib import Path
-    from lightgate.ledger.ship import Shipper
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.journal.ship import Shipper
+    from lightgate.ledger.store.store import Ledger
 
     ledger = Ledger.open("sqlite", Path(sys.argv[1]))
     shipper = Shipper(ledger, Path(sys.argv[1]) / "journal")

@@ -13,8 +13,8 @@ from lightgate.dialect.request import Message, Request
 from lightgate.provider.call import Called, call
 from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
-from lightgate.wire.client import Client
-from lightgate.wire.exchange import Deadlines
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.roundtrip import Deadlines
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 QUICK = Deadlines(connect_s=2, first_byte_s=2, idle_s=2, total_s=5)

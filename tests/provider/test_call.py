@@ -28,11 +28,11 @@ from lightgate.errors import (
 from lightgate.provider.call import Call, Called, call
 from lightgate.provider.prepare import prepare
 from lightgate.provider.secret import Secret
-from lightgate.wire.exchange import Deadlines
+from lightgate.wire.client.roundtrip import Deadlines
 from provider.conftest import QUICK, REQUEST, read_request, serving, target_at
 
 if TYPE_CHECKING:
-    from lightgate.wire.client import Client
+    from lightgate.wire.client.client import Client
 
 Answer = Callable[..., Awaitable[tuple[Called, Marks]]]
 SSE = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"

@@ -20,7 +20,7 @@ from provider.conftest import QUICK, REQUEST, target_at
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from lightgate.wire.client import Client
+    from lightgate.wire.client.client import Client
 
 WORDS = ["Speed", " is", " a", " feature", "."]
 

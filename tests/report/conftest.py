@@ -19,8 +19,8 @@ from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.quantile import quantile
 from lightgate.clock.tokens import Tokens
-from lightgate.ledger.recording import Recording
-from lightgate.ledger.run import (
+from lightgate.ledger.runs.recording import Recording
+from lightgate.ledger.runs.run import (
     Board,
     BreakEven,
     CellSummary,

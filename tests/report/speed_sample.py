@@ -8,8 +8,8 @@ import numpy as np
 
 from lightgate.clock.interval import Interval, interval
 from lightgate.clock.quantile import quantile
-from lightgate.ledger.queries import SpeedRow
-from lightgate.report.speed_report import Asked
+from lightgate.ledger.store.queries import SpeedRow
+from lightgate.report.tables.speed_report import Asked
 
 ASKED = Asked(by="target", since="2026-11-01T06:00:00Z", until="2026-11-15T06:00:00Z")
 # Median tok/s of the whole time, TTFT p50 in ms, requests, failures.

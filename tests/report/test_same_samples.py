@@ -13,30 +13,30 @@ import msgspec
 import numpy as np
 import pytest
 
-from lightgate.bench.exports import otel_metrics, vllm_results
-from lightgate.bench.findings import LoadFacts, Measured, conclude
-from lightgate.bench.regress import Side, compare_runs
-from lightgate.bench.reread import reread
-from lightgate.bench.summary import estimate_of
+from lightgate.bench.interop.exports import otel_metrics, vllm_results
+from lightgate.bench.interop.reread import reread
+from lightgate.bench.run.findings import LoadFacts, Measured, conclude
+from lightgate.bench.statistics.regress import Side, compare_runs
+from lightgate.bench.statistics.summary import estimate_of
 from lightgate.clock.attempt import Attempt, AttemptFacts
 from lightgate.clock.load import with_failures
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.quantile import quantile
 from lightgate.clock.tokens import Usage, count
-from lightgate.ledger.history import History
-from lightgate.ledger.recording import Recording
-from lightgate.ledger.run import Run, TargetFacts
-from lightgate.report.charts import distributions
-from lightgate.report.figures import milliseconds
-from lightgate.report.html import page
-from lightgate.report.material import gather
-from lightgate.report.strips import chosen
+from lightgate.ledger.runs.history import History
+from lightgate.ledger.runs.recording import Recording
+from lightgate.ledger.runs.run import Run, TargetFacts
+from lightgate.report.charts.charts import distributions
+from lightgate.report.charts.strips import chosen
+from lightgate.report.pages.html import page
+from lightgate.report.pages.material import gather
+from lightgate.report.tables.figures import milliseconds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lightgate.ledger.run import CellSummary, Estimate
+    from lightgate.ledger.runs.run import CellSummary, Estimate
 
 MS = 1_000_000
 WORKERS, ROUNDS, BLOCKS = 8, 4, 12

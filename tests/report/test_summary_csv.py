@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lightgate.ledger.run import Estimate, Run
-from lightgate.report.figures import value
-from lightgate.report.summary_csv import columns, summary_csv
+from lightgate.ledger.runs.run import Estimate, Run
+from lightgate.report.tables.figures import value
+from lightgate.report.tables.summary_csv import columns, summary_csv
 from report.conftest import MODEL, make, renamed
 
 if TYPE_CHECKING:

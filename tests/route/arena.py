@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from lightgate.route.alias import Alias
-from lightgate.route.breaker import Breakers, Rules
-from lightgate.route.decide import Ask, decide
-from lightgate.route.failure import SERVER
-from lightgate.route.finish import Answer, Rival, waits_ns
-from lightgate.route.form import Forms
-from lightgate.route.hedge import HedgeBudgets, Price
-from lightgate.route.prior import Z95, Prior
+from lightgate.route.form.forms import Forms
+from lightgate.route.form.prior import Z95, Prior
+from lightgate.route.health.breaker import Breakers, Rules
+from lightgate.route.health.failure import SERVER
+from lightgate.route.plan.alias import Alias
+from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.finish import Answer, Rival, waits_ns
+from lightgate.route.plan.hedge import HedgeBudgets, Price
 
 NS = 1_000_000_000
 LAG_S = 0.1  # between closing a stream and its end at the provider

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.route.alias import Shape, lay_out
-from lightgate.route.breaker import Breakers, Rules
-from lightgate.route.course import Course
-from lightgate.route.failure import SERVER
-from lightgate.route.form import Forms
-from lightgate.route.hedge import RACE_SPEND, HedgeBudgets
-from lightgate.route.plan import Plan
-from lightgate.route.retry_budget import RetryBudget
-from lightgate.route.witness import Witness
+from lightgate.route.form.forms import Forms
+from lightgate.route.health.breaker import Breakers, Rules
+from lightgate.route.health.failure import SERVER
+from lightgate.route.health.observe import Witness
+from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.plan.alias import Shape, lay_out
+from lightgate.route.plan.course import Course
+from lightgate.route.plan.hedge import RACE_SPEND, HedgeBudgets
+from lightgate.route.plan.plan import Plan
 
 S = 1_000_000_000
 MS = 1_000_000

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.route.complexity import (
+from lightgate.route.cascade.complexity import (
     COMPLEX_FROM,
     LEVELS,
     MEDIUM_FROM,
@@ -25,9 +25,9 @@ from lightgate.route.complexity import (
     score,
     signs,
 )
-from lightgate.route.cues import ANYWHERE, BY_CUE, PHRASES, STEM
-from lightgate.route.gist import MOST_BYTES, Gist, gist_of
-from lightgate.route.verify import BUILT_IN
+from lightgate.route.cascade.features import MOST_BYTES, Gist, gist_of
+from lightgate.route.cascade.verify import BUILT_IN
+from lightgate.route.cascade.words import ANYWHERE, BY_CUE, PHRASES, STEM
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
 SCHEMA = {"type": "object", "properties": {f"f{n}": {"type": "string"} for n in range(12)}}

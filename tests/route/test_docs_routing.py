@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lightgate.route import breaker, retry_budget
-from lightgate.route.breaker import SECOND_NS, Breakers, Rules
-from lightgate.route.decide import Ask, decide
-from lightgate.route.failure import STATUSES, by_status
+from lightgate.route.health import breaker, retry_budget
+from lightgate.route.health.breaker import SECOND_NS, Breakers, Rules
+from lightgate.route.health.failure import STATUSES, by_status
+from lightgate.route.plan.decide import Ask, decide
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "routing.md").read_text("utf-8")
 
@@ -67,7 +67,7 @@ def test_every_status_of_the_table_is_on_the_page() -> None:
 
 def test_the_defaults_of_the_configuration_are_the_rules() -> None:
     from lightgate.config.model import BreakerTable, ModelTable
-    from lightgate.route.alias import Alias
+    from lightgate.route.plan.alias import Alias
 
     table, rules = BreakerTable(), Rules()
     assert (table.streak, table.open, table.max_open) == (
@@ -81,7 +81,7 @@ def test_the_defaults_of_the_configuration_are_the_rules() -> None:
 
 
 def test_the_plans_of_the_page_are_real() -> None:
-    from lightgate.route.alias import Alias
+    from lightgate.route.plan.alias import Alias
 
     targets = ("a/x", "b/y", "c/z")
     shown = {
@@ -93,19 +93,11 @@ def test_the_plans_of_the_page_are_real() -> None:
 
 
 def test_the_numbers_of_form_and_hedges() -> None:
-    from lightgate.route import (
-        along,
-        belief,
-        change,
-        form,
-        hedge,
-        learned,
-        newcomer,
-        pairs,
-        prior,
-        score,
-        size,
-    )
+    from lightgate.route.form import change, newcomer, pairs, prior, size
+    from lightgate.route.form import forms as form
+    from lightgate.route.form import slowdown as along
+    from lightgate.route.form import target as belief
+    from lightgate.route.plan import hedge, learned, score
 
     minutes = form.WARM_NS // SECOND_NS
     expected = {
@@ -168,8 +160,8 @@ def test_the_numbers_of_form_and_hedges() -> None:
 
 
 def test_every_policy_has_its_row() -> None:
-    from lightgate.route import finish
-    from lightgate.route.policy import POLICIES, USUAL_TOKENS
+    from lightgate.route.plan import finish
+    from lightgate.route.plan.policy import POLICIES, USUAL_TOKENS
 
     found = rows("From a request to a plan")
     assert {f"`{name}`" for name in (*POLICIES, "ordered", "weighted")} <= set(found)
@@ -182,7 +174,9 @@ def test_every_policy_has_its_row() -> None:
 
 
 def test_the_numbers_of_limits_and_promises() -> None:
-    from lightgate.route import pairs, promise, room
+    from lightgate.route.form import in_flight as room
+    from lightgate.route.form import pairs
+    from lightgate.route.plan import promise
 
     found = rows("In flight")
     assert found["complaint"][0] == "half"

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.route.alias import Alias
-from lightgate.route.breaker import Breakers, Rules
-from lightgate.route.decide import Ask, decide
-from lightgate.route.failure import RATE_LIMITED, SERVER
-from lightgate.route.form import Forms
-from lightgate.route.hedge import HedgeBudgets, Price
-from lightgate.route.policy import POLICIES
-from lightgate.route.prior import Prior
-from lightgate.route.slo import Slo
+from lightgate.route.form.forms import Forms
+from lightgate.route.form.prior import Prior
+from lightgate.route.health.breaker import Breakers, Rules
+from lightgate.route.health.failure import RATE_LIMITED, SERVER
+from lightgate.route.plan.alias import Alias
+from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.hedge import HedgeBudgets, Price
+from lightgate.route.plan.policy import POLICIES
+from lightgate.route.plan.slo import Slo
 
 if TYPE_CHECKING:
-    from lightgate.route.plan import Plan
+    from lightgate.route.plan.plan import Plan
 
 S = 1_000_000_000
 # Soon but slow; late but fast; in between. Dear in that order.

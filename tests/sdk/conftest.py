@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 from sdk.environment import HERE, python_of, run_in
 from sdk.gate import Gate, gateway
 from sdk.reciter import Reciter, reciting

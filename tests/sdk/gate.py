@@ -10,11 +10,11 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightgate.config.load import parse_config
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
-from lightgate.gateway.tether import TETHER_ENV
-from lightgate.ledger.journal import read_frames
-from lightgate.ledger.keys import KeyTerms, new_key
-from lightgate.ledger.note import Settled
+from lightgate.gateway.process.parent_death import TETHER_ENV
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.ledger.journal.journal import read_frames
+from lightgate.ledger.journal.notes import Settled
+from lightgate.ledger.store.keys import KeyTerms, new_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,8 @@ def gateway(data: Path, sim_port: int, reciter_port: int) -> Iterator[Gate]:
 def worker(data: Path) -> Iterator[int]:
     """A worker process on a free port of its own; ends with this process."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "lightgate.gateway.worker", "--data", data, "--drain-s", "1"],
+        [sys.executable, "-m", "lightgate.gateway.process.worker", "--data", data,
+         "--drain-s", "1"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, TETHER_ENV: "1"},
     )  # fmt: skip
     try:

@@ -11,7 +11,7 @@ import pytest
 from sdk.expected import words
 
 if TYPE_CHECKING:
-    from lightgate.sim.spawn import SimProcess
+    from lightgate.sim.server.spawn import SimProcess
     from sdk.conftest import Driven
 
 pytestmark = pytest.mark.sdk

@@ -12,10 +12,10 @@ import pytest
 
 from lightgate.config.load import parse_config
 from lightgate.config.model import Config
-from lightgate.gateway.demo import with_simulated
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
-from lightgate.sim.serve import Options
-from lightgate.sim.spawn import SimProcess
+from lightgate.gateway.process.demo import with_simulated
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.sim.server.serve import Options
+from lightgate.sim.server.spawn import SimProcess
 from lightgate.sim.world import load
 from sdk.environment import ROOT, bare_env, run_in
 from sdk.gate import worker

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import h11
 import pytest
 
-from lightgate.sim.server import SimServer
+from lightgate.sim.server.server import SimServer
 from lightgate.sim.world import World, parse
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lightgate.sim.capacity import Bucket, Slots
-from lightgate.sim.connections import Seen
+from lightgate.sim.server.connections import Seen
 from lightgate.sim.world import Rate
 
 S = 1_000_000_000

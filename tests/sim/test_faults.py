@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.sim.faults import ELSEWHERE, FAULTS, parse_fault
-from lightgate.sim.server import SimServer
-from lightgate.sim.troubleports import TroublePorts
+from lightgate.sim.server.server import SimServer
+from lightgate.sim.server.trouble_ports import TroublePorts
 
 if TYPE_CHECKING:
     from lightgate.sim.world import World

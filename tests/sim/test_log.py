@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
+from lightgate.sim.answer.script import TEXT, Script
 from lightgate.sim.log import Entry, SimLog
-from lightgate.sim.script import TEXT, Script
 
 
 def entry(number: int, beats: int = 2) -> Entry:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.errors import ConfigError
+from lightgate.sim.answer.script import TEXT
 from lightgate.sim.prompt_cache import NS_PER_S, PromptCache
-from lightgate.sim.script import TEXT
 from lightgate.sim.world import Cache, parse
 from sim.conftest import QUICK
 

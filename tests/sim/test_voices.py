@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.sim.voice.answer import Spread
-from lightgate.sim.voice.words import JsonText, Prose, plain
+from lightgate.sim.dialects.answer import Spread
+from lightgate.sim.dialects.words import JsonText, Prose, plain
 
 if TYPE_CHECKING:
     from sim.conftest import Answer, Serve, Sim

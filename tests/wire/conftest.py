@@ -21,12 +21,12 @@ import uvloop
 
 from lightgate.clock.marks import Marks
 from lightgate.errors import AttemptError
-from lightgate.wire.client import Client
-from lightgate.wire.dns import Address, Resolver
-from lightgate.wire.exchange import Deadlines, Exchange, Headers
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.dns import Address, Resolver
+from lightgate.wire.client.proxy import Proxies
+from lightgate.wire.client.roundtrip import Deadlines, Exchange, Headers
+from lightgate.wire.link.tls import client_context
 from lightgate.wire.origin import Origin
-from lightgate.wire.proxy import Proxies
-from lightgate.wire.tls import client_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.errors import AttemptError, Malformed
-from lightgate.wire.exchange import Deadlines, Exchange
+from lightgate.wire.client.roundtrip import Deadlines, Exchange
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
-    from lightgate.wire.exchange import Headers
-    from lightgate.wire.link import Peer
+    from lightgate.wire.client.roundtrip import Headers
+    from lightgate.wire.link.link import Peer
     from wire.conftest import Play, Rig, Wire
 
 ORIGIN = Origin("http", "a.test", 80)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.errors import Cancelled, DeadlineMissed, StreamError
-from lightgate.wire.dns import Address, Resolver
-from lightgate.wire.exchange import Deadlines, Exchange
+from lightgate.wire.client.dns import Address, Resolver
+from lightgate.wire.client.roundtrip import Deadlines, Exchange
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
-    from lightgate.wire.exchange import Headers
+    from lightgate.wire.client.roundtrip import Headers
     from wire.conftest import Keeper, Play, Rig, Script, Wire
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.errors import Cancelled, DeadlineMissed, PeerReset
-from lightgate.wire import client as client_module
-from lightgate.wire.exchange import Deadlines
+from lightgate.wire.client import client as client_module
+from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
-    from lightgate.wire.client import Client
+    from lightgate.wire.client.client import Client
     from lightgate.wire.origin import Origin
     from wire.conftest import Keeper, Play, Rig, Wire
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from lightgate.wire.anchor import kernel_stamps_available
-from lightgate.wire.door import Door, Inbound, Limits, Reply
+from lightgate.wire.door.door import Door, Inbound, Limits, Reply
+from lightgate.wire.link.anchor import kernel_stamps_available
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import StampSource

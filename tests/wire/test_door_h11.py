@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.clock.source import ManualClock
-from lightgate.wire.door import Door, Inbound, Limits, Reply
-from lightgate.wire.inbound import RequestError
-from lightgate.wire.intake import Intake
-from lightgate.wire.service import Service
+from lightgate.wire.door.door import Door, Inbound, Limits, Reply
+from lightgate.wire.door.inbound import RequestError
+from lightgate.wire.door.intake import Intake
+from lightgate.wire.door.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.wire.link import Link
+    from lightgate.wire.link.link import Link
 
 Headers = list[tuple[bytes, bytes]]
 Parsed = tuple[bytes, bytes, Headers, bytes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lightgate.wire.reply import Reply
+from lightgate.wire.door.reply import Reply
 
 
 class Wire:

@@ -9,9 +9,9 @@ import contextlib
 import h11
 import pytest
 
-from lightgate.wire.door import Door, Inbound, Limits, Reply
-from lightgate.wire.inbound import RequestError
-from lightgate.wire.intake import Intake
+from lightgate.wire.door.door import Door, Inbound, Limits, Reply
+from lightgate.wire.door.inbound import RequestError
+from lightgate.wire.door.intake import Intake
 
 HOST = b"Host: a\r\n"
 POST = b"POST / HTTP/1.1\r\n" + HOST

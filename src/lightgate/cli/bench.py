@@ -21,14 +21,14 @@ from lightgate.errors import LightgateError, ThresholdMissed, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lightgate.bench.conversation import Talk
-    from lightgate.bench.engine import Bench
-    from lightgate.bench.order import Explorer, Loading, Order
-    from lightgate.bench.shape import Shape
-    from lightgate.bench.slo import Check
+    from lightgate.bench.judge.slo import Check
+    from lightgate.bench.load.shape import Shape
+    from lightgate.bench.run.engine import Bench
+    from lightgate.bench.run.order import Explorer, Loading, Order
+    from lightgate.bench.workload.conversation import Talk
     from lightgate.clock.load import Slo
-    from lightgate.ledger.folder import RunFolder
-    from lightgate.ledger.run import Run
+    from lightgate.ledger.runs.folder import RunFolder
+    from lightgate.ledger.runs.run import Run
     from lightgate.provider.target import Target
 
 ENOUGH = 96  # requests for a p95 with an interval
@@ -85,7 +85,7 @@ def command(**given: Any) -> int:
     A TARGET is provider/model, or NAME=URL#MODEL for any OpenAI-compatible base URL. Several
     targets take turns in random blocks with the same prompts, so that the hour is the same for all.
     """
-    from lightgate.bench.slo import parse
+    from lightgate.bench.judge.slo import parse
 
     checks = [parse(text) for text in given["limits"]]
     with _targets(given) as targets:
@@ -118,9 +118,9 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
         )
         yield _priced(found, given["hourly_cost"])
         return
-    from lightgate.bench.simulated import targets
-    from lightgate.sim.serve import Options
-    from lightgate.sim.spawn import SimProcess
+    from lightgate.bench.load.simulated import targets
+    from lightgate.sim.server.serve import Options
+    from lightgate.sim.server.spawn import SimProcess
     from lightgate.sim.world import load
 
     world = load(given["world"])
@@ -168,10 +168,10 @@ def _dollars(option: str, text: str | None) -> Decimal | None:
 def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> Order:
     from datetime import UTC, datetime
 
-    from lightgate.bench.order import Order
-    from lightgate.bench.prompts import read_prompts
-    from lightgate.bench.workload import Wish
-    from lightgate.wire.stamper import best_source
+    from lightgate.bench.run.order import Order
+    from lightgate.bench.workload.prompts import read_prompts
+    from lightgate.bench.workload.workload import Wish
+    from lightgate.wire.link.stamper import best_source
 
     seed = given["seed"] if given["seed"] is not None else secrets.randbelow(1 << 31)
     own = None if given["prompts"] is None else read_prompts(given["prompts"])
@@ -201,8 +201,8 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> Order:
 
 
 def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
-    from lightgate.bench.order import Loading
-    from lightgate.bench.shape import Closed, parse_shape
+    from lightgate.bench.load.shape import Closed, parse_shape
+    from lightgate.bench.run.order import Loading
 
     if given["sweep"] or given["find_rate"]:
         return []  # the explorer chooses
@@ -224,9 +224,9 @@ def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
 
 
 def _open_load(shape: Shape, given: dict[str, Any], duration: int | None) -> Loading:
-    from lightgate.bench.order import Loading
-    from lightgate.bench.shape import TraceFile
-    from lightgate.bench.trace import read_trace
+    from lightgate.bench.load.shape import TraceFile
+    from lightgate.bench.load.trace import read_trace
+    from lightgate.bench.run.order import Loading
 
     pacer = shape
     requests = given["requests"]
@@ -240,7 +240,7 @@ def _open_load(shape: Shape, given: dict[str, Any], duration: int | None) -> Loa
 
 def _enough(workers: int) -> int:
     """Requests for a p95 with an interval, and for blocks enough to compare."""
-    from lightgate.bench.order import BLOCK_ROUNDS, MIN_BLOCKS
+    from lightgate.bench.run.order import BLOCK_ROUNDS, MIN_BLOCKS
 
     return max(ENOUGH, MIN_BLOCKS * BLOCK_ROUNDS * workers)
 
@@ -288,7 +288,7 @@ def _precision(given: dict[str, Any], duration: int | None) -> float | None:
 
 
 def _talk(given: dict[str, Any]) -> Talk | None:
-    from lightgate.bench.conversation import Talk
+    from lightgate.bench.workload.conversation import Talk
 
     if given["turns"] is None:
         if given["tools"]:
@@ -300,9 +300,9 @@ def _talk(given: dict[str, Any]) -> Talk | None:
 
 
 def _explorer(given: dict[str, Any], order: Order, checks: list[Check]) -> Explorer | None:
-    from lightgate.bench.explore import HighestRate, ToSaturation, Trial
-    from lightgate.bench.shape import parse_rate
-    from lightgate.bench.slo import Search, Sweep
+    from lightgate.bench.judge.slo import Search, Sweep
+    from lightgate.bench.load.explore import HighestRate, ToSaturation, Trial
+    from lightgate.bench.load.shape import parse_rate
 
     if not given["sweep"] and not given["find_rate"]:
         return None
@@ -321,7 +321,7 @@ def _explorer(given: dict[str, Any], order: Order, checks: list[Check]) -> Explo
 
 
 def _slo(profile: str | None) -> Slo | None:
-    from lightgate.bench.profiles import PRESETS
+    from lightgate.bench.judge.profiles import PRESETS
 
     return None if profile is None else PRESETS[profile].slo  # type: ignore[index] # click checked it
 
@@ -339,7 +339,7 @@ def _options(given: dict[str, Any], seed: int) -> dict[str, str]:
 
 def _agree(order: Order, given: dict[str, Any]) -> None:
     """Say what it will cost, and ask where that is more than a dollar."""
-    from lightgate.bench.budget import CostEstimate, confirm, plan
+    from lightgate.bench.run.budget import CostEstimate, confirm, plan
 
     requests = sum(load.most or _expected(load) for load in order.loads)
     estimate = CostEstimate(
@@ -361,7 +361,7 @@ def _expected(load: Loading) -> int:
 
 
 def _folder(given: dict[str, Any]) -> RunFolder | None:
-    from lightgate.ledger.folder import RunFolder
+    from lightgate.ledger.runs.folder import RunFolder
 
     if given["out"] is None:
         if given["resume"]:
@@ -376,9 +376,9 @@ def _carry_out(
     """Run it; an interruption keeps what was measured and is exit code 130."""
     import uvloop
 
-    from lightgate.bench.engine import Bench
+    from lightgate.bench.run.engine import Bench
     from lightgate.cli.exits import Exit
-    from lightgate.report.live import Progress
+    from lightgate.report.tables.live import Progress
 
     with Progress() as progress:
         bench = Bench(order, folder, progress, explorer)
@@ -421,8 +421,8 @@ async def _until_signal(bench: Bench) -> tuple[bool, LightgateError | None]:
 def _show(run: Run, folder: RunFolder | None, *, as_json: bool) -> None:
     from rich.console import Console
 
-    from lightgate.report.files import write_report
-    from lightgate.report.text import print_run
+    from lightgate.report.pages.files import write_report
+    from lightgate.report.tables.text import print_run
 
     if as_json:
         emit_json(run)
@@ -436,7 +436,7 @@ def _show(run: Run, folder: RunFolder | None, *, as_json: bool) -> None:
 
 
 def _judge(run: Run, checks: list[Check]) -> None:
-    from lightgate.bench.slo import missed
+    from lightgate.bench.judge.slo import missed
 
     if not any(cell.outcomes.get("ok") for cell in run.cells):
         first = next((outcome for cell in run.cells for outcome in cell.outcomes), "nothing sent")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from lightgate.config.model import Config
-    from lightgate.report.caps import Cap
+    from lightgate.report.tables.caps import Cap
 
 _NS_PER_US: Final = 1_000
 _NONE: Final = "none"
@@ -52,10 +52,10 @@ def show_caps(config: Config | None, data: Path | None, last: str, *, as_json: b
 
 
 def _caps(config: Config, data: Path, last: str, *, own: Path | None) -> list[Cap]:
-    from lightgate.ledger.keys import read_keys
-    from lightgate.ledger.lengths import answer_lengths
-    from lightgate.ledger.store import FILE, Ledger
-    from lightgate.report.caps import Limits, suggest
+    from lightgate.ledger.store.keys import read_keys
+    from lightgate.ledger.store.lengths import answer_lengths
+    from lightgate.ledger.store.store import FILE, Ledger
+    from lightgate.report.tables.caps import Limits, suggest
 
     url = config.ledger.url if own is None else "sqlite"
     if url == "sqlite" and not (data / FILE).is_file():

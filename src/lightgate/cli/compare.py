@@ -12,7 +12,7 @@ from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.errors import ThresholdMissed, UsageError
 
 if TYPE_CHECKING:
-    from lightgate.bench.regress import Change, Compared, Side
+    from lightgate.bench.statistics.regress import Change, Compared, Side
 
 _COLUMNS = (
     Column("target"), Column("load"), Column("metric"), Column("n", "right"), Column("A", "right"),
@@ -52,7 +52,7 @@ def command(
     """
     import numpy as np
 
-    from lightgate.bench.regress import METRICS, TOLERANCE, compare_runs
+    from lightgate.bench.statistics.regress import METRICS, TOLERANCE, compare_runs
 
     for metric in metrics:
         if metric not in METRICS:
@@ -97,8 +97,8 @@ def _judge(compared: Compared) -> None:
 
 
 def _side(path: Path) -> Side:
-    from lightgate.bench.regress import Side
-    from lightgate.ledger.folder import RunFolder
+    from lightgate.bench.statistics.regress import Side
+    from lightgate.ledger.runs.folder import RunFolder
 
     folder = RunFolder(path)
     return Side(folder.run(), folder.attempts(), folder.recordings())
@@ -113,7 +113,7 @@ def _share(text: str) -> float:
 
 
 def _row(change: Change) -> tuple[str, ...]:
-    from lightgate.bench.regress import FAILED
+    from lightgate.bench.statistics.regress import FAILED
 
     shown = "{:.1%}" if change.metric == FAILED else "{:,.1f}"
     cells = ("·" if value is None else shown.format(value) for value in (change.old, change.new))
@@ -124,7 +124,7 @@ def _row(change: Change) -> tuple[str, ...]:
 
 
 def _by(change: Change) -> str:
-    from lightgate.bench.regress import FAILED
+    from lightgate.bench.statistics.regress import FAILED
 
     if change.worse is None or change.interval is None:
         return "·"
@@ -132,7 +132,7 @@ def _by(change: Change) -> str:
 
 
 def _interval(change: Change) -> str:
-    from lightgate.bench.regress import FAILED
+    from lightgate.bench.statistics.regress import FAILED
 
     if change.interval is None:
         return "·"

@@ -98,8 +98,8 @@ def import_file(*, file: Path, out: Path | None, as_json: bool) -> None:
 
     What has no counterpart is listed in comments and on stderr. Keys in plain text are not copied.
     """
-    from lightgate.config.litellm import import_litellm
-    from lightgate.config.litellm_deployment import Known
+    from lightgate.config.litellm.convert import import_litellm
+    from lightgate.config.litellm.deployment import Known
     from lightgate.provider.catalogue import catalogue
 
     known = {

@@ -13,7 +13,7 @@ from lightgate.cli.configured import config_option, read_config
 from lightgate.cli.output import Column, dollars, emit_json, emit_table, note
 from lightgate.clock.source import SYSTEM
 from lightgate.config.duration import parse_duration
-from lightgate.ledger.keys import (
+from lightgate.ledger.store.keys import (
     KeyRecord,
     KeyTerms,
     Period,
@@ -29,7 +29,7 @@ from lightgate.ledger.keys import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.store.store import Ledger
 
 _MOST = 2_147_483_647  # what every database takes for an integer
 _DEAREST = Decimal(1_000_000_000)
@@ -200,7 +200,7 @@ def _find(data: Path | None, config_file: Path | None) -> Place:
 
 
 def _opened(place: Place) -> Ledger:
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.store.store import Ledger
 
     return Ledger.open(place.url, place.data)
 
@@ -210,7 +210,7 @@ def _tell_gateway(ledger: Ledger, place: Place) -> int:
 
     Under the ledger's write lock: of two commands at once, the later one writes both keys.
     """
-    from lightgate.gateway.snapshot import refresh_keys
+    from lightgate.gateway.served.snapshot import refresh_keys
 
     with ledger.writing() as connection:
         keys = read_keys(connection)
@@ -285,7 +285,7 @@ def _facts(record: KeyRecord) -> dict[str, Any]:
 
 def _spent(ledger: Ledger) -> dict[str, dict[str, Decimal]]:
     """Dollars by period and key, as far as the ledger knows."""
-    from lightgate.ledger.queries import spend_per_key
+    from lightgate.ledger.store.queries import spend_per_key
 
     now_ns = SYSTEM.wall_ns()
     return {

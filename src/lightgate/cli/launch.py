@@ -21,19 +21,19 @@ from lightgate.config.duration import parse_duration
 from lightgate.config.load import find_config, load_config
 from lightgate.console import LEDGER_ENV
 from lightgate.errors import ConfigError, LightgateError, UsageError
-from lightgate.gateway import logs
-from lightgate.gateway.claim import Claim, State
-from lightgate.gateway.foreknowing import foreknown, priors_of
-from lightgate.gateway.ports import Reserved, is_loopback
-from lightgate.gateway.snapshot import (
+from lightgate.gateway.process import logs
+from lightgate.gateway.process.lock import Claim, State
+from lightgate.gateway.process.port import Reserved, is_loopback
+from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
+from lightgate.gateway.served.priors import foreknown, priors_of
+from lightgate.gateway.served.snapshot import (
     SnapshotFailed,
     make_snapshot,
     put_snapshot,
     read_snapshot,
     refresh_priors,
 )
-from lightgate.gateway.supervise import ChildSpec, StoppedEarly, Supervisor, look
-from lightgate.ledger.keys import KeyRecord, instant_text
+from lightgate.ledger.store.keys import KeyRecord, instant_text
 from lightgate.provider.catalogue import catalogue
 from lightgate.provider.secret import first_set
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lightgate.config.model import Config
-    from lightgate.gateway.claim import ChildState
-    from lightgate.gateway.snapshot import Snapshot
-    from lightgate.route.prior import Prior
-    from lightgate.sim.serve import Facts
+    from lightgate.gateway.process.lock import ChildState
+    from lightgate.gateway.served.snapshot import Snapshot
+    from lightgate.route.form.prior import Prior
+    from lightgate.sim.server.serve import Facts
     from lightgate.sim.world import World
 
 CONSOLE_HOST: Final = "127.0.0.1"
@@ -153,7 +153,7 @@ class Launch:
     async def _start_data_plane(self, supervisor: Supervisor) -> Snapshot:
         """The workers; before them the simulator, whose port the snapshot needs."""
         if self._demo:
-            from lightgate.sim.serve import Facts
+            from lightgate.sim.server.serve import Facts
 
             (told,) = await supervisor.start(self._simulator())
             self._facts = msgspec.convert(told, Facts)
@@ -194,13 +194,13 @@ class Launch:
         return config.model_copy(update={"gateway": config.gateway.model_copy(update=over)})
 
     def _read_keys(self) -> tuple[KeyRecord, ...]:
-        from lightgate.ledger.store import FILE
+        from lightgate.ledger.store.store import FILE
 
         url = self.config.ledger.url
         if url == "sqlite" and not (self.data / FILE).exists():
             return ()  # nobody has made one; the console makes the ledger
-        from lightgate.ledger.keys import read_keys
-        from lightgate.ledger.store import Ledger
+        from lightgate.ledger.store.keys import read_keys
+        from lightgate.ledger.store.store import Ledger
 
         with Ledger.open(url, self.data) as ledger, ledger.reading() as connection:
             return read_keys(connection)
@@ -209,10 +209,10 @@ class Launch:
         """Bring the purse up to what the ledger knows, while nobody spends."""
         if all(key.budget_usd is None for key in self._keys):
             return
-        from lightgate.gateway.purse import Purse
-        from lightgate.gateway.restore import restore
-        from lightgate.ledger.ship import Shipper
-        from lightgate.ledger.store import Ledger
+        from lightgate.gateway.spend.counters import Purse
+        from lightgate.gateway.spend.restore import restore
+        from lightgate.ledger.journal.ship import Shipper
+        from lightgate.ledger.store.store import Ledger
 
         with (
             Ledger.open(self.config.ledger.url, self.data) as ledger,
@@ -239,7 +239,7 @@ class Launch:
         """The configuration, with the simulated providers where there are any."""
         if self._facts is None or self._world is None:
             return self.config
-        from lightgate.gateway.demo import with_simulated
+        from lightgate.gateway.process.demo import with_simulated
 
         return with_simulated(self.config, self._facts, self._world)
 
@@ -292,7 +292,7 @@ class Launch:
         return [
             ChildSpec(
                 name=f"worker-{index}",
-                argv=_module("lightgate.gateway.worker", *where, "--index", str(index),
+                argv=_module("lightgate.gateway.process.worker", *where, "--index", str(index),
                              "--drain-s", f"{drain_s:g}"),
                 env=logs.environment_form(self._wishes.log_form),
                 stage=WORKERS,
@@ -315,7 +315,7 @@ class Launch:
         )  # fmt: skip
 
     def _simulator(self) -> ChildSpec:
-        from lightgate.sim.serve import Options
+        from lightgate.sim.server.serve import Options
 
         options = Options(world=self._wishes.world, until_eof=True)
         return ChildSpec(
@@ -326,13 +326,13 @@ class Launch:
         )
 
     def _traffic(self) -> ChildSpec:
-        from lightgate.gateway.demo import Traffic, first_targets
+        from lightgate.gateway.process.demo import Traffic, first_targets
 
         models = tuple(first_targets(self._world)) if self._world is not None else ()
         traffic = Traffic(base_url=f"{self._base()}/v1", models=models)
         return ChildSpec(
             name="traffic",
-            argv=_module("lightgate.gateway.demo", msgspec.json.encode(traffic).decode()),
+            argv=_module("lightgate.gateway.process.demo", msgspec.json.encode(traffic).decode()),
             stage=TRAFFIC,
         )
 

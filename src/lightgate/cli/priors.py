@@ -12,7 +12,7 @@ from lightgate.cli.output import Column, emit_json, emit_table
 
 if TYPE_CHECKING:
     from lightgate.config.model import Config
-    from lightgate.route.foreknown import Foreknown
+    from lightgate.route.form.priors import Foreknown
 
 _DAY_S = 86_400.0
 _HOUR_S = 3_600.0
@@ -21,7 +21,7 @@ _HOUR_S = 3_600.0
 def show_priors(config: Config | None, data: Path | None, *, as_json: bool) -> None:
     """Print the prior of every target that a model names, with its source."""
     from lightgate.config.model import Config as Defaults
-    from lightgate.gateway.foreknowing import foreknown
+    from lightgate.gateway.served.priors import foreknown
 
     config = config or Defaults()
     if data is not None:

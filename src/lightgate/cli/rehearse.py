@@ -146,7 +146,7 @@ def _stage(given: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
 
 def _past(given: dict[str, Any]) -> PastStage:
     from lightgate.bench.rehearse.past import Period, past
-    from lightgate.ledger.store import FILE, Ledger
+    from lightgate.ledger.store.store import FILE, Ledger
 
     only_worlds = ("rate", "targets", "load", "correlation", "prompt_tokens", "max_tokens")
     for name in only_worlds:

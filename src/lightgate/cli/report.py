@@ -15,8 +15,8 @@ from lightgate.config.duration import parse_duration
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from lightgate.ledger.queries import SpeedRow
-    from lightgate.report.speed_report import By, SpeedReport
+    from lightgate.ledger.store.queries import SpeedRow
+    from lightgate.report.tables.speed_report import By, SpeedReport
 
 Format = Literal["table", "json", "csv", "md", "html", "png", "svg"]
 FORMATS: Final = ("table", "json", "csv", "md", "html", "png", "svg")
@@ -74,7 +74,7 @@ def command(**given: Any) -> None:
     Only successful requests count, and only groups with enough of them get a grade. Every number
     comes with its n; the median with its 95 % interval.
     """
-    from lightgate.report.speed_report import Asked, arranged
+    from lightgate.report.tables.speed_report import Asked, arranged
 
     out: Path | None = given["out"]
     shown = Shown(_form("json" if given["as_json"] else given["form"], out), out)
@@ -91,8 +91,8 @@ def command(**given: Any) -> None:
 
 def _rows(by: By, period: Period, *, data: Path | None, config_file: Path | None) -> list[SpeedRow]:
     """The groups, from the ledger of the configuration or of the folder that was named."""
-    from lightgate.ledger.queries import speed_rows
-    from lightgate.ledger.store import FILE, Ledger
+    from lightgate.ledger.store.queries import speed_rows
+    from lightgate.ledger.store.store import FILE, Ledger
 
     config = read_config(config_file)
     url = "sqlite" if config is None or data is not None else config.ledger.url
@@ -133,8 +133,8 @@ def _stamp(at: datetime) -> str:
 
 
 def _show(report: SpeedReport, shown: Shown) -> None:
-    from lightgate.report.files import write_whole
-    from lightgate.report.speed_lines import print_speed, speed_data
+    from lightgate.report.pages.files import write_whole
+    from lightgate.report.tables.speed_lines import print_speed, speed_data
 
     if shown.out is not None:
         note(f"wrote {write_whole(shown.out, _content(report, shown.form))}")
@@ -152,10 +152,10 @@ def _content(report: SpeedReport, form: Format) -> bytes:
     """The whole file."""
     import msgspec
 
-    from lightgate.report import speed_lines
-    from lightgate.report.raster import png
-    from lightgate.report.speed_chart import speed_chart
-    from lightgate.report.speed_page import speed_report_html
+    from lightgate.report.charts.raster import png
+    from lightgate.report.charts.speed_chart import speed_chart
+    from lightgate.report.pages.speed_page import speed_report_html
+    from lightgate.report.tables import speed_lines
 
     if form in {"png", "svg"}:
         drawn = speed_chart(report)

@@ -12,10 +12,10 @@ from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from lightgate.bench.reread import Line, Reread
+    from lightgate.bench.interop.reread import Line, Reread
     from lightgate.clock.attempt import Attempt
-    from lightgate.ledger.recording import Recording
-    from lightgate.ledger.run import Run
+    from lightgate.ledger.runs.recording import Recording
+    from lightgate.ledger.runs.run import Run
 
 _RULES = (
     "vllm", "guidellm", "aiperf", "llmperf", "artificial-analysis", "total", "chunks", "sglang",
@@ -59,7 +59,7 @@ def command(
     if form is not None:
         _export(form, out, record, attempts, recordings)
         return
-    from lightgate.bench.reread import reread
+    from lightgate.bench.interop.reread import reread
 
     found = reread(record, attempts, recordings, rule or "")
     if not as_printed:
@@ -71,8 +71,8 @@ def command(
 
 
 def _load(path: Path) -> tuple[Run, list[Attempt], dict[str, Recording]]:
-    from lightgate.ledger.folder import RunFolder
-    from lightgate.ledger.samples import UNTOLD, untold
+    from lightgate.ledger.runs.folder import RunFolder
+    from lightgate.ledger.runs.samples import UNTOLD, untold
 
     if path.is_dir() or not path.exists():
         folder = RunFolder(path)
@@ -80,7 +80,7 @@ def _load(path: Path) -> tuple[Run, list[Attempt], dict[str, Recording]]:
         if untold(*loaded):
             note(f"{path} {UNTOLD}.")
         return loaded
-    from lightgate.bench.imports import read, run_of
+    from lightgate.bench.interop.imports import read, run_of
     from lightgate.clock.ids import Ids
 
     imported = read(path)
@@ -96,8 +96,8 @@ def _export(
     attempts: list[Attempt],
     recordings: dict[str, Recording],
 ) -> None:
-    from lightgate.bench.exports import otel_metrics, vllm_results
-    from lightgate.ledger.folder import RunFolder
+    from lightgate.bench.interop.exports import otel_metrics, vllm_results
+    from lightgate.ledger.runs.folder import RunFolder
 
     if form == "run":
         if out is None:
@@ -137,7 +137,7 @@ def _honest(cell: Reread) -> Reread:
 
 
 def _print(found: list[Reread]) -> None:
-    from lightgate.bench.rules import RULES
+    from lightgate.bench.interop.rules import RULES
 
     title = RULES[found[0].rule].title
     columns = [Column("target"), Column("load"), Column("metric"), Column("", "right")]

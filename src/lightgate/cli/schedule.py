@@ -19,7 +19,7 @@ from lightgate.cli.output import Column, emit_json, emit_table, note
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from lightgate.bench.schedule import Alert
+    from lightgate.bench.run.schedule import Alert
 
 
 def _remember(ctx: click.Context, _: click.Parameter, value: Path | None) -> None:
@@ -79,7 +79,7 @@ def add(
     """
     import msgspec
 
-    from lightgate.bench.schedule import Schedules, new_schedule
+    from lightgate.bench.run.schedule import Schedules, new_schedule
     from lightgate.clock.source import SYSTEM
 
     made = new_schedule(
@@ -97,7 +97,7 @@ def show(*, as_json: bool) -> None:
     """List the schedules, when they are due, and how they last ended."""
     import msgspec
 
-    from lightgate.bench.schedule import Schedules, shown
+    from lightgate.bench.run.schedule import Schedules, shown
 
     found = [
         msgspec.structs.replace(schedule, webhook=shown(schedule.webhook))
@@ -126,7 +126,7 @@ def show(*, as_json: bool) -> None:
 @_DATA
 def remove(*, name: str) -> None:
     """Remove the schedule NAME; its runs and its history stay."""
-    from lightgate.bench.schedule import Schedules
+    from lightgate.bench.run.schedule import Schedules
 
     Schedules(_data()).remove(name)
     note(f"Removed {name}.")
@@ -154,8 +154,8 @@ def execute(*, once: bool, as_json: bool) -> int:
 
 
 async def _run(data: Path, alerts: list[Alert], *, once: bool) -> None:
-    from lightgate.bench.schedule import Outside, Scheduler, post
-    from lightgate.wire.client import Client
+    from lightgate.bench.run.schedule import Outside, Scheduler, post
+    from lightgate.wire.client.client import Client
 
     client = Client(watch_lag=False)
 

@@ -12,7 +12,7 @@ from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.errors import ThresholdMissed, UsageError
 
 if TYPE_CHECKING:
-    from lightgate.bench.loop import Done
+    from lightgate.bench.load.loop import Done
     from lightgate.bench.selftest.plan import Cell
     from lightgate.bench.selftest.result import CellResult, Spread
     from lightgate.clock.marks import StampSource
@@ -79,8 +79,8 @@ def _run(plan: list[Cell], *, pin: bool) -> list[CellResult]:
     import uvloop
 
     from lightgate.bench.selftest.run import WORLD, Lab, pin_cores, run_cell, settle
-    from lightgate.sim.serve import Options
-    from lightgate.sim.spawn import SimProcess
+    from lightgate.sim.server.serve import Options
+    from lightgate.sim.server.spawn import SimProcess
 
     progress = _Progress(plan)
 
@@ -194,7 +194,7 @@ def _three(spread: Spread | None, factor: float, digits: int) -> tuple[str, str,
 
 
 def _sources(stamps: str | None) -> tuple[StampSource, ...]:
-    from lightgate.wire.stamper import best_source
+    from lightgate.wire.link.stamper import best_source
 
     if stamps is None:
         stamps = "both" if best_source() == "kernel" else "read"

@@ -9,7 +9,7 @@ import click
 from lightgate.cli.output import Column, dollars, emit_table, note
 
 if TYPE_CHECKING:
-    from lightgate.sim.serve import Facts
+    from lightgate.sim.server.serve import Facts
     from lightgate.sim.world import Maker, World
 
 _COLUMNS = (
@@ -53,7 +53,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     They speak the dialects of OpenAI, Anthropic and Gemini and accept any key. Stop with Ctrl-C.
     """
-    from lightgate.sim.serve import Options, serve
+    from lightgate.sim.server.serve import Options, serve
 
     if list_worlds:
         return _list_worlds(as_json=as_json)

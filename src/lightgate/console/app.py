@@ -18,8 +18,8 @@ from lightgate.console.meters import Reading, exposition
 from lightgate.console.speeds import live_speeds
 from lightgate.console.totals import Known
 from lightgate.errors import LightgateError
-from lightgate.gateway.claim import read_state
-from lightgate.gateway.snapshot import read_snapshot
+from lightgate.gateway.process.lock import read_state
+from lightgate.gateway.served.snapshot import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lightgate.clock.source import Clock
     from lightgate.console.clerk import Clerk
     from lightgate.console.totals import Totals
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.store.store import Ledger
 
     Page = Callable[["Desk", Request], Awaitable[Response]]
 
@@ -163,9 +163,9 @@ def known(data: Path) -> Known:
 
 
 def _report(desk: Desk, by: str) -> str:
-    from lightgate.ledger.queries import speed_rows
-    from lightgate.report.speed_page import speed_report_html
-    from lightgate.report.speed_report import Asked
+    from lightgate.ledger.store.queries import speed_rows
+    from lightgate.report.pages.speed_page import speed_report_html
+    from lightgate.report.tables.speed_report import Asked
 
     until = datetime.fromtimestamp(desk.clock.wall_ns() // 1_000_000_000, UTC)
     last = timedelta(days=REPORT_DAYS)

@@ -12,14 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.source import SYSTEM
-from lightgate.ledger.ship import Shipped, Shipper
+from lightgate.ledger.journal.ship import Shipped, Shipper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from lightgate.clock.source import Clock
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.store.store import Ledger
 
 SHIP_S: Final = 0.5
 TIDY_S: Final = 3600.0

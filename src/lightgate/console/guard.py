@@ -17,7 +17,7 @@ import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
-from lightgate.gateway.ports import is_loopback
+from lightgate.gateway.process.port import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

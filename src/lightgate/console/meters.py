@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from lightgate.console.totals import Totals
-    from lightgate.gateway.claim import State
-    from lightgate.ledger.ship import Shipped
+    from lightgate.gateway.process.lock import State
+    from lightgate.ledger.journal.ship import Shipped
 
 TARGET: Final = ("gen_ai_provider_name", "gen_ai_request_model")
 

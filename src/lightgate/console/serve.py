@@ -22,12 +22,12 @@ from lightgate.console.clerk import Clerk
 from lightgate.console.guard import Terms
 from lightgate.console.totals import Totals
 from lightgate.errors import ConfigError
-from lightgate.gateway.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
-from lightgate.gateway.ports import is_loopback, refused
-from lightgate.gateway.tether import hold
-from lightgate.ledger.retention import Keep, prune
-from lightgate.ledger.rollup import DAY_S
-from lightgate.ledger.store import Ledger
+from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
+from lightgate.gateway.process.parent_death import hold
+from lightgate.gateway.process.port import is_loopback, refused
+from lightgate.ledger.store.retention import Keep, prune
+from lightgate.ledger.store.rollup import DAY_S
+from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

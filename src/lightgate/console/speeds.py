@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from lightgate.clock.grade import grade
 from lightgate.clock.interval import ranks
 from lightgate.clock.sketch import DDSketch, merge_all
-from lightgate.ledger.rollup import FINE_S
-from lightgate.ledger.schema import attempts, rollups
+from lightgate.ledger.store.rollup import FINE_S
+from lightgate.ledger.store.schema import attempts, rollups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.store.store import Ledger
 
 WINDOW_S: Final = 900
 SHOWN: Final = 60  # targets on the page; clients can name any number of them
@@ -135,7 +135,7 @@ def _cost(buckets: Sequence[sa.Row[Any]]) -> Decimal | None:
 
 def _last_error(connection: sa.Connection, target: str, since_s: int) -> str | None:
     """The newest failure's sentence; errors are ours, short, and hold no prompt."""
-    from lightgate.ledger.keys import instant_text
+    from lightgate.ledger.store.keys import instant_text
 
     since = instant_text(since_s * _NS_PER_S)
     query = (

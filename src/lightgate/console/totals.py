@@ -12,14 +12,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lightgate.clock.sketch import DDSketch
-from lightgate.ledger.rollup import DAY_S, HOUR_S
-from lightgate.ledger.schema import OUTCOMES, key_rollups, rollups
+from lightgate.ledger.store.rollup import DAY_S, HOUR_S
+from lightgate.ledger.store.schema import OUTCOMES, key_rollups, rollups
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from lightgate.gateway.snapshot import Snapshot
-    from lightgate.ledger.store import Ledger
+    from lightgate.gateway.served.snapshot import Snapshot
+    from lightgate.ledger.store.store import Ledger
 
 OTHER: Final = "other"
 LOOK_BACK_S: Final = 3 * HOUR_S  # what is shipped later than this is in the ledger alone

@@ -28,7 +28,7 @@ from lightgate.errors import (
 )
 from lightgate.provider.prepare import Prepared, prepare
 from lightgate.provider.retry_after import retry_after_s
-from lightgate.wire.exchange import Deadlines, Exchange, Headers
+from lightgate.wire.client.roundtrip import Deadlines, Exchange, Headers
 from lightgate.wire.sse import Event, SseSplitter
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lightgate.dialect.request import Request
     from lightgate.dialect.scanner import Scanner
     from lightgate.provider.target import Target
-    from lightgate.wire.client import Client
+    from lightgate.wire.client.client import Client
 
 WHOLE_LIMIT: Final = 32 * 1024 * 1024  # an answer that is not streamed
 REFUSAL_LIMIT: Final = 64 * 1024  # an error answer: enough of it to understand

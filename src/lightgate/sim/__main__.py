@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lightgate.errors import LightgateError
-from lightgate.sim.serve import Facts, Options, serve
+from lightgate.sim.server.serve import Facts, Options, serve
 
 if TYPE_CHECKING:
     from lightgate.sim.world import World

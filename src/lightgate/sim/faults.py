@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from lightgate.sim import troubles
-from lightgate.sim.draft import Argument, Draft
+from lightgate.sim import fault_effects as troubles
+from lightgate.sim.answer.plan import Argument, Draft
 
 Where = Literal["request", "port"]
 Work = Callable[[Draft, Argument], None]

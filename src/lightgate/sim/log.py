@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from lightgate.sim.script import KINDS, Counts, Script
+from lightgate.sim.answer.script import KINDS, Counts, Script
 
 MOST_ENTRIES: Final = 100_000
 PAGE: Final = 1_000  # entries of one answer: a longer one would hold up the streams

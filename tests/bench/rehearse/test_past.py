@@ -14,15 +14,15 @@ from lightgate.bench.rehearse.past import FEWEST, PastStage, Period, past
 from lightgate.bench.rehearse.rehearse import FIXED, plain, play, rehearse
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import UsageError
-from lightgate.ledger.journal import Journal
-from lightgate.ledger.ship import Shipper
-from lightgate.ledger.store import Ledger
+from lightgate.ledger.journal.journal import Journal
+from lightgate.ledger.journal.ship import Shipper
+from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lightgate.ledger.note import Settled
+    from lightgate.ledger.journal.notes import Settled
 
 S = 1_000_000_000
 START = datetime.fromtimestamp(T0 / S, UTC)

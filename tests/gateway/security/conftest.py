@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from lightgate.config.load import parse_config
-from lightgate.gateway.snapshot import make_snapshot, put_snapshot
-from lightgate.ledger.keys import KeyTerms, new_key
+from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.ledger.store.keys import KeyTerms, new_key
 from sim.conftest import SAY, Answer, Line
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from gateway.security.conftest import (
     events,
     whole,
 )
-from lightgate.ledger.keys import KeyTerms
-from lightgate.ledger.ship import Shipper
-from lightgate.ledger.store import Ledger
+from lightgate.ledger.journal.ship import Shipper
+from lightgate.ledger.store.keys import KeyTerms
+from lightgate.ledger.store.store import Ledger
 from lightgate.sim.faults import FAULTS
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ async def test_every_fault_of_the_simulator_leaves_no_prompt(
 async def test_a_defect_tells_the_log_where_and_not_what(
     behind: Behind, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lightgate.gateway import app
+    from lightgate.gateway.http import app
 
     def broken(*_: object) -> None:
         raise ValueError(f"{PROMPT} {PROVIDER_KEY}")

@@ -27,7 +27,7 @@ def at_the_endpoint(raw: bytes) -> bytes:
 
 
 async def test_the_corpus_of_tricks_reaches_no_provider(behind: Behind, upstream: Upstream) -> None:
-    from lightgate.wire.door import Limits
+    from lightgate.wire.door.door import Limits
 
     rig = await behind(limits=Limits(body_bytes=1 << 20, linger_s=0.05))
     assert len(REFUSED) >= 40

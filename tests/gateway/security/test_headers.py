@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from gateway.security.conftest import ENV, chat_body, chat_stream, say, whole
 from lightgate import __version__
-from lightgate.gateway.errors_out import Refusing
-from lightgate.gateway.wishes import read_headers
-from lightgate.ledger.keys import KeyTerms
-from lightgate.wire.inbound import Head, Inbound, RequestError
-from lightgate.wire.limits import Limits
+from lightgate.gateway.admit.overrides import read_headers
+from lightgate.gateway.request.refusal import Refusing
+from lightgate.ledger.store.keys import KeyTerms
+from lightgate.wire.door.inbound import Head, Inbound, RequestError
+from lightgate.wire.door.limits import Limits
 from sim.conftest import SAY
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from gateway.security.conftest import say
-from lightgate.gateway.house import House
-from lightgate.ledger.keys import KeyTerms, add_key, instant_ns, new_key
-from lightgate.ledger.ship import Shipper
-from lightgate.ledger.store import Ledger
+from lightgate.gateway.served.served import House
+from lightgate.ledger.journal.ship import Shipper
+from lightgate.ledger.store.keys import KeyTerms, add_key, instant_ns, new_key
+from lightgate.ledger.store.store import Ledger
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ async def test_all_who_fail_get_the_same_bytes(start: Start, path: str) -> None:
 
 
 def _revoke(rig: Rig) -> str:
-    from lightgate.gateway.keyring import Keyring
+    from lightgate.gateway.admit.keys import Keyring
 
     secret, record = new_key(KeyTerms(name="gone"))
     over = msgspec.structs.replace(record, revoked="2024-01-01T00:00:00Z")

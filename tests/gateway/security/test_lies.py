@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from gateway.security.conftest import END, chat_body, chat_stream, chunk, events, whole
 from lightgate.clock.tokens import Tokens
 from lightgate.dialect.retell import reteller
-from lightgate.gateway.tariff import MOST_GIVEN, MOST_REASONED, SLACK, USUAL_ANSWER, believed
-from lightgate.ledger.keys import KeyTerms
-from lightgate.ledger.ship import Shipper
-from lightgate.ledger.store import Ledger
+from lightgate.gateway.spend.price import MOST_GIVEN, MOST_REASONED, SLACK, USUAL_ANSWER, believed
+from lightgate.ledger.journal.ship import Shipper
+from lightgate.ledger.store.keys import KeyTerms
+from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from gateway.conftest import Rig

@@ -11,14 +11,14 @@ import msgspec
 
 from gateway.security.conftest import END, ENV, chat_body, chat_stream, chunk, whole
 from lightgate.clock.marks import Marks
-from lightgate.gateway.entry import admit, receive
-from lightgate.gateway.greeting import greet
-from lightgate.gateway.house import _MOST_LOOSE, House
-from lightgate.gateway.paths import find
-from lightgate.gateway.wanted import read_wanted
-from lightgate.route.breaker import MOST
-from lightgate.route.failure import SERVER
-from lightgate.wire.inbound import Inbound
+from lightgate.gateway.admit.admit import admit, receive
+from lightgate.gateway.admit.caller import greet
+from lightgate.gateway.request.body import read_wanted
+from lightgate.gateway.request.endpoint import find
+from lightgate.gateway.served.served import _MOST_LOOSE, House
+from lightgate.route.health.breaker import MOST
+from lightgate.route.health.failure import SERVER
+from lightgate.wire.door.inbound import Inbound
 from sim.conftest import SAY
 
 if TYPE_CHECKING:

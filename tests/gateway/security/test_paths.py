@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.security.conftest import chat_body, say, whole
-from lightgate.gateway.paths import find
-from lightgate.ledger.keys import KeyTerms
+from lightgate.gateway.request.endpoint import find
+from lightgate.ledger.store.keys import KeyTerms
 
 if TYPE_CHECKING:
     from gateway.conftest import Start

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.security.conftest import chat_body, chat_stream, chunk, whole
-from lightgate.wire.door import Limits
-from lightgate.wire.reply import Reply
+from lightgate.wire.door.door import Limits
+from lightgate.wire.door.reply import Reply
 from sim.conftest import SAY
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.security.conftest import chat_body, chunk, whole
-from lightgate.ledger.keys import KeyTerms
+from lightgate.ledger.store.keys import KeyTerms
 from sim.conftest import SAY
 
 if TYPE_CHECKING:

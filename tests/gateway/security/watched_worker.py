@@ -27,7 +27,7 @@ def watch(path: str) -> None:
 
 
 if __name__ == "__main__":
-    from lightgate.gateway.worker import main
+    from lightgate.gateway.process.worker import main
 
     watch(sys.argv[1])
     raise SystemExit(main(sys.argv[2:]))

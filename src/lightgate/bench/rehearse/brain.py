@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.bench.rehearse.rehearse import Role
-from lightgate.route.alias import Alias
-from lightgate.route.breaker import Breakers, Rules
-from lightgate.route.decide import Ask, decide
-from lightgate.route.finish import Answer, Rival, waits_ns
-from lightgate.route.form import Forms, bucket
-from lightgate.route.hedge import HedgeBudgets, Price
-from lightgate.route.prior import Prior
-from lightgate.route.slo import Slo
-from lightgate.route.witness import Witness
+from lightgate.route.form.forms import Forms, bucket
+from lightgate.route.form.prior import Prior
+from lightgate.route.health.breaker import Breakers, Rules
+from lightgate.route.health.observe import Witness
+from lightgate.route.plan.alias import Alias
+from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.finish import Answer, Rival, waits_ns
+from lightgate.route.plan.hedge import HedgeBudgets, Price
+from lightgate.route.plan.slo import Slo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from lightgate.bench.rehearse.ground import Ground
     from lightgate.bench.rehearse.rehearse import Stage
     from lightgate.bench.rehearse.scene import Offer
-    from lightgate.route.failure import Failure
-    from lightgate.route.plan import Plan, Step
-    from lightgate.route.plan import Role as StepRole
+    from lightgate.route.health.failure import Failure
+    from lightgate.route.plan.plan import Plan, Step
+    from lightgate.route.plan.plan import Role as StepRole
 
 STALE_NS: Final = 30_000_000_000  # without a sample for so long, a target is probed
 KEY: Final = ""  # all requests of a rehearsal have one key

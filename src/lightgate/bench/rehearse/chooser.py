@@ -7,16 +7,16 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from lightgate.bench.rehearse.scene import TTFT_TIMEOUT_NS
-from lightgate.route.alias import Shape, lay_out
-from lightgate.route.plan import Plan
+from lightgate.route.plan.alias import Shape, lay_out
+from lightgate.route.plan.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.bench.rehearse.ground import Ground
     from lightgate.bench.rehearse.scene import Offer
-    from lightgate.route.failure import Failure
-    from lightgate.route.plan import Role, Step
+    from lightgate.route.health.failure import Failure
+    from lightgate.route.plan.plan import Role, Step
 
 NS: Final = 1_000_000_000
 FAILURE_S: Final = 5.0  # what a failure counts as in a mean or a peak of TTFTs

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from lightgate.route.failure import RATE_LIMITED, by_status
+from lightgate.route.health.failure import RATE_LIMITED, by_status
 from lightgate.sim.capacity import Bucket, Slots
 from lightgate.sim.latency import Curve, Dice, Parameters
 from lightgate.sim.weather import Sky, Spells
 
 if TYPE_CHECKING:
     from lightgate.bench.rehearse.scene import Scene, Turn
-    from lightgate.route.failure import Failure
+    from lightgate.route.health.failure import Failure
     from lightgate.sim.world import Maker, Model, Weather
 
 NS: Final = 1_000_000_000

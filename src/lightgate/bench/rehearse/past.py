@@ -21,17 +21,17 @@ from lightgate.bench.rehearse.scene import PRICES, Offer
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.quantile import quantile
 from lightgate.errors import UsageError
-from lightgate.ledger.exchange import wall_ns_of
-from lightgate.ledger.schema import attempts, exchanges
+from lightgate.ledger.store.exchange import wall_ns_of
+from lightgate.ledger.store.schema import attempts, exchanges
 from lightgate.provider.catalogue import catalogue, provider_named
 from lightgate.provider.target import own_rates
-from lightgate.route.failure import Failure, by_status
+from lightgate.route.health.failure import Failure, by_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lightgate.config.model import Config
-    from lightgate.ledger.store import Ledger
+    from lightgate.ledger.store.store import Ledger
 
 NS: Final = 1_000_000_000
 MS: Final = 1_000_000

@@ -15,9 +15,9 @@ from lightgate.bench.rehearse.scene import CANCEL_LAG_S, TIMEOUT_NS
 from lightgate.bench.rehearse.tally import Tally, price
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import DeadlineMissed
-from lightgate.route.course import Course
-from lightgate.route.failure import what
-from lightgate.route.retry_budget import RetryBudget
+from lightgate.route.health.failure import what
+from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.plan.course import Course
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lightgate.bench.rehearse.chooser import Chooser
     from lightgate.bench.rehearse.ground import Fate, Ground
     from lightgate.bench.rehearse.scene import Offer
-    from lightgate.route.failure import Failure
-    from lightgate.route.plan import Plan, Role, Step
+    from lightgate.route.health.failure import Failure
+    from lightgate.route.plan.plan import Plan, Role, Step
 
 NS: Final = 1_000_000_000
 PROBE_IN: Final = 16  # tokens

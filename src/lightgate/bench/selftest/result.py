@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.bench.loop import offered
+from lightgate.bench.load.loop import offered
 from lightgate.bench.selftest.plan import BUDGETS, Budget, Cell
 from lightgate.clock.quantile import quantile, quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.bench.loop import Done
+    from lightgate.bench.load.loop import Done
     from lightgate.bench.selftest.truth import Errors
 
 MS: Final = 1e6

@@ -8,18 +8,18 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from lightgate.bench.loop import Done, Job, Load, closed_loop
-from lightgate.bench.quiet import quiet
+from lightgate.bench.load.loop import Done, Job, Load, closed_loop
+from lightgate.bench.load.quiet import quiet
+from lightgate.bench.load.simulated import target
 from lightgate.bench.selftest.result import CellResult, summarise
 from lightgate.bench.selftest.truth import compare, decode_page
-from lightgate.bench.simulated import target
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import LightgateError
 from lightgate.provider.prepare import prepare
 from lightgate.sim.world import load
-from lightgate.wire.client import Client
-from lightgate.wire.exchange import Deadlines
-from lightgate.wire.fetch import fetch
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.fetch import fetch
+from lightgate.wire.client.roundtrip import Deadlines
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lightgate.bench.selftest.plan import Cell
     from lightgate.bench.selftest.truth import Entry
-    from lightgate.sim.serve import Facts
+    from lightgate.sim.server.serve import Facts
 
 WORLD: Final = "selftest"
 RAMP_S: Final = {1: 0.0, 32: 0.5}  # the rest: one second, so that first tokens do not come as one

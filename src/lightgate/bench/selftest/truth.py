@@ -10,7 +10,7 @@ from lightgate.clock import timing
 from lightgate.dialect import kinds
 
 if TYPE_CHECKING:
-    from lightgate.bench.loop import Done
+    from lightgate.bench.load.loop import Done
 
 NS_PER_S: Final = 1_000_000_000
 UNSURE_NS: Final = 1_000_000  # a burst of unknown age up to this is as good as exact

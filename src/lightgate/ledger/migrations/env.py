@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from lightgate.ledger.schema import metadata
+from lightgate.ledger.store.schema import metadata
 
 connection = context.config.attributes["connection"]
 # SQLite can take a table back too, once the store has begun a real transaction.

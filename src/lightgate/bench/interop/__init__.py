@@ -1,0 +1,1 @@
+"""Other tools: their file formats and their definitions, beside ours."""

@@ -1,0 +1,1 @@
+"""Judgement: verdicts on load, service levels, use-case profiles, break-even."""

@@ -1,0 +1,273 @@
+"""Limits on the numbers of a cell, and searches for the load that still keeps them.
+
+`--fail-if "ttft_p95>500ms"` says when a run has failed. A number that does not exist, for lack of
+samples or because the client was late, keeps no limit. The searches are pure: what was tried so far
+in, the next load or the end out.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, error_rate, estimate_of
+from lightgate.clock.interval import smallest_n
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from decimal import Decimal
+
+    from lightgate.ledger.runs.run import CellSummary
+
+DURATIONS: Final = ("ttft", "ttft_plan", "ttfa", "tth", "e2e", "e2e_plan", "stall", "gap")
+SPEEDS: Final = ("speed", "speed_total")
+SHARES: Final[dict[str, Callable[[CellSummary], float | None]]] = {
+    "error_rate": error_rate,
+    "goodput": lambda cell: cell.goodput,
+    "retain": lambda cell: cell.retain,
+    "batch_eff": lambda cell: cell.batch_eff,
+    "late_share": lambda cell: cell.late_share,
+    "offered_share": lambda cell: cell.offered_share,
+}
+PLAIN: Final[dict[str, Callable[[CellSummary], float | None]]] = {
+    "throughput": lambda cell: cell.throughput_tps,
+    "inflight": lambda cell: cell.inflight,
+    "cost_per_mtok": lambda cell: _float(cell.cost.out_per_mtok),
+    "cost_per_request": lambda cell: _float(cell.cost.per_request),
+    "cost_per_good_request": lambda cell: _float(cell.cost.per_good_request),
+}
+_COMPARE: Final = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+_CHECK: Final = re.compile(
+    r"\s*(?P<name>[a-z0-9_]+)\s*(@\s*(?P<load>[^<>]+?)\s*)?"
+    r"(?P<sign>>=|<=|>|<)\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z%/]*)\s*"
+)
+_UNITS_MS: Final = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}
+_SPEED_UNITS: Final = frozenset({"", "tok/s", "tps"})
+EXAMPLE: Final = 'Write it like "ttft_p95>500ms", "speed_p50<80", "error_rate>1%".'
+
+
+class Check(NamedTuple):
+    """One limit: it is missed where the number of a cell is on the wrong side of it."""
+
+    text: str
+    name: str
+    sign: str
+    limit: float  # ms, tok/s, a share, or dollars
+    metric: str | None = None  # of a quantile
+    q: float | None = None
+    load: str | None = None  # None: every load
+
+
+class Missed(NamedTuple):
+    """A limit that one cell did not keep, and why."""
+
+    check: str
+    target: str
+    load: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.target} at {self.load}: {self.check}: {self.reason}"
+
+
+def parse(text: str) -> Check:
+    """Read one limit, such as "ttft_p95>500ms" or, for one load alone, "ttft_p95@c=8>500ms"."""
+    match = _CHECK.fullmatch(text)
+    if match is None:
+        raise UsageError(f'"{text}" is no limit.', hint=EXAMPLE)
+    name, unit, load = match["name"], match["unit"], match["load"]
+    number = float(match["number"])
+    metric, q = _quantile(text, name)
+    return Check(
+        text=text.strip(),
+        name=name,
+        sign=match["sign"],
+        limit=_scaled(text, name, metric, number, unit),
+        metric=metric,
+        q=q,
+        load=load,
+    )
+
+
+def missed(checks: Iterable[Check], cells: Sequence[CellSummary]) -> list[Missed]:
+    """Hold every cell against every limit that is meant for it.
+
+    A limit for a load that was never measured is missed once: it was meant to be seen.
+    """
+    found = []
+    for check in checks:
+        meant = [cell for cell in cells if check.load is None or cell.load == check.load]
+        if not meant:
+            reason = "nothing was measured there"
+            found.append(Missed(check.text, "every target", check.load or "any load", reason))
+        reasons = ((cell, _reason(check, cell)) for cell in meant)
+        found += [Missed(check.text, c.target, c.load, why) for c, why in reasons if why]
+    return found
+
+
+class Tried(NamedTuple):
+    """A load that was tried: requests per second, and whether every limit was kept."""
+
+    rate: float
+    kept: bool
+
+
+class Search(NamedTuple):
+    """Bounds of a search for the highest rate; `precision` is a share of the rate."""
+
+    start: float = 1.0
+    least: float = 0.05
+    most: float = 1000.0
+    precision: float = 0.05
+    tries: int = 16
+
+
+class Step(NamedTuple):
+    """The next load to try, or None with the answer: the best load, if there is one."""
+
+    next: float | None
+    best: float | None
+    reason: str
+
+
+def next_rate(tried: Sequence[Tried], search: Search) -> Step:
+    """Search for the highest rate that keeps every limit.
+
+    Doubles until one fails (or halves until one holds), then cuts the ratio in half until it is
+    within the precision. A rate above a failed one is not believed, even if it was kept.
+    """
+    if not tried:
+        return Step(min(max(search.start, search.least), search.most), None, "the first rate")
+    failed = min((one.rate for one in tried if not one.kept), default=math.inf)
+    kept = max((one.rate for one in tried if one.kept and one.rate < failed), default=None)
+    ending = _ending(kept, failed, search)
+    if ending or len(tried) >= search.tries:
+        return Step(None, kept, ending or f"stopped after {len(tried)} tries")
+    if kept is None:
+        return Step(max(search.least, failed / 2.0), None, f"{failed:g}/s does not hold")
+    if math.isinf(failed):
+        return Step(min(search.most, kept * 2.0), kept, f"{kept:g}/s holds")
+    return Step(math.sqrt(kept * failed), kept, f"between {kept:g}/s and {failed:g}/s")
+
+
+class Sweep(NamedTuple):
+    """Bounds of a sweep; a doubling that gains less than `gain` in throughput is saturation."""
+
+    start: int = 1
+    most: int = 1024
+    gain: float = 0.05
+    errors: float = 0.05  # above this share of failures, more load measures nothing
+
+
+def next_concurrency(cells: Sequence[CellSummary], sweep: Sweep) -> Step:
+    """Sweep to saturation: doubles the concurrency of one target until more of it gains nothing.
+
+    The best load is the smallest that has all but `gain` of the highest throughput.
+    """
+    ordered = sorted(
+        (cell for cell in cells if cell.concurrency), key=lambda cell: cell.concurrency or 0
+    )
+    if not ordered:
+        return Step(sweep.start, None, "the first load")
+    best, last = _knee(ordered, sweep.gain), ordered[-1]
+    here, at = last.throughput_tps, last.concurrency or sweep.start
+    errors = error_rate(last)
+    if here is None:
+        return Step(None, best, f"{last.load} has no throughput")
+    if errors is not None and errors > sweep.errors:
+        return Step(None, best, f"{errors:.0%} of the requests failed at {last.load}")
+    before = [cell.throughput_tps for cell in ordered[:-1] if cell.throughput_tps is not None]
+    if before and here < max(before) * (1.0 + sweep.gain):
+        gained = here / max(before) - 1.0
+        return Step(None, best, f"{last.load} changed the throughput by {gained:+.0%}")
+    if at >= sweep.most:
+        return Step(None, best, f"not saturated at the highest allowed load of {sweep.most}")
+    return Step(min(sweep.most, at * 2), best, f"{last.load} still gained")
+
+
+def _quantile(text: str, name: str) -> tuple[str | None, float | None]:
+    """The metric and the quantile of a name such as ttft_p95; None of a number that has none."""
+    if name in SHARES or name in PLAIN:
+        return None, None
+    if name.endswith("_slow5"):
+        name = name.removesuffix("_slow5") + "_p5"
+    metric, _, percent = name.rpartition("_p")
+    if metric not in (*DURATIONS, *SPEEDS) or not percent.isdigit():
+        known = ", ".join([*(f"{one}_p95" for one in DURATIONS), *(f"{s}_p50" for s in SPEEDS)])
+        raise UsageError(
+            f'"{text}": there is no number "{name}".',
+            hint=f"Known: {known}, {', '.join([*SHARES, *PLAIN])}.",
+        )
+    rates = metric in SPEEDS
+    qs, q = RATE_QS if rates else DURATION_QS, int(percent) / 100.0
+    if q not in qs:
+        those = ", ".join(f"{metric}_p{one * 100:g}" for one in qs)
+        raise UsageError(f'"{text}": {name} is not measured.', hint=f"Measured are {those}.")
+    return metric + ("_tps" if rates else "_ms"), q
+
+
+def _scaled(text: str, name: str, metric: str | None, number: float, unit: str) -> float:
+    if metric is not None and metric.endswith("_ms"):
+        if unit not in _UNITS_MS:
+            raise UsageError(f'"{text}": {name} needs a time, such as 500ms or 2s.', hint=EXAMPLE)
+        return number * _UNITS_MS[unit]
+    if name in SHARES:
+        if unit not in {"", "%"} or (unit == "" and number > 1.0 and name != "retain"):
+            raise UsageError(f'"{text}": {name} needs a share, such as 1% or 0.01.', hint=EXAMPLE)
+        return number / 100.0 if unit == "%" else number
+    allowed = _SPEED_UNITS if metric is not None or name == "throughput" else {""}
+    if unit not in allowed:
+        raise UsageError(f'"{text}": {name} has no unit "{unit}".', hint=EXAMPLE)
+    return number
+
+
+def _reason(check: Check, cell: CellSummary) -> str:
+    """Why a cell does not keep a limit; nothing where it does."""
+    if not cell.valid:
+        return cell.invalid_because
+    if check.metric is not None and check.q is not None:
+        seen = estimate_of(cell, check.metric, check.q)
+        if seen is None or seen.value is None:
+            count = 0 if seen is None else seen.n
+            return f"n too small: {count} samples, {smallest_n(check.q)} needed"
+        value = seen.value
+    else:
+        known = (SHARES | PLAIN)[check.name](cell)
+        if known is None:
+            return "unknown"
+        value = known
+    return f"it is {_shown(check, value)}" if _COMPARE[check.sign](value, check.limit) else ""
+
+
+def _shown(check: Check, value: float) -> str:
+    if check.name in SHARES:
+        return f"{value:.1%}"
+    if check.metric is None:
+        return f"{value:.4g}"
+    return f"{value:,.1f} {'tok/s' if check.metric.endswith('_tps') else 'ms'}"
+
+
+def _ending(kept: float | None, failed: float, search: Search) -> str:
+    """Why a search is over, or nothing."""
+    if kept is None:
+        return f"even {search.least:g}/s does not hold" if failed <= search.least else ""
+    if kept >= search.most:
+        return f"the highest allowed rate of {search.most:g}/s still holds"
+    if failed <= kept * (1.0 + search.precision):
+        return f"{kept:g}/s holds and {failed:g}/s does not"
+    return ""
+
+
+def _knee(ordered: Iterable[CellSummary], gain: float) -> float | None:
+    known = [(c.throughput_tps, c.concurrency) for c in ordered if c.throughput_tps is not None]
+    if not known:
+        return None
+    highest = max(rate for rate, _ in known)
+    return next(c for rate, c in known if rate >= highest * (1.0 - gain))
+
+
+def _float(value: Decimal | None) -> float | None:
+    return None if value is None else float(value)

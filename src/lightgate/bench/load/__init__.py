@@ -1,0 +1,1 @@
+"""Load: when each request is sent, by how many workers and processes."""

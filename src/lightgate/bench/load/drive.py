@@ -1,0 +1,398 @@
+"""Driving one cell: requests through `provider.call`, in a closed loop or on a plan.
+
+In a closed loop every worker sends its next request as soon as its last one ended. On a plan every
+request starts at its planned instant whatever the others do, and `marks.plan` is that instant, so
+that what a slow server does to later requests stays visible. Nothing is ever sent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import msgspec
+
+from lightgate.bench.load.restraint import Restraint, is_key_refused
+from lightgate.clock.marks import Marks
+from lightgate.clock.outcome import Outcome
+from lightgate.clock.source import SYSTEM
+from lightgate.errors import UsageError
+from lightgate.provider.call import Call
+from lightgate.wire.client.roundtrip import Deadlines
+from lightgate.wire.link.alarm import best_alarm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from lightgate.bench.load.loop import Job
+    from lightgate.bench.load.shape import Pacer
+    from lightgate.provider.call import Called
+    from lightgate.wire.client.client import Client
+
+NS_PER_S: Final = 1_000_000_000
+LEAD_NS: Final = 50_000_000  # before a plan begins: time to prepare its first requests
+AHEAD: Final = 256  # requests that are prepared before their planned instant
+BUSY_NS: Final = 2_000_000  # nearer than this to a planned instant nothing else is begun
+TURN: Final = 16  # overdue requests started in one turn of the loop; then they get to run
+GRAIN_NS: Final = 1_000_000  # of the loop's own timers
+
+
+class Driving(msgspec.Struct, frozen=True, kw_only=True):
+    """How hard to drive and for how long.
+
+    With a duration, what is still under way `cool_down_s` after its end is cut (None: never); a
+    request count alone waits for all of them. `start_ns` is the instant that durations and planned
+    offsets count from; None is now. `give_up` ends the run after so many attempts in a row that
+    could not connect or were refused for their key.
+    """
+
+    concurrency: int = 1  # workers of a closed loop
+    ramp_s: float = 0.0  # over which they start, one after the other
+    requests: int | None = None
+    duration_ns: int | None = None
+    cool_down_s: float | None = 0.0
+    max_inflight: int | None = None  # of a plan; what cannot be sent is dropped, never sent later
+    respect_429: bool = True  # closed loop: pause for as long as the provider asks
+    give_up: int | None = None
+    start_ns: int | None = None
+    deadlines: Deadlines = Deadlines()
+
+
+class Finished(NamedTuple):
+    """One request that was made; `wall_ns` is the wall clock when it began."""
+
+    job: Job
+    marks: Marks
+    called: Called
+    worker: int  # 0 for every request of a plan
+    wall_ns: int
+
+
+class Driven(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a drive; instants in nanoseconds of the monotonic clock.
+
+    No request began after `stopped_ns`. `paused_ns` is the time for which a 429 held all workers.
+    """
+
+    begin_ns: int
+    stopped_ns: int
+    ended_ns: int
+    started: int
+    dropped: int = 0
+    cut: int = 0
+    paused_ns: int = 0
+    gave_up: str = ""  # the error that made it end early
+    key_refused: bool = False  # ... was a refusal of the key
+
+
+class Start(NamedTuple):
+    """A request to be made, at an offset from the begin (None: as soon as a worker is free)."""
+
+    job: Job
+    offset_ns: int | None = None
+
+
+class Source(Protocol):
+    """Where requests come from, in order."""
+
+    planned: bool
+
+    async def next(self) -> Start | None:
+        """The next request; None when there are no more."""
+        ...
+
+
+async def drive(
+    client: Client,
+    jobs: Iterator[Job],
+    driving: Driving,
+    on_done: Callable[[Finished], None],
+    pacer: Pacer | None = None,
+) -> Driven:
+    """Make the requests: in a closed loop, or with a pacer at its planned instants.
+
+    `on_done` gets each one the moment it ends. Cancelling cuts what is under way, which `on_done`
+    gets too, before the cancellation goes on. The i-th job goes with the i-th planned instant.
+    """
+    if driving.requests is not None:
+        jobs = itertools.islice(jobs, driving.requests)
+    return await drive_from(client, starts(jobs, pacer), driving, on_done)
+
+
+async def drive_from(
+    client: Client,
+    source: Source,
+    driving: Driving,
+    on_done: Callable[[Finished], None],
+    restraint: Restraint | None = None,
+) -> Driven:
+    """Make the requests of any source; see `drive`. A request count is the source's business.
+
+    Whoever gives a restraint may hold the drive from outside as well.
+    """
+    if driving.concurrency < 1 or (driving.max_inflight or 1) < 1:
+        raise UsageError("A load needs at least one request in flight.")
+    if restraint is None:
+        restraint = restraint_of(driving, planned=source.planned)
+    return await _Driver(client, driving, on_done, restraint, planned=source.planned).run(source)
+
+
+def restraint_of(driving: Driving, *, planned: bool) -> Restraint:
+    """What a drive heeds; a plan is never moved."""
+    return Restraint(pauses=driving.respect_429 and not planned, give_up=driving.give_up)
+
+
+def starts(jobs: Iterator[Job], pacer: Pacer | None) -> Source:
+    """Jobs that are at hand, with the instants of a pacer if there is one."""
+    if pacer is None:
+        return _AtHand((Start(job) for job in jobs), planned=False)
+    # The offset comes first: a plan that is over takes no job.
+    pairs = zip(pacer.offsets(), jobs, strict=False)
+    return _AtHand((Start(job, at) for at, job in pairs), planned=True)
+
+
+class _AtHand:
+    def __init__(self, items: Iterator[Start], *, planned: bool) -> None:
+        self._items = items
+        self.planned = planned
+
+    async def next(self) -> Start | None:
+        return next(self._items, None)
+
+
+class _Driver:
+    """One drive under way."""
+
+    def __init__(
+        self,
+        client: Client,
+        driving: Driving,
+        on_done: Callable[[Finished], None],
+        restraint: Restraint,
+        *,
+        planned: bool,
+    ) -> None:
+        self._client = client
+        self._driving = driving
+        self._on_done = on_done
+        self._restraint = restraint
+        lead = LEAD_NS if planned else 0
+        self._begin = driving.start_ns or SYSTEM.now_ns() + lead
+        self._calls: set[Call] = set()  # under way
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: set[asyncio.Task[None]] = set()  # starters that are between two requests
+        self._over = asyncio.Event()  # nothing is left to do, or nothing more may be done
+        self._failure: BaseException | None = None
+        self._stopped_ns: int | None = None
+        self._cutting = False
+        self._started = self._dropped = self._cut = 0
+
+    async def run(self, source: Source) -> Driven:
+        """Start, stop, cool down, cut: each step is left out where nothing is left to do."""
+        driving = self._driving
+        stop_ns = None if driving.duration_ns is None else self._begin + driving.duration_ns
+        cut_ns = None
+        if stop_ns is not None and driving.cool_down_s is not None:
+            cut_ns = stop_ns + int(driving.cool_down_s * NS_PER_S)
+        if source.planned:
+            self._spawn(self._dispatch(source))
+        else:
+            for number in range(driving.concurrency):
+                self._spawn(self._work(number, source))
+        try:
+            await self._settle(stop_ns)
+            self._stop()
+            if self._failure is None and self._restraint.gave_up is None:
+                await self._settle(cut_ns)
+        finally:
+            self._stop()
+            self._cutting = True
+            for call in list(self._calls):
+                call.cancel()
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        if self._failure is not None:
+            raise self._failure
+        return self._result()
+
+    # Starting
+
+    async def _work(self, number: int, source: Source) -> None:
+        """One worker of a closed loop."""
+        driving = self._driving
+        ramp_ns = int(driving.ramp_s * NS_PER_S * number / driving.concurrency)
+        await _sleep_until(self._begin + ramp_ns)
+        task = asyncio.current_task()
+        while self._may_start():
+            await self._pause()
+            start = await source.next()
+            await self._pause()  # it may have come while the next request was awaited
+            if start is None or task is None or not self._may_start():
+                return
+            self._idle.discard(task)
+            call, marks = self._launch(start.job, SYSTEM.now_ns())
+            await self._carry_out(start.job, call, marks, number)
+            self._idle.add(task)
+
+    async def _dispatch(self, source: Source) -> None:
+        """Start every request of a plan at its instant, prepared before it."""
+        bell, ahead, overdue = _Bell(), deque[Start](), 0
+        try:
+            while (start := await self._next(source, ahead)) is not None:
+                due = self._begin + (start.offset_ns or 0)
+                if self._is_after_the_end(due):
+                    return
+                await self._prepare_ahead(source, ahead, due)
+                waited = await bell.until(due)
+                overdue = 0 if waited else overdue + 1
+                if overdue % TURN == TURN - 1:
+                    await asyncio.sleep(0)
+                self._send(start.job, due)
+        finally:
+            bell.close()
+
+    async def _next(self, source: Source, ahead: deque[Start]) -> Start | None:
+        return ahead.popleft() if ahead else await source.next()
+
+    async def _prepare_ahead(self, source: Source, ahead: deque[Start], due: int) -> None:
+        """Use the time until the next instant to make the requests of later ones."""
+        while len(ahead) < AHEAD and SYSTEM.now_ns() < due - BUSY_NS:
+            try:
+                async with asyncio.timeout((due - BUSY_NS - SYSTEM.now_ns()) / NS_PER_S):
+                    later = await source.next()
+            except TimeoutError:
+                return
+            if later is None:
+                return
+            ahead.append(later)
+            if self._is_after_the_end(self._begin + (later.offset_ns or 0)):
+                return
+            await asyncio.sleep(0)  # answers are read in between
+
+    def _send(self, job: Job, due: int) -> None:
+        limit = self._driving.max_inflight
+        if limit is not None and len(self._calls) >= limit:
+            self._dropped += 1
+            return
+        call, marks = self._launch(job, due)
+        task = self._spawn(self._carry_out(job, call, marks, 0))
+        self._idle.discard(task)
+
+    def _is_after_the_end(self, due: int) -> bool:
+        duration = self._driving.duration_ns
+        return duration is not None and due >= self._begin + duration
+
+    def _may_start(self) -> bool:
+        return self._stopped_ns is None and not self._is_after_the_end(SYSTEM.now_ns())
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        self._idle.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    # One request
+
+    def _launch(self, job: Job, plan_ns: int) -> tuple[Call, Marks]:
+        marks = Marks(plan=plan_ns)
+        call = Call(job.prepared, marks)
+        self._calls.add(call)
+        self._started += 1
+        return call, marks
+
+    async def _carry_out(self, job: Job, call: Call, marks: Marks, worker: int) -> None:
+        wall_ns = SYSTEM.wall_ns()
+        try:
+            called = await call.run(self._client, self._driving.deadlines)
+        finally:
+            self._calls.discard(call)
+        if self._cutting and called.outcome is Outcome.CANCELLED:
+            called = msgspec.structs.replace(called, outcome=Outcome.CUT, error=None)
+            self._cut += 1
+            if marks.end is None and marks.send is not None:
+                marks.end = SYSTEM.now_ns()
+        if self._restraint.heed(called.error, SYSTEM.now_ns()):
+            self._stop()
+            self._over.set()
+        self._on_done(Finished(job, marks, called, worker, wall_ns))
+
+    async def _pause(self) -> None:
+        while SYSTEM.now_ns() < self._restraint.until_ns:
+            await _sleep_until(self._restraint.until_ns)
+
+    # Ending
+
+    async def _settle(self, until_ns: int | None) -> None:
+        """Wait until nothing is left to do, or until the instant."""
+        wait_s = None if until_ns is None else max(0, until_ns - SYSTEM.now_ns()) / NS_PER_S
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._over.wait()
+
+    def _stop(self) -> None:
+        """Start nothing more; what is under way goes on."""
+        if self._stopped_ns is None:
+            self._stopped_ns = SYSTEM.now_ns()
+        for task in list(self._idle):
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._idle.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            self._failure = self._failure or failure
+        if failure is not None or not self._tasks:
+            self._over.set()
+
+    def _result(self) -> Driven:
+        ended = SYSTEM.now_ns()
+        stopped, gave_up = self._stopped_ns or ended, self._restraint.gave_up
+        return Driven(
+            begin_ns=self._begin,
+            stopped_ns=stopped,
+            ended_ns=ended,
+            started=self._started,
+            dropped=self._dropped,
+            cut=self._cut,
+            paused_ns=self._restraint.held_ns(stopped),
+            gave_up="" if gave_up is None else gave_up.message,
+            key_refused=is_key_refused(gave_up),
+        )
+
+
+class _Bell:
+    """Waits for instants more sharply than the loop's own timers, and never less long."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+        self._alarm = best_alarm(self._ring)
+
+    async def until(self, due_ns: int) -> bool:
+        """Wait for the instant; False if it was already past."""
+        waited = False
+        while SYSTEM.now_ns() < due_ns:
+            self._rung.clear()
+            self._alarm.set(due_ns)
+            await self._rung.wait()
+            waited = True
+        return waited
+
+    def close(self) -> None:
+        """Give the timer back."""
+        self._alarm.close()
+
+    def _ring(self) -> None:
+        self._alarm.clear()
+        self._rung.set()
+
+
+async def _sleep_until(due_ns: int) -> None:
+    """Sleep, and a grain of the loop's timers longer: they may fire early by that much."""
+    wait_ns = due_ns - SYSTEM.now_ns()
+    if wait_ns > 0:
+        await asyncio.sleep((wait_ns + GRAIN_NS) / NS_PER_S)

@@ -1,0 +1,94 @@
+"""Choosing the next load by what the last ones came to: saturation, or the highest good rate."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from lightgate.bench.judge.slo import (
+    Check,
+    Search,
+    Sweep,
+    Tried,
+    missed,
+    next_concurrency,
+    next_rate,
+)
+from lightgate.bench.load.shape import NS_PER_S, Poisson, Rate
+from lightgate.bench.run.order import Loading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lightgate.ledger.runs.run import CellSummary
+
+
+class ToSaturation:
+    """Doubles the concurrency of one target until more of it gains no throughput."""
+
+    def __init__(self, requests: Callable[[int], int], sweep: Sweep) -> None:
+        self._requests = requests
+        self._sweep = sweep
+        self.said = ""
+
+    def next(self, cells: Sequence[CellSummary]) -> Loading | None:
+        """The next load, or None at saturation."""
+        step = next_concurrency(cells, self._sweep)
+        if step.next is None:
+            best = "none" if step.best is None else f"c={step.best:g}"
+            self.said = f"Sweep: {step.reason}; the smallest load with all but 5 % of it: {best}."
+            return None
+        workers = int(step.next)
+        return Loading(label=f"c={workers}", concurrency=workers, requests=self._requests(workers))
+
+
+class Trial(NamedTuple):
+    """How long one rate is tried: so many requests, or so long."""
+
+    requests: int | None
+    duration_ns: int | None
+    seed: int
+
+
+class HighestRate:
+    """Searches the highest Poisson rate at which one target keeps every limit."""
+
+    def __init__(self, checks: Sequence[Check], search: Search, trial: Trial) -> None:
+        self._checks = checks
+        self._search = search
+        self._trial = trial
+        self._asked: str | None = None
+        self.said = ""
+
+    def next(self, cells: Sequence[CellSummary]) -> Loading | None:
+        """The next rate, or None when the answer is near enough."""
+        limits = ", ".join(check.text for check in self._checks)
+        tried = [
+            Tried(cell.rate, not missed(self._checks, [cell]))
+            for cell in cells
+            if cell.rate is not None and cell.valid
+        ]
+        step = next_rate(tried, self._search)
+        stopped = self._stopped(cells)
+        if step.next is None or stopped:
+            best = "none was found" if step.best is None else f"{step.best:.3g}/s"
+            why = stopped or step.reason
+            self.said = f"Highest rate without {limits}: {best} ({why})."
+            return None
+        # Three digits are enough, and a label that a reader can say.
+        rate = Rate(Fraction(f"{step.next:.3g}"), NS_PER_S)
+        pacer = Poisson(rate, self._trial.seed)
+        self._asked = pacer.label
+        return Loading(
+            label=pacer.label,
+            pacer=pacer,
+            requests=self._trial.requests,
+            duration_ns=self._trial.duration_ns,
+        )
+
+    def _stopped(self, cells: Sequence[CellSummary]) -> str:
+        """Why the last rate says nothing about the target, or nothing."""
+        last = next((cell for cell in cells if cell.load == self._asked), None)
+        if last is None:
+            return "" if self._asked is None else f"no request was counted at {self._asked}"
+        return "" if last.valid else f"this client was late at {last.load}, so it is the limit"

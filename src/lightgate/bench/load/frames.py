@@ -1,0 +1,172 @@
+"""What the processes of one drive say to each other: length-prefixed msgpack over their pipes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import msgspec
+
+from lightgate import errors
+from lightgate.bench.load.drive import Driven, Driving, Finished
+from lightgate.clock.marks import Marks, StampSource
+from lightgate.dialect.quirks import Quirks
+from lightgate.errors import AttemptError
+from lightgate.provider.call import Called
+from lightgate.wire.origin import Origin
+
+if TYPE_CHECKING:
+    from lightgate.bench.load.loop import Job
+
+_LENGTH: Final = 4
+_Message = TypeVar("_Message")
+
+# Frames, down
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
+    """The child's share."""
+
+    driving: Driving
+    stamp: StampSource
+    planned: bool
+    first_worker: int
+    warm: tuple[Origin, ...]
+    connections: int
+
+
+class Go(msgspec.Struct, frozen=True, tag="go"):
+    """When to start."""
+
+    start_ns: int
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, tag="order"):
+    """One request."""
+
+    number: int
+    offset_ns: int | None
+    origin: Origin
+    payload: bytes
+    dialect: str
+    quirks: Quirks
+    streamed: bool
+
+
+class Tell(msgspec.Struct, frozen=True, tag="tell"):
+    """All requests were named; or: cut what is under way and end."""
+
+    word: Literal["no more", "halt"]
+
+
+class Hold(msgspec.Struct, frozen=True, tag="hold"):
+    """Another child was told to wait: send nothing before the instant."""
+
+    until_ns: int
+
+
+Down = Setup | Go | Order | Tell | Hold
+
+
+# Frames, up
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The child can start."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
+    """One request that ended; the marks as their plain values and the bytes of their arrays."""
+
+    number: int
+    called: Called
+    worker: int
+    wall_ns: int
+    plain: dict[str, int | bool | str | None]
+    arrays: dict[str, bytes]
+
+
+class Over(msgspec.Struct, frozen=True, kw_only=True, tag="over"):
+    """The child's work is done; `driven` is None if it was told to halt."""
+
+    driven: Driven | None
+    clock_steps: int
+    cpu_ns: int
+    peak_rss_mb: float
+
+
+Up = Ready | Result | Over
+
+
+_ERRORS: Final = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, AttemptError)
+}
+_FACTS: Final = ("code", "phase", "early", "retry_after_s")  # what some of them carry beside
+
+
+def _error_out(value: object) -> object:
+    if not isinstance(value, AttemptError):
+        raise NotImplementedError
+    facts = {name: getattr(value, name) for name in _FACTS if hasattr(value, name)}
+    return [type(value).__name__, value.message, value.hint, facts]
+
+
+def _error_in(wanted: type, value: Any) -> AttemptError:
+    name, message, hint, facts = value
+    error = _ERRORS[name](message, hint=hint, **facts)
+    if not isinstance(error, wanted):
+        raise TypeError(f"{name} is no {wanted.__name__}")
+    return error
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=_error_out)
+UP: Final[msgspec.msgpack.Decoder[Up]] = msgspec.msgpack.Decoder(Up, dec_hook=_error_in)
+DOWN: Final[msgspec.msgpack.Decoder[Down]] = msgspec.msgpack.Decoder(Down)
+
+
+def frame(message: Up | Down) -> bytes:
+    """One message with its length before it."""
+    body = _ENCODER.encode(message)
+    return len(body).to_bytes(_LENGTH, "big") + body
+
+
+async def receive(
+    reader: asyncio.StreamReader | None, decoder: msgspec.msgpack.Decoder[_Message]
+) -> _Message | None:
+    """The next message of the other side; None at its end, also in the middle of a frame."""
+    if reader is None:
+        return None
+    try:
+        head = await reader.readexactly(_LENGTH)
+        body = await reader.readexactly(int.from_bytes(head, "big"))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    return decoder.decode(body)
+
+
+_ARRAYS: Final = tuple(name for name in Marks.__slots__ if name.startswith("burst_"))
+_PLAIN: Final = tuple(name for name in Marks.__slots__ if name not in _ARRAYS)
+
+
+def pack(number: int, item: Finished, worker: int) -> Result:
+    """Make a finished request ready for the pipe."""
+    return Result(
+        number=number,
+        called=item.called,
+        worker=worker,
+        wall_ns=item.wall_ns,
+        plain={name: getattr(item.marks, name) for name in _PLAIN},
+        arrays={name: getattr(item.marks, name).tobytes() for name in _ARRAYS},
+    )
+
+
+def unpack(result: Result, job: Job) -> Finished:
+    """The finished request as its own process saw it."""
+    marks = Marks()
+    for name, value in result.plain.items():
+        setattr(marks, name, value)
+    for name, data in result.arrays.items():
+        getattr(marks, name).frombytes(data)
+    return Finished(job, marks, result.called, result.worker, result.wall_ns)

@@ -1,0 +1,513 @@
+"""Driving one cell from several processes, for more streams than one core can carry.
+
+The parent owns the plan and the jobs: each job goes to exactly one child, with its offset from one
+start on the monotonic clock that all processes of a machine share. Children send every request
+that ended back at once, marks and all, so the parent sees what one process would have seen. What a
+killed child had finished is kept; what it had not is counted as lost and never sent again.
+
+Both sides speak frames over the child's standard input and output: four bytes of length, then
+msgpack. Requests carry keys, so they travel in the pipe and never in argv or the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import resource
+import sys
+import time
+from typing import TYPE_CHECKING, Final, get_args
+
+import msgspec
+
+from lightgate.bench.load.drive import (
+    Driven,
+    Driving,
+    Finished,
+    Start,
+    drive_from,
+    restraint_of,
+    starts,
+)
+from lightgate.bench.load.frames import (
+    DOWN,
+    UP,
+    Down,
+    Go,
+    Hold,
+    Order,
+    Over,
+    Ready,
+    Result,
+    Setup,
+    Tell,
+    Up,
+    frame,
+    pack,
+    receive,
+    unpack,
+)
+from lightgate.bench.load.loop import Job
+from lightgate.bench.load.quiet import FULL, breathe, quiet
+from lightgate.bench.load.restraint import Restraint, is_key_refused
+from lightgate.clock.marks import StampSource
+from lightgate.clock.outcome import Outcome
+from lightgate.clock.source import SYSTEM
+from lightgate.dialect.registry import Dialect, Family, dialect_for
+from lightgate.dialect.request import Kind
+from lightgate.errors import LightgateError, UsageError
+from lightgate.provider.prepare import Prepared
+from lightgate.wire.client.client import Client
+from lightgate.wire.origin import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lightgate.bench.load.drive import Source
+    from lightgate.bench.load.shape import Pacer
+
+NS_PER_S: Final = 1_000_000_000
+READY_S: Final = 30.0  # for a child to start and to open its connections
+START_NS: Final = 200_000_000  # between the order to go and the start
+FEED_NS: Final = 2 * NS_PER_S  # a planned request reaches its child so long before its instant
+# Jobs that wait in a child of a closed loop, so that no worker waits for one. Only with a duration:
+# where a count ends the run, a job that waits in one child while others are idle makes it longer.
+SPARE: Final = 2
+GRACE_S: Final = 10.0  # for a child that was told to stop
+MOST: Final = 64  # processes
+ONE_PROCESS: Final = 1_000  # streams that one process carries without being late
+
+
+class Crew(msgspec.Struct, frozen=True, kw_only=True):
+    """How many processes, how they stamp, and what they connect to before the start.
+
+    `connections` are for all of them together and to each origin; None is one for each worker.
+    """
+
+    processes: int
+    stamp: StampSource = "read"
+    warm: tuple[Origin, ...] = ()
+    connections: int | None = None
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """A child that ended before its work did; its `unfinished` requests are not in the results."""
+
+    process: int
+    pid: int
+    exit_code: int | None  # negative: the signal
+    unfinished: int
+
+
+class Crewed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a drive by several processes: sums over those that came to their end."""
+
+    driven: Driven
+    processes: int
+    lost: tuple[Lost, ...] = ()
+    clock_steps: int = 0
+    cpu_ns: int = 0
+    peak_rss_mb: float = 0.0
+
+
+# The parent
+
+
+def shares(total: int, processes: int) -> list[int]:
+    """Split into whole parts that differ by at most one; no part is empty."""
+    parts = min(total, processes)
+    return [total // parts + (number < total % parts) for number in range(parts)]
+
+
+def processes_for(streams: int, asked: int | None = None) -> int:
+    """How many processes to use: those asked for, else one for every 1,000 streams begun."""
+    return min(MOST, max(1, -(-streams // ONE_PROCESS))) if asked is None else asked
+
+
+async def drive_crew(
+    jobs: Iterator[Job],
+    driving: Driving,
+    crew: Crew,
+    on_done: Callable[[Finished], None],
+    pacer: Pacer | None = None,
+) -> Crewed:
+    """Make the requests from several processes; `on_done` gets each one as it comes back.
+
+    A closed loop's workers, or a plan's requests, are split among them. Cancelling halts them all,
+    and `on_done` gets what they cut before the cancellation goes on.
+    """
+    if not 1 <= crew.processes <= MOST:
+        raise UsageError(f"--processes is a number from 1 to {MOST}.")
+    if driving.concurrency < 1 or (driving.max_inflight or 1) < 1:
+        raise UsageError("A load needs at least one request in flight.")
+    if driving.requests is not None:
+        jobs = itertools.islice(jobs, driving.requests)
+    return await _Parent(driving, crew, on_done).run(starts(jobs, pacer))
+
+
+class _Child:
+    """One process as the parent sees it."""
+
+    def __init__(self, number: int, room: int, process: asyncio.subprocess.Process) -> None:
+        self.number = number
+        self.process = process
+        self.room = asyncio.Semaphore(room)  # of a closed loop: jobs that it may hold
+        self.held: dict[int, Job] = {}
+        self.finished = self.cut = 0
+        self.over: Over | None = None
+        self.gone = False
+
+    def send(self, message: Down) -> None:
+        """Write to it; to one that is gone nothing is written."""
+        if self.process.stdin is not None and not self.gone:
+            self.process.stdin.write(frame(message))
+
+
+class _Parent:
+    def __init__(self, driving: Driving, crew: Crew, on_done: Callable[[Finished], None]) -> None:
+        self._driving = driving
+        self._crew = crew
+        self._on_done = on_done
+        self._numbers = itertools.count()
+        self._children: list[_Child] = []
+        self._restraint = restraint_of(driving, planned=False)
+
+    async def run(self, source: Source) -> Crewed:
+        """Start the children, feed them, take what they send, and see them end."""
+        self._restraint = restraint_of(self._driving, planned=source.planned)
+        try:
+            await self._spawn(planned=source.planned)
+            start_ns = self._driving.start_ns or SYSTEM.now_ns() + START_NS
+            for child in self._children:
+                child.send(Go(start_ns))
+            loop = asyncio.get_running_loop()
+            reading = [loop.create_task(self._read(child)) for child in self._children]
+            feeding = loop.create_task(self._feed(source, start_ns))
+            try:
+                await self._all_of(reading, feeding)
+            except asyncio.CancelledError:
+                feeding.cancel()
+                for child in self._children:
+                    child.send(Tell("halt"))
+                await asyncio.wait(reading, timeout=GRACE_S)
+                raise
+            finally:
+                for task in (feeding, *reading):
+                    task.cancel()
+                await asyncio.gather(feeding, *reading, return_exceptions=True)
+        except BaseException:
+            for child in self._children:
+                with contextlib.suppress(ProcessLookupError):
+                    child.process.kill()
+            raise
+        finally:
+            await self._bury()
+        return self._crewed(start_ns)
+
+    async def _spawn(self, *, planned: bool) -> None:
+        driving, crew = self._driving, self._crew
+        parts = shares(driving.concurrency, crew.processes)
+        if planned:
+            parts = [1] * min(crew.processes, driving.max_inflight or crew.processes)
+        limits = shares(driving.max_inflight, len(parts)) if driving.max_inflight else None
+        spare = 0 if driving.duration_ns is None else SPARE
+        for number, share in enumerate(parts):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                __name__,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is the parent's business, which then says halt
+            )
+            child = _Child(number, share + spare, process)
+            self._children.append(child)
+            own = msgspec.structs.replace(
+                driving,
+                concurrency=share,
+                max_inflight=limits[number] if limits else None,
+                give_up=None,  # that is the parent's to say, who sees them all
+            )
+            setup = Setup(
+                driving=own,
+                stamp=crew.stamp,
+                planned=planned,
+                first_worker=0 if planned else sum(parts[:number]),
+                warm=crew.warm,
+                connections=-(-(crew.connections or sum(parts)) // len(parts)),
+            )
+            child.send(setup)
+        try:
+            async with asyncio.timeout(READY_S):
+                for child in self._children:
+                    answer = await receive(child.process.stdout, UP)
+                    if not isinstance(answer, Ready):
+                        raise LightgateError("A load process did not start; its reason is above.")
+        except TimeoutError:
+            raise LightgateError(f"A load process was not ready in {READY_S:g} s.") from None
+
+    async def _feed(self, source: Source, start_ns: int) -> None:
+        if source.planned:
+            await self._feed_plan(source, start_ns)
+        else:
+            await asyncio.gather(*(self._feed_child(source, child) for child in self._children))
+        for child in self._children:
+            child.send(Tell("no more"))
+
+    async def _feed_plan(self, source: Source, start_ns: int) -> None:
+        """Deal the plan out in turn, a little before each instant."""
+        turn = itertools.count()
+        while (start := await source.next()) is not None:
+            offset = start.offset_ns or 0
+            if self._driving.duration_ns is not None and offset >= self._driving.duration_ns:
+                return
+            early_ns = start_ns + offset - FEED_NS - SYSTEM.now_ns()
+            await asyncio.sleep(max(0, early_ns) / NS_PER_S)
+            alive = [child for child in self._children if not child.gone]
+            if not alive or self._restraint.gave_up is not None:
+                return
+            await self._hand(alive[next(turn) % len(alive)], start)
+
+    async def _feed_child(self, source: Source, child: _Child) -> None:
+        """Give one child of a closed loop its next job as soon as it has room for one."""
+        while True:
+            await child.room.acquire()
+            if child.gone or self._restraint.gave_up is not None:
+                return
+            if (start := await source.next()) is None:
+                return
+            await self._hand(child, start)
+
+    async def _hand(self, child: _Child, start: Start) -> None:
+        number, prepared = next(self._numbers), start.job.prepared
+        child.held[number] = start.job
+        order = Order(
+            number=number,
+            offset_ns=start.offset_ns,
+            origin=prepared.origin,
+            payload=prepared.payload,
+            dialect=prepared.dialect.name,
+            quirks=prepared.quirks,
+            streamed=prepared.streamed,
+        )
+        child.send(order)
+        if child.process.stdin is not None:
+            with contextlib.suppress(ConnectionError):
+                await child.process.stdin.drain()
+
+    async def _read(self, child: _Child) -> None:
+        """Take what a child sends until it ends; requests that it ended are out of its hands."""
+        while (message := await receive(child.process.stdout, UP)) is not None:
+            if isinstance(message, Result):
+                job = child.held.pop(message.number)
+                child.finished += 1
+                child.cut += message.called.outcome is Outcome.CUT
+                self._heed(child, message)
+                child.room.release()
+                self._on_done(unpack(message, job))
+            elif isinstance(message, Over):
+                child.over = message
+        child.gone = True
+        child.room.release()  # whoever waits to feed it finds it gone
+
+    def _heed(self, child: _Child, result: Result) -> None:
+        """What a refusal of one child's request means for all of them."""
+        restraint = self._restraint
+        before = restraint.until_ns
+        enough = restraint.heed(result.called.error, SYSTEM.now_ns())
+        if restraint.until_ns > before:
+            for other in self._children:
+                if other is not child:
+                    other.send(Hold(restraint.until_ns))
+        if enough:
+            for each in self._children:
+                each.send(Tell("halt"))
+
+    async def _all_of(self, reading: list[asyncio.Task[None]], feeding: asyncio.Task[None]) -> None:
+        """Until every child has ended; what fails on our side ends it at once."""
+        left: set[asyncio.Task[None]] = {feeding, *reading}
+        while not all(task.done() for task in reading):
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.gather(*done)
+
+    async def _bury(self) -> None:
+        """See every child out: the end of its input tells it to go, and time is limited."""
+        for child in self._children:
+            process = child.process
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                async with asyncio.timeout(GRACE_S):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+    def _crewed(self, start_ns: int) -> Crewed:
+        overs = [child.over for child in self._children if child.over is not None]
+        parts = [over.driven for over in overs if over.driven is not None]
+        fallen = [child for child in self._children if child.over is None]
+        # A child that was told to halt has no sums of its own.
+        halted = [child for child in self._children if child.over and child.over.driven is None]
+        gave_up = self._restraint.gave_up
+        now = SYSTEM.now_ns()
+        return Crewed(
+            driven=Driven(
+                begin_ns=start_ns,
+                stopped_ns=max((part.stopped_ns for part in parts), default=now),
+                ended_ns=max((part.ended_ns for part in parts), default=now),
+                started=sum(part.started for part in parts)
+                + sum(child.finished for child in (*fallen, *halted)),
+                dropped=sum(part.dropped for part in parts),
+                cut=sum(part.cut for part in parts) + sum(child.cut for child in halted),
+                paused_ns=max((part.paused_ns for part in parts), default=0),
+                gave_up="" if gave_up is None else gave_up.message,
+                key_refused=is_key_refused(gave_up),
+            ),
+            processes=len(self._children),
+            lost=tuple(
+                Lost(child.number, child.process.pid, child.process.returncode, len(child.held))
+                for child in fallen
+            ),
+            clock_steps=max((over.clock_steps for over in overs), default=0),
+            cpu_ns=sum(over.cpu_ns for over in overs),
+            peak_rss_mb=sum(over.peak_rss_mb for over in overs),
+        )
+
+
+# The child
+
+
+class _Inbox:
+    """The requests that came through the pipe."""
+
+    def __init__(self, *, planned: bool) -> None:
+        self.planned = planned
+        self.orders: asyncio.Queue[Order | None] = asyncio.Queue()  # None is the end of them
+        self._dialects = _dialects()
+
+    async def next(self) -> Start | None:
+        """The next one, as soon as there is one."""
+        order = await self.orders.get()
+        if order is None:
+            self.orders.put_nowait(None)  # for the other workers
+            return None
+        dialect = self._dialects[order.dialect]
+        prepared = Prepared(order.origin, order.payload, dialect, order.quirks, order.streamed)
+        return Start(Job(str(order.number), prepared), order.offset_ns)
+
+
+def _dialects() -> dict[str, Dialect]:
+    found: list[Dialect] = []
+    for family, kind in itertools.product(get_args(Family), get_args(Kind)):
+        with contextlib.suppress(UsageError):  # not every family has every endpoint
+            found.append(dialect_for(family, kind))
+    return {dialect.name: dialect for dialect in found}
+
+
+async def _pipes() -> tuple[asyncio.BaseTransport, asyncio.StreamReader, asyncio.StreamWriter]:
+    """Both ends of the way to the parent; what is written waits in memory, never the clock."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    ears, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
+    )
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), sys.stdout.buffer
+    )
+    return ears, reader, asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+async def child() -> int:
+    """Do a share of the work, as the parent says through standard input."""
+    ears, reader, writer = await _pipes()
+    setup = await receive(reader, DOWN)
+    if not isinstance(setup, Setup):
+        ears.close()
+        writer.close()
+        return 2
+    client = Client(stamp=setup.stamp)
+
+    def say(message: Up) -> None:
+        if not writer.is_closing():  # the parent is still there
+            writer.write(frame(message))
+
+    try:
+        for origin in setup.warm:
+            await client.warm(origin, setup.connections)
+        with quiet():
+            say(Ready())
+            go = await receive(reader, DOWN)
+            if isinstance(go, Go):
+                say(await _work(reader, say, client, setup, go.start_ns))
+    finally:
+        await client.close()
+        ears.close()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    return 0
+
+
+async def _work(
+    reader: asyncio.StreamReader,
+    say: Callable[[Up], None],
+    client: Client,
+    setup: Setup,
+    start_ns: int,
+) -> Over:
+    inbox, cpu = _Inbox(planned=setup.planned), time.process_time_ns()
+    driving = msgspec.structs.replace(setup.driving, start_ns=start_ns)
+
+    def finished(item: Finished) -> None:
+        say(pack(int(item.job.id), item, setup.first_worker + item.worker))
+        breathe(FULL)
+
+    restraint = restraint_of(driving, planned=setup.planned)
+    work = asyncio.ensure_future(drive_from(client, inbox, driving, finished, restraint))
+    listening = asyncio.ensure_future(_listen(reader, inbox, work, restraint))
+    driven: Driven | None = None
+    try:
+        driven = await work
+    except asyncio.CancelledError:
+        if not work.cancelled():
+            raise
+    finally:
+        listening.cancel()
+    return Over(
+        driven=driven,
+        clock_steps=client.stamper.steps,
+        cpu_ns=time.process_time_ns() - cpu,
+        peak_rss_mb=_peak_rss_mb(),
+    )
+
+
+async def _listen(
+    reader: asyncio.StreamReader,
+    inbox: _Inbox,
+    work: asyncio.Future[Driven],
+    restraint: Restraint,
+) -> None:
+    """Take requests until there are no more; a parent that is gone is an order to halt."""
+    while True:
+        message = await receive(reader, DOWN)
+        if isinstance(message, Order):
+            inbox.orders.put_nowait(message)
+        elif isinstance(message, Hold):
+            restraint.hold(message.until_ns, SYSTEM.now_ns())
+        elif message == Tell("no more"):
+            inbox.orders.put_nowait(None)
+        else:
+            work.cancel()
+            return
+
+
+def _peak_rss_mb() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 * 1024) if sys.platform == "darwin" else peak / 1024  # bytes there
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    sys.exit(uvloop.run(child()))

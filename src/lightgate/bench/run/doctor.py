@@ -1,0 +1,150 @@
+"""What works from here: keys, names, connections, first tokens. Nothing is spent unless asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from lightgate.clock import timing
+from lightgate.clock.marks import Marks
+from lightgate.dialect.request import Message, Request
+from lightgate.errors import AttemptError, CredentialsError, LightgateError
+from lightgate.provider.call import call
+from lightgate.provider.catalogue import known_providers
+from lightgate.provider.target import key_variable, resolve
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.fetch import fetch
+from lightgate.wire.client.roundtrip import Deadlines
+from lightgate.wire.origin import split_url
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lightgate.config.model import Config
+    from lightgate.provider.spec import Provider
+    from lightgate.provider.target import Target
+
+DEADLINES: Final = Deadlines(connect_s=4, first_byte_s=20, idle_s=20, total_s=30)
+State = Literal["ok", "no key", "key refused", "unreachable", "not running", "failed"]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One provider or target as seen from here; milliseconds, None where not measured."""
+
+    name: str
+    state: State
+    key_env: str | None = None
+    dns_ms: float | None = None
+    tcp_ms: float | None = None
+    tls_ms: float | None = None
+    first_byte_ms: float | None = None
+    ttft_ms: float | None = None
+    says: str = ""
+    hint: str = ""  # what to do about it
+
+
+async def examine(
+    targets: tuple[str, ...],
+    env: Mapping[str, str],
+    key_env: str | None = None,
+    config: Config | None = None,
+) -> list[Finding]:
+    """Call each target once for one token; without targets only look who can be reached."""
+    client = Client(watch_lag=False)
+    try:
+        if targets:
+            resolved = [resolve(spec, env=env, config=config, key_env=key_env) for spec in targets]
+            return list(await asyncio.gather(*(_call(client, target) for target in resolved)))
+        rows = known_providers(config).values()
+        return list(await asyncio.gather(*(_reach(client, row, env, config) for row in rows)))
+    finally:
+        await client.close()
+
+
+async def _call(client: Client, target: Target) -> Finding:
+    """One token from a target, on a cold connection."""
+    request = Request(
+        model=target.model,
+        messages=(Message(role="user", content="Say yes."),),
+        max_tokens=16,
+        stream=True,
+    )
+    marks = Marks(plan=time.monotonic_ns())
+    called = await call(target, request, marks, client=client, deadlines=DEADLINES)
+    state: State = "ok"
+    if called.error is not None:
+        refused = called.status in {401, 403}
+        state = "key refused" if refused else "failed"
+        if called.status is None:
+            state = "unreachable"
+    return _finding(
+        target.name,
+        marks,
+        state=state,
+        ttft_ms=timing.ms(timing.ttft(marks)),
+        says=called.error.message if called.error is not None else "",
+        hint=called.error.hint if called.error is not None else "",
+    )
+
+
+async def _reach(
+    client: Client, provider: Provider, env: Mapping[str, str], config: Config | None
+) -> Finding:
+    """Ask a provider for its list of models: free, and it says whether the key is good."""
+    name = provider.name
+    key, usable = key_variable(provider, config, env)
+    if not usable:
+        return Finding(name=name, state="no key", says=f"set {key}")
+    try:
+        target = resolve(f"{name}/any", env=env, config=config)
+        origin, root = split_url(target.base_url)
+        answer = await fetch(
+            client, origin, root.rstrip("/") + "/models", target.headers(), DEADLINES
+        )
+    except AttemptError as error:
+        state: State = "not running" if provider.local else "unreachable"
+        return Finding(name=name, state=state, key_env=key, says=error.message, hint=error.hint)
+    except LightgateError as error:  # the key, or a variable of the base URL, is not usable
+        return Finding(name=name, state="failed", key_env=key, says=error.message, hint=error.hint)
+    # Any other status is an answer: not every provider has a list of models.
+    state = "key refused" if answer.status in {401, 403} else "ok"
+    if answer.status >= 500:
+        state = "failed"
+    says = "" if state == "ok" else f"answered {answer.status}"
+    return _finding(name, answer.marks, state=state, key_env=key, says=says)
+
+
+def _finding(name: str, marks: Marks, **facts: object) -> Finding:
+    return msgspec.convert(
+        {
+            "name": name,
+            "dns_ms": timing.ms(marks.dns_ns),
+            "tcp_ms": timing.ms(marks.tcp_ns),
+            "tls_ms": timing.ms(marks.tls_ns),
+            "first_byte_ms": timing.ms(timing.tth(marks)),
+            **facts,
+        },
+        Finding,
+    )
+
+
+def verdict(findings: list[Finding], *, named: bool) -> LightgateError | None:
+    """The error that a script should see: only for targets that were named."""
+    if not named:
+        return None
+    for finding in findings:
+        if finding.state == "key refused":
+            return CredentialsError(f"{finding.name}: {finding.says}", hint=finding.hint)
+        if finding.state in {"unreachable", "failed"}:
+            return UnusableTarget(f"{finding.name}: {finding.says}", hint=finding.hint)
+    return None
+
+
+class UnusableTarget(LightgateError):  # noqa: N818 - what the target is
+    """A named target gave no token."""
+
+    exit_code = 4
+    label = "unreachable"

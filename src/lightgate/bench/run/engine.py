@@ -1,0 +1,465 @@
+"""Carrying a benchmark out: calibrate, drive every load, keep every attempt, conclude."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import resource
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.bench.load.blocks import Blocks, InBlock, Lane, Turn, interleave
+from lightgate.bench.load.drive import Driving, Finished
+from lightgate.bench.load.loop import Job
+from lightgate.bench.load.processes import Crew, drive_crew, processes_for
+from lightgate.bench.load.quiet import FULL, breathe, quiet
+from lightgate.bench.load.sessions import Sessions
+from lightgate.bench.load.trace import Trace
+from lightgate.bench.run.budget import Guard
+from lightgate.bench.run.findings import Measured, cells, conclude
+from lightgate.bench.run.order import TWIN, cut, environment, target_facts, with_twin
+from lightgate.bench.run.precise import requests_for
+from lightgate.bench.statistics.summary import CellFacts, glance
+from lightgate.bench.workload.calibrate import is_lasting
+from lightgate.bench.workload.workload import USUAL, Size, Workload, calibrated
+from lightgate.clock.attempt import Attempt, AttemptFacts, wall_time
+from lightgate.clock.ids import Ids
+from lightgate.clock.load import late_share
+from lightgate.clock.source import SYSTEM
+from lightgate.clock.tokens import Usage
+from lightgate.errors import CredentialsError, HttpRefused, LightgateError, Unreachable
+from lightgate.ledger.runs.recording import Recording
+from lightgate.ledger.runs.run import Health, Run
+from lightgate.provider.prepare import prepare
+from lightgate.wire.client.client import Client
+from lightgate.wire.origin import split_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lightgate.bench.load.shape import Pacer
+    from lightgate.bench.run.order import Explorer, Loading, Observer, Order
+    from lightgate.bench.workload.conversation import Talk
+    from lightgate.bench.workload.conversation import Turn as SessionTurn
+    from lightgate.ledger.runs.folder import RunFolder
+    from lightgate.ledger.runs.run import CellSummary
+    from lightgate.provider.target import Target
+
+STARTS_PER_S: Final = 400  # workers of a closed loop begin no faster: all at once would queue here
+GIVE_UP: Final = 20  # failures to connect, or refusals of the key, in a row
+
+
+class Bench:
+    """One run under way; `run` is its record so far, also after an interruption."""
+
+    def __init__(
+        self,
+        order: Order,
+        folder: RunFolder | None,
+        observer: Observer,
+        explorer: Explorer | None = None,
+    ) -> None:
+        self._order = order
+        self._explorer = explorer
+        self._loads = list(order.loads)  # and those that the explorer adds
+        self._folder = folder
+        self._observer = observer
+        self._ids = Ids()
+        self._guard = Guard(order.max_cost)
+        self._targets = with_twin(order)
+        self._dropped: dict[str, dict[str, int]] = {}
+        self._inflight: dict[str, int] = {}
+        expected = Usage(tokens_in=order.wish.tokens_in, tokens_out=order.wish.tokens_out)
+        self._each = {
+            target.name: target.cost(expected, order.at).cost_usd for target in order.targets
+        }
+        self._seq = 0
+        self._began = time.monotonic_ns()
+        self._cpu = time.process_time_ns()
+        self._steps = 0
+        self._notes: list[str] = []
+        self.given_up: list[LightgateError] = []  # targets that went away, or refused their key
+        self._stopping: asyncio.Task[object] | None = None
+        self.measured = Measured(attempts=[], recordings={})
+        self.run = Run(
+            id=self._ids.new(),
+            started=wall_time(SYSTEM.wall_ns()),
+            environment=environment(order.stamps),
+            options=order.options,
+            targets=tuple(target_facts(target, order) for target in self._targets),
+        )
+
+    def take_up(self, folder: RunFolder) -> None:
+        """Go on with a run: what it measured already counts."""
+        before = folder.run()
+        self.measured = Measured(attempts=folder.attempts(), recordings=folder.recordings())
+        known = self.measured.recordings
+        self.measured.attempts = [a for a in self.measured.attempts if a.id in known]
+        self.run = msgspec.structs.replace(self.run, id=before.id, started=before.started)
+        self._seq = len(self.measured.attempts)
+
+    async def carry_out(self) -> Run:
+        """Measure everything; what is measured stays in `run` whatever happens."""
+        client = Client(stamp=self._order.stamps)
+        try:
+            with quiet():
+                await self._measure(client)
+            self.run = msgspec.structs.replace(self.run, finished=wall_time(SYSTEM.wall_ns()))
+        finally:
+            self._steps += client.stamper.steps
+            await client.close()
+            self._conclude()
+        return self.run
+
+    async def _measure(self, client: Client) -> None:
+        workload = await calibrated(client, self._targets, self._order.wish)
+        self._check(workload)
+        count = max((load.requests or 0 for load in self._order.loads), default=0) or 1000
+        self._notes += workload.notes(count)
+        facts = workload.facts(self._targets, min(count, 1000))
+        self.run = msgspec.structs.replace(self.run, workload=facts)
+        for load in self._next_loads():
+            if not self._may_spend():
+                self._notes.append(self._guard.sentence)
+                break
+            self._keep()
+            if self._order.talk is None:
+                await self._drive(client, load, workload)
+                await self._refine(client, load, workload)
+            else:
+                await self._converse(client, load, workload, self._order.talk)
+
+    def _next_loads(self) -> Iterator[Loading]:
+        """The loads that were asked for, then those that the explorer wants to see."""
+        yield from self._order.loads
+        while self._explorer is not None:
+            facts = [load.facts({}) for load in self._loads]
+            load = self._explorer.next(
+                cells(self.run.targets, self.measured, facts, self._order.slo)
+            )
+            if load is None:
+                self._notes.append(self._explorer.said)
+                return
+            self._loads.append(load)
+            yield load
+
+    def _check(self, workload: Workload) -> None:
+        """A target that cannot be called at all ends the run before it begins.
+
+        One that is busy or broken right now does not: how often it is, is what a run is for.
+        """
+        for target in self._targets:
+            failure = workload.calibration(target.name).failure
+            if isinstance(failure, HttpRefused) and failure.code in {401, 403}:
+                raise CredentialsError(failure.message, hint=failure.hint)
+            if isinstance(failure, HttpRefused) and failure.code == 404:
+                raise HttpRefused(
+                    f"{target.name}: no model {target.model!r} at {target.base_url}:"
+                    f" {failure.message}.",
+                    code=404,
+                    hint=f"GET {target.base_url}/models lists the models that it has.",
+                )
+            if failure is not None and is_lasting(failure):
+                raise failure
+
+    async def _drive(self, client: Client, load: Loading, workload: Workload) -> None:
+        done = self._blocks_done(load)
+        size, blocks = cut(load)
+        left = None if blocks is None else blocks - done
+        if left is not None and left <= 0:
+            return
+        lanes = [
+            Lane(target.name, self._jobs(target, load, workload, done * size))
+            for target in self._targets
+            if load.pacer is None or not target.name.endswith(TWIN)
+        ]
+        for lane in lanes:
+            total = None if left is None else left * size
+            self._inflight[lane.name] = 0
+            self._observer.begin_cell(
+                lane.name,
+                load.label,
+                total=total,
+                duration_s=None if load.duration_ns is None else load.duration_ns / 1e9,
+                # A plan prepares its requests ahead: there, those made are not those under way.
+                inflight=partial(self._inflight.__getitem__, lane.name)
+                if load.concurrency
+                else None,
+            )
+        driving = Driving(
+            concurrency=load.concurrency or 1,
+            ramp_s=(load.concurrency or 1) / STARTS_PER_S,
+            duration_ns=load.duration_ns,
+            give_up=min(GIVE_UP, max(size, 3)),  # a whole turn, where turns are short
+            cool_down_s=30.0,
+            deadlines=self._order.deadlines,
+        )
+        crew = processes_for(load.concurrency or 1, self._order.processes)
+        together = self._order.together or load.pacer is not None
+        take = self._taker(load, done, unbroken=together or crew > 1)
+        if crew > 1:
+            total = None if left is None else left * size
+            counted = msgspec.structs.replace(driving, requests=total)
+            work = self._with_crew(lanes, counted, crew, size, take, load.pacer)
+        else:
+            await self._warm(client, lanes, load)
+            plan = Blocks(
+                size=size,
+                blocks=left,
+                warmup=0 if done or load.pacer else max(self._order.warmup, 1),
+                seed=self._order.seed + done,
+                together=together,
+            )
+            work = interleave(client, lanes, plan, driving, take, load.pacer)
+        self._stopping = asyncio.ensure_future(work)
+        await self._settle(load, lanes)
+
+    async def _refine(self, client: Client, load: Loading, workload: Workload) -> None:
+        """As many requests more as the intervals need to be as narrow as was wished."""
+        if load.precision is None or load.requests is None or not self._may_spend():
+            return
+        size, blocks = cut(load)
+        done = max(blocks or 0, self._blocks_done(load)) * size
+        made = cells(self.run.targets, self.measured, [load.facts({})], self._order.slo)
+        wanted = min(requests_for(load.precision, made, done), load.most or done)
+        if wanted <= done:
+            return
+        wanted = -(-wanted // size) * size
+        self._notes.append(
+            f"{load.label}: {wanted} requests instead of {done}, for medians within"
+            f" {load.precision:.1%}."
+        )
+        more = msgspec.structs.replace(load, requests=wanted, block=size)
+        await self._drive(client, more, workload)
+
+    async def _warm(self, client: Client, lanes: list[Lane], load: Loading) -> None:
+        """Open the connections before anything is clocked."""
+        for lane in lanes:
+            origin, _ = split_url(self._target(lane.name).base_url)
+            await client.warm(origin, load.concurrency or 1, self._order.deadlines.connect_s)
+
+    async def _with_crew(
+        self,
+        lanes: list[Lane],
+        driving: Driving,
+        processes: int,
+        size: int,
+        take: Callable[[InBlock], None],
+        pacer: Pacer | None,
+    ) -> list[Turn]:
+        """One target after the other, each from several processes; blocks are stretches of it."""
+        turns = []
+        for lane in lanes:
+            origin, _ = split_url(self._target(lane.name).base_url)
+            numbers: dict[str, int] = {}
+
+            def jobs(lane: Lane = lane, numbers: dict[str, int] = numbers) -> Iterator[Job]:
+                for index in itertools.count():
+                    job = lane.job(index)
+                    numbers[job.id] = index
+                    yield job
+
+            def on_done(
+                item: Finished, lane: Lane = lane, numbers: dict[str, int] = numbers
+            ) -> None:
+                index = numbers.pop(item.job.id)
+                take(InBlock(lane.name, index // size, index, item))
+
+            crew = Crew(processes=processes, stamp=self._order.stamps, warm=(origin,))
+            crewed = await drive_crew(jobs(), driving, crew, on_done, pacer)
+            for lost in crewed.lost:
+                self._notes.append(
+                    f"A process of {lane.name} was lost with {lost.unfinished} requests."
+                )
+            self._steps += crewed.clock_steps
+            driven = crewed.driven
+            turns.append(Turn(lane=lane.name, block=None, warmup=False, driven=driven, full=None))
+        return turns
+
+    async def _settle(self, load: Loading, lanes: list[Lane]) -> None:
+        """Wait for a load; a spent budget ends it early, and that is no error."""
+        task = self._stopping
+        if task is None:
+            return
+        try:
+            turns = await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if (current is not None and current.cancelling()) or self._may_spend():
+                raise
+            turns = []
+        finally:
+            task.cancel()
+            for lane in lanes:
+                self._observer.end_cell(lane.name, self._glance(lane.name, load))
+        for turn in turns if isinstance(turns, list) else []:
+            dropped = self._dropped.setdefault(load.label, {})
+            dropped[turn.lane] = dropped.get(turn.lane, 0) + turn.driven.dropped
+            if turn.driven.gave_up:
+                kind = CredentialsError if turn.driven.key_refused else Unreachable
+                given_up = kind(f"{turn.lane} at {load.label} was given up: {turn.driven.gave_up}")
+                self._notes.append(given_up.message)
+                self.given_up.append(given_up)
+
+    async def _converse(
+        self, client: Client, load: Loading, workload: Workload, talk: Talk
+    ) -> None:
+        """Whole conversations in a closed loop, one target after the other."""
+        take = self._taker(load, 0, unbroken=True)
+        size, blocks = cut(load)
+        sessions = max(1, (blocks or 1) * size // talk.turns)
+        lanes = [
+            Lane(target.name, self._jobs(target, load, workload, 0)) for target in self._targets
+        ]
+        await self._warm(client, lanes, load)
+        for lane in lanes:
+            target = self._target(lane.name)
+            self._observer.begin_cell(lane.name, load.label, total=sessions * talk.turns)
+            turns = Sessions(client, target, talk, workload, self._order.deadlines)
+
+            def on_turn(
+                number: int, worker: int, turn: SessionTurn, target: Target = target
+            ) -> None:
+                identity = self._ids.new()
+                self._inflight[target.name] = 1
+                job = Job(identity, prepare(target, turn.request))
+                wall = SYSTEM.wall_ns() - (SYSTEM.now_ns() - (turn.marks.plan or SYSTEM.now_ns()))
+                done = Finished(job, turn.marks, turn.called, worker, wall)
+                take(InBlock(target.name, number * talk.turns // size, turn.number, done))
+
+            self._notes += await turns.run(load.concurrency or 1, sessions, on_turn)
+            self._observer.end_cell(lane.name, self._glance(lane.name, load))
+
+    def _glance(self, target: str, load: Loading) -> CellSummary | None:
+        """What the table will say of a cell; None where nothing was measured."""
+        attempts = self.measured.at(target, load.label)
+        if not attempts:
+            return None
+        row = next(row for row in self.run.targets if row.name == target)
+        facts = CellFacts(target=row, load=load.label, concurrency=load.concurrency)
+        return glance(attempts, self.measured.recordings, facts)
+
+    def _jobs(
+        self, target: Target, load: Loading, workload: Workload, offset: int
+    ) -> Callable[[int], Job]:
+        entries = load.pacer.entries if isinstance(load.pacer, Trace) else ()
+        # The second half of an A/A pair asks other prompts of the same size: with the same ones it
+        # would find them in the provider's cache.
+        shift = 1 << 30 if target.name.endswith(TWIN) else 0
+
+        def job(index: int) -> Job:
+            size = USUAL
+            if entries:
+                entry = entries[index % len(entries)]
+                size = Size(entry.tokens_in, entry.tokens_out)
+            identity = self._ids.new()
+            self._inflight[target.name] = self._inflight.get(target.name, 0) + 1
+            request = workload.request(target, index + offset + shift, size)
+            return Job(identity, prepare(target, request, (("x-request-id", identity),)))
+
+        return job
+
+    def _taker(self, load: Loading, done: int, *, unbroken: bool) -> Callable[[InBlock], None]:
+        """Who takes the finished requests; `unbroken` where load does not pause between blocks."""
+
+        def take(item: InBlock) -> None:
+            target = self._target(item.lane)
+            self._inflight[target.name] -= 1
+            attempt = self._attempt(target, load, item)
+            recording = Recording.of(
+                attempt.id,
+                item.finished.marks,
+                block=None if item.block is None else item.block + done,
+                load=load.label,
+                warmup=item.block is None and load.pacer is None,
+                max_tokens=self._order.wish.tokens_out,
+                turn=done if unbroken else None,
+            )
+            self.measured.attempts.append(attempt)
+            self.measured.recordings[attempt.id] = recording
+            if self._folder is not None:
+                self._folder.append(attempt, recording)
+            self._guard.add(attempt)
+            self._observer.tick(attempt, warmup=recording.warmup)
+            if not self._may_spend() and self._stopping is not None:
+                self._stopping.cancel()
+            breathe(FULL)
+
+        return take
+
+    def _attempt(self, target: Target, load: Loading, item: InBlock) -> Attempt:
+        marks, called = item.finished.marks, item.finished.called
+        tokens = called.tokens
+        usage = Usage(
+            tokens_in=tokens.tokens_in,
+            tokens_out=tokens.out,
+            tokens_reasoning=tokens.reasoning,
+            tokens_cached=tokens.cached,
+        )
+        cost = target.cost(usage, self._order.at)
+        self._seq += 1
+        facts = AttemptFacts(
+            id=item.finished.job.id,
+            exchange_id=item.finished.job.id,
+            run_id=self.run.id,
+            source="bench",
+            target=target.name,
+            provider=target.provider.name,
+            model=target.model,
+            dialect=target.provider.dialect,
+            seq=self._seq,
+            concurrency=load.concurrency,
+            outcome=called.outcome,
+            status=called.status,
+            error=None if called.error is None else called.error.message,
+            streamed=called.streamed,
+            wall_ns=item.finished.wall_ns,
+            cost_usd=cost.cost_usd,
+            cost_source=cost.cost_source,
+            price_as_of=cost.price_as_of,
+            finish_reason=called.finish_reason,
+            bytes_in=called.bytes_in,
+            bytes_out=called.bytes_out,
+        )
+        return Attempt.of(facts, marks, tokens)
+
+    def _may_spend(self) -> bool:
+        """Whether --max-cost has room for one more request beside those under way."""
+        dearest = max((each for each in self._each.values() if each is not None), default=None)
+        return self._guard.room(sum(self._inflight.values()), dearest)
+
+    def _target(self, name: str) -> Target:
+        return next(target for target in self._targets if target.name == name)
+
+    def _blocks_done(self, load: Loading) -> int:
+        """Blocks of this load that an earlier part of the run has begun."""
+        blocks = [
+            recording.block
+            for recording in self.measured.recordings.values()
+            if recording.load == load.label and recording.block is not None
+        ]
+        return max(blocks, default=-1) + 1
+
+    def _keep(self) -> None:
+        if self._folder is not None:
+            self._folder.write_run(self.run)
+
+    def _conclude(self) -> None:
+        """Conclude from what there is, and keep it."""
+        wall = max(1, time.monotonic_ns() - self._began)
+        health = Health(
+            stamp_source=self._order.stamps,
+            late_share=late_share(self.measured.attempts),
+            clock_steps=self._steps,
+            cpu_share=(time.process_time_ns() - self._cpu) / wall,
+            peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            cores=os.cpu_count() or 1,
+        )
+        run = msgspec.structs.replace(self.run, health=health, notes=tuple(self._notes))
+        loads = [load.facts(self._dropped.get(load.label, {})) for load in self._loads]
+        self.run = conclude(run, self.measured, loads, slo=self._order.slo, seed=self._order.seed)
+        self._keep()

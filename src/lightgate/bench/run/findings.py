@@ -1,0 +1,144 @@
+"""From everything that was measured to the record of the run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from lightgate.bench.judge.breakeven import break_even
+from lightgate.bench.judge.profiles import picks
+from lightgate.bench.judge.verdict import Signs, diagnose
+from lightgate.bench.statistics.summary import CellFacts, relate, summarise
+from lightgate.bench.statistics.versus import Field, contest
+from lightgate.clock.attempt import Attempt
+from lightgate.ledger.runs.recording import Recording
+from lightgate.ledger.runs.samples import Samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightgate.clock.load import Slo
+    from lightgate.ledger.runs.run import CellSummary, Run, TargetFacts, Verdict
+
+
+class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One load of a run; `dropped` are planned requests that were never sent, by target."""
+
+    label: str
+    concurrency: int | None = None
+    rate: float | None = None
+    dropped: dict[str, int] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests have planned instants."""
+        return self.concurrency is None
+
+
+class Measured(msgspec.Struct, kw_only=True):
+    """What a run has measured so far."""
+
+    attempts: list[Attempt] = []
+    recordings: dict[str, Recording] = {}
+
+    def at(self, target: str, load: str) -> list[Attempt]:
+        """The attempts of one cell, warm-up among them."""
+        return [
+            attempt
+            for attempt in self.attempts
+            if attempt.target == target and self.recordings[attempt.id].load == load
+        ]
+
+
+def conclude(
+    run: Run, measured: Measured, loads: Sequence[LoadFacts], *, slo: Slo | None, seed: int
+) -> Run:
+    """Fill in the cells, the comparisons, the verdicts and the picks."""
+    found_cells = cells(run.targets, measured, loads, slo)
+    counted = _counted(msgspec.structs.replace(run, cells=found_cells), measured)
+    found = contest(
+        [_field(measured, load, counted) for load in loads if len(run.targets) > 1],
+        measured.recordings,
+        run.targets,
+        rng=np.random.default_rng(seed),
+    )
+    twins = [target.name for target in run.targets if target.twin_of is not None]
+    return msgspec.structs.replace(
+        run,
+        cells=found_cells,
+        boards=found.boards,
+        versus=found.versus,
+        verdicts=tuple(_verdicts(run, measured, (found_cells, counted), twins)),
+        picks=picks(found_cells, twins),
+        break_even=break_even(run.targets, found_cells),
+    )
+
+
+def cells(
+    targets: Sequence[TargetFacts],
+    measured: Measured,
+    loads: Sequence[LoadFacts],
+    slo: Slo | None,
+) -> tuple[CellSummary, ...]:
+    """Summarise every target at every load that it was measured at."""
+    found = []
+    for load in loads:
+        for target in targets:
+            attempts = measured.at(target.name, load.label)
+            if not attempts:
+                continue
+            facts = CellFacts(
+                target=target,
+                load=load.label,
+                concurrency=load.concurrency,
+                rate=load.rate,
+                dropped=load.dropped.get(target.name, 0),
+                slo=slo,
+            )
+            found.append(summarise(attempts, measured.recordings, facts))
+    return relate(found)
+
+
+def _counted(run: Run, measured: Measured) -> frozenset[str]:
+    """The ids of all attempts that the cells of the run are made of."""
+    samples, known = Samples(run), measured.recordings
+    return frozenset(a.id for a in measured.attempts if samples.counts(a, known[a.id]))
+
+
+def _field(measured: Measured, load: LoadFacts, counted: frozenset[str]) -> Field:
+    """Everything that was measured at a load; what is not counted has its place all the same."""
+    kept = [
+        attempt
+        for attempt in measured.attempts
+        if (recording := measured.recordings[attempt.id]).load == load.label
+        and not recording.warmup
+    ]
+    cut = frozenset(attempt.id for attempt in kept) - counted
+    return Field(load.label, kept, load.is_open, cut)
+
+
+def _verdicts(
+    run: Run,
+    measured: Measured,
+    found: tuple[Sequence[CellSummary], frozenset[str]],
+    twins: Sequence[str],
+) -> list[Verdict]:
+    cells, counted = found
+    by_target: Mapping[str, list[CellSummary]] = defaultdict(list)
+    for cell in cells:
+        by_target[cell.target].append(cell)
+    cpu = run.health.cpu_share if run.health is not None else None
+    verdicts = []
+    for target, own in by_target.items():
+        if target in twins:
+            continue
+        every = {cell.load: measured.at(target, cell.load) for cell in own}
+        seen = {load: [a for a in each if a.id in counted] for load, each in every.items()}
+        rest = [a for each in every.values() for a in each if a.id not in counted]
+        verdict = diagnose(own, Signs.of(seen, warmup=rest, cpu_share=cpu))
+        if verdict is not None:
+            verdicts.append(verdict)
+    return verdicts

@@ -1,0 +1,1 @@
+"""Statistics: the numbers of a cell, its steady window, comparisons and drift."""

@@ -1,0 +1,437 @@
+"""From the attempts of one target under one load to the numbers of its cell.
+
+Only requests that were sent inside the steady window are counted; those before it are warm-up. A
+quantile without an interval has no value. In the "with failures" quantiles a failure is infinite,
+which JSON cannot write: there a value of None is `infinite`, and an interval of None beside a value
+has a failure as its upper end.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from decimal import Decimal
+from itertools import pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from lightgate.bench.statistics import steady
+from lightgate.clock import load
+from lightgate.clock.interval import Interval, ranks
+from lightgate.clock.load import LATE_LIMIT, Slo, Stream, Window
+from lightgate.clock.marks import Marks
+from lightgate.clock.outcome import Outcome
+from lightgate.clock.quantile import rank
+from lightgate.clock.timing import NS_PER_MS, words
+from lightgate.clock.tokens import Tokens, per_burst
+from lightgate.ledger.runs.run import CellSummary, CostFacts, Estimate, Metric, TargetFacts
+from lightgate.ledger.runs.samples import in_windows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from lightgate.clock.attempt import Attempt
+    from lightgate.ledger.runs.recording import Recording
+
+    Number = Callable[[Attempt], float | None]
+
+DURATION_QS: Final = (0.5, 0.9, 0.95, 0.99)
+RATE_QS: Final = (0.5, 0.05)  # of a rate the low end is the bad one: "slow 5 %"
+OFFERED_LIMIT: Final = 0.98  # below this share of the asked load, say so
+RAMP_SHARE: Final = 0.5  # a ramp that is more than this of its block cannot be cut off
+MTOK: Final = Decimal(1_000_000)
+NANO: Final = Decimal("1e-9")
+SECONDS_PER_HOUR: Final = 3600
+
+
+class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cell was meant to be; `dropped` are planned requests that were never sent."""
+
+    target: TargetFacts
+    load: str
+    concurrency: int | None = None  # of a closed loop
+    rate: float | None = None  # of an open one, requests per second
+    dropped: int = 0
+    slo: Slo | None = None
+
+
+class _Cell(NamedTuple):
+    """The attempts of a cell, sorted out."""
+
+    facts: CellFacts
+    everything: list[Attempt]
+    counted: list[Attempt]
+    recordings: Mapping[str, Recording]
+    steady: steady.Steady
+    ramp_kept: bool
+    windows_ns: tuple[tuple[int, int], ...]  # of those that count; empty: all
+
+    @property
+    def good(self) -> list[Attempt]:
+        return [attempt for attempt in self.counted if load.in_statistics(attempt)]
+
+
+def summarise(
+    attempts: Sequence[Attempt], recordings: Mapping[str, Recording], facts: CellFacts
+) -> CellSummary:
+    """Put the numbers of one cell together; `recordings` are by the id of the attempt."""
+    cell = _sort_out(attempts, recordings, facts)
+    found, counted = cell.steady, cell.counted
+    metrics = tuple(_metrics(cell))
+    late = load.late_share(counted)
+    speed_p50 = metrics[-2].quantiles[0].value
+    throughput = _throughput(cell)
+    return CellSummary(
+        target=facts.target.name,
+        load=facts.load,
+        concurrency=facts.concurrency,
+        rate=facts.rate,
+        requests=len(counted),
+        warmup=len(attempts) - len(counted),
+        outcomes=dict(Counter(attempt.outcome.value for attempt in counted)),
+        metrics=metrics,
+        window_s=found.seconds or None,
+        steady=found.steady,
+        steady_note=_note(cell),
+        throughput_tps=throughput,
+        inflight=found.inflight,
+        little=found.little,
+        offered_share=_offered(cell),
+        goodput=_goodput(cell),
+        words_per_s=None if speed_p50 is None else words(speed_p50),
+        late_share=late,
+        valid=late is None or late <= LATE_LIMIT,
+        invalid_because=_why_invalid(late),
+        tokens_in_p50=_p50(cell.good, attrgetter("tokens_in")),
+        tokens_out_p50=_p50(cell.good, attrgetter("tokens_out")),
+        tokens_source=dict(Counter(a.tokens_source for a in cell.good if a.tokens_source)),
+        cold_ttft_p50_ms=_p50(
+            [a for a in cell.good if a.tokens_cached == 0], attrgetter("ttft_ms")
+        ),
+        cached_ttft_p50_ms=_p50([a for a in cell.good if a.tokens_cached], attrgetter("ttft_ms")),
+        cost=_cost(cell, throughput),
+        windows_ns=cell.windows_ns,
+    )
+
+
+def glance(
+    attempts: Sequence[Attempt], recordings: Mapping[str, Recording], facts: CellFacts
+) -> CellSummary:
+    """What is said of a cell the moment it ends: n and two medians, of the requests that count."""
+    cell = _sort_out(attempts, recordings, facts)
+    return CellSummary(
+        target=facts.target.name,
+        load=facts.load,
+        concurrency=facts.concurrency,
+        requests=len(cell.counted),
+        warmup=len(attempts) - len(cell.counted),
+        metrics=tuple(
+            Metric(name=name, quantiles=estimates(values, (0.5,)))
+            for name in ("ttft_ms", "speed_tps")
+            for values in (load.successes(cell.counted, attrgetter(name)),)
+        ),
+        windows_ns=cell.windows_ns,
+    )
+
+
+def relate(cells: Iterable[CellSummary]) -> tuple[CellSummary, ...]:
+    """Fill in what needs the cell of one at a time: `batch_eff`, `retain`, `parallel_gain`."""
+    cells = tuple(cells)
+    alone = {cell.target: cell for cell in cells if cell.concurrency == 1}
+    return tuple(_related(cell, alone.get(cell.target)) for cell in cells)
+
+
+def estimates(
+    values: Iterable[float], qs: Sequence[float], *, independent: int | None = None
+) -> tuple[Estimate, ...]:
+    """Quantiles with their intervals; None where `n` is too small, or else the value `infinite`.
+
+    `independent` is how many of the values are, where several come from one request: `n` and the
+    width of the interval go by it.
+    """
+    ordered = sorted(values)
+    count = len(ordered) if independent is None else independent
+    return tuple(_estimate(ordered, q, count) for q in qs)
+
+
+def estimate_of(
+    cell: CellSummary, metric: str, q: float, *, failures: bool = False
+) -> Estimate | None:
+    """Look one quantile of a cell up; None where the cell has no such metric or quantile."""
+    for one in cell.metrics:
+        if one.name == metric:
+            rows = one.with_failures if failures else one.quantiles
+            return next((row for row in rows if math.isclose(row.q, q)), None)
+    return None
+
+
+def value_of(cell: CellSummary, metric: str, q: float) -> float | None:
+    """The value of one quantile of a cell, where it has one."""
+    found = estimate_of(cell, metric, q)
+    return None if found is None else found.value
+
+
+def error_rate(cell: CellSummary) -> float | None:
+    """Share of the judged requests that failed; what we cut or cancelled was not judged."""
+    failed = sum(n for name, n in cell.outcomes.items() if Outcome(name).is_failure)
+    judged = failed + cell.outcomes.get(Outcome.OK, 0)
+    return failed / judged if judged else None
+
+
+def lightest_first(cells: Iterable[CellSummary]) -> list[CellSummary]:
+    """Cells of one kind of load, closed or open, by how hard it is: the kind with more cells."""
+    cells = tuple(cells)
+    closed = [cell for cell in cells if cell.concurrency is not None]
+    paced = [cell for cell in cells if cell.concurrency is None and cell.rate is not None]
+    if len(paced) > len(closed):
+        return sorted(paced, key=lambda cell: cell.rate or 0.0)
+    return sorted(closed, key=lambda cell: cell.concurrency or 0)
+
+
+def flight(attempt: Attempt) -> steady.Flight | None:
+    """One attempt as the load saw it; None where it was never sent."""
+    send, end = attempt.t_send_ns, attempt.t_end_ns or attempt.t_last_ns
+    if send is None or end is None:
+        return None
+    done = attempt.t_last_ns if attempt.outcome is Outcome.OK else None
+    return steady.Flight(
+        plan_ns=send if attempt.t_plan_ns is None else attempt.t_plan_ns,
+        send_ns=send,
+        last_ns=end if done is None else done,
+        free_ns=max(send, end),
+        ttft_ms=attempt.ttft_ms if load.in_statistics(attempt) else None,
+    )
+
+
+def stream(attempt: Attempt, recording: Recording | None) -> Stream | None:
+    """The bursts of one attempt with the tokens of each; None where nothing is known of them.
+
+    An answer that was not streamed came in one piece, when it came.
+    """
+    if not attempt.streamed:
+        if attempt.t_last_ns is None or attempt.tokens_out is None:
+            return None
+        return Stream((attempt.t_last_ns,), (float(attempt.tokens_out),))
+    if recording is None or attempt.t_send_ns is None:
+        return None
+    marks = Marks()
+    marks.burst_ns = array("q", (attempt.t_send_ns + at for at in recording.at_ns))
+    marks.burst_pieces = array("l", recording.pieces)
+    marks.burst_weight = array("l", recording.weight)
+    marks.burst_tokens = array("l", recording.tokens)
+    shares = per_burst(marks, Tokens(streamed=attempt.tokens_streamed))
+    return Stream(marks.burst_ns, shares) if shares else None
+
+
+def _sort_out(
+    attempts: Sequence[Attempt], recordings: Mapping[str, Recording], facts: CellFacts
+) -> _Cell:
+    marked = {key for key, recording in recordings.items() if recording.warmup}
+    kept = [attempt for attempt in attempts if attempt.id not in marked]
+    turns: dict[int | None, list[Attempt]] = {}
+    for attempt in kept:
+        turns.setdefault(_turn(recordings.get(attempt.id)), []).append(attempt)
+    stretches = [[one for a in turn if (one := flight(a))] for turn in turns.values()]
+    found = steady.find(stretches, facts.concurrency)
+    windows = tuple((w.start_ns, w.stop_ns) for w in found.windows) if found.found else ()
+    planned = facts.concurrency is None
+    inside = [a for a in kept if not windows or in_windows(a, windows, planned=planned)]
+    ramp_kept = len(inside) < RAMP_SHARE * len(kept)
+    return _Cell(
+        facts=facts,
+        everything=list(attempts),
+        counted=kept if ramp_kept else inside,
+        recordings=recordings,
+        steady=found,
+        ramp_kept=ramp_kept,
+        windows_ns=() if ramp_kept else windows,
+    )
+
+
+def _turn(recording: Recording | None) -> int | None:
+    """The stretch of unbroken load of an attempt: its own turn, or its block's."""
+    if recording is None:
+        return None
+    return recording.block if recording.turn is None else recording.turn
+
+
+def _metrics(cell: _Cell) -> Iterable[Metric]:
+    for name, number in _DURATIONS.items():
+        yield Metric(
+            name=name,
+            quantiles=estimates(load.successes(cell.counted, number), DURATION_QS),
+            with_failures=estimates(load.with_failures(cell.counted, number), DURATION_QS),
+        )
+    yield _gap(cell)
+    for name in ("speed_tps", "speed_total_tps"):
+        rates = load.successes(cell.counted, attrgetter(name))
+        yield Metric(name=name, quantiles=estimates(rates, RATE_QS))
+
+
+def _gap(cell: _Cell) -> Metric:
+    """All gaps of all requests; those of one request are not independent of each other."""
+    gaps: list[float] = []
+    requests = 0
+    for attempt in cell.good:
+        recording = cell.recordings.get(attempt.id)
+        if recording is not None and len(recording.at_ns) > 1:
+            requests += 1
+            gaps += [(later - at) / NS_PER_MS for at, later in pairwise(recording.at_ns)]
+    return Metric(name="gap_ms", quantiles=estimates(gaps, DURATION_QS, independent=requests))
+
+
+def _estimate(ordered: Sequence[float], q: float, count: int) -> Estimate:
+    pair = ranks(count, q) if count else None
+    if pair is None:
+        return Estimate(q=q, n=count)
+    value = ordered[rank(len(ordered), q) - 1]
+    if not math.isfinite(value):
+        return Estimate(q=q, n=count, infinite=True)
+    scale = len(ordered) / count
+    low = ordered[max(0, math.floor((pair[0] - 1) * scale))]
+    high = ordered[min(len(ordered), math.ceil(pair[1] * scale)) - 1]
+    interval = Interval(low, high) if math.isfinite(high) else None
+    return Estimate(q=q, n=count, value=value, interval=interval)
+
+
+def _p50(attempts: Sequence[Attempt], number: Number) -> float | None:
+    values = [value for attempt in attempts if (value := number(attempt)) is not None]
+    return estimates(values, (0.5,))[0].value
+
+
+def _e2e_plan_ms(attempt: Attempt) -> float | None:
+    if attempt.e2e_ms is None or attempt.t_plan_ns is None or attempt.t_last_ns is None:
+        return None
+    return (attempt.t_last_ns - attempt.t_plan_ns) / NS_PER_MS
+
+
+def _throughput(cell: _Cell) -> float | None:
+    """Of everything that was under way in the windows, failures and cut requests included."""
+    known = (stream(a, cell.recordings.get(a.id)) for a in cell.everything)
+    streams = [one for one in known if one is not None]
+    if not streams or cell.steady.seconds <= 0:
+        return None
+    tokens = [
+        (load.throughput(streams, window) or 0.0) * window.seconds for window in cell.steady.windows
+    ]
+    return math.fsum(tokens) / cell.steady.seconds
+
+
+def _offered(cell: _Cell) -> float | None:
+    """The load that was there, as a share of what was asked for."""
+    if cell.facts.concurrency is not None:
+        busy = cell.steady.busy
+        return None if busy is None else min(1.0, busy / cell.facts.concurrency)
+    planned = len(cell.counted) + cell.facts.dropped
+    sent = sum(attempt.t_send_ns is not None for attempt in cell.counted)
+    return sent / planned if planned else None
+
+
+def _goodput(cell: _Cell) -> float | None:
+    if cell.facts.slo is None:
+        return None
+    return load.goodput(cell.counted, cell.facts.slo, dropped=cell.facts.dropped)
+
+
+def _note(cell: _Cell) -> str:
+    notes = [cell.steady.note]
+    if cell.ramp_kept:
+        notes.append("the ramp is most of each block and was not cut off")
+    offered = _offered(cell)
+    if offered is not None and offered < OFFERED_LIMIT:
+        notes.append(f"only {offered:.0%} of the asked load was offered")
+    return "; ".join(note for note in notes if note)
+
+
+def _why_invalid(late: float | None) -> str:
+    if late is None or late <= LATE_LIMIT:
+        return ""
+    return f"the client itself was late in {late:.1%} of the requests (at most {LATE_LIMIT:.0%})"
+
+
+def _cost(cell: _Cell, throughput: float | None) -> CostFacts:
+    target = cell.facts.target
+    if target.hourly_cost is not None:
+        return _hourly(cell, target.hourly_cost, throughput)
+    costs = [_dollars(attempt, target) for attempt in cell.counted]
+    total = sum((cost for cost in costs if cost is not None), Decimal(0))
+    priced = any(cost is not None for cost in costs)
+    spent = [_dollars(attempt, target) for attempt in cell.everything]
+    source = next((a.cost_source for a in cell.everything if a.cost_source), None)
+    return CostFacts(
+        out_per_mtok=target.price_output,
+        in_per_mtok=target.price_input,
+        per_request=_each(total, len(cell.counted)) if priced else None,
+        per_good_request=_each(total, _good(cell.counted, cell.facts)) if priced else None,
+        spent=sum((cost for cost in spent if cost is not None), Decimal(0)) if priced else None,
+        source=source or ("list" if target.price_output is not None else None),
+    )
+
+
+def _hourly(cell: _Cell, hourly: Decimal, throughput: float | None) -> CostFacts:
+    """Paid by the hour: what the windows cost, shared by the requests that ended in them."""
+    dollars = hourly * Decimal(str(cell.steady.seconds)) / SECONDS_PER_HOUR
+    ended = [a for a in cell.everything if _ended_inside(a, cell.steady.windows)]
+    per_mtok = load.cost_out(hourly=hourly, throughput_tps=throughput)
+    return CostFacts(
+        out_per_mtok=None if per_mtok is None else per_mtok.quantize(NANO),
+        per_request=_each(dollars, len(ended)),
+        per_good_request=_each(dollars, _good(ended, cell.facts)),
+        spent=dollars.quantize(NANO),
+        source="hourly",
+    )
+
+
+def _ended_inside(attempt: Attempt, windows: Iterable[Window]) -> bool:
+    return attempt.t_end_ns is not None and steady.in_windows(attempt.t_end_ns - 1, windows)
+
+
+def _dollars(attempt: Attempt, target: TargetFacts) -> Decimal | None:
+    if attempt.cost_usd is not None:
+        return attempt.cost_usd
+    if target.price_input is None or target.price_output is None:
+        return None
+    if attempt.tokens_in is None or attempt.tokens_out is None:
+        return None
+    tokens_paid = attempt.tokens_in * target.price_input + attempt.tokens_out * target.price_output
+    return tokens_paid / MTOK
+
+
+def _good(attempts: Iterable[Attempt], facts: CellFacts) -> int:
+    slo = facts.slo or Slo()
+    return sum(load.meets(attempt, slo) for attempt in attempts)
+
+
+def _each(total: Decimal, count: int) -> Decimal | None:
+    return (total / count).quantize(NANO) if count else None
+
+
+def _related(cell: CellSummary, alone: CellSummary | None) -> CellSummary:
+    if alone is None or cell.concurrency is None:
+        return cell
+    gain = _ratio(cell.throughput_tps, alone.throughput_tps)
+    kept = _ratio(value_of(cell, "speed_tps", 0.5), value_of(alone, "speed_tps", 0.5))
+    return msgspec.structs.replace(
+        cell,
+        batch_eff=None if gain is None else load.batch_eff(gain, cell.concurrency, 1.0),
+        parallel_gain=gain,
+        retain=None if kept is None else load.retain(kept, 1.0),
+    )
+
+
+def _ratio(here: float | None, alone: float | None) -> float | None:
+    return here / alone if here is not None and alone else None
+
+
+_DURATIONS: Final[dict[str, Number]] = {
+    "ttft_ms": attrgetter("ttft_ms"),
+    "ttft_plan_ms": attrgetter("ttft_plan_ms"),
+    "ttfa_ms": attrgetter("ttfa_ms"),
+    "tth_ms": attrgetter("tth_ms"),
+    "e2e_ms": attrgetter("e2e_ms"),
+    "e2e_plan_ms": _e2e_plan_ms,
+    "stall_ms": attrgetter("stall_ms"),
+}

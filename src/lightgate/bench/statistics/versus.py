@@ -1,0 +1,242 @@
+"""Which of several targets is faster at one load, and whether the run can say so at all.
+
+Targets are compared by pairs of requests with the same place in the same block of an interleaved
+run. Every A/A pair (a target under two names) is looked at first: a board on which it "differs" is
+void. Ratios and medians are in the metric's own unit: for `speed_tps` a ratio above 1 is better.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from lightgate.clock.compare import ALPHA, ROUNDS, Comparison, compare, holm, standings
+from lightgate.clock.interval import Interval
+from lightgate.clock.load import in_statistics
+from lightgate.ledger.runs.run import Board, Versus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    import numpy as np
+
+    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.compare import Standing
+    from lightgate.ledger.runs.recording import Recording
+    from lightgate.ledger.runs.run import TargetFacts
+
+    Place = tuple[int, int]  # the block, and which of its requests
+    Samples = dict[str, dict[Place, float]]  # by target; only where the request succeeded
+
+CLOSED_METRICS: Final = ("ttft_ms", "speed_tps", "e2e_ms")
+OPEN_METRICS: Final = ("ttft_plan_ms", "speed_tps", "e2e_ms")
+
+
+class Field(NamedTuple):
+    """All targets at one load: their attempts, and whether the load was open.
+
+    The ids in `cut` are requests of the ramp: they have their places, and no table counts them.
+    """
+
+    load: str
+    attempts: Sequence[Attempt]
+    open_loop: bool = False
+    cut: AbstractSet[str] = frozenset()
+
+
+class Contest(NamedTuple):
+    """What a run says about which target is faster."""
+
+    boards: tuple[Board, ...]
+    versus: tuple[Versus, ...]
+
+
+def contest(
+    fields: Iterable[Field],
+    recordings: Mapping[str, Recording],
+    targets: Sequence[TargetFacts],
+    *,
+    rng: np.random.Generator,
+    rounds: int = ROUNDS,
+) -> Contest:
+    """Compare all pairs of targets at every load, by every metric that ranks them.
+
+    Without blocks there are no pairs, and nothing is claimed. Holm's method goes over all pairs of
+    one load and metric, and over all A/A pairs of the run.
+    """
+    draw = _Draw(rng, rounds)
+    twins = {one.name: one.twin_of for one in targets if one.twin_of is not None}
+    names = [one.name for one in targets if one.name not in twins]
+    tables = [
+        _Table(field.load, metric, _samples(field, recordings, metric))
+        for field in fields
+        for metric in (OPEN_METRICS if field.open_loop else CLOSED_METRICS)
+    ]
+    alike = _alike(tables, twins, draw)
+    void = {(row.load, row.metric) for row in alike if row.verdict == "void"}
+    versus, boards = list(alike), []
+    for table in tables:
+        voided = (table.load, table.metric) in void
+        versus += _pairs(table, names, draw, void=voided)
+        standing = _standings(table, names, draw)
+        if standing:
+            board = Board(
+                load=table.load, metric=table.metric, standings=tuple(standing), void=voided
+            )
+            boards.append(board)
+    return Contest(tuple(boards), tuple(versus))
+
+
+def said(comparison: Comparison, p_adjusted: float, *, larger_is_better: bool) -> str:
+    """What a comparison comes to: "a faster", "b faster", "tie" or "n too small"."""
+    if comparison.interval is None:
+        return "n too small"
+    if comparison.interval.spans(1.0) or p_adjusted > ALPHA:
+        return "tie"
+    return "a faster" if (comparison.ratio > 1.0) == larger_is_better else "b faster"
+
+
+class _Table(NamedTuple):
+    load: str
+    metric: str
+    samples: Samples
+
+    @property
+    def is_rate(self) -> bool:
+        return self.metric.endswith("_tps")
+
+
+class _Draw(NamedTuple):
+    rng: np.random.Generator
+    rounds: int
+
+
+def _samples(field: Field, recordings: Mapping[str, Recording], metric: str) -> Samples:
+    """One metric by target and place; a place in a block is the same prompt for every target.
+
+    Prompts are handed out in the order of sending, not of ending, which `seq` has.
+    """
+    number = attrgetter(metric)
+    found: Samples = {}
+    seen: dict[tuple[str, int], int] = {}
+    for attempt in sorted(field.attempts, key=_when):
+        recording = recordings.get(attempt.id)
+        if recording is None or recording.block is None or recording.warmup:
+            continue
+        key = (attempt.target, recording.block)
+        place = seen[key] = seen.get(key, -1) + 1
+        value = number(attempt)
+        if attempt.id in field.cut:
+            continue
+        if in_statistics(attempt) and value is not None and value > 0.0:
+            found.setdefault(attempt.target, {})[recording.block, place] = value
+    return found
+
+
+def _when(attempt: Attempt) -> tuple[int, int]:
+    return attempt.t_plan_ns or attempt.t_send_ns or 0, attempt.seq
+
+
+def _alike(tables: Iterable[_Table], twins: Mapping[str, str], draw: _Draw) -> list[Versus]:
+    """Compare every target with its twin, over all boards of the run."""
+    rows = [
+        _row(table, first, twin, comparison)
+        for table in tables
+        for twin, first in twins.items()
+        if (comparison := _compared(table, first, twin, draw)) is not None
+    ]
+    adjusted = holm([row.comparison.p_value for row in rows])
+    return [
+        msgspec.structs.replace(row, p_adjusted=p, verdict="void" if _differs(row, p) else "tie")
+        if row.comparison.interval is not None
+        else row
+        for row, p in zip(rows, adjusted, strict=True)
+    ]
+
+
+def _pairs(table: _Table, names: Sequence[str], draw: _Draw, *, void: bool) -> list[Versus]:
+    rows = [
+        _row(table, a, b, comparison)
+        for a, b in combinations(names, 2)
+        if (comparison := _compared(table, a, b, draw)) is not None
+    ]
+    adjusted = holm([row.comparison.p_value for row in rows])
+    return [
+        msgspec.structs.replace(
+            row,
+            p_adjusted=p,
+            verdict="void" if void else said(row.comparison, p, larger_is_better=table.is_rate),
+        )
+        for row, p in zip(rows, adjusted, strict=True)
+    ]
+
+
+def _compared(table: _Table, a: str, b: str, draw: _Draw) -> Comparison | None:
+    """Compare two targets over the places where both succeeded; None where there are none."""
+    places = _shared(table.samples, (a, b))
+    if not places:
+        return None
+    first, second = (_column(table, name, places) for name in (a, b))
+    blocks = [block for block, _ in places]
+    result = compare(first, second, rng=draw.rng, blocks=blocks, rounds=draw.rounds)
+    return _of_rates(result) if table.is_rate else result
+
+
+def _standings(table: _Table, names: Sequence[str], draw: _Draw) -> list[Standing]:
+    """Rank the targets over the places where all of them succeeded.
+
+    One that failed more than half of the time is left out: it would take the others' samples away.
+    """
+    sizes = {name: len(table.samples.get(name, ())) for name in names}
+    present = [name for name, size in sizes.items() if size > 0 and size * 2 >= max(sizes.values())]
+    places = _shared(table.samples, present)
+    if len(present) < 2 or not places:
+        return []
+    columns = {name: _column(table, name, places) for name in present}
+    blocks = [block for block, _ in places]
+    rows = standings(columns, rng=draw.rng, blocks=blocks, rounds=draw.rounds)
+    if not table.is_rate:
+        return rows
+    return [msgspec.structs.replace(row, median=1.0 / row.median) for row in rows]
+
+
+def _shared(samples: Samples, names: Iterable[str]) -> list[Place]:
+    sets = [set(samples.get(name, {})) for name in names]
+    return sorted(set.intersection(*sets)) if sets else []
+
+
+def _column(table: _Table, name: str, places: Iterable[Place]) -> list[float]:
+    """Samples in the order of the places, as times: a rate as its reciprocal."""
+    values: Iterator[float] = (table.samples[name][place] for place in places)
+    return [1.0 / value for value in values] if table.is_rate else list(values)
+
+
+def _of_rates(times: Comparison) -> Comparison:
+    """The same comparison in terms of the rates whose reciprocals were compared."""
+    turned = times.interval
+    if turned is not None:
+        turned = Interval(1.0 / turned.high, 1.0 / turned.low, turned.confidence)
+    return msgspec.structs.replace(
+        times, ratio=1.0 / times.ratio, interval=turned, p_less=1.0 - times.p_less
+    )
+
+
+def _row(table: _Table, a: str, b: str, comparison: Comparison) -> Versus:
+    return Versus(
+        load=table.load,
+        metric=table.metric,
+        a=a,
+        b=b,
+        comparison=comparison,
+        p_adjusted=comparison.p_value,
+        verdict="n too small",
+    )
+
+
+def _differs(row: Versus, p_adjusted: float) -> bool:
+    interval = row.comparison.interval
+    return interval is not None and not interval.spans(1.0) and p_adjusted <= ALPHA

@@ -1,0 +1,1 @@
+"""Workloads: what is sent, with prompts of a known size."""

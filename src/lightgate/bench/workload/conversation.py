@@ -1,0 +1,379 @@
+"""Conversations and agent loops: several requests in a row, each with all that was said before.
+
+One turn is one attempt, clocked like any other. The answer's bytes are only kept while it comes;
+they are read after its last one, so that nothing of it happens while the clock runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from lightgate.bench.workload.prompts import INSTRUCTION
+from lightgate.bench.workload.workload import Tooling
+from lightgate.clock.marks import Marks
+from lightgate.clock.outcome import Outcome
+from lightgate.clock.timing import e2e_plan
+from lightgate.clock.tokens import CHARS_PER_TOKEN
+from lightgate.dialect.request import Message, Tool, ToolCall
+from lightgate.errors import UsageError
+from lightgate.provider.call import Call
+from lightgate.provider.prepare import prepare
+from lightgate.wire.sse import SseSplitter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from lightgate.bench.workload.workload import Workload
+    from lightgate.dialect.request import Request
+    from lightgate.provider.call import Called
+    from lightgate.provider.target import Target
+    from lightgate.wire.client.client import Client
+    from lightgate.wire.client.roundtrip import Deadlines, Headers
+    from lightgate.wire.sse import Event
+
+Ended = Literal["complete", "failed", "no tool call", "broken tool call"]
+TOOL: Final = Tool(
+    name="look_up",
+    description="Looks a word up and returns what is known about it.",
+    parameters={
+        "type": "object",
+        "properties": {"word": {"type": "string", "description": "The word to look up."}},
+        "required": ["word"],
+    },
+)
+_TASK: Final = "\n\nLook up one word of this text after the other with the tool look_up."
+
+
+class Talk(msgspec.Struct, frozen=True, kw_only=True):
+    """The course of one session; the first turn's prompt has the workload's size.
+
+    With `tools` every turn but the last must call a tool and gets its result; without, every turn
+    asks something new. `replies` says what stands in the history for an answer: text of a fixed
+    length, the same at every target, or what the target really said, which its cache may know.
+    Calls of tools are always the real ones.
+    """
+
+    turns: int = 4
+    turn_tokens: int = 64  # of a later question, or of a tool's result
+    tokens_out: int = 128  # of an answer or a tool call, at most
+    think_s: float = 0.0  # pause before every turn but the first
+    tools: bool = False
+    replies: Literal["made", "real"] = "made"
+    tool_choice: str = "required"  # "auto" where an endpoint knows no better
+
+
+class Answer(NamedTuple):
+    """What a target said."""
+
+    text: str
+    calls: tuple[ToolCall, ...]
+
+
+class Turn(NamedTuple):
+    """One attempt of a session; `number` counts from 1."""
+
+    number: int
+    request: Request
+    marks: Marks
+    called: Called
+    answer: Answer
+
+
+class Session(NamedTuple):
+    """A session that is over; nanoseconds.
+
+    `total_ns` is from the first turn's planned instant to the last turn's last token, pauses
+    included, and `busy_ns` the same without what lay between the turns; None unless complete.
+    """
+
+    turns: tuple[Turn, ...]
+    ended: Ended
+    total_ns: int | None
+    busy_ns: int | None
+
+
+class Conversation:
+    """One session with one target; `number` decides its texts."""
+
+    def __init__(
+        self,
+        target: Target,
+        talk: Talk,
+        workload: Workload,
+        number: int,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        if talk.turns < 1 or (talk.tools and talk.turns < 2):
+            raise UsageError("A conversation has at least one turn, with tools at least two.")
+        if workload.wish.kind == "completion":
+            raise UsageError("A completion endpoint cannot hold a conversation.")
+        self._target = target
+        self._talk = talk
+        self._workload = workload
+        self._number = number
+        self._sleep = sleep
+
+    async def run(
+        self, client: Client, deadlines: Deadlines, on_turn: Callable[[Turn], None]
+    ) -> Session:
+        """Hold the conversation; a turn that fails is the last one."""
+        history = self._opening()
+        turns: list[Turn] = []
+        ended: Ended = "complete"
+        for number in range(1, self._talk.turns + 1):
+            if number > 1 and self._talk.think_s > 0:
+                await self._sleep(self._talk.think_s)
+            turn = await self._turn(client, deadlines, number, history)
+            turns.append(turn)
+            on_turn(turn)
+            ended = self._after(turn)
+            if ended != "complete":
+                break
+            if number < self._talk.turns:
+                history += self._next(turn)
+        return _session(tuple(turns), ended)
+
+    def _opening(self) -> tuple[Message, ...]:
+        request = self._workload.request(self._target, self._number)
+        if not self._talk.tools:
+            return request.messages
+        *before, last = request.messages
+        if not isinstance(last.content, str) or not last.content.endswith(INSTRUCTION):
+            return request.messages  # an own prompt, sent as it is
+        text = last.content.removesuffix(INSTRUCTION) + _TASK
+        return (*before, msgspec.structs.replace(last, content=text))
+
+    async def _turn(
+        self, client: Client, deadlines: Deadlines, number: int, history: tuple[Message, ...]
+    ) -> Turn:
+        talk = self._talk
+        tooling = None
+        if talk.tools:  # the tools stay to the end: they are part of what a cache knows
+            last = number == talk.turns
+            tooling = Tooling((TOOL,), "none" if last else talk.tool_choice)
+        request = self._workload.ask(self._target, history, talk.tokens_out, tooling)
+        prepared, kept = prepare(self._target, request), _Kept()
+        marks = Marks(plan=time.monotonic_ns())
+        called = await Call(prepared, marks, kept).run(client, deadlines)
+        answer = NOTHING
+        if called.outcome is Outcome.OK:
+            answer = read_answer(prepared.dialect.name, kept.body, streamed=called.streamed)
+        return Turn(number, request, marks, called, answer)
+
+    def _after(self, turn: Turn) -> Ended:
+        """How the session would end after this turn; `complete` also lets it go on."""
+        if turn.called.outcome is not Outcome.OK:
+            return "failed"
+        if not self._talk.tools or turn.number == self._talk.turns:
+            return "complete"
+        if not turn.answer.calls:
+            return "no tool call"
+        whole = all(_is_object(call.arguments) for call in turn.answer.calls)
+        return "complete" if whole else "broken tool call"
+
+    def _next(self, turn: Turn) -> tuple[Message, ...]:
+        """What follows a turn in the history: the answer, and the next question or the results."""
+        calls = turn.answer.calls
+        if self._talk.tools:
+            said = Message(role="assistant", content=turn.answer.text, tool_calls=calls)
+            return (said, *(self._result(turn.number, call) for call in calls))
+        reply = turn.answer.text if self._talk.replies == "real" else ""
+        wish = len(INSTRUCTION) // CHARS_PER_TOKEN
+        question = self._filler(f"question {turn.number}", self._talk.turn_tokens - wish)
+        return (
+            Message(
+                role="assistant",
+                content=reply or self._filler(f"reply {turn.number}", self._talk.tokens_out),
+            ),
+            Message(role="user", content=question + INSTRUCTION),
+        )
+
+    def _result(self, number: int, call: ToolCall) -> Message:
+        text = self._filler(f"result {number}", self._talk.turn_tokens)
+        return Message(role="tool", content=text, tool_call_id=call.id)
+
+    def _filler(self, part: str, tokens: int) -> str:
+        words = self._workload.calibration(self._target.name).words_more(tokens)
+        return self._workload.prompts.filler(self._number, part, words)
+
+
+def _session(turns: tuple[Turn, ...], ended: Ended) -> Session:
+    begin, end = turns[0].marks.plan, turns[-1].marks.last
+    spans = [e2e_plan(turn.marks) for turn in turns]
+    known = [span for span in spans if span is not None]
+    if ended != "complete" or begin is None or end is None or len(known) != len(spans):
+        return Session(turns, ended, None, None)
+    return Session(turns, ended, end - begin, sum(known))
+
+
+class _Kept:
+    """Keeps the bytes of an answer and does nothing else: it is called while the clock runs."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        """Nothing of the head is wanted."""
+
+    def on_data(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - Sink's
+        """Body bytes of one read."""
+        self._parts.append(data)
+
+    @property
+    def body(self) -> bytes:
+        """All of them."""
+        return b"".join(self._parts)
+
+
+NOTHING: Final = Answer("", ())
+
+
+def read_answer(dialect: str, body: bytes, *, streamed: bool) -> Answer:
+    """Read the text and the tool calls of a complete answer; reasoning is no part of either."""
+    reader = {
+        "openai-chat": _chat,
+        "openai-completions": _chat,
+        "openai-responses": _responses,
+        "anthropic-messages": _anthropic,
+        "gemini": _gemini,
+    }[dialect]
+    gathered = _Gathered()
+    for document in _events(body) if streamed else _documents(body):
+        reader(document, gathered)
+    return gathered.answer()
+
+
+class _Gathered:
+    """Texts and calls as they come together; a call's pieces are joined by its place."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._calls: dict[int | str, dict[str, str]] = {}
+
+    def say(self, text: Any) -> None:
+        if isinstance(text, str):
+            self.texts.append(text)
+
+    def call(self, place: int | str, **pieces: Any) -> None:
+        """Add to a call; arguments come in pieces, id and name at once, by some in every event."""
+        call = self._calls.setdefault(place, {"id": "", "name": "", "arguments": ""})
+        for field, piece in pieces.items():
+            if isinstance(piece, str) and (field == "arguments" or not call[field]):
+                call[field] += piece
+
+    def place(self) -> int:
+        """A place that no call has yet."""
+        return len(self._calls)
+
+    def answer(self) -> Answer:
+        calls = tuple(
+            ToolCall(
+                id=call["id"] or f"call_{index}",
+                name=call["name"],
+                arguments=call["arguments"] or "{}",
+            )
+            for index, call in enumerate(self._calls.values())
+            if call["name"]
+        )
+        return Answer("".join(self.texts), calls)
+
+
+def _chat(document: dict[str, Any], out: _Gathered) -> None:
+    for choice in _dicts(document.get("choices"))[:1]:
+        out.say(choice.get("text"))
+        delta = _dict(choice.get("delta")) or _dict(choice.get("message"))
+        content = delta.get("content")
+        out.say(content)
+        for part in _dicts(content):
+            out.say(part.get("text") if part.get("type") == "text" else None)
+        for nth, call in enumerate(_dicts(delta.get("tool_calls"))):
+            function = _dict(call.get("function"))
+            index, name = call.get("index"), call.get("id")
+            place = name if isinstance(name, str) and index is None else index
+            out.call(
+                place if isinstance(place, (int, str)) else nth,
+                id=name,
+                name=function.get("name"),
+                arguments=function.get("arguments"),
+            )
+
+
+def _responses(document: dict[str, Any], out: _Gathered) -> None:
+    """The last event of a stream holds the whole response; the others are passed over."""
+    final = document.get("type") in {"response.completed", "response.incomplete"}
+    response = _dict(document.get("response")) if final else document
+    for item in _dicts(response.get("output")):
+        if item.get("type") == "function_call":
+            out.call(
+                out.place(),
+                id=item.get("call_id"),
+                name=item.get("name"),
+                arguments=item.get("arguments"),
+            )
+        elif item.get("type") == "message":
+            for part in _dicts(item.get("content")):
+                out.say(part.get("text"))
+
+
+def _anthropic(document: dict[str, Any], out: _Gathered) -> None:
+    index = document.get("index")
+    place = index if isinstance(index, int) else 0
+    block, delta = _dict(document.get("content_block")), _dict(document.get("delta"))
+    if block.get("type") == "tool_use":  # its input is empty here and comes in deltas
+        out.call(place, id=block.get("id"), name=block.get("name"))
+    if delta.get("type") == "text_delta":
+        out.say(delta.get("text"))
+    elif delta.get("type") == "input_json_delta":
+        out.call(place, arguments=delta.get("partial_json"))
+    for nth, item in enumerate(_dicts(document.get("content"))):  # a whole message
+        if item.get("type") == "tool_use":
+            arguments = msgspec.json.encode(item.get("input")).decode()
+            out.call(nth, id=item.get("id"), name=item.get("name"), arguments=arguments)
+        elif item.get("type") == "text":
+            out.say(item.get("text"))
+
+
+def _gemini(document: dict[str, Any], out: _Gathered) -> None:
+    for candidate in _dicts(document.get("candidates"))[:1]:
+        for part in _dicts(_dict(candidate.get("content")).get("parts")):
+            if part.get("thought") is not True:
+                out.say(part.get("text"))
+            call = _dict(part.get("functionCall"))
+            if call:
+                arguments = msgspec.json.encode(_dict(call.get("args"))).decode()
+                out.call(out.place(), id=call.get("id"), name=call.get("name"), arguments=arguments)
+
+
+def _events(body: bytes) -> Iterator[dict[str, Any]]:
+    splitter = SseSplitter()
+    for _, data in (*splitter.feed(body), *splitter.finish()):
+        yield from _documents(data)
+
+
+def _documents(data: bytes) -> list[dict[str, Any]]:
+    """The object, or the objects of the list; nothing for a terminal marker."""
+    try:
+        value = msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return []
+    return _dicts(value if isinstance(value, list) else [value])
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(arguments), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -1,0 +1,239 @@
+"""What the requests of a run are like: the same prompts for every target, sizes under control."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from lightgate.bench.workload.calibrate import PROBE_TOKENS, Calibration, calibrate, guess
+from lightgate.bench.workload.prompts import OwnPrompts, Prompts
+from lightgate.dialect.request import Message, Request
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lightgate.dialect.request import Tool
+    from lightgate.provider.target import Target
+    from lightgate.wire.client.client import Client
+
+TOKENS_IN: Final = 512
+TOKENS_OUT: Final = 512
+_PROBE_NUMBER: Final = 1 << 40  # probes use prompts that no request of the run uses
+Kind = Literal["chat", "completion", "responses"]
+Length = Literal["fixed", "capped"]
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for; `extra` are body fields in the provider's own words.
+
+    `tokens_in` counts all of a prompt, its template included. `own` replaces made prompts.
+    """
+
+    tokens_in: int = TOKENS_IN
+    tokens_out: int = TOKENS_OUT
+    seed: int = 0
+    cached: bool = False
+    temperature: float | None = 0.0
+    stream: bool = True
+    kind: Kind = "chat"
+    extra: dict[str, Any] = {}
+    own: OwnPrompts | None = None
+
+
+class Size(NamedTuple):
+    """Tokens of one request, where they are not the run's: a trace's, for instance."""
+
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
+class Tooling(NamedTuple):
+    """The tools of one request, and whether one of them must be called."""
+
+    tools: tuple[Tool, ...]
+    choice: str | None = None
+
+
+USUAL: Final = Size()
+
+
+class Workload:
+    """Makes the requests of a run; request `number` is the same text at every target.
+
+    The texts are exactly the same where the targets count words alike; where their tokenizers
+    differ, one text is the beginning of the other and both have the wished number of tokens.
+    """
+
+    def __init__(self, wish: Wish, calibrations: Mapping[str, Calibration] | None = None) -> None:
+        if wish.tokens_in < 1 or wish.tokens_out < 1:
+            raise UsageError("A prompt and an answer have at least one token.")
+        if wish.own is not None and wish.cached:
+            raise UsageError(
+                "Own prompts are sent as they are, so they cannot be given a common beginning.",
+                hint="Leave out --cached, or let the prompts be made.",
+            )
+        self.wish = wish
+        self.prompts = Prompts(wish.seed, cached=wish.cached)
+        self.calibrations = dict(calibrations or {})
+
+    def calibration(self, target: str) -> Calibration:
+        """The target's line from words to tokens; a guess where nobody probed."""
+        return self.calibrations.get(target) or guess(target, self.wish.tokens_in)
+
+    def length(self, target: Target) -> Length:
+        """Whether answers have the asked length, or only at most that.
+
+        Answers that are only capped must be compared by length `bucket`.
+        """
+        quirks, extra = target.provider.quirks, self.wish.extra
+        if extra.get("ignore_eos") is True or extra.get("min_tokens") == self.wish.tokens_out:
+            return "fixed"
+        known = self.wish.kind != "responses" and (quirks.ignore_eos or quirks.min_tokens)
+        return "fixed" if known else "capped"
+
+    def request(self, target: Target, number: int, size: Size = USUAL) -> Request:
+        """Request `number` of the run for one target."""
+        messages, limit = self._messages(target.name, number, size.tokens_in)
+        return self.ask(target, messages, size.tokens_out or limit or self.wish.tokens_out)
+
+    def ask(
+        self,
+        target: Target,
+        messages: tuple[Message, ...],
+        tokens_out: int,
+        tooling: Tooling | None = None,
+    ) -> Request:
+        """A request with these messages and everything else as the run wishes it.
+
+        The length is not fixed where a tool may be called: it would break the call's JSON.
+        """
+        wish, quirks = self.wish, target.provider.quirks
+        fixing = tooling is None and wish.kind != "responses"
+        choosable = self.calibration(target.name).temperature
+        return Request(
+            model=target.model,
+            kind=wish.kind,
+            messages=() if wish.kind == "completion" else messages,
+            prompt=_prompt(messages) if wish.kind == "completion" else None,
+            stream=wish.stream,
+            max_tokens=tokens_out,
+            min_tokens=tokens_out if fixing and quirks.min_tokens else None,
+            ignore_eos=fixing and quirks.ignore_eos,
+            temperature=wish.temperature if choosable else None,
+            tools=() if tooling is None else tooling.tools,
+            tool_choice=None if tooling is None else tooling.choice,
+            extra=wish.extra,
+        )
+
+    def probe(self, target: Target, number: int, words: int) -> Request:
+        """A request that calibrates: a prompt of so many words, hardly any answer."""
+        text = self.prompts.text(_PROBE_NUMBER + number, words)
+        request = self.ask(target, (Message(role="user", content=text),), PROBE_TOKENS)
+        return msgspec.structs.replace(request, min_tokens=None, ignore_eos=False)
+
+    def notes(self, requests: int) -> tuple[str, ...]:
+        """What a reader of the results should know about the prompts."""
+        if self.wish.own is not None:
+            note = self.wish.own.note(requests)
+            return () if note is None else (note,)
+        guessed = [line.says() for line in self.calibrations.values() if not line.calibrated]
+        floors = [
+            f"{line.target}: the shortest prompt is {line.shortest} tokens, above the wished"
+            f" {self.wish.tokens_in}."
+            for line in self.calibrations.values()
+            if line.shortest > self.wish.tokens_in
+        ]
+        return (*guessed, *floors)
+
+    def facts(self, targets: Iterable[Target], requests: int) -> dict[str, str]:
+        """What run.json says of the workload; one hash of the prompts, or one for each target."""
+        wish, targets = self.wish, tuple(targets)
+        facts = {
+            "prompts": "made" if wish.own is None else wish.own.source,
+            "tokens_in": str(wish.tokens_in) if wish.own is None else "as in the file",
+            "tokens_out": str(wish.tokens_out),
+            "cached": str(wish.cached).lower(),
+            "seed": str(wish.seed),
+            "kind": wish.kind,
+        }
+        sizes = {t.name: self.calibration(t.name).words_for(wish.tokens_in) for t in targets}
+        example = {sizes[target.name]: target for target in targets}
+        by_size = {size: self.hash(target, requests) for size, target in example.items()}
+        hashes = {name: by_size[size] for name, size in sizes.items()}
+        if len(set(hashes.values())) == 1:
+            facts["prompts_sha256"] = next(iter(hashes.values()))
+        else:
+            facts |= {f"prompts_sha256 {name}": value for name, value in hashes.items()}
+        for target in targets:
+            facts[f"length {target.name}"] = self.length(target)
+        for name, line in self.calibrations.items():
+            facts[f"calibrated {name}"] = str(line.calibrated).lower()
+            if line.off_by is not None:
+                facts[f"off_by_tokens {name}"] = str(line.off_by)
+        return facts
+
+    def hash(self, target: Target, requests: int) -> str:
+        """SHA-256 over the messages of the first requests; equal hashes are equal prompts."""
+        digest = hashlib.sha256()
+        for number in range(requests):
+            messages, _ = self._messages(target.name, number, None)
+            encoded = msgspec.json.encode(messages)
+            digest.update(b"%d:" % len(encoded))
+            digest.update(encoded)
+        return digest.hexdigest()
+
+    def _messages(
+        self, target: str, number: int, tokens_in: int | None
+    ) -> tuple[tuple[Message, ...], int | None]:
+        if self.wish.own is not None:
+            own = self.wish.own.pick(number)
+            return own.messages, own.max_tokens
+        words = self.calibration(target).words_for(tokens_in or self.wish.tokens_in)
+        return (Message(role="user", content=self.prompts.text(number, words)),), None
+
+
+async def calibrated(client: Client, targets: Iterable[Target], wish: Wish) -> Workload:
+    """A workload whose prompts have the wished size at every target, after a few probes of each.
+
+    The two halves of an A/A pair share one calibration, and with it their texts. Own prompts have
+    the size that they have: nothing is probed.
+    """
+    plain = Workload(wish)
+    if wish.own is not None:
+        return plain
+    groups: dict[tuple[str, str, str], list[Target]] = {}
+    for target in targets:
+        place = (target.base_url, target.provider.dialect, target.model)
+        groups.setdefault(place, []).append(target)
+    lines = await asyncio.gather(*(_line(client, plain, same[0]) for same in groups.values()))
+    found: dict[str, Calibration] = {}
+    for line, (first, *twins) in zip(lines, groups.values(), strict=True):
+        found[first.name] = line
+        found |= {twin.name: line.shared_with(twin.name) for twin in twins}
+    return Workload(wish, found)
+
+
+async def _line(client: Client, plain: Workload, target: Target) -> Calibration:
+    def ask(number: int, words: int) -> Request:
+        return plain.probe(target, number, words)
+
+    return await calibrate(client, target, ask, plain.wish.tokens_in)
+
+
+def bucket(tokens_out: int | None) -> str | None:
+    """The length bucket of an answer, between two powers of two: "257-512"."""
+    if tokens_out is None or tokens_out < 1:
+        return None
+    top: int = 1 << (tokens_out - 1).bit_length()
+    return str(top) if top <= 2 else f"{top // 2 + 1}-{top}"
+
+
+def _prompt(messages: tuple[Message, ...]) -> str:
+    """The one text that a completion begins with."""
+    if len(messages) != 1 or not isinstance(messages[0].content, str):
+        raise UsageError("A completion takes one text, not a conversation.")
+    return messages[0].content

@@ -1,0 +1,1 @@
+"""Import of a LiteLLM proxy's configuration."""

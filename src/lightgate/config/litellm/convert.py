@@ -1,0 +1,102 @@
+"""From a LiteLLM proxy's YAML to the text of a `lightgate.toml`.
+
+Nothing is dropped silently: what has no counterpart is listed, by name, with the reason. No value
+of the YAML that might be a secret is written anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from lightgate.config.duration import parse_duration
+from lightgate.config.litellm.groups import Groups
+from lightgate.config.litellm.providers import Providers
+from lightgate.config.litellm.settings import read_settings
+from lightgate.config.written import comment, one_line, table_text
+from lightgate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightgate.config.litellm.deployment import Known
+    from lightgate.config.litellm.settings import Settings
+
+_MAX_OPEN_NS: Final = parse_duration("300s")  # the breaker's own default
+_HEDGE: Final = 'hedge = "off": one request at a time, as LiteLLM does; "auto" is our own default.'
+
+
+class Note(NamedTuple):
+    """Something that was not carried over, or not exactly: where it stood, and why."""
+
+    where: str
+    said: str
+
+
+class Imported(NamedTuple):
+    """The text of a configuration, and what to look at."""
+
+    text: str
+    notes: tuple[Note, ...]
+
+
+def import_litellm(
+    text: str, *, known: Mapping[str, Known], env: Mapping[str, str], name: str = "config.yaml"
+) -> Imported:
+    """Read LiteLLM's YAML; `known` is our catalogue, `env` fills addresses that it names."""
+    data = _read(text, name)
+    notes: list[Note] = []
+
+    def tell(where: str, said: str) -> None:
+        notes.append(Note(one_line(where), one_line(said)))
+
+    settings = read_settings(data, tell)
+    providers = Providers(known, env)
+    groups = Groups(settings, providers, known, tell)
+    for place, entry in enumerate(_entries(data)):
+        groups.add(f"model_list[{place}]", entry)
+    tables = [*_gateway(settings), *providers.text(), *groups.models(), *groups.prices()]
+    return Imported(_page(name, tables, notes), tuple(notes))
+
+
+def _read(text: str, name: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as reason:
+        mark = getattr(reason, "problem_mark", None)
+        place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark is not None else name
+        said = getattr(reason, "problem", None) or "it cannot be read"
+        raise ConfigError(f"{name} is not valid YAML.", problems=(f"{place}: {said}",)) from None
+    if not isinstance(data, dict) or not isinstance(data.get("model_list", []), list):
+        raise ConfigError(
+            f"{name} is not a LiteLLM configuration.", hint="It has a list named model_list."
+        )
+    return {str(key): value for key, value in data.items()}
+
+
+def _entries(data: Mapping[str, Any]) -> Sequence[object]:
+    listed = data.get("model_list", [])
+    return listed if isinstance(listed, list) else []
+
+
+def _gateway(settings: Settings) -> list[str]:
+    if settings.streak is None and settings.open is None:
+        return []
+    longer = settings.open is not None and parse_duration(settings.open) > _MAX_OPEN_NS
+    values = {
+        "streak": settings.streak,
+        "open": settings.open,
+        "max_open": settings.open if longer else None,
+    }
+    return [table_text(("gateway", "breaker"), values)]
+
+
+def _page(name: str, tables: Sequence[str], notes: Sequence[Note]) -> str:
+    head = [comment(f"Made from {name} by `lightgate config import-litellm`.")]
+    if notes:
+        head += ["#", comment("Not carried over, or not exactly:")]
+        head += [comment(f"  {note.where}: {note.said}") for note in notes]
+    if any('hedge = "off"' in table for table in tables):
+        head += ["#", comment(_HEDGE)]
+    return "\n".join(["\n".join(head) + "\n", *tables])

@@ -1,0 +1,167 @@
+"""The `[providers]` tables that an import needs: one for each address and key."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from lightgate.config.litellm.deployment import Key, address_of, key_of, resource_of
+from lightgate.config.written import table_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lightgate.config.litellm.deployment import Address, Known
+
+# Engines that people run themselves: their own address replaces the catalogue's.
+_ENGINES: Final = frozenset({"azure", "vllm", "sglang", "llamacpp", "ollama", "lmstudio", "tgi"})
+# How a dialect takes its key; a provider of another kind exists once, under its own name.
+_USUAL: Final = frozenset(
+    {("openai", "bearer"), ("anthropic", "x-api-key"), ("gemini", "x-goog-api-key")}
+)
+_VARIABLES: Final = {
+    "vertex": {
+        "vertex_project": "GOOGLE_CLOUD_PROJECT",
+        "vertex_location": "GOOGLE_CLOUD_LOCATION",
+    },
+    "bedrock": {"aws_region_name": "AWS_REGION"},
+}
+_VALUE: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+PLACES: Final = frozenset(name for kind in _VARIABLES.values() for name in kind)
+
+
+class _Wish(NamedTuple):
+    """What makes two entries share a table."""
+
+    kind: str
+    url: str | None
+    key: Key | None
+    variables: tuple[tuple[str, str], ...]
+
+
+class _Entry(NamedTuple):
+    base_url: str | None
+    dialect: str | None
+    api_key: str | None
+    variables: dict[str, str]
+    remarks: tuple[str, ...]
+
+
+class Providers:
+    """Collects tables; `name_for` gives the table that serves an entry of LiteLLM's."""
+
+    def __init__(self, known: Mapping[str, Known], env: Mapping[str, str]) -> None:
+        self._known = known
+        self._env = env
+        self._names: dict[_Wish, str] = {}
+        self._tables: dict[str, _Entry] = {}
+        self._plain: dict[str, str] = {}
+
+    def name_for(self, kind: str, params: Mapping[str, Any]) -> tuple[str | None, str]:
+        """A provider's name, and a remark; None where it cannot be called, the remark says why."""
+        row = self._known.get(kind)
+        address = address_of(params, kind, self._env)
+        if address is not None and row is not None and address.url == row.base_url:
+            address = None
+        if row is None and address is None:
+            return None, f"{kind!r} is not a provider that Lightgate knows, and has no api_base"
+        variables = _variables(kind, params, address)
+        filled = address is None or "AZURE_OPENAI_RESOURCE" in dict(variables)
+        url = None if address is None or filled else address.url
+        wish = _Wish(kind, url, key_of(params), variables)
+        if wish in self._names:
+            return self._names[wish], ""
+        name = self._free_name(kind, url)
+        if name != kind and row is not None and not _repeatable(row, url, variables):
+            return None, f"a second {kind} with another address or key cannot be configured"
+        self._names[wish] = name
+        self._tables[name] = self._entry(name, wish, address)
+        return name, "; ".join(self._tables[name].remarks)
+
+    def text(self) -> list[str]:
+        """The tables, in the order of their first use."""
+        texts = []
+        for name, entry in self._tables.items():
+            path, remarks = ("providers", name), entry.remarks
+            values = {
+                "base_url": entry.base_url,
+                "dialect": entry.dialect,
+                "api_key": entry.api_key,
+            }
+            if any(value is not None for value in values.values()):
+                texts.append(table_text(path, values, remarks))
+                remarks = ()
+            if entry.variables:
+                texts.append(table_text((*path, "variables"), dict(entry.variables), remarks))
+        return texts
+
+    def _free_name(self, kind: str, url: str | None) -> str:
+        """The catalogue's name where it means the same; otherwise one from the address."""
+        own = url is not None and kind not in _ENGINES
+        wanted = kind if kind in self._known and not own else _slug(url or kind)
+        number, name = 1, wanted
+        while name in self._tables or (own and name in self._known):
+            number += 1
+            name = f"{wanted}-{number}"
+        return name
+
+    def _entry(self, name: str, wish: _Wish, address: Address | None) -> _Entry:
+        row = self._known.get(wish.kind)
+        remarks = [] if address is None or not address.remark else [address.remark]
+        own = name not in self._known
+        url, dialect = wish.url, None
+        if own and row is not None:
+            url = url or row.base_url
+            dialect = row.dialect if row.dialect != "openai" else None
+            if wish.url is None:
+                remarks.append(f"{wish.kind} again, with another key; it has no list price here")
+        api_key, said = self._key_text(name, wish, own=own)
+        if said:
+            remarks.append(said)
+        return _Entry(url, dialect, api_key, dict(wish.variables), tuple(remarks))
+
+    def _key_text(self, name: str, wish: _Wish, *, own: bool) -> tuple[str | None, str]:
+        key, row = wish.key, self._known.get(wish.kind)
+        if key is None:
+            return ("none", "no api_key was named: none is sent") if own else (None, "")
+        if key.variable is not None:
+            return f"env:{key.variable}", ""
+        if key.plain is None:
+            return "none", ""
+        variable = self._plain.get(key.plain)
+        if variable is None:
+            usual = row.key_env[0] if row is not None and row.key_env and not own else None
+            variable = usual or re.sub(r"[^A-Z0-9]", "_", f"{name}_API_KEY".upper())
+            variable = variable if not variable[0].isdigit() else f"KEY_{variable}"
+            self._plain[key.plain] = variable
+        return f"env:{variable}", f"its key stood in the YAML; put it into ${variable}"
+
+
+def _repeatable(row: Known, url: str | None, variables: object) -> bool:
+    """Whether a provider of the catalogue can stand in the file a second time."""
+    fixed = url is not None or "{" not in row.base_url
+    return fixed and not variables and (row.dialect, row.auth) in _USUAL
+
+
+def _variables(
+    kind: str, params: Mapping[str, Any], address: Address | None
+) -> tuple[tuple[str, str], ...]:
+    found = {
+        ours: str(params[theirs])
+        for theirs, ours in _VARIABLES.get(kind, {}).items()
+        if _VALUE.fullmatch(str(params.get(theirs, "")))
+    }
+    if kind == "azure" and address is not None and address.url is not None:
+        resource = resource_of(address.url)
+        if resource is not None:
+            found["AZURE_OPENAI_RESOURCE"] = resource
+    return tuple(found.items())
+
+
+def _slug(text: str) -> str:
+    """A provider's name from an address, or from LiteLLM's name."""
+    parts = urlsplit(text)
+    host = f"{parts.hostname}-{parts.port}" if parts.port else parts.hostname
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", host or text).strip("-_")
+    return slug or "provider"

@@ -1,0 +1,132 @@
+"""What a request asks of the gateway itself: its own `x-lightgate-*` headers, within its rights."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.config.duration import parse_duration
+from lightgate.errors import UsageError
+from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
+from lightgate.gateway.served.target import FORWARDED
+
+if TYPE_CHECKING:
+    from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.wire.door.inbound import Inbound
+
+SOUND_ID: Final = re.compile(rb"[A-Za-z0-9_.:=+/@-]{1,128}")
+_TAGS: Final = re.compile(rb"[\x20-\x7e]{1,512}")
+_OWN: Final = b"x-lightgate-"
+_POLICIES: Final = frozenset(
+    ("fastest", "cheapest", "balanced", "ordered", "weighted", "voice", "coding", "agent", "batch")
+)
+MS_NS: Final = 1_000_000
+
+
+class Wishes(msgspec.Struct):
+    """The request's own `x-lightgate-*` headers."""
+
+    policy: str | None = None
+    race: int | None = None
+    hedge: str | None = None
+    timeout_ns: int | None = None
+    ttft_timeout_ns: int | None = None
+    tags: str | None = None
+    cache: str | None = None
+    session: str | None = None  # the conversation, for providers' prompt caches
+
+
+def forbidden(message: str) -> Refusal:
+    """A refusal for who may not do this."""
+    return Refusal(status=403, message=message, code="forbidden")
+
+
+def read_headers(inbound: Inbound, key: KeyRecord | None) -> tuple[Wishes, bytes, bytes]:
+    """The wishes, the client's own request id, and header lines for the provider."""
+    wishes = NO_WISHES
+    request_id = extra = b""
+    for name, value in inbound.headers:
+        if name == b"x-request-id":
+            request_id = value if SOUND_ID.fullmatch(value) else b""
+        elif name.startswith(_OWN):
+            if wishes is NO_WISHES:
+                wishes = Wishes()
+            _wish(wishes, name[len(_OWN) :], value, key)
+        elif name in FORWARDED:
+            extra += b"%b: %b\r\n" % (name, value)
+    return wishes, request_id, extra
+
+
+def _wish(wishes: Wishes, name: bytes, value: bytes, key: KeyRecord | None) -> None:
+    field = f"x-lightgate-{name.decode('ascii', 'replace')}"
+    text = value.decode("ascii", "replace")
+    if name == b"policy":
+        wishes.policy = _policy(field, text)
+    elif name == b"race":
+        wishes.race = _race(field, text, key)
+    elif name == b"hedge":
+        wishes.hedge = _hedge(field, text, key)
+    elif name == b"timeout-ms":
+        wishes.timeout_ns = _millis(field, text)
+    elif name == b"ttft-timeout-ms":
+        wishes.ttft_timeout_ns = _millis(field, text)
+    elif name == b"tags":
+        wishes.tags = _sound(field, value, _TAGS, "printable ASCII, at most 512 characters")
+    elif name == b"session":
+        form = "an id of at most 128 letters, digits and _.:=+/@-"
+        wishes.session = _sound(field, value, SOUND_ID, form)
+    elif name == b"cache":
+        wishes.cache = _switch(field, text)
+
+
+def _policy(field: str, text: str) -> str:
+    if text not in _POLICIES:
+        raise _wrong(field, f"one of {', '.join(sorted(_POLICIES))}")
+    return text
+
+
+def _sound(field: str, value: bytes, pattern: re.Pattern[bytes], form: str) -> str:
+    if not pattern.fullmatch(value):
+        raise _wrong(field, form)
+    return value.decode("ascii")
+
+
+def _race(field: str, text: str, key: KeyRecord | None) -> int:
+    if text not in {"1", "2", "3", "4", "5", "6", "7", "8"}:
+        raise _wrong(field, "a number from 1 to 8")
+    most = 8 if key is None else key.max_fanout if key.may_race else 1
+    if int(text) > most:
+        raise Refusing(forbidden(f"This key may race at most {most} targets."))
+    return int(text)
+
+
+def _switch(field: str, text: str) -> str:
+    if text not in {"off", "on"}:
+        raise _wrong(field, '"off" or "on"')
+    return text
+
+
+def _hedge(field: str, text: str, key: KeyRecord | None) -> str:
+    if text not in {"off", "auto"} and not re.fullmatch(r"p(7[5-9]|[89][0-9])", text):
+        try:
+            parse_duration(text)
+        except ValueError:
+            raise _wrong(field, '"off", "auto", "p75" to "p99", or a duration') from None
+    if key is not None and not key.may_race and text != "off":
+        raise Refusing(forbidden("This key may not start a second target by itself."))
+    return text
+
+
+def _millis(field: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 3_600_000:
+        raise _wrong(field, "whole milliseconds from 1 to 3600000")
+    return int(text) * MS_NS
+
+
+def _wrong(field: str, form: str) -> Refusing:
+    return Refusing(of_error(UsageError(f"The header {field} is not {form}."), param=field))
+
+
+NO_WISHES: Final = Wishes()

@@ -1,0 +1,1 @@
+"""The processes of `lightgate up`: worker, supervisor, journal, probes, logs."""

@@ -1,0 +1,227 @@
+"""One child process and its lives: started, awaited, restarted, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from lightgate.clock.source import SYSTEM
+from lightgate.errors import ConfigError, LightgateError, UsageError
+from lightgate.gateway.process.lock import ChildState
+from lightgate.gateway.process.logs import say
+from lightgate.gateway.process.parent_death import TETHER_ENV
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lightgate.clock.source import Clock
+
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 10.0
+HEALTHY_S: Final = 60.0
+_LINE_LIMIT: Final = 1 << 20
+_NOT_STARTED: Final = 127  # as a shell says it
+_log = logging.getLogger(__name__)
+
+
+class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run and how to treat it.
+
+    It prints one line of JSON on stdout when it serves; its stderr is ours. Children are stopped
+    stage by stage, the lowest first. `env` is laid over our own environment.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    env: dict[str, str] = {}
+    stage: int = 0
+    restart: Literal["always", "never"] = "always"
+    ready_s: float = 20.0
+    stop_signal: int = signal.SIGTERM
+    stop_s: float = 5.0
+    reloads: bool = False  # gets SIGHUP when the configuration was replaced
+
+
+class Backoff:
+    """How long to wait before the next life: doubling, and short again after a healthy one."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_PAUSE_S
+
+    def after(self, healthy_s: float) -> float:
+        """Seconds to wait after a life that served for so long."""
+        if healthy_s >= HEALTHY_S:
+            self._next_s = FIRST_PAUSE_S
+        pause = self._next_s
+        self._next_s = min(2 * pause, LONGEST_PAUSE_S)
+        return pause
+
+
+class Child:
+    """Keeps one process alive until it is told to stop."""
+
+    def __init__(self, spec: ChildSpec, changed: Callable[[], None], clock: Clock = SYSTEM) -> None:
+        self.spec = spec
+        self.restarts = 0
+        self.ready = False
+        loop = asyncio.get_running_loop()
+        self.first: asyncio.Future[dict[str, Any]] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._changed = changed
+        self._clock = clock
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        self._task = loop.create_task(self._live(), name=spec.name)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process."""
+        process = self._process
+        return None if process is None or process.returncode is not None else process.pid
+
+    def state(self) -> ChildState:
+        """For `supervisor.json`."""
+        return ChildState(
+            name=self.spec.name, pid=self.pid, ready=self.ready, restarts=self.restarts
+        )
+
+    def signal(self, number: int) -> None:
+        """Send a signal to a process that serves; one that is starting may not know it yet."""
+        if self.ready:
+            self._send(number)
+
+    async def stop(self, budget_s: float) -> None:
+        """Ask it to end, wait for the budget, then kill it; it is gone afterwards."""
+        self._stopping.set()
+        self._send(self.spec.stop_signal)
+        done, _ = await asyncio.wait({self._task}, timeout=budget_s)
+        if not done:
+            say(_log, logging.WARNING, f"{self.spec.name} did not end in time and is killed",
+                child=self.spec.name, budget_s=budget_s)  # fmt: skip
+            self.kill()
+            await asyncio.wait({self._task})
+
+    def kill(self) -> None:
+        """End it now."""
+        self._stopping.set()
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        process = self._process
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+
+    async def _live(self) -> None:
+        backoff = Backoff()
+        try:
+            while not self._stopping.is_set():
+                healthy_s, code = await self._one_life()
+                if self._stopping.is_set() or self._over(code):
+                    return
+                pause_s = backoff.after(healthy_s)
+                say(_log, logging.ERROR, f"{self.spec.name} ended by itself and is started again",
+                    child=self.spec.name, code=code, pause_s=pause_s)  # fmt: skip
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), pause_s)
+                self.restarts += 1
+        finally:
+            if not self.first.done():
+                self.first.cancel()
+            if not self.ended.done():
+                self.ended.set_result(None)
+
+    def _over(self, code: int) -> bool:
+        """Whether there is no next life: the first one never served, or one is all it gets."""
+        if not self.first.done():
+            kind = {2: UsageError, 3: ConfigError}.get(code, LightgateError)
+            self.first.set_exception(
+                kind(f"{self.spec.name} did not start (code {code}); its reason is above.")
+            )
+            self.first.exception()  # whoever waits hears of it; nobody has to
+            return True
+        if self.spec.restart == "never":
+            say(_log, logging.ERROR, f"{self.spec.name} ended by itself",
+                child=self.spec.name, code=code)  # fmt: skip
+            return True
+        return False
+
+    async def _one_life(self) -> tuple[float, int]:
+        """Start, serve, end: how long it served, in seconds, and its exit code."""
+        try:
+            process = await self._spawn()
+        except OSError as reason:
+            say(_log, logging.ERROR, f"{self.spec.name} cannot be started: {reason.strerror}",
+                child=self.spec.name)  # fmt: skip
+            return 0.0, _NOT_STARTED
+        self._process = process
+        if self._stopping.is_set():
+            self._send(self.spec.stop_signal)
+        self._changed()
+        try:
+            facts = await self._ready_line(process)
+            served_ns = self._clock.now_ns()
+            if facts is None:
+                await self._end(process)
+            else:
+                self.ready = True
+                self._changed()
+                if not self.first.done():
+                    self.first.set_result(facts)
+                await self._drain(process)
+                code = await process.wait()
+                return (self._clock.now_ns() - served_ns) / 1e9, code
+        finally:
+            self.ready = False
+            if process.returncode is None:
+                process.kill()
+            code = await process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+            self._changed()
+        return 0.0, code
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *self.spec.argv,
+            stdin=asyncio.subprocess.PIPE,  # the tether: never written, closed by our death
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, **self.spec.env, TETHER_ENV: "1"},
+            limit=_LINE_LIMIT,
+            start_new_session=True,  # Ctrl-C is ours alone: we decide who stops, and when
+        )
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        """It said nothing useful: give it a moment to leave with its own exit code."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), 1.0)
+
+    async def _ready_line(self, process: asyncio.subprocess.Process) -> dict[str, Any] | None:
+        """The line of facts; None for a child that ended, was slow, or said something else."""
+        if process.stdout is None:
+            return None
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), self.spec.ready_s)
+        except (TimeoutError, ValueError):
+            say(_log, logging.ERROR, f"{self.spec.name} was not ready in time",
+                child=self.spec.name, ready_s=self.spec.ready_s)  # fmt: skip
+            return None
+        try:
+            facts = msgspec.json.decode(line, type=dict[str, Any]) if line else None
+        except msgspec.DecodeError:
+            say(_log, logging.ERROR, f"{self.spec.name} did not say that it is ready",
+                child=self.spec.name)  # fmt: skip
+            return None
+        return facts
+
+    async def _drain(self, process: asyncio.subprocess.Process) -> None:
+        """Read what else it prints, so that it never waits for us; nobody needs it."""
+        if process.stdout is not None:
+            while await process.stdout.read(65536):
+                pass

@@ -1,0 +1,156 @@
+"""The demo: simulated providers as a configuration, and light traffic through the gateway.
+
+`python -m lightgate.gateway.process.demo FACTS` is the traffic: an open loop of short streamed
+requests over loopback, sent by the client that calls providers and tagged `demo` in the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import signal
+import sys
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lightgate.clock.marks import Marks
+from lightgate.dialect.request import Message, Request
+from lightgate.gateway.process.parent_death import hold
+from lightgate.provider.call import Call
+from lightgate.provider.catalogue import own_provider
+from lightgate.provider.prepare import prepare
+from lightgate.provider.target import Target
+from lightgate.wire.client.client import Client
+from lightgate.wire.client.roundtrip import Deadlines
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lightgate.config.model import Config
+    from lightgate.sim.server.serve import Facts
+    from lightgate.sim.world import Model, World
+
+PREFIX: Final = "sim-"  # a simulated provider never goes by the name of a real one
+ALIAS: Final = "demo"
+RATE_PER_S: Final = 5.0
+TOKENS: Final = 32
+AT_ONCE: Final = 64  # requests under way, at most: a gateway that hangs is not buried
+HEADERS: Final = (("x-lightgate-tags", "demo"),)
+DEADLINES: Final = Deadlines(connect_s=5, first_byte_s=60, idle_s=30, total_s=120)
+
+
+class Traffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the traffic goes and what it asks for, in turn."""
+
+    base_url: str
+    models: tuple[str, ...]
+    rate_per_s: float = RATE_PER_S
+    seed: int = 1
+
+
+def with_simulated(config: Config, facts: Facts, world: World) -> Config:
+    """The configuration with every provider of a running simulator, and aliases for their models.
+
+    A model that several providers have is an alias of its own name; `demo` is one of each provider.
+    """
+    from lightgate.config.model import Config as Checked
+
+    providers: dict[str, Any] = {}
+    prices: dict[str, Any] = {}
+    homes: dict[str, list[str]] = defaultdict(list)
+    for name, maker in world.providers.items():
+        ours = f"{PREFIX}{name}"
+        providers[ours] = {"base_url": facts.providers[name], "dialect": maker.dialect,
+                           "api_key": "none", "hourly_cost": maker.hourly_cost}  # fmt: skip
+        for title, model in maker.models.items():
+            homes[title].append(f"{ours}/{title}")
+            prices |= _price(f"{ours}/{title}", model)
+    aliases = {title: targets for title, targets in homes.items() if len(targets) > 1}
+    aliases[ALIAS] = first_targets(world)
+    models = {name: {"targets": targets, "policy": "fastest"} for name, targets in aliases.items()}
+    added = Checked.model_validate({"providers": providers, "models": models, "prices": prices})
+    return config.model_copy(
+        update={
+            "providers": {**added.providers, **config.providers},
+            "models": {**added.models, **config.models},
+            "prices": {**added.prices, **config.prices},
+        }
+    )
+
+
+def first_targets(world: World) -> list[str]:
+    """One target of each simulated provider: its first model."""
+    return [f"{PREFIX}{name}/{next(iter(maker.models))}" for name, maker in world.providers.items()]
+
+
+def _price(target: str, model: Model) -> dict[str, Any]:
+    if model.price is None:
+        return {}
+    return {target: {"input": model.price.input, "output": model.price.output}}
+
+
+async def send(
+    traffic: Traffic, client: Client, *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Send requests at the given rate until cancelled, whether the ones before are answered."""
+    chance = random.Random(traffic.seed)  # noqa: S311 - demo traffic, not cryptography
+    under_way: set[asyncio.Task[None]] = set()
+    try:
+        for model in itertools.cycle(traffic.models):
+            await pause(chance.expovariate(traffic.rate_per_s))
+            if len(under_way) < AT_ONCE:
+                task = asyncio.ensure_future(_one(traffic, client, model, chance.getrandbits(32)))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+
+async def _one(traffic: Traffic, client: Client, model: str, number: int) -> None:
+    gateway = Target(
+        name="gateway",
+        provider=own_provider("gateway", traffic.base_url),
+        model=model,
+        base_url=traffic.base_url,
+    )
+    said = Message(role="user", content=f"Visitor {number:08x} asks how fast you are.")
+    request = Request(model=model, messages=(said,), max_tokens=TOKENS)
+    marks = Marks(plan=time.monotonic_ns())
+    # How it ended is the gateway's to record; here nobody looks.
+    await Call(prepare(gateway, request, HEADERS), marks).run(client, DEADLINES)
+
+
+async def _run(traffic: Traffic) -> None:
+    client = Client()
+    sending = asyncio.ensure_future(send(traffic, client))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, sending.cancel)
+    sys.stdout.write('{"ready": true}\n')
+    sys.stdout.flush()
+    try:
+        await asyncio.wait({sending})
+        if not sending.cancelled():
+            sending.result()
+    finally:
+        await client.close()
+
+
+def main() -> int:
+    """Read the facts, send, and end quietly."""
+    import uvloop
+
+    hold(os.environ)
+    uvloop.run(_run(msgspec.json.decode(sys.argv[1], type=Traffic)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The gateway's port: fixed once by the parent, shared by the workers, checked to be ours."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+from typing import TYPE_CHECKING, Final, Self
+
+from lightgate.clock.source import SYSTEM
+from lightgate.errors import ConfigError, LightgateError
+from lightgate.wire.link.listen import open_sockets
+
+if TYPE_CHECKING:
+    import socket
+    from types import TracebackType
+
+RETRY_S: Final = 0.1
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address; a name other than localhost is not trusted."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Reserved:
+    """A port that is bound with SO_REUSEPORT and not listened on.
+
+    While it is held nobody else's program gets the port, also when no worker is alive; the system
+    gives connections to listening sockets alone, so the reservation takes none of them.
+    """
+
+    def __init__(self, host: str, port: int, sockets: list[socket.socket]) -> None:
+        self.host = host
+        self.port = port
+        self._sockets = sockets
+
+    @classmethod
+    async def make(
+        cls, host: str, port: int, *, option: str = "--port", patience_s: float = 0.0
+    ) -> Reserved:
+        """Reserve the port, a free one for 0; patience is for orphans of a killed predecessor.
+
+        `option` is what the sentence about a port that is taken names.
+        """
+        until_ns = SYSTEM.now_ns() + int(patience_s * 1e9)
+        while True:
+            try:
+                # Without SO_REUSEPORT first: with it, a second gateway of the same user would be
+                # let in, and get half of the first one's connections.
+                for probe in await open_sockets(host, port, reuse_port=False):
+                    probe.close()
+                sockets = await open_sockets(host, port, reuse_port=True)
+            except OSError as reason:
+                if reason.errno != errno.EADDRINUSE or SYSTEM.now_ns() >= until_ns:
+                    raise refused(host, port, reason, option) from None
+                await asyncio.sleep(RETRY_S)
+            else:
+                return cls(host, sockets[0].getsockname()[1], sockets)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give it back."""
+        for sock in self._sockets:
+            sock.close()
+        self._sockets.clear()
+
+
+def refused(host: str, port: int, reason: OSError, option: str = "--port") -> LightgateError:
+    """Why one cannot listen there, in a sentence."""
+    if reason.errno == errno.EADDRINUSE:
+        return LightgateError(
+            f"Port {port} on {host} is in use by another program.",
+            hint=f"Choose another with {option}, or 0 for a free one.",
+        )
+    if reason.errno in {errno.EACCES, errno.EPERM}:
+        return LightgateError(
+            f"Port {port} on {host} may not be opened by this user.",
+            hint=f"Choose one above 1023 with {option}.",
+        )
+    return ConfigError(f"{host}:{port} cannot be listened on: {reason.strerror or reason}.")

@@ -1,0 +1,227 @@
+"""The supervisor: keeps the processes of `lightgate up` alive, reloads them, stops them in order.
+
+It serves nothing itself, so there is nothing in it that a request could break.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from lightgate.errors import ConfigError, LightgateError
+from lightgate.gateway.process.child import Child, ChildSpec
+from lightgate.gateway.process.logs import say
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+    from types import TracebackType
+
+    from lightgate.gateway.process.lock import ChildState
+
+__all__ = ["ChildSpec", "StoppedEarly", "Supervisor", "look"]
+
+LOOK_S: Final = 1.0
+HURRY_S: Final = 2.0  # what each stage gets after a second Ctrl-C
+Look = tuple[int, int, int] | None
+_log = logging.getLogger(__name__)
+
+
+class StoppedEarly(LightgateError):  # noqa: N818 - names the event
+    """A signal came before everything was up."""
+
+    exit_code = 130
+
+
+class Supervisor:
+    """A set of children; a context manager that stops all of them, stage by stage.
+
+    `reload` reads the configuration again and hands it on, or raises and leaves all as it was.
+    `watched` names the file to look at and `known` is the version of it that was read.
+    `changed` is told the children's states whenever a pid comes or goes.
+    """
+
+    def __init__(
+        self,
+        *,
+        reload: Callable[[], None] | None = None,
+        watched: Callable[[], Path | None] = lambda: None,
+        known: Look = None,
+        changed: Callable[[tuple[ChildState, ...]], None] = lambda _: None,
+    ) -> None:
+        self._reload = reload
+        self._watched = watched
+        self._known = known
+        self._changed = changed
+        self._children: list[Child] = []
+        self._told = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._failed: LightgateError | None = None
+        self._terminal = os.isatty(0)
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.stop, "SIGTERM")
+        loop.add_signal_handler(signal.SIGINT, self.stop, "SIGINT")
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._drain()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+    async def start(self, *specs: ChildSpec) -> list[dict[str, Any]]:
+        """Start these together and wait until each serves; what their ready lines say."""
+        begun = [Child(spec, self._tell) for spec in specs]
+        self._children += begun
+        for child in begun:
+            child.ended.add_done_callback(functools.partial(self._on_end, child))
+        told = asyncio.ensure_future(self._told.wait())
+        try:
+            return [await self._first_facts(child, told) for child in begun]
+        finally:
+            told.cancel()
+
+    async def run(self) -> None:
+        """Serve until a signal says stop; then everything is stopped in order."""
+        watching = asyncio.ensure_future(self._watch())
+        try:
+            await self._told.wait()
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+        await self._drain()
+        if self._failed is not None:
+            raise self._failed
+
+    def stop(self, why: str) -> None:
+        """Begin to stop; a second time: do not wait for streams."""
+        if self._told.is_set():
+            say(_log, logging.WARNING, "Told again to stop: not waiting any longer", why=why)
+            self._hurry.set()
+        else:
+            say(_log, logging.INFO, "Stopping: streams may finish, new requests are refused",
+                why=why)  # fmt: skip
+        self._told.set()
+
+    def reload(self, why: str) -> bool:
+        """Read the configuration again; a wrong one is logged and the old one stays."""
+        if self._reload is None:
+            return False
+        try:
+            self._reload()
+        except LightgateError as error:
+            problems = list(error.problems) if isinstance(error, ConfigError) else []
+            say(_log, logging.ERROR, f"{error.message} The old configuration stays.", why=why,
+                problems=problems, hint=error.hint)  # fmt: skip
+            return False
+        except Exception:  # noqa: BLE001 - a reload that fails must not end what runs
+            _log.exception("The configuration was not taken over; the old one stays")
+            return False
+        for child in self._children:
+            if child.spec.reloads:
+                child.signal(signal.SIGHUP)
+        say(_log, logging.INFO, "The configuration was taken over", why=why)
+        return True
+
+    async def _first_facts(self, child: Child, told: asyncio.Future[Any]) -> dict[str, Any]:
+        either: set[asyncio.Future[Any]] = {child.first, told}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not child.first.done():
+            raise StoppedEarly("Stopped before everything was up.")
+        return child.first.result()
+
+    def _hung_up(self) -> None:
+        """SIGHUP: the terminal was closed, or somebody wants a reload."""
+        if self._terminal and not os.isatty(0):
+            self.stop("the terminal was closed")
+        else:
+            self.reload("SIGHUP")
+
+    def states(self) -> tuple[ChildState, ...]:
+        """The children now."""
+        return tuple(child.state() for child in self._children)
+
+    def _tell(self) -> None:
+        try:
+            self._changed(self.states())
+        except OSError as error:  # a full disk must not take the gateway down
+            say(_log, logging.ERROR, f"supervisor.json could not be written: {error.strerror}")
+
+    def _on_end(self, child: Child, ended: asyncio.Future[None]) -> None:
+        """A child that is not restarted has ended: without it there is nothing to serve."""
+        del ended
+        if child.spec.restart == "never" and not self._told.is_set() and _served(child):
+            self._failed = LightgateError(
+                f"{child.spec.name} ended by itself; its reason is above."
+            )
+            self._told.set()
+
+    async def _drain(self) -> None:
+        """Stop the stages one after the other, each within its children's budgets."""
+        self._told.set()
+        ordered = sorted(self._children, key=lambda child: child.spec.stage)
+        for _, stage in itertools.groupby(ordered, key=lambda child: child.spec.stage):
+            await self._stop_stage(list(stage))
+        self._children.clear()
+
+    async def _stop_stage(self, stage: list[Child]) -> None:
+        hurried = self._hurry.is_set()
+        stopping = asyncio.gather(
+            *(
+                child.stop(min(child.spec.stop_s, HURRY_S) if hurried else child.spec.stop_s)
+                for child in stage
+            )
+        )
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        either: set[asyncio.Future[Any]] = {stopping, hurry}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not stopping.done() and not hurried:
+                for child in stage:
+                    child.kill()
+            await stopping
+        finally:
+            hurry.cancel()
+
+    async def _watch(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Reload when the file has changed and then kept still for one look.
+
+        A file in the middle of being written may be valid and incomplete.
+        """
+        settled = look(self._watched())
+        while True:
+            await pause(LOOK_S)
+            seen = look(self._watched())
+            if seen is not None and seen == settled and seen != self._known:
+                self._known = seen
+                self.reload("the file has changed")
+            settled = seen
+
+
+def look(path: Path | None) -> Look:
+    """What tells one version of a file from another; None where there is none."""
+    try:
+        found = None if path is None else path.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)
+
+
+def _served(child: Child) -> bool:
+    first = child.first
+    return first.done() and not first.cancelled() and first.exception() is None

@@ -1,0 +1,234 @@
+"""One worker process: the door, the gateway behind it, and an orderly end.
+
+    python -m lightgate.gateway.process.worker --data DIR --index I --host H --port P
+
+It prints one line of JSON when it serves. SIGTERM drains it, SIGHUP makes it look at the snapshot
+at once; it looks by itself twice a second. It ends with its parent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import uvloop
+
+from lightgate.errors import LightgateError
+from lightgate.gateway.cache.disk import BUSY_S, Attic
+from lightgate.gateway.http.app import Gateway
+from lightgate.gateway.process.journal import Book
+from lightgate.gateway.process.logs import secrets_of, start_child
+from lightgate.gateway.process.parent_death import hold
+from lightgate.gateway.process.probe import Prober
+from lightgate.gateway.process.sharing import SHARE_TICKS, Learning
+from lightgate.gateway.process.state import State
+from lightgate.gateway.served.served import House
+from lightgate.gateway.served.snapshot import FILE, read_snapshot
+from lightgate.gateway.spend.counters import Purse
+from lightgate.ledger.journal.journal import Journal
+from lightgate.wire.client.client import Client
+from lightgate.wire.door.door import Door, Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.ledger.store.store import Ledger
+
+logger = logging.getLogger(__name__)
+LOOK_S: Final = 0.5  # between two looks at the snapshot
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor decides."""
+
+    data: Path
+    index: int
+    host: str
+    port: int
+    drain_s: float = 30.0
+
+
+class Worker:
+    """A gateway that serves until it is told to stop."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._stop = asyncio.Event()
+        self._look = asyncio.Event()
+        self._seen = self._mark()
+        self._attic: Attic | None = None
+        house = House(read_snapshot(options.data), os.environ)
+        self.client = Client(watch_lag=False)
+        self.state = State(
+            house,
+            client=self.client,
+            book=Book(Journal(options.data / "journal", options.index)),
+            purse=_purse(options, house),
+            worker=options.index,
+        )
+        self._keep_answers(house)
+        self._learn()
+        limits = Limits(body_bytes=house.terms.max_body_bytes)
+        gateway = Gateway(self.state, options.data)
+        self._door = Door(gateway.handle, limits=limits, gate=gateway.gate)
+
+    def _learn(self) -> None:
+        """Know what the last life and the other workers know, and look where nobody has looked."""
+        options, state = self._options, self.state
+        self._learning = Learning(options.data, options.index, state.forms, state.now_ns)
+        self._learning.adopt(own=True)
+        self._ticks = 0
+        self._keeping: asyncio.Future[None] | None = None
+        state.each_second.append(self._share)
+        if options.index == 0:
+            state.each_second.append(Prober(state).look)
+
+    def _share(self) -> None:
+        self._ticks += 1
+        if self._ticks % SHARE_TICKS:
+            return
+        if self._keeping is None or self._keeping.done():
+            news = self._learning.news()
+            if news is not None:
+                loop = self.state.loop
+                self._keeping = loop.run_in_executor(None, self._learning.keep, news)
+        self._learning.adopt()
+
+    def _keep_answers(self, house: House) -> None:
+        """Open the cache's second tier once some model needs it; in a thread, and lazily."""
+        rules = [alias.cache for alias in house.snapshot.aliases]
+        needed = any(rule.mode != "off" and rule.store == "ledger" for rule in rules)
+        if needed and self._attic is None:
+            self._attic = self.state.answers.deep = Attic(self._ledger)
+            self._attic.start()
+
+    def _ledger(self) -> Ledger:
+        from lightgate.ledger.store.store import Ledger
+
+        return Ledger.open("sqlite", self._options.data, busy_s=BUSY_S)
+
+    async def run(self) -> None:
+        """Serve; returns when drained."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        loop.add_signal_handler(signal.SIGINT, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._look.set)
+        options = self._options
+        port = await self._door.listen(options.host, options.port, reuse_port=True)
+        tasks = [loop.create_task(self.state.tick()), loop.create_task(self._watch())]
+        sys.stdout.write(json.dumps({"ready": True, "port": port}) + "\n")
+        sys.stdout.flush()
+        gc.collect()
+        gc.freeze()  # what is here now stays; the collector need not look at it again
+        await self._stop.wait()
+        for task in tasks:
+            task.cancel()
+        await self._end()
+
+    async def _end(self) -> None:
+        """Not ready, no new connections, streams finish within the budget, the rest are told."""
+        state, budget_s = self.state, self._options.drain_s
+        state.draining = True
+        drained = asyncio.create_task(self._door.drain(budget_s))
+        done, _ = await asyncio.wait({drained}, timeout=max(0.0, budget_s - 0.5))
+        if not done:
+            for flight in tuple(state.flights):
+                flight.interrupt()
+        await drained
+        await state.joints.landed(1.0)  # flights that outlived their clients
+        await self.client.close()
+        if self._keeping is not None:
+            await self._keeping  # or it would write over the last word
+        self._learning.share()
+        if self._attic is not None:
+            self._attic.close()
+        state.book.close()
+        if state.purse is not None:
+            state.purse.close()
+
+    async def _watch(self) -> None:
+        """Take in a new snapshot when there is one."""
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
+            self._look.clear()
+            mark = self._mark()
+            if mark == self._seen:
+                continue
+            self._seen = mark
+            try:
+                house = House(read_snapshot(self._options.data), os.environ)
+                self.state.move(house)
+                self._keep_answers(house)
+            except LightgateError as error:
+                logger.error("the snapshot is not taken in: %s", error.message)  # noqa: TRY400
+
+    def _mark(self) -> tuple[int, int] | None:
+        try:
+            found = (self._options.data / FILE).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+
+def _key_variables(data: Path) -> list[str]:
+    """Which variables hold providers' keys, so that no log line ever shows one."""
+    try:
+        reaches = read_snapshot(data).providers.values()
+    except LightgateError:
+        return []  # the worker itself says why it cannot start
+    return [reach.key_env for reach in reaches if reach.key_env is not None]
+
+
+def _purse(options: Options, house: House) -> Purse:
+    """The purse, with what an earlier life of this worker had reserved counted as spent."""
+    purse = Purse.open(options.data / "purse", options.index, house.snapshot.keys)
+    for key_id, held in purse.clear_worker(options.index).items():
+        purse.settle(key_id, 0, held.nano_usd, 0, held.tokens)
+    return purse
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one worker; the exit code."""
+    parser = argparse.ArgumentParser(prog="lightgate-worker")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--index", type=int, default=0)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--drain-s", type=float, default=30.0)
+    given = parser.parse_args(arguments)
+    options = Options(
+        data=given.data,
+        index=given.index,
+        host=given.host,
+        port=given.port,
+        drain_s=given.drain_s,
+    )
+
+    async def serve() -> None:
+        await Worker(options).run()
+
+    hold(os.environ)
+    start_child(os.environ, secrets=secrets_of(None, os.environ, also=_key_variables(options.data)))
+    try:
+        uvloop.run(serve())
+    except LightgateError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

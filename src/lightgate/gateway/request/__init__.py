@@ -1,0 +1,1 @@
+"""A client's request as records: endpoint, body, and the refusal that a client may be sent."""

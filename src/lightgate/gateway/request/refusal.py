@@ -1,0 +1,110 @@
+"""What a client is told when it does not get an answer: in its own dialect, without secrets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.dialect.retell import error_body, error_event
+from lightgate.errors import AttemptError, HttpRefused, LightgateError, StreamError, TooLarge
+from lightgate.route.health.failure import named_status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.gateway.cache.single_flight import Joint
+    from lightgate.wire.door.reply import Reply
+
+_JSON: Final = b"content-type: application/json\r\n"
+_NO_RETRY: Final = b"x-should-retry: false\r\n"
+# The provider's own verdict on the request; anything else it says is about itself.
+_CLIENTS_FAULT: Final = frozenset((400, 404, 413, 415, 422))
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer that is not one; `code` is a word for programs, the message a sentence."""
+
+    status: int
+    message: str
+    code: str
+    param: str | None = None
+    retry_after_s: float | None = None
+    exhausted: bool = False  # our own candidates are: the client need not try again at once
+    allow: bytes = b""  # methods that would do
+
+    def send(self, reply: Reply | Joint, dialect: str, headers: bytes = b"") -> None:
+        """Send it as a whole answer; `headers` are whole lines."""
+        body = error_body(
+            dialect, self.status, message=self.message, code=self.code, param=self.param
+        )
+        lines = _JSON + headers
+        if self.retry_after_s is not None:
+            lines += b"retry-after: %d\r\n" % max(1, -(-self.retry_after_s // 1))
+        if self.exhausted:
+            lines += _NO_RETRY
+        if self.allow:
+            lines += b"allow: %b\r\n" % self.allow
+        reply.whole(self.status, lines, body)
+
+    def event(self, dialect: str) -> bytes:
+        """Say it inside a stream that has begun."""
+        return error_event(dialect, self.status, message=self.message, code=self.code)
+
+
+class Refusing(Exception):  # noqa: N818 - carries an answer, not an error of ours
+    """Ends the handling of a request with a refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+UNAUTHORIZED: Final = Refusal(
+    status=401,
+    message="The API key is missing or not valid.",
+    code="invalid_api_key",
+)
+
+
+def of_error(error: LightgateError, *, param: str | None = None) -> Refusal:
+    """A refusal for an error of our own."""
+    message = f"{error.message} {error.hint}".strip()
+    return Refusal(status=error.status, message=message, code=error.label, param=param)
+
+
+def of_attempts(
+    failures: Sequence[tuple[str, AttemptError]], soonest_s: float | None = None
+) -> Refusal:
+    """A refusal after every candidate failed; names each target and what happened there."""
+    last = failures[-1][1]
+    status = status_of(last)
+    if status in _CLIENTS_FAULT:
+        return Refusal(status=status, message=last.message, code=last.label, exhausted=True)
+    waits = [
+        error.retry_after_s
+        for _, error in failures
+        if isinstance(error, HttpRefused) and error.retry_after_s is not None
+    ]
+    if soonest_s is not None:
+        waits.append(soonest_s)
+    told = "; ".join(f"{target}: {error.message}" for target, error in failures)
+    return Refusal(
+        status=status,
+        message=f"No target could answer. {told}",
+        code=last.label,
+        retry_after_s=min(waits) if waits else None,
+        exhausted=True,
+    )
+
+
+def status_of(error: AttemptError) -> int:
+    """Our status for an attempt's error; a refused provider key is not the client's fault."""
+    code = error.code if isinstance(error, HttpRefused | StreamError) else None
+    if isinstance(error, StreamError):
+        code = named_status(error.word, code)
+    if code is not None and (code in _CLIENTS_FAULT or code == 429):
+        return code
+    if isinstance(error, TooLarge):
+        return 502  # the provider's answer was, not the client's request
+    return 503 if code in {498, 503, 529} else error.status

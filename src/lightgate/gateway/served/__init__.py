@@ -1,0 +1,1 @@
+"""What a worker serves under one snapshot: models, targets, keys, priors."""

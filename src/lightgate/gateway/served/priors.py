@@ -1,0 +1,111 @@
+"""Gathers what is known of targets beforehand: from the configuration, the ledger and past runs.
+
+The control process does this when it writes a snapshot, and now and then while it runs; workers
+read the result and no database. What cannot be read teaches nothing, and stops nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from lightgate.errors import LightgateError
+from lightgate.route.form.priors import Told, Words, foreknow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from lightgate.config.model import Config, ModelTable, PriorTable
+    from lightgate.ledger.store.seen import Seen
+    from lightgate.route.form.prior import Prior
+    from lightgate.route.form.priors import Foreknown
+
+NS_PER_MS = 1e6
+logger = logging.getLogger(__name__)
+
+
+def foreknown(
+    config: Config, data: Path | None = None, now: datetime | None = None, *, strict: bool = False
+) -> dict[str, Foreknown]:
+    """What is known of every target that a model names; without a folder, by what is configured.
+
+    Where the ledger cannot be read, it says nothing, or with `strict` LedgerFailed is raised.
+    """
+    groups = [group for table in config.models.values() for group in _groups(table)]
+    targets = {target for group in groups for target in group}
+    told = {target: word for target in targets if (word := _told(config, target)) is not None}
+    if data is None or now is None:
+        return foreknow(groups, Words(told, {}, {}))
+    traffic = _gathered(lambda: _traffic(config, data, now), strict=strict)
+    runs = _gathered(lambda: _runs(data, now), strict=strict)
+    return foreknow(groups, Words(told, traffic, runs))
+
+
+def priors_of(known: Mapping[str, Foreknown]) -> dict[str, Prior]:
+    """The priors for a snapshot: those that somebody has a word for."""
+    return {target: word.prior for target, word in known.items() if word.source != "default"}
+
+
+def differ(before: Mapping[str, Prior], after: Mapping[str, Prior], *, share: float = 0.1) -> bool:
+    """Whether priors have changed by so much that workers should hear of it."""
+    return before.keys() != after.keys() or any(
+        abs(old - new) > share * old
+        for target, prior in before.items()
+        for old, new in (
+            (prior.ttft_ms, after[target].ttft_ms),
+            (prior.speed_tps, after[target].speed_tps),
+            (prior.weight, after[target].weight),
+        )
+    )
+
+
+def _groups(table: ModelTable) -> list[tuple[str, ...]]:
+    """Targets that can stand for each other: a cascade's only within a tier."""
+    if table.policy == "cascade":
+        return [tier.targets for tier in table.tiers]
+    return [table.targets]
+
+
+def _told(config: Config, target: str) -> Told | None:
+    table: PriorTable | None = config.priors.get(target)
+    if table is None:
+        table = config.priors.get(target.partition("/")[0])
+    if table is None:
+        return None
+    return Told(
+        ttft_ms=None if table.ttft is None else table.ttft / NS_PER_MS,
+        ttft_p95_ms=None if table.ttft_p95 is None else table.ttft_p95 / NS_PER_MS,
+        speed_tps=table.speed,
+    )
+
+
+def _traffic(config: Config, data: Path, now: datetime) -> dict[str, Seen]:
+    from lightgate.ledger.store.seen import seen_in_traffic
+    from lightgate.ledger.store.store import FILE, Ledger
+
+    if config.ledger.url == "sqlite" and not (data / FILE).exists():
+        return {}
+    with Ledger.open(config.ledger.url, data) as ledger:
+        return seen_in_traffic(ledger, now)
+
+
+def _runs(data: Path, now: datetime) -> dict[str, Seen]:
+    from lightgate.ledger.runs.history import History
+    from lightgate.ledger.store.seen import HISTORY, seen_in_runs
+
+    if not (data / HISTORY).exists():
+        return {}
+    with History(data / HISTORY) as history:
+        return seen_in_runs(history, now)
+
+
+def _gathered(read: Callable[[], dict[str, Seen]], *, strict: bool) -> dict[str, Seen]:
+    try:
+        return read()
+    except LightgateError as error:
+        if strict:
+            raise
+        logger.warning("priors are made without it: %s", error.message)
+        return {}

@@ -1,0 +1,224 @@
+"""The one file that comes down from the control plane: what workers serve, and for whom.
+
+It is complete and resolved: a worker needs neither the configuration file nor the price list. It
+never holds a provider's key, only the name of the variable that has it. A new version replaces the
+old one by rename, so a reader sees one or the other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.clock.source import SYSTEM
+from lightgate.errors import ConfigError, LightgateError
+from lightgate.ledger.store.keys import KeyRecord
+from lightgate.price.rates import Rates
+from lightgate.provider.spec import Provider
+from lightgate.route.form.prior import Prior
+from lightgate.route.health.breaker import Rules
+from lightgate.route.plan.alias import Alias
+from lightgate.route.plan.slo import Slo
+from lightgate.route.prompt.cache_key import CacheRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from lightgate.config.model import Config, ModelTable
+
+FILE: Final = "snapshot.json"
+LOCK: Final = "snapshot.lock"  # of those who change a part of it
+VERSION: Final = 1
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider that can be called: where it is and which variable holds its key.
+
+    `prices` are by model; one without an entry has no known price.
+    """
+
+    provider: Provider
+    base_url: str
+    key_env: str | None = None
+    hourly_cost: Decimal | None = None
+    prices: dict[str, Rates] = {}
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How the worker treats its clients."""
+
+    keep_alive_ns: int = 15_000_000_000
+    max_body_bytes: int = 10 * 1024 * 1024
+    breaker: Rules = Rules()
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a worker needs to know."""
+
+    version: int = VERSION
+    made_ns: int
+    providers: dict[str, Reach]
+    aliases: tuple[Alias, ...] = ()
+    keys: tuple[KeyRecord, ...] = ()
+    terms: Terms = Terms()
+    priors: dict[str, Prior] = {}  # by target, where something is known beforehand
+
+
+class SnapshotFailed(LightgateError):  # noqa: N818 - names the event
+    """The snapshot cannot be read or written; the one before it stays in force."""
+
+    label = "snapshot"
+
+
+_decode: Final = msgspec.json.Decoder(Snapshot)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def make_snapshot(
+    config: Config,
+    keys: Iterable[KeyRecord],
+    env: Mapping[str, str],
+    *,
+    at: datetime | None = None,
+    priors: Mapping[str, Prior] | None = None,
+) -> Snapshot:
+    """Resolve a configuration; ConfigError and CredentialsError say what is missing.
+
+    `priors` are what is known of targets beforehand; by default, what the configuration says.
+    """
+    from lightgate.gateway.served.priors import foreknown, priors_of
+    from lightgate.gateway.served.reachable import reachable
+    from lightgate.gateway.served.tiers import tiers_of
+
+    at = at or datetime.now(UTC)
+    breaker = config.gateway.breaker
+    aliases = tuple(_alias(name, table) for name, table in config.models.items())
+    tiers_of(aliases)  # a check that cannot be loaded stops the start here, not in every worker
+    return Snapshot(
+        made_ns=SYSTEM.wall_ns(),
+        providers=reachable(config, env, at),
+        aliases=aliases,
+        keys=tuple(keys),
+        terms=Terms(
+            keep_alive_ns=config.gateway.keep_alive,
+            max_body_bytes=config.gateway.max_body_bytes,
+            breaker=Rules(
+                streak=breaker.streak, open_ns=breaker.open, max_open_ns=breaker.max_open
+            ),
+        ),
+        priors=dict(priors_of(foreknown(config)) if priors is None else priors),
+    )
+
+
+def write_snapshot(
+    data: Path, config: Config, keys: Iterable[KeyRecord], env: Mapping[str, str]
+) -> None:
+    """Make a snapshot and put it in force."""
+    put_snapshot(data, make_snapshot(config, keys, env))
+
+
+def put_snapshot(data: Path, snapshot: Snapshot) -> None:
+    """Replace the file by rename; whoever reads it sees the old one or the new one."""
+    path = data / FILE
+    unborn = path.with_suffix(f".{os.getpid()}.new")
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_encode(snapshot))
+            file.flush()
+            os.fsync(file.fileno())
+        unborn.replace(path)
+    except OSError as error:
+        unborn.unlink(missing_ok=True)
+        raise SnapshotFailed(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def read_snapshot(data: Path) -> Snapshot:
+    """Read the file that is in force."""
+    path = data / FILE
+    try:
+        found = _decode.decode(path.read_bytes())
+    except OSError as error:
+        raise SnapshotFailed(f"{path} cannot be read: {error.strerror}.") from None
+    except (msgspec.DecodeError, ConfigError):
+        raise SnapshotFailed(f"{path} is not a snapshot.") from None
+    if found.version != VERSION:
+        raise SnapshotFailed(f"{path} is of another version of Lightgate.")
+    return found
+
+
+def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
+    """Put other keys into the snapshot in force; where there is none, nothing runs."""
+    with _changing(data):
+        if (data / FILE).exists():
+            before = read_snapshot(data)
+            put_snapshot(data, msgspec.structs.replace(before, keys=keys, made_ns=SYSTEM.wall_ns()))
+
+
+def refresh_priors(data: Path, priors: Mapping[str, Prior]) -> bool:
+    """Put other priors into the snapshot in force, if they say something else; whether they did."""
+    from lightgate.gateway.served.priors import differ
+
+    with _changing(data):
+        before = read_snapshot(data)
+        if not differ(before.priors, priors):
+            return False
+        fresh = msgspec.structs.replace(before, priors=dict(priors), made_ns=SYSTEM.wall_ns())
+        put_snapshot(data, fresh)
+    return True
+
+
+@contextmanager
+def _changing(data: Path) -> Iterator[None]:
+    """One at a time changes a part of the snapshot, so that nobody's part is lost."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SnapshotFailed(f"{data / LOCK} cannot be opened: {error.strerror}.") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _alias(name: str, table: ModelTable) -> Alias:
+    targets = table.targets
+    if table.policy == "cascade":
+        targets = tuple(dict.fromkeys(t for tier in table.tiers for t in tier.targets))
+    return Alias(
+        name=name,
+        targets=targets,
+        weights=tuple(getattr(table, "weights", ()) or ()),
+        policy=table.policy,
+        ttft_timeout_ns=table.ttft_timeout,
+        timeout_ns=table.timeout,
+        idle_timeout_ns=table.idle_timeout,
+        retries=table.retries,
+        max_tokens=table.max_tokens,
+        hedge=table.hedge,
+        race=table.race,
+        trim=table.trim,
+        concise=table.concise,
+        slo=None if table.slo is None else Slo(**table.slo.model_dump()),
+        cache=_cache(table),
+        tiers=tuple((tier.upto, tier.targets) for tier in table.tiers),
+        verify=table.verify,
+        ahead_ns=table.ahead,
+    )
+
+
+def _cache(table: ModelTable) -> CacheRule:
+    found = table.cache
+    if found is None:
+        return CacheRule()
+    return CacheRule(mode=found.mode, ttl_ns=found.ttl, pace=found.pace, store=found.store)

@@ -1,0 +1,1 @@
+"""Budgets and limits of keys: counters that workers share, prices, denials."""

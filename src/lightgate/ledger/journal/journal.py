@@ -1,0 +1,294 @@
+"""Append-only files of notes: what a worker leaves behind, whatever becomes of it.
+
+A frame is a length, a checksum and one note in msgpack, padded to eight bytes. The file is mapped:
+a note is copied into the page cache, then its head is stored as one word, so a killed process loses
+nothing that it wrote, no note is ever seen half, and no system call is made. Blocks are taken from
+the disk ahead of the notes, so that a full disk shows as an error and not as a signal. The writer
+holds a lock on its file for as long as it lives: who can take that lock knows that the writer is
+dead. All files of one process life share a name: `<worker>-<id>.lgj`, and after a rotation
+`<worker>-<id>.<part>.lgj`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import struct
+import sys
+import zlib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.clock.ids import Ids
+from lightgate.clock.source import SYSTEM
+from lightgate.errors import LightgateError
+from lightgate.ledger.journal.notes import VERSION, Note, Opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SUFFIX: Final = ".lgj"
+ROTATE_BYTES: Final = 64 * 1024 * 1024
+GROW_BYTES: Final = 256 * 1024  # taken from the disk at a time
+_HEAD: Final = struct.Struct("<II")  # payload bytes, and their crc32, which starts from the length
+HEAD_BYTES: Final = _HEAD.size
+_ALIGN: Final = 8  # a head is stored as one aligned word
+_BLOCK: Final = 1024 * 1024  # read at once
+
+
+class JournalFailed(LightgateError):  # noqa: N818 - names the event
+    """A note could not be kept; nothing of it is in the journal."""
+
+    status = 503
+    label = "journal"
+
+
+class Journal:
+    """The journal of one process life; not for several threads."""
+
+    def __init__(
+        self,
+        folder: Path,
+        worker: int,
+        *,
+        now: Callable[[], int] = SYSTEM.wall_ns,
+        rotate_bytes: int = ROTATE_BYTES,
+    ) -> None:
+        self._folder = folder
+        self._worker = worker
+        self._now = now
+        self._rotate_bytes = rotate_bytes
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._part = 0
+        self.life = f"{worker}-{Ids().new()}"
+        self._file: _Mapped | None = None
+        self._open()
+
+    @property
+    def path(self) -> Path:
+        """The file that is written now."""
+        part = f".{self._part:06d}" if self._part else ""
+        return self._folder / f"{self.life}{part}{SUFFIX}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the notes in that file; what follows is room for more."""
+        return 0 if self._file is None else self._file.size
+
+    def write(self, record: Note) -> None:
+        """Append one note; when it returns, the note outlives this process."""
+        file = self._file
+        if file is None:
+            raise JournalFailed("The journal is closed.")
+        payload = self._encode(record)
+        if file.size >= self._rotate_bytes:
+            self._rotate()
+            file = self._file or file
+        try:
+            file.append(payload)
+        except OSError as error:
+            raise JournalFailed(f"The journal cannot be written: {error.strerror}.") from None
+
+    def close(self) -> None:
+        """Let go of the file; the shipper may then finish it."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _rotate(self) -> None:
+        before, self._part = self._file, self._part + 1
+        try:
+            self._open()
+        except BaseException:
+            self._part -= 1
+            raise
+        # Only now: a life without a locked file is a dead one.
+        if before is not None:
+            before.close()
+
+    def _open(self) -> None:
+        """Make a file that is locked and has its first note before anybody can find it."""
+        unborn = self.path.with_suffix(".new")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(unborn, flags, 0o600)
+        except OSError as error:
+            raise JournalFailed(
+                f"No journal can be made in {self._folder}: {error.strerror}."
+            ) from None
+        file = _Mapped(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.append(self._encode(Opened(VERSION, self._worker, os.getpid(), self._now())))
+            unborn.rename(self.path)
+        except BaseException as error:
+            file.close()
+            unborn.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise JournalFailed(
+                    f"No journal can be made in {self._folder}: {error.strerror}."
+                ) from None
+            raise
+        self._file = file
+
+
+class _Mapped:
+    """A file that grows ahead of what is written into it; `size` is the end of the last frame."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._room = 0  # bytes that the disk has given
+        self._map: mmap.mmap | None = None
+        self._words = memoryview(b"")  # the same bytes, to store a head at once
+        self.size = 0
+
+    def append(self, payload: bytes) -> None:
+        """Copy a frame in, its head last; OSError when the disk gives no room."""
+        start, length = self.size, len(payload)
+        end = start + _padded(length)
+        if end > self._room:
+            self._grow(end)
+        mapped = self._map
+        if mapped is None:
+            raise OSError(errno.EBADF, "the file is closed")
+        mapped[start + HEAD_BYTES : start + HEAD_BYTES + length] = payload
+        head = _HEAD.pack(length, zlib.crc32(payload, length))
+        self._words[start // _ALIGN] = int.from_bytes(head, sys.byteorder)
+        self.size = end
+
+    def close(self) -> None:
+        """Cut off what was not used, and let go."""
+        self._release()
+        with contextlib.suppress(OSError):  # zeros at the end mean the same
+            os.ftruncate(self._descriptor, self.size)
+        os.close(self._descriptor)
+
+    def _grow(self, end: int) -> None:
+        """Take blocks from the disk by writing zeros: as many as usual, or as few as needed."""
+        usual = -(-end // GROW_BYTES) * GROW_BYTES
+        for wanted in (usual, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE, end):
+            while self._room < wanted:
+                zeros = bytes(min(wanted - self._room, GROW_BYTES))
+                try:
+                    given = os.pwrite(self._descriptor, zeros, self._room)
+                except OSError:
+                    if self._room < end and wanted == end:
+                        raise
+                    break
+                self._room += given
+            if self._room >= end:
+                self._release()
+                self._map = mmap.mmap(self._descriptor, self._room // _ALIGN * _ALIGN)
+                self._words = memoryview(self._map).cast("Q")
+                return
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _release(self) -> None:
+        self._words.release()
+        self._words = memoryview(b"")
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+
+class Frames:
+    """Reads a file's notes from an offset; after the last one says what stopped it.
+
+    `offset` is after the last whole note. `torn` when a frame begins there that the file does not
+    hold whole, `damaged` when it does and the frame is not what was written: nothing behind such a
+    frame is read, since where the next one begins is a guess. A head of zeros has not been written
+    yet.
+    """
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self._path = path
+        self.offset = offset
+        self.torn = False
+        self.damaged = False
+
+    def __iter__(self) -> Iterator[tuple[Note, int]]:
+        self.torn = self.damaged = False
+        with self._path.open("rb") as file:
+            file.seek(self.offset)
+            data, at, size = b"", 0, 0
+            while True:
+                start = end = at + HEAD_BYTES
+                length = 0
+                if start <= size:
+                    length, crc = _HEAD.unpack_from(data, at)
+                    if not length and not crc:
+                        self.torn = bool(data[at:].strip(b"\0"))
+                        return
+                    end = at + _padded(length)
+                if end > size:  # not whole yet
+                    more = file.read(max(_BLOCK, end - size))
+                    if not more:
+                        self.torn = at < size
+                        return
+                    data = data[at:] + more
+                    at, size = 0, len(data)
+                    continue
+                payload = data[start : start + length]
+                sound = zlib.crc32(payload, length) == crc
+                sound = sound and not data[start + length : end].strip(b"\0")
+                note = _note(payload) if sound else None
+                if note is None:
+                    self.damaged = True
+                    return
+                self.offset += end - at
+                at = end
+                yield note, self.offset
+
+
+def read_frames(path: Path, offset: int = 0) -> Iterator[tuple[Note, int]]:
+    """Give every whole note from the offset, each with the offset behind it."""
+    return iter(Frames(path, offset))
+
+
+def alive(path: Path) -> bool:
+    """Whether the writer of this file still holds it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def journals(folder: Path, life: str = "") -> list[Path]:
+    """The journal files in a folder, of one process life or all, each life's in their order."""
+    # A first file has no part in its name: it is the shortest of its life.
+    found = folder.glob(f"{life}*{SUFFIX}")
+    return sorted(found, key=lambda path: (life_of(path), len(path.name), path.name))
+
+
+def life_of(path: Path) -> str:
+    """The process life that a file belongs to."""
+    return path.name.partition(".")[0]
+
+
+def _padded(length: int) -> int:
+    """Bytes of a frame with so much payload."""
+    return -(-(HEAD_BYTES + length) // _ALIGN) * _ALIGN
+
+
+def _note(payload: bytes) -> Note | None:
+    try:
+        note: Note = _DECODER.decode(payload)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return note
+
+
+_DECODER: Final = msgspec.msgpack.Decoder(Note)

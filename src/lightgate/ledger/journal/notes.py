@@ -1,0 +1,340 @@
+"""What the hot path writes down: facts and raw instants, no formulas.
+
+A note is encoded as a plain msgpack array: fields are added at the end, with a default. The numbers
+are worked out when the notes are read again, by the same code as those of a benchmark run.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from lightgate.clock.attempt import Attempt, AttemptFacts, Role, Source, wall_time
+from lightgate.clock.marks import Marks, StampSource
+from lightgate.clock.outcome import Outcome
+from lightgate.clock.timing import ms, overhead
+from lightgate.clock.tokens import Tokens, TokensSource
+from lightgate.ledger.store.exchange import ExchangeRecord, dollars
+
+if TYPE_CHECKING:
+    from lightgate.errors import AttemptError
+
+VERSION: Final = 1  # of the notes; a reader refuses a journal of a newer one
+_ERROR_CHARS: Final = 500  # of a provider's own words; the rest says nothing more
+
+
+class Ended(Protocol):
+    """How a call ended, as far as a note needs it; `provider.call.Called` is one."""
+
+    @property
+    def outcome(self) -> Outcome: ...  # noqa: D102
+    @property
+    def error(self) -> AttemptError | None: ...  # noqa: D102
+    @property
+    def status(self) -> int | None: ...  # noqa: D102
+    @property
+    def streamed(self) -> bool: ...  # noqa: D102
+    @property
+    def tokens(self) -> Tokens: ...  # noqa: D102
+    @property
+    def finish_reason(self) -> str | None: ...  # noqa: D102
+    @property
+    def bytes_in(self) -> int: ...  # noqa: D102
+    @property
+    def bytes_out(self) -> int: ...  # noqa: D102
+
+
+class NoteFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What an attempt was, as known before it began, and what it cost in nano-dollars."""
+
+    id: str
+    exchange_id: str
+    target: str
+    provider: str
+    model: str
+    dialect: str
+    seq: int
+    role: Role
+    won: bool | None
+    wall_ns: int
+    cost_nano: int | None = None
+    cost_source: str | None = None
+    price_as_of: str | None = None
+    source: Source = "gateway"
+
+
+class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One attempt: its facts, how it ended, its instants, its tokens and the stamps of its bursts.
+
+    `bursts` are the bytes of an array of 64-bit integers in this machine's order.
+    """
+
+    facts: NoteFacts
+    outcome: Outcome
+    status: int | None
+    error: str | None
+    streamed: bool
+    finish_reason: str | None
+    bytes_in: int
+    bytes_out: int
+    plan: int | None
+    send: int | None
+    headers: int | None
+    event: int | None
+    first: int | None
+    answer: int | None
+    last: int | None
+    end: int | None
+    pool_wait_ns: int | None
+    dns_ns: int | None
+    tcp_ns: int | None
+    tls_ns: int | None
+    stamp_source: StampSource
+    first_since: int | None
+    last_since: int | None
+    dispatch_lag_ns: int
+    replayed: bool
+    void: bool
+    tokens_out: int | None
+    tokens_streamed: int | None
+    tokens_reasoning: int | None
+    tokens_cached: int | None
+    tokens_in: int | None
+    tokens_source: TokensSource | None
+    hidden_reasoning: bool
+    first_burst: float | None
+    bursts: bytes
+
+    @classmethod
+    def of(cls, facts: NoteFacts, marks: Marks, called: Ended) -> AttemptNote:
+        """Take down one attempt that has ended."""
+        tokens, error = called.tokens, called.error
+        return cls(
+            facts,
+            called.outcome,
+            called.status,
+            None if error is None else error.message[:_ERROR_CHARS],
+            called.streamed,
+            called.finish_reason,
+            called.bytes_in,
+            called.bytes_out,
+            marks.plan,
+            marks.send,
+            marks.headers,
+            marks.event,
+            marks.first,
+            marks.answer,
+            marks.last,
+            marks.end,
+            marks.pool_wait_ns,
+            marks.dns_ns,
+            marks.tcp_ns,
+            marks.tls_ns,
+            marks.stamp_source,
+            marks.first_since,
+            marks.last_since,
+            marks.dispatch_lag_ns,
+            marks.replayed,
+            marks.void,
+            tokens.out,
+            tokens.streamed,
+            tokens.reasoning,
+            tokens.cached,
+            tokens.tokens_in,
+            tokens.source,
+            tokens.hidden_reasoning,
+            tokens.first_burst,
+            marks.burst_ns.tobytes(),
+        )
+
+    def attempt(self) -> Attempt:
+        """Work out the record, by the formulas of the clock."""
+        facts = self.facts
+        about = AttemptFacts(
+            id=facts.id,
+            exchange_id=facts.exchange_id,
+            source=facts.source,
+            target=facts.target,
+            provider=facts.provider,
+            model=facts.model,
+            dialect=facts.dialect,
+            seq=facts.seq,
+            role=facts.role,
+            won=facts.won,
+            outcome=self.outcome,
+            status=self.status,
+            error=self.error,
+            streamed=self.streamed,
+            wall_ns=facts.wall_ns,
+            cost_usd=dollars(facts.cost_nano),
+            cost_source=facts.cost_source,
+            price_as_of=facts.price_as_of,
+            finish_reason=self.finish_reason,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+        )
+        return Attempt.of(about, self._marks(), self._tokens())
+
+    def _marks(self) -> Marks:
+        marks = Marks(self.plan, self.stamp_source)
+        marks.send, marks.headers, marks.event = self.send, self.headers, self.event
+        marks.first, marks.answer, marks.last, marks.end = (
+            self.first, self.answer, self.last, self.end,
+        )  # fmt: skip
+        marks.pool_wait_ns, marks.dns_ns = self.pool_wait_ns, self.dns_ns
+        marks.tcp_ns, marks.tls_ns = self.tcp_ns, self.tls_ns
+        marks.first_since, marks.last_since = self.first_since, self.last_since
+        marks.dispatch_lag_ns = self.dispatch_lag_ns
+        marks.replayed, marks.void = self.replayed, self.void
+        marks.burst_ns = array("q", self.bursts)
+        return marks
+
+    def _tokens(self) -> Tokens:
+        return Tokens(
+            out=self.tokens_out,
+            streamed=self.tokens_streamed,
+            reasoning=self.tokens_reasoning,
+            cached=self.tokens_cached,
+            tokens_in=self.tokens_in,
+            source=self.tokens_source,
+            hidden_reasoning=self.hidden_reasoning,
+            first_burst=self.first_burst,
+        )
+
+
+class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One exchange, without the numbers that follow from its instants; money in nano-dollars.
+
+    `sent_ns` is when the first attempt's bytes were written, `first_in_ns` when the winner's first
+    useful token came and `first_out_ns` when it was handed on.
+    """
+
+    id: str
+    request_id: str
+    key_id: str | None
+    model_asked: str
+    policy: str
+    plan: str
+    winner: str | None
+    cache: str
+    status: int
+    outcome: str
+    error: str | None
+    dialect: str
+    streamed: bool
+    wall_ns: int
+    accepted_ns: int | None
+    first_byte_ns: int | None
+    received_ns: int | None
+    routed_ns: int | None
+    sent_ns: int | None
+    first_in_ns: int | None
+    first_out_ns: int | None
+    last_in_ns: int | None
+    last_out_ns: int | None
+    closed_ns: int | None
+    tokens_in: int | None
+    tokens_out: int | None
+    cost_nano: int | None
+    cost_source: str | None
+    loser_cost_nano: int | None
+    tags: str | None
+    worker: int
+
+    def record(self, attempts: int) -> ExchangeRecord:
+        """Work out the record; a time to the first token exists for streamed answers only."""
+        ttft_ns = _between(self.received_ns, self.first_out_ns) if self.streamed else None
+        return ExchangeRecord(
+            id=self.id,
+            request_id=self.request_id,
+            key_id=self.key_id,
+            model_asked=self.model_asked,
+            policy=self.policy,
+            plan=self.plan,
+            winner=self.winner,
+            attempts=attempts,
+            cache=self.cache,
+            status=self.status,
+            outcome=self.outcome,
+            error=self.error,
+            dialect=self.dialect,
+            streamed=self.streamed,
+            wall_time=wall_time(self.wall_ns),
+            accepted_ns=self.accepted_ns,
+            first_byte_ns=self.first_byte_ns,
+            received_ns=self.received_ns,
+            routed_ns=self.routed_ns,
+            sent_ns=self.sent_ns,
+            first_in_ns=self.first_in_ns,
+            first_out_ns=self.first_out_ns,
+            last_in_ns=self.last_in_ns,
+            last_out_ns=self.last_out_ns,
+            closed_ns=self.closed_ns,
+            overhead_ms=self._overhead_ms(),
+            ttft_ms=ms(ttft_ns),
+            e2e_ms=ms(_between(self.received_ns, self.last_out_ns)),
+            tokens_in=self.tokens_in,
+            tokens_out=self.tokens_out,
+            cost_usd=dollars(self.cost_nano),
+            cost_source=self.cost_source,
+            loser_cost_usd=dollars(self.loser_cost_nano),
+            tags=self.tags,
+            worker=self.worker,
+        )
+
+    def _overhead_ms(self) -> float | None:
+        received, sent, last_in, last_out = (
+            self.received_ns, self.sent_ns, self.last_in_ns, self.last_out_ns,
+        )  # fmt: skip
+        if received is None or sent is None or last_in is None or last_out is None:
+            return None
+        return ms(overhead(received, sent, last_in, last_out))
+
+
+class Opened(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="o"):
+    """The first note of every journal file."""
+
+    version: int
+    worker: int
+    pid: int
+    wall_ns: int
+
+
+class Reserved(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="r"):
+    """Money set aside before a paid dispatch."""
+
+    exchange_id: str
+    key_id: str | None
+    wall_ns: int
+    nano_usd: int
+    targets: tuple[str, ...]
+    request_id: str = ""
+    model_asked: str = ""
+    dialect: str = ""
+
+
+class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="i"):
+    """An id that a client is about to see, where nothing was reserved."""
+
+    exchange_id: str
+    wall_ns: int
+    request_id: str = ""
+    key_id: str | None = None
+    model_asked: str = ""
+    dialect: str = ""
+
+
+class Settled(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="s"):
+    """One exchange that is over, with all of its attempts."""
+
+    exchange: ExchangeNote
+    attempts: tuple[AttemptNote, ...]
+
+
+Note = Opened | Reserved | Seen | Settled
+
+
+def _between(start: int | None, stop: int | None) -> int | None:
+    return None if start is None or stop is None else stop - start

@@ -1,0 +1,1 @@
+"""Files and history of benchmark runs."""

@@ -1,0 +1,1 @@
+"""The ledger's database: tables, rollups, queries, keys, retention."""

@@ -1,0 +1,163 @@
+"""Virtual keys: what a client shows to the gateway, and what it may do with it.
+
+A key is 256 random bits as text. Only its SHA-256 is kept: with that many random bits nobody finds
+the key from its hash, and whoever reads the ledger has no key.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from lightgate.clock.ids import Ids
+from lightgate.clock.source import SYSTEM
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection
+
+    from lightgate.clock.source import Clock
+
+PREFIX: Final = "lg-"
+SHOWN: Final = 8  # characters of a key that are kept for display: 30 of its 256 bits
+Period = Literal["total", "day", "month"]
+
+
+class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a key may do; empty `models` are all models, None is no limit."""
+
+    name: str
+    expires: str | None = None
+    models: tuple[str, ...] = ()
+    budget_usd: Decimal | None = None
+    budget_period: Period = "total"
+    rpm: int | None = None
+    tpm: int | None = None
+    max_tokens: int | None = None
+    may_race: bool = False
+    max_fanout: int = 2
+    tags: str | None = None
+
+
+class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of `keys`; times are UTC in ISO 8601, `hash` is SHA-256 in hex of the whole key.
+
+    `tags` is a JSON object as text, stamped on every exchange of the key.
+    """
+
+    id: str
+    name: str
+    hash: str
+    prefix: str
+    created: str
+    expires: str | None = None
+    revoked: str | None = None
+    models: tuple[str, ...] = ()
+    budget_usd: Decimal | None = None
+    budget_period: Period = "total"
+    rpm: int | None = None
+    tpm: int | None = None
+    max_tokens: int | None = None
+    may_race: bool = False
+    max_fanout: int = 2
+    tags: str | None = None
+
+    def over(self, wall_ns: int) -> str | None:
+        """Why the key is of no use at this time: revoked, expired, or None."""
+        if self.revoked is not None:
+            return "revoked"
+        if self.expires is not None and wall_ns >= instant_ns(self.expires):
+            return "expired"
+        return None
+
+
+def new_key(
+    terms: KeyTerms,
+    *,
+    clock: Clock = SYSTEM,
+    random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+) -> tuple[str, KeyRecord]:
+    """Make a key: its text, which exists nowhere else, and the record that is kept of it."""
+    secret = PREFIX + base64.urlsafe_b64encode(random_bytes(32)).rstrip(b"=").decode()
+    record = KeyRecord(
+        id=Ids(clock).new(),
+        hash=hash_of(secret.encode()),
+        prefix=secret[:SHOWN],
+        created=instant_text(clock.wall_ns()),
+        **msgspec.structs.asdict(terms),
+    )
+    return secret, record
+
+
+def period_start(period: Period, wall_ns: int) -> datetime | None:
+    """When the running day or month began, in UTC; None for a budget without end."""
+    now = datetime.fromtimestamp(wall_ns // 1_000_000_000, UTC)
+    if period == "total":
+        return None
+    day = now.replace(hour=0, minute=0, second=0)
+    return day if period == "day" else day.replace(day=1)
+
+
+def hash_of(presented: bytes) -> str:
+    """SHA-256 of a whole key, in hex."""
+    return hashlib.sha256(presented).hexdigest()
+
+
+def instant_text(wall_ns: int) -> str:
+    """A wall time as ISO 8601 in UTC, to the second."""
+    return datetime.fromtimestamp(wall_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def instant_ns(text: str) -> int:
+    """Nanoseconds since the epoch of an ISO 8601 time; without a zone it is UTC."""
+    when = datetime.fromisoformat(text)
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()) * 1_000_000_000
+
+
+def add_key(connection: Connection, record: KeyRecord) -> None:
+    """Keep a new key; two keys in use never have one name, so that a name can revoke."""
+    from lightgate.ledger.store.schema import keys
+
+    wall_ns = instant_ns(record.created)
+    if any(key.name == record.name and not key.over(wall_ns) for key in read_keys(connection)):
+        raise UsageError(
+            f"A key named {record.name!r} is in use.",
+            hint="Choose another --name, or revoke it first: lightgate keys revoke NAME.",
+        )
+    connection.execute(keys.insert().values(**msgspec.structs.asdict(record)))
+
+
+def read_keys(connection: Connection) -> tuple[KeyRecord, ...]:
+    """Every key, oldest first, also those that are over."""
+    from lightgate.ledger.store.schema import keys
+
+    rows = connection.execute(keys.select().order_by(keys.c.id)).mappings()
+    return tuple(KeyRecord(**{**row, "models": tuple(row["models"])}) for row in rows)
+
+
+def revoke_key(connection: Connection, named: str, *, wall_ns: int) -> KeyRecord:
+    """Revoke the key with this id, or the one in use with this name; for good, and only once."""
+    from lightgate.ledger.store.schema import keys
+
+    known = read_keys(connection)
+    found = [key for key in known if key.id == named]
+    found = found or [key for key in known if key.name == named and key.revoked is None]
+    if not found:
+        raise UsageError(
+            f"There is no key {named!r} that could be revoked.",
+            hint="`lightgate keys list` has the names and ids.",
+        )
+    if found[0].revoked is not None:
+        raise UsageError(f"The key {named!r} was revoked before.")
+    for key in found:  # an expired one may share the name of the one in use
+        at = instant_text(wall_ns)
+        connection.execute(keys.update().where(keys.c.id == key.id).values(revoked=at))
+    return msgspec.structs.replace(found[-1], revoked=instant_text(wall_ns))

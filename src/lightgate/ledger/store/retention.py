@@ -1,0 +1,95 @@
+"""How long the ledger keeps what: rows of single requests for weeks, sums for more than a year.
+
+The daily sums of keys are never deleted: a budget without a period counts from the key's beginning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from lightgate.clock.attempt import wall_time
+from lightgate.clock.source import SYSTEM
+from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
+from lightgate.ledger.store.schema import attempts, exchanges, key_rollups, rollups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lightgate.ledger.store.store import Ledger
+
+BATCH: Final = 2000  # rows in one transaction: others wait for it
+_NS_PER_S: Final = 1_000_000_000
+
+
+class Keep(msgspec.Struct, frozen=True, kw_only=True):
+    """Days that rows are kept: single requests, sums over 5 minutes, sums over an hour."""
+
+    raw_days: float = 30
+    fine_days: float = 90
+    rollup_days: float = 400
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that were deleted; `more` when the pass ended at its limit."""
+
+    exchanges: int = 0
+    attempts: int = 0
+    rollups: int = 0
+    more: bool = False
+
+
+def prune(
+    ledger: Ledger,
+    keep: Keep | None = None,
+    *,
+    now: Callable[[], int] = SYSTEM.wall_ns,
+    limit: int = 50_000,
+) -> Pruned:
+    """Delete what is too old, at most `limit` rows of a kind, a batch in each transaction."""
+    rules = keep or Keep()
+    before = _ago(now(), rules.raw_days)
+    old = wall_time(before * _NS_PER_S)
+    sums = (
+        (rollups, FINE_S, rules.fine_days),
+        (rollups, HOUR_S, rules.rollup_days),
+        (key_rollups, FINE_S, rules.fine_days),
+    )
+    tries = _delete(ledger, attempts, attempts.c.wall_time < old, limit)
+    asked = _delete(ledger, exchanges, exchanges.c.wall_time < old, limit)
+    summed = [
+        _delete(
+            ledger,
+            table,
+            sa.and_(table.c.width_s == width, table.c.bucket_s < _ago(now(), days) - width),
+            limit,
+        )
+        for table, width, days in sums
+    ]
+    return Pruned(
+        exchanges=asked,
+        attempts=tries,
+        rollups=sum(summed),
+        more=max(tries, asked, *summed) >= limit,
+    )
+
+
+def _ago(now_ns: int, days: float) -> int:
+    return now_ns // _NS_PER_S - int(days * DAY_S)
+
+
+def _delete(ledger: Ledger, table: sa.Table, where: sa.ColumnElement[bool], limit: int) -> int:
+    identity = sa.tuple_(*table.primary_key.columns)
+    gone = 0
+    while gone < limit:
+        some = sa.select(*table.primary_key.columns).where(where).limit(min(BATCH, limit - gone))
+        with ledger.writing() as connection:
+            result: sa.CursorResult[Any] = connection.execute(
+                table.delete().where(identity.in_(some))
+            )
+        gone += result.rowcount
+        if result.rowcount == 0:
+            break
+    return gone

@@ -1,0 +1,213 @@
+"""The tables of the ledger: one schema for SQLite and PostgreSQL.
+
+`attempts` has the columns of the record of an attempt, in its order, and `exchanges` those of an
+exchange. Wall times are text in RFC 3339, UTC, of one width: they sort as they happened. The
+migrations make the tables; what is here is what they must come to.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+
+from lightgate.clock.attempt import Attempt
+from lightgate.clock.outcome import Outcome
+from lightgate.ledger.store.exchange import ExchangeRecord
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Dialect
+
+METRICS: Final = ("ttft_ms", "ttfa_ms", "speed_tps", "speed_total_tps", "e2e_ms", "overhead_ms")
+OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
+_FLAGS: Final = frozenset(
+    {"won", "streamed", "late", "hidden_reasoning", "void", "replayed", "may_race"}
+)
+_COUNTS: Final = frozenset({"seq", "concurrency", "status", "bursts", "attempts", "worker"})
+_BIG: Final = frozenset(
+    {"bytes_in", "bytes_out", "tokens_in", "tokens_out", "tokens_streamed", "tokens_reasoning",
+     "tokens_cached"}
+)  # fmt: skip
+_NULL_NEVER: Final = frozenset(
+    {"id", "exchange_id", "source", "target", "provider", "model", "dialect", "role", "outcome",
+     "wall_time", "request_id", "model_asked", "policy", "plan", "cache"}
+)  # fmt: skip
+
+
+class Money(sa.types.TypeDecorator[Decimal]):
+    """Dollars, exactly: NUMERIC, and text where a database has no exact numbers."""
+
+    impl = sa.Numeric(28, 12)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> sa.types.TypeEngine[Any]:
+        """SQLite's NUMERIC is a float."""
+        exact = dialect.name != "sqlite"
+        return dialect.type_descriptor(sa.Numeric(28, 12) if exact else sa.Text())
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Any:
+        """Hand a number to the database."""
+        return money_text(value) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
+        """Take one from it."""
+        del dialect
+        return value if value is None or isinstance(value, Decimal) else Decimal(value)
+
+
+def money_text(value: Decimal | None) -> str | None:
+    """Dollars as text without an exponent."""
+    return None if value is None else format(value, "f")
+
+
+def _kind(name: str) -> sa.types.TypeEngine[Any]:
+    if name in _FLAGS:
+        return sa.Boolean()
+    if name in _COUNTS:
+        return sa.Integer()
+    if name in _BIG or name.endswith("_ns"):
+        return sa.BigInteger()
+    if name.endswith("_usd"):
+        return Money()
+    return sa.Double() if name.endswith(("_ms", "_tps")) else sa.Text()
+
+
+def _of_record(fields: tuple[str, ...]) -> list[sa.Column[Any]]:
+    return [
+        sa.Column(name, _kind(name), primary_key=name == "id", nullable=name not in _NULL_NEVER)
+        for name in fields
+    ]
+
+
+def _count(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False)
+
+
+def _sum(name: str) -> sa.Column[Decimal]:
+    return sa.Column(name, Money, nullable=False)
+
+
+metadata: Final = sa.MetaData()
+
+exchanges: Final = sa.Table(
+    "exchanges",
+    metadata,
+    *_of_record(ExchangeRecord.__struct_fields__),
+    sa.Index("exchanges_by_request", "request_id"),
+    sa.Index("exchanges_by_time", "wall_time"),
+)
+
+attempts: Final = sa.Table(
+    "attempts",
+    metadata,
+    *_of_record(Attempt.__struct_fields__),
+    sa.Index("attempts_by_exchange", "exchange_id"),
+    sa.Index("attempts_by_time", "wall_time"),
+)
+
+# Sums of attempts at a target: over 5 minutes and, the same again, over an hour.
+rollups: Final = sa.Table(
+    "rollups",
+    metadata,
+    sa.Column("width_s", sa.Integer, primary_key=True),
+    sa.Column("bucket_s", sa.BigInteger, primary_key=True),
+    sa.Column("target", sa.Text, primary_key=True),
+    sa.Column("provider", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    _count("attempts"),
+    *(_count(outcome) for outcome in OUTCOMES),
+    _count("measured"),
+    _count("late"),
+    _count("tokens_in"),
+    _count("tokens_out"),
+    _sum("cost_usd"),
+    *(sa.Column(f"{metric}_sketch", sa.LargeBinary) for metric in METRICS),
+)
+
+# Sums of exchanges of a key: over 5 minutes and, the same again, over a day.
+key_rollups: Final = sa.Table(
+    "key_rollups",
+    metadata,
+    sa.Column("width_s", sa.Integer, primary_key=True),
+    sa.Column("bucket_s", sa.BigInteger, primary_key=True),
+    sa.Column("key_id", sa.Text, primary_key=True),
+    sa.Column("model_asked", sa.Text, primary_key=True),
+    _count("exchanges"),
+    _count("ok"),
+    _count("cached"),
+    _count("tokens_in"),
+    _count("tokens_out"),
+    _sum("cost_usd"),
+    _sum("loser_cost_usd"),
+)
+
+keys: Final = sa.Table(
+    "keys",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False, unique=True),
+    sa.Column("prefix", sa.Text, nullable=False),
+    sa.Column("created", sa.Text, nullable=False),
+    sa.Column("expires", sa.Text),
+    sa.Column("revoked", sa.Text),
+    sa.Column("models", sa.JSON, nullable=False),
+    sa.Column("budget_usd", Money),
+    sa.Column("budget_period", sa.Text, nullable=False),
+    sa.Column("rpm", sa.Integer),
+    sa.Column("tpm", sa.Integer),
+    sa.Column("max_tokens", sa.Integer),
+    sa.Column("may_race", sa.Boolean, nullable=False),
+    sa.Column("max_fanout", sa.Integer, nullable=False),
+    sa.Column("tags", sa.Text),
+)
+
+# How far each journal file has been read; the row outlives the file by one pass.
+shipped: Final = sa.Table(
+    "shipped",
+    metadata,
+    sa.Column("journal", sa.Text, primary_key=True),
+    sa.Column("offset", sa.BigInteger, nullable=False),
+    sa.Column("finished", sa.Boolean, nullable=False),
+)
+
+# What was announced in a journal and has not been settled yet.
+reservations: Final = sa.Table(
+    "reservations",
+    metadata,
+    sa.Column("exchange_id", sa.Text, primary_key=True),
+    sa.Column("life", sa.Text, nullable=False),
+    sa.Column("worker", sa.Integer, nullable=False),
+    sa.Column("key_id", sa.Text),
+    sa.Column("wall_ns", sa.BigInteger, nullable=False),
+    sa.Column("nano_usd", sa.BigInteger),
+    sa.Column("targets", sa.Text, nullable=False),
+    sa.Column("request_id", sa.Text, nullable=False),
+    sa.Column("model_asked", sa.Text, nullable=False),
+    sa.Column("dialect", sa.Text, nullable=False),
+    sa.Index("reservations_by_life", "life"),
+)
+
+meta: Final = sa.Table(
+    "meta",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+
+# Complete answers that equal requests may get again; empty unless a model's cache is on.
+cache: Final = sa.Table(
+    "cache",
+    metadata,
+    sa.Column("key", sa.LargeBinary, primary_key=True),
+    sa.Column("key_id", sa.Text),
+    sa.Column("model_asked", sa.Text, nullable=False),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("kept_ns", sa.BigInteger, nullable=False),
+    sa.Column("expires_ns", sa.BigInteger, nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("answer", sa.LargeBinary, nullable=False),
+    sa.Index("cache_by_time", "kept_ns"),
+    sa.Index("cache_by_end", "expires_ns"),
+)

@@ -1,0 +1,1 @@
+"""Reports as pictures: SVG, PNG and terminal curves."""

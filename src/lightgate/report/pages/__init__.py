@@ -1,0 +1,1 @@
+"""Reports as pages: HTML files and what they are made from."""

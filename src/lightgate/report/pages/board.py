@@ -1,0 +1,161 @@
+"""The leaderboard of the page: one table a load, every number with its n and its definition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lightgate.report.charts.charts import whisker, whisker_scale
+from lightgate.report.charts.svg import element, escape
+from lightgate.report.tables.arrange import error_share, failures, grade_of, targets
+from lightgate.report.tables.figures import (
+    DEFINITIONS,
+    DOT,
+    dollars,
+    estimate,
+    explain,
+    number,
+    percent,
+    probability,
+    value,
+)
+from lightgate.report.tables.sentences import cell_remark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.ledger.runs.run import CellSummary, Run
+    from lightgate.report.charts.svg import Scale
+    from lightgate.report.tables.arrange import Block, Row
+
+
+class Figure(NamedTuple):
+    """A number as it is shown, and all that stands behind it."""
+
+    text: str
+    title: str
+
+
+# Heading, definition, and whether the heading starts a group.
+_HEADS: Final = (
+    ("p95", "metric"),
+    ("p99", "metric"),
+    ("tok/s", "speed_tps"),
+    ("slow 5 %", "speed_tps"),
+    ("stall p95", "stall_ms"),
+    ("e2e p50", "e2e_ms"),
+    ("through\u00adput", "throughput"),
+    ("in flight", "inflight"),
+    ("errors", "errors"),
+    ("good\u00adput", "goodput"),
+    ("$/Mtok", "cost"),
+    ("grade", "grade"),
+    ("P(fast\u00adest)", "p_fastest"),
+    ("n", "n"),
+)
+
+
+def board(run: Run, block: Block) -> str:
+    """The table of one load."""
+    series = {target: at for at, target in enumerate(targets(run))}
+    scale = whisker_scale([row.cell for row in block.rows], block.metric)
+    body = "".join(_row(row, block.metric, series[row.cell.target], scale) for row in block.rows)
+    table = element("thead", _head(block.metric)) + element("tbody", body)
+    return element("div", element("table", table, class_="board"), class_="scroll tips", tabindex=0)
+
+
+def _head(metric: str) -> str:
+    title = DEFINITIONS[metric].title
+    meaning = f"{title}, ms. {DEFINITIONS[metric].text}"
+    first = [
+        _th("target", "Ordered by the median time to the first token.", class_="name"),
+        _th("rank", f"{DEFINITIONS['rank'].text}"),
+        _th(f"{title} p50", meaning),
+        _th(
+            "interval, and to p95",
+            "The median, its 95 % interval (band) and p95 (end of the line), logarithmic.",
+            class_="w",
+        ),
+    ]
+    others = [
+        _th(head, DEFINITIONS[metric if name == "metric" else name].text) for head, name in _HEADS
+    ]
+    return element("tr", "".join([*first, *others]))
+
+
+def _th(text: str, title: str, **attributes: object) -> str:
+    return element("th", escape(text), scope="col", title=title, **attributes)
+
+
+def _row(row: Row, metric: str, series: int, scale: Scale | None) -> str:
+    cell = row.cell
+    remark = cell_remark(cell)
+    flag = element("span", "!", class_="flag", title=remark) if remark else ""
+    tie = element("span", "≈", class_="tie", title="Ties with the first row.") if row.tie else ""
+    name = element("th", escape(row.name) + flag, scope="row", class_="name", title=cell.target)
+    drawn = "" if scale is None else whisker(series, cell, metric, scale)
+    shown = "".join(_td(figure) for figure in _figures(row, metric))
+    head = _td(_quantile(cell, metric, 0.5), tie, class_="lead")
+    return element(
+        "tr", f"{name}{_td(_rank(row))}{head}{element('td', drawn or DOT, class_='w')}{shown}"
+    )
+
+
+def _td(figure: Figure, before: str = "", **attributes: object) -> str:
+    return element("td", before + escape(figure.text), title=figure.title, **attributes)
+
+
+def _figures(row: Row, metric: str) -> Sequence[Figure]:
+    cell = row.cell
+    counted = f"n = {cell.requests:,}."
+    return (
+        _quantile(cell, metric, 0.95),
+        _quantile(cell, metric, 0.99),
+        _quantile(cell, "speed_tps", 0.5),
+        _quantile(cell, "speed_tps", 0.05),
+        _quantile(cell, "stall_ms", 0.95),
+        _quantile(cell, "e2e_ms", 0.5),
+        Figure(number(cell.throughput_tps), _window(cell, "throughput", "tok/s")),
+        Figure(number(cell.inflight), _window(cell, "inflight", "requests")),
+        Figure(percent(error_share(cell), digits=1), _errors(cell)),
+        Figure(percent(cell.goodput), f"{counted} {DEFINITIONS['goodput'].text}"),
+        Figure(dollars(cell.cost.out_per_mtok), _cost(cell)),
+        Figure(grade_of(cell) or DOT, f"{counted} {DEFINITIONS['grade'].text}"),
+        Figure(
+            DOT if row.standing is None else probability(row.standing.p_fastest),
+            f"{counted} {DEFINITIONS['p_fastest'].text}",
+        ),
+        Figure(f"{cell.requests:,}", f"{cell.warmup:,} were cut off. {DEFINITIONS['n'].text}"),
+    )
+
+
+def _quantile(cell: CellSummary, metric: str, q: float) -> Figure:
+    failing = estimate(cell, metric, q, with_failures=True)
+    told = explain(estimate(cell, metric, q), metric, failing)
+    return Figure(number(value(cell, metric, q)), told)
+
+
+def _rank(row: Row) -> Figure:
+    if row.standing is None:
+        return Figure(DOT, "No ranking here: nothing to compare, too few blocks, or void.")
+    best, worst = row.standing.best, row.standing.worst
+    text = str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
+    return Figure(text, f"{DEFINITIONS['rank'].text} n = {row.cell.requests:,}.")
+
+
+def _window(cell: CellSummary, name: str, unit: str) -> str:
+    window = "" if cell.window_s is None else f" over a window of {number(cell.window_s)} s"
+    law = "" if cell.little is None else f" Little's law says {number(cell.little)}."
+    return f"{unit}{window}. {DEFINITIONS[name].text}{law if name == 'inflight' else ''}"
+
+
+def _errors(cell: CellSummary) -> str:
+    listed = ", ".join(f"{name} {count:,}" for name, count in failures(cell).items()) or "none"
+    return f"{listed}; n = {cell.requests:,}. {DEFINITIONS['errors'].text}"
+
+
+def _cost(cell: CellSummary) -> str:
+    if cell.cost.out_per_mtok is None:
+        return f"The price is unknown. {DEFINITIONS['cost'].text}"
+    good = cell.cost.per_good_request
+    each = "" if good is None else f"; {dollars(good)} per good request"
+    return f"Source: {cell.cost.source or 'unknown'}{each}. {DEFINITIONS['cost'].text}"

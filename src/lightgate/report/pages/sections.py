@@ -1,0 +1,248 @@
+"""The parts of the page below the leaderboard: findings in words, outcomes, method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lightgate.clock.outcome import Outcome
+from lightgate.report.charts.svg import Picture, element, escape
+from lightgate.report.pages.material import error_texts
+from lightgate.report.tables.arrange import loads, names, shortened, targets
+from lightgate.report.tables.figures import (
+    DEFINITIONS,
+    DOT,
+    dollars,
+    number,
+    percent,
+    probability,
+    shorten,
+)
+from lightgate.report.tables.sentences import (
+    FASTER_MEANS,
+    break_even_sentence,
+    health_sentence,
+    title_of,
+    twin_sentences,
+    versus_sentence,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lightgate.ledger.runs.run import CellSummary, Pick, Run, Verdict
+    from lightgate.report.pages.material import Material
+
+_BAR: Final = (320.0, 12.0)
+# Our own doing and the provider's refusals are told apart by colour; the legend names them all.
+_KINDS: Final = {
+    "ok": "ok",
+    "rate_limited": "warn",
+    "cut": "other",
+    "cancelled": "other",
+}
+
+
+def paragraph(text: str, **attributes: object) -> str:
+    """One paragraph of plain text."""
+    return element("p", escape(text), **attributes)
+
+
+def listing(lines: Iterable[str]) -> str:
+    """A list of plain sentences."""
+    items = "".join(element("li", escape(line)) for line in lines)
+    return element("ul", items) if items else ""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], **attributes: object) -> str:
+    """A plain table; the cells are markup."""
+    top = element("tr", "".join(element("th", escape(text), scope="col") for text in head))
+    body = "".join(element("tr", "".join(f"<td>{cell}</td>" for cell in row)) for row in rows)
+    made = element("table", element("thead", top) + element("tbody", body), **attributes)
+    return element("div", made, class_="scroll")
+
+
+def picks(run: Run) -> str:
+    """A card for each use."""
+    return element("div", "".join(_pick(pick, names(run)) for pick in run.picks), class_="cards")
+
+
+def _pick(pick: Pick, short: Mapping[str, str]) -> str:
+    name = "no pick" if pick.target is None else short.get(pick.target, pick.target)
+    limits = ", ".join(f"{key} {number(limit)}" for key, limit in pick.slo.items()) or "none"
+    return element(
+        "article",
+        element("h3", escape(pick.profile))
+        + paragraph(name, class_="big")
+        + paragraph(shortened(pick.because, short))
+        + paragraph(f"SLO: {limits} ({pick.source})", class_="soft"),
+        class_="card",
+    )
+
+
+def verdicts(run: Run) -> str:
+    """A card for each target: the diagnosis, how it degrades, the evidence."""
+    short = names(run)
+    made = [_verdict(verdict, short) for verdict in run.verdicts]
+    return element("div", "".join(made), class_="cards wide")
+
+
+def _verdict(verdict: Verdict, short: Mapping[str, str]) -> str:
+    name = short.get(verdict.target, verdict.target)
+    calm = "calm" if verdict.name == "healthy" else "alert"
+    badge = element("span", escape(verdict.name), class_=f"badge {calm}")
+    return element(
+        "article",
+        element("h3", f"{escape(name)} {badge}")
+        + paragraph(shortened(verdict.sentence, short))
+        + listing(verdict.evidence),
+        class_="card",
+    )
+
+
+def comparisons(run: Run) -> str:
+    """Every pair, by load; folded up except for the heaviest load."""
+    short = names(run)
+    parts: list[str] = []
+    for load in reversed(loads(run)):
+        rows = [
+            (
+                escape(versus_sentence(versus, short)),
+                escape(title_of(versus.metric)),
+                probability(versus.p_adjusted),
+                f"{versus.comparison.n:,}",
+            )
+            for versus in run.versus
+            if versus.load == load and versus.a in short and versus.b in short
+        ]
+        if rows:
+            inner = table(("finding", "metric", "p (Holm)", "n pairs"), rows, class_="plain")
+            opened = None if parts else ""
+            summary = element("summary", escape(f"{load}: {len(rows)} comparisons"))
+            parts.append(element("details", summary + inner, open=opened))
+    if not parts:
+        return ""
+    return "".join(parts) + paragraph(FASTER_MEANS, class_="soft") + listing(twin_sentences(run))
+
+
+def outcomes(material: Material) -> str:
+    """How requests ended, one bar a cell, and what was said when they failed."""
+    run, short = material.run, names(material.run)
+    rows = [
+        (escape(short[cell.target]), escape(cell.load), _bar(cell), escape(_counts(cell)))
+        for load in loads(run)
+        for cell in run.cells
+        if cell.load == load and cell.target in short
+    ]
+    made = table(("target", "load", "ended", "counts"), rows, class_="plain")
+    texts = [
+        (
+            f"{error.times:,}",
+            escape(short.get(error.target, error.target)),
+            escape(error.outcome if error.status is None else f"{error.outcome} {error.status}"),
+            escape(shorten(error.text, 300)) or DOT,
+        )
+        for error in error_texts(material)
+    ]
+    if texts:
+        made += element("h3", "What was said") + table(
+            ("times", "target", "outcome", "error"), texts, class_="plain"
+        )
+    return made
+
+
+def _bar(cell: CellSummary) -> str:
+    total = sum(cell.outcomes.values())
+    if not total:
+        return DOT
+    width, height = _BAR
+    x, parts = 0.0, []
+    for name, count in _ordered(cell):
+        share = count / total * width
+        title = element(
+            "title", escape(f"{name}: {count:,} of {total:,} ({percent(count / total, digits=1)})")
+        )
+        kind = _KINDS.get(name, "bad")
+        parts.append(
+            element("rect", title, x=x, y=0, width=max(share, 1.0), height=height, class_=kind)
+        )
+        x += share
+    return Picture(width, height, "".join(parts), _counts(cell)).svg()
+
+
+def _ordered(cell: CellSummary) -> list[tuple[str, int]]:
+    known = [outcome.value for outcome in Outcome]
+    return sorted(
+        ((name, count) for name, count in cell.outcomes.items() if count),
+        key=lambda pair: (
+            pair[0] != Outcome.OK.value,
+            known.index(pair[0]) if pair[0] in known else 99,
+        ),
+    )
+
+
+def _counts(cell: CellSummary) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in _ordered(cell))
+
+
+def break_even(run: Run) -> str:
+    """From when an own machine pays."""
+    return listing(break_even_sentence(row, names(run)) for row in run.break_even)
+
+
+def method(run: Run) -> str:
+    """How it was measured, so that every number can be judged and measured again."""
+    requests = sum(cell.requests for cell in run.cells)
+    warmup = sum(cell.warmup for cell in run.cells)
+    facts = {
+        "run": run.id,
+        "started": run.started,
+        "finished": run.finished or "interrupted",
+        "definitions": run.definitions,
+        "requests": f"{requests:,} counted, {warmup:,} cut off (warm-up and ramp)",
+        "client": health_sentence(run.health).removeprefix("Client: "),
+    }
+    groups = (
+        ("Run", facts),
+        ("Sent", run.workload),
+        ("Asked for", run.options),
+        ("Made on", run.environment),
+    )
+    made = "".join(
+        element("div", element("h3", title) + _facts(rows)) for title, rows in groups if rows
+    )
+    return element("div", made, class_="facts") + _targets(run) + _how_to_read()
+
+
+def _facts(rows: Mapping[str, str]) -> str:
+    lines = "".join(
+        element("dt", escape(key.replace("_", " "))) + element("dd", escape(text) or DOT)
+        for key, text in rows.items()
+    )
+    return element("dl", lines)
+
+
+def _targets(run: Run) -> str:
+    order = targets(run)
+    rows = [
+        (
+            escape(target.name),
+            escape(target.base_url),
+            escape(target.dialect),
+            f"{dollars(target.price_input)} / {dollars(target.price_output)}",
+            escape(target.price_as_of or DOT),
+            "" if target.name in order else escape(f"A/A twin of {target.twin_of}"),
+        )
+        for target in run.targets
+    ]
+    head = ("target", "address", "dialect", "$/Mtok in / out", "price of", "")
+    return table(head, rows, class_="plain") if rows else ""
+
+
+def _how_to_read() -> str:
+    lines = [f"{meaning.title}: {meaning.text}" for meaning in DEFINITIONS.values()]
+    first = (
+        "Quantiles are nearest-rank: values that were observed. Intervals are 95 %, from order "
+        "statistics; a number without one is a dot. Only complete answers enter them; failures are "
+        "counted, drawn as requests that never arrive, and held against goodput. Outliers stay in."
+    )
+    return element("h3", "How to read it") + paragraph(first) + listing(lines)

@@ -1,0 +1,1 @@
+"""Reports as text: rows, figures, sentences, CSV, the live view."""

@@ -1,0 +1,165 @@
+"""The run in the order in which people read it: loads from light to heavy, the fastest first."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from lightgate.clock.grade import grade
+from lightgate.clock.outcome import Outcome
+from lightgate.report.tables.figures import clean, estimate, value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lightgate.clock.compare import Standing
+    from lightgate.ledger.runs.run import Board, CellSummary, Run
+
+
+class Row(NamedTuple):
+    """One target in the block of a load."""
+
+    cell: CellSummary
+    name: str  # short, harmless
+    standing: Standing | None
+    tie: bool  # with the first row of the block
+
+
+class Block(NamedTuple):
+    """All targets under one load, by the median of the headline metric."""
+
+    load: str
+    metric: str  # ttft_ms, or ttft_plan_ms where requests came by schedule
+    rows: tuple[Row, ...]
+    void: bool  # an A/A pair differs: the ranking says nothing
+
+
+def blocks(run: Run) -> list[Block]:
+    """One block a load, from the lightest to the heaviest."""
+    return [_block(run, load) for load in loads(run)]
+
+
+def loads(run: Run) -> list[str]:
+    """The loads of the run: closed ones by concurrency, then scheduled ones by rate."""
+    found = {cell.load: cell for cell in run.cells}
+    return sorted(found, key=lambda load: _weight(found[load]))
+
+
+def targets(run: Run) -> list[str]:
+    """The targets in the order of the run, A/A twins left out; known from the cells if need be."""
+    twins = {target.name for target in run.targets if target.twin_of is not None}
+    named = [target.name for target in run.targets] + [cell.target for cell in run.cells]
+    return [name for name in dict.fromkeys(named) if name not in twins]
+
+
+def names(run: Run) -> dict[str, str]:
+    """A short name for each target: its provider alone where that tells them apart."""
+    providers = {target.name: target.provider for target in run.targets}
+    models = {target.model for target in run.targets}
+    everyone = targets(run)
+    short = {name: providers.get(name, name) for name in everyone}
+    if len(models) > 1 or len(set(short.values())) < len(short):
+        short = {name: name for name in everyone}
+    return {name: clean(text) for name, text in short.items()}
+
+
+def shortened(text: str, short: Mapping[str, str]) -> str:
+    """A sentence of the run with the short names of its targets instead of the whole ones."""
+    if not short:
+        return text
+    longest = sorted(short, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest)), lambda found: short[found[0]], text)
+
+
+def shared_model(run: Run) -> str | None:
+    """The model, where every target serves the same."""
+    models = {target.model for target in run.targets}
+    return clean(models.pop()) if len(models) == 1 else None
+
+
+def cell_of(run: Run, target: str, load: str) -> CellSummary | None:
+    """The cell of one target under one load."""
+    return next((c for c in run.cells if c.target == target and c.load == load), None)
+
+
+def headline(cell: CellSummary) -> str:
+    """The headline metric: from the plan where requests came by schedule."""
+    by_plan = cell.concurrency is None and estimate(cell, "ttft_plan_ms", 0.5) is not None
+    return "ttft_plan_ms" if by_plan else "ttft_ms"
+
+
+def amount(cell: CellSummary) -> float | None:
+    """How heavy the load is on the axis of a curve: requests in flight, or requests per second."""
+    return cell.rate if cell.concurrency is None else float(cell.concurrency)
+
+
+def grade_of(cell: CellSummary) -> str | None:
+    """The grade from the interval of the median total speed; None where that does not exist."""
+    found = estimate(cell, "speed_total_tps", 0.5)
+    if found is None or found.interval is None:
+        return None
+    return str(grade(found.interval.low, found.interval.high))
+
+
+def failures(cell: CellSummary) -> dict[str, int]:
+    """The outcomes that are failures, most frequent first; a class unknown here is one."""
+    harmless = {outcome.value for outcome in Outcome if not outcome.is_failure}
+    bad = [(name, n) for name, n in cell.outcomes.items() if n and name not in harmless]
+    return dict(sorted(bad, key=lambda pair: (-pair[1], pair[0])))
+
+
+def error_share(cell: CellSummary) -> float | None:
+    """Failures over the requests that succeeded or failed; None where there were none."""
+    bad = sum(failures(cell).values())
+    judged = bad + cell.outcomes.get(Outcome.OK.value, 0)
+    return bad / judged if judged else None
+
+
+def board_of(run: Run, load: str, metric: str) -> Board | None:
+    """The ranking at one load by one metric."""
+    return next((b for b in run.boards if b.load == load and b.metric == metric), None)
+
+
+def _block(run: Run, load: str) -> Block:
+    short = names(run)
+    cells = [cell for cell in run.cells if cell.load == load and cell.target in short]
+    metric = headline(cells[0]) if cells else "ttft_ms"
+    cells.sort(key=lambda cell: _first_by(cell, metric))
+    board = board_of(run, load, metric)
+    standings = {s.name: s for s in board.standings} if board and not board.void else {}
+    tied = _tied(run, load, metric, cells[0].target) if cells else set()
+    rows = tuple(
+        Row(cell, short[cell.target], standings.get(cell.target), cell.target in tied)
+        for cell in cells
+    )
+    return Block(load, metric, rows, void=board is not None and board.void)
+
+
+def _first_by(cell: CellSummary, metric: str) -> tuple[float, str]:
+    median = value(cell, metric, 0.5)
+    return (math.inf if median is None else median, cell.target)
+
+
+def _tied(run: Run, load: str, metric: str, leader: str) -> set[str]:
+    """The targets that the comparison could not tell from the leader."""
+    pairs = [
+        {versus.a, versus.b}
+        for versus in run.versus
+        if versus.load == load and versus.metric == metric and versus.verdict == "tie"
+    ]
+    return {name for pair in pairs if leader in pair for name in pair - {leader}}
+
+
+def _weight(cell: CellSummary) -> tuple[int, float, str]:
+    heavy = amount(cell)
+    return (cell.concurrency is None, math.inf if heavy is None else heavy, cell.load)
+
+
+def shown_workload(run: Run) -> list[tuple[str, str]]:
+    """What was sent, for a heading: not the hashes, nor what holds for a single target."""
+    return [
+        (key, text)
+        for key, text in run.workload.items()
+        if " " not in key and not key.endswith("sha256")
+    ]

@@ -1,0 +1,212 @@
+"""Numbers as text: one spelling for every figure of a report, and its definition in one sentence.
+
+A number that has too few samples is a dot; one that is undefined is a dot as well, and the tooltip
+of the page says which of the two it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lightgate.clock.interval import TOO_SMALL, smallest_n
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from lightgate.clock.interval import Interval
+    from lightgate.ledger.runs.run import CellSummary, Estimate
+
+DOT: Final = "·"
+LEGEND: Final = (
+    f"{DOT} = no honest number: undefined, or too few samples "
+    "(p50 needs 6, p90 36, p95 and slow 5 % 72, p99 368)"
+)
+
+
+class Definition(NamedTuple):
+    """What a figure is called and what it means."""
+
+    title: str
+    text: str
+
+
+DEFINITIONS: Final = {
+    "ttft_ms": Definition(
+        "TTFT", "From sending the request to the first token-bearing delta; connecting not counted."
+    ),
+    "ttft_plan_ms": Definition(
+        "TTFT from plan",
+        "From the instant at which the request was due to the first token-bearing delta.",
+    ),
+    "ttfa_ms": Definition("TTFA", "From sending to the first answer token; reasoning not counted."),
+    "tth_ms": Definition("headers", "From sending to the status line of the answer."),
+    "e2e_ms": Definition("e2e", "From sending to the last token-bearing delta."),
+    "e2e_plan_ms": Definition(
+        "e2e from plan", "From the instant at which the request was due to the last token."
+    ),
+    "stall_ms": Definition("stall", "The longest gap between two bursts of one answer."),
+    "gap_ms": Definition("gap", "Time between two bursts of one answer, all gaps pooled."),
+    "speed_tps": Definition(
+        "speed", "Tokens after the first burst over the time after it; tokens/s of one request."
+    ),
+    "speed_total_tps": Definition(
+        "total speed", "All tokens over the whole time, connecting included; tokens/s."
+    ),
+    "throughput": Definition(
+        "throughput", "Tokens of all requests whose burst fell in the steady window, per second."
+    ),
+    "inflight": Definition("in flight", "Time-weighted mean of requests in flight in the window."),
+    "errors": Definition("errors", "Failed requests as a share of those that came to an end."),
+    "goodput": Definition("goodput", "Share of the offered requests that met every SLO."),
+    "cost": Definition("$/Mtok out", "Dollars per million output tokens at this load."),
+    "grade": Definition(
+        "grade",
+        "Band of the median total speed: 1 from 100 tok/s, 2 from 70, 3 from 50, 4 from 30.",
+    ),
+    "rank": Definition("rank", "The ranks that a block bootstrap cannot exclude, 95 %."),
+    "p_fastest": Definition(
+        "P(fastest)", "Share of the block bootstrap's rounds in which it had the lowest median."
+    ),
+    "n": Definition("n", "Requests that were counted: those after the warm-up and the ramp."),
+}
+
+
+def estimate(
+    cell: CellSummary, metric: str, q: float, *, with_failures: bool = False
+) -> Estimate | None:
+    """One quantile of a cell, None where the cell has no such metric."""
+    for row in cell.metrics:
+        if row.name == metric:
+            found = row.with_failures if with_failures else row.quantiles
+            return next((one for one in found if math.isclose(one.q, q)), None)
+    return None
+
+
+def value(cell: CellSummary, metric: str, q: float) -> float | None:
+    """The value of one quantile, None where there is none."""
+    found = estimate(cell, metric, q)
+    return None if found is None else found.value
+
+
+def reached(found: Estimate | None) -> float | None:
+    """The value of a quantile, infinity where it is a failure; None where `n` is too small.
+
+    Runs from before `infinite` was recorded say it by a missing value despite enough samples.
+    """
+    if found is None or found.value is not None:
+        return None if found is None else found.value
+    return math.inf if found.infinite or found.n >= smallest_n(found.q) else None
+
+
+def quantile_name(q: float, metric: str) -> str:
+    """`p95`, or `slow 5 %` for the low tail of a rate."""
+    percent = f"{q * 100:g}"
+    return f"slow {percent} %" if metric.endswith("_tps") and q < 0.5 else f"p{percent}"
+
+
+def number(amount: float | None) -> str:
+    """Three or four significant digits, thousands grouped; a dot for None."""
+    if amount is None or math.isnan(amount):
+        return DOT
+    if math.isinf(amount):
+        return "∞"
+    size = abs(amount)
+    if size >= 100 or amount == 0:
+        return f"{amount:,.0f}"
+    return f"{amount:.1f}" if size >= 10 else f"{amount:.2f}"
+
+
+def tick(amount: float) -> str:
+    """A round number at an axis, without digits that say nothing."""
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
+
+
+def milliseconds(amount: float | None) -> str:
+    """A duration with its unit: ms up to ten seconds, seconds above."""
+    if amount is None or not math.isfinite(amount):
+        return number(amount)
+    if amount < 10_000:
+        return f"{number(amount)} ms"
+    return f"{number(amount / 1000)} s"
+
+
+def with_unit(metric: str, amount: float | None) -> str:
+    """A figure with the unit of its metric."""
+    if amount is None:
+        return DOT
+    return f"{number(amount)} tok/s" if metric.endswith("_tps") else milliseconds(amount)
+
+
+def percent(share: float | None, *, digits: int = 0) -> str:
+    """A share as per cent; what is above zero never reads as 0 %, nor below one as 100 %."""
+    if share is None:
+        return DOT
+    text = f"{share * 100:.{digits}f}"
+    step = 10.0**-digits
+    if share > 0 and float(text) == 0:
+        return f"<{step:g} %"
+    if share < 1 and float(text) == 100:
+        return f">{100 - step:g} %"
+    return f"{text} %"
+
+
+def probability(p: float | None) -> str:
+    """Two digits; never 0 or 1, which no number of samples can show."""
+    if p is None:
+        return DOT
+    if p < 0.005:
+        return "<0.01"
+    return ">0.99" if p >= 0.995 else f"{p:.2f}"
+
+
+def dollars(amount: Decimal | None) -> str:
+    """Dollars with at least two digits after the point, more for small amounts; a dot for None."""
+    if amount is None:
+        return DOT
+    size = abs(float(amount))
+    if size == 0 or size >= 1:
+        return f"${size:,.2f}"
+    places = min(9, 1 - math.floor(math.log10(size)))
+    whole, _, part = f"{size:.{places}f}".partition(".")
+    return f"${whole}.{part.rstrip('0').ljust(2, '0')}"
+
+
+def bounds(interval: Interval | None) -> str:
+    """`[210, 225]`, or nothing."""
+    return "" if interval is None else f"[{number(interval.low)}, {number(interval.high)}]"
+
+
+def explain(found: Estimate | None, metric: str, failing: Estimate | None = None) -> str:
+    """Everything that stands behind one quantile: value, interval, n, definition.
+
+    `failing` is the same quantile with failures; it is told where it differs.
+    """
+    meaning = DEFINITIONS[metric]
+    told = with_unit(metric, reached(failing))
+    if failing is not None and told not in {DOT, with_unit(metric, reached(found))}:
+        return f"{explain(found, metric)} With failures: {told}, n = {failing.n:,}."
+    if found is None:
+        return f"{meaning.title}: not measured here. {meaning.text}"
+    name = f"{meaning.title} {quantile_name(found.q, metric)}"
+    if found.value is None and found.infinite:
+        return f"{name}: a failure, n = {found.n:,}. {meaning.text}"
+    if found.value is None:
+        need = f" (needs {smallest_n(found.q)})"
+        return f"{name}: {TOO_SMALL}, n = {found.n:,}{need}. {meaning.text}"
+    between = ""
+    if found.interval is not None:
+        low, high = found.interval.low, found.interval.high
+        share = f"{found.interval.confidence * 100:g} %"
+        between = f", {share} interval {with_unit(metric, low)} to {with_unit(metric, high)}"
+    return f"{name}: {with_unit(metric, found.value)}{between}, n = {found.n:,}. {meaning.text}"
+
+
+def clean(text: str) -> str:
+    """Make text from outside harmless for a terminal: no control character, no line break."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def shorten(text: str, most: int) -> str:
+    """Cut with an ellipsis so that at most `most` characters stay."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,209 @@
+"""What was found, in sentences: comparisons, break-even, what is wrong with a cell or a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lightgate.report.tables.arrange import names
+from lightgate.report.tables.figures import (
+    DEFINITIONS,
+    DOT,
+    clean,
+    dollars,
+    estimate,
+    milliseconds,
+    number,
+    percent,
+    probability,
+    quantile_name,
+    reached,
+)
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from lightgate.clock.interval import Interval
+    from lightgate.ledger.runs.run import BreakEven, CellSummary, Health, Run, Versus
+    from lightgate.report.tables.arrange import Block
+
+_FASTER: Final = {
+    "ttft_ms": "faster to the first token than",
+    "ttft_plan_ms": "faster from plan to first token than",
+    "ttfa_ms": "faster to the first answer token than",
+    "e2e_ms": "faster to the last token than",
+    "e2e_plan_ms": "faster from plan to last token than",
+    "speed_tps": "faster in tokens per second than",
+    "speed_total_tps": "faster in tokens per second of the whole time than",
+}
+FASTER_MEANS: Final = (
+    "x % faster: the median takes x % less time (durations), or x % more tokens a second (speeds). "
+    "P is the chance that a single request to it beats one to the other."
+)
+
+
+def versus_sentence(versus: Versus, short: dict[str, str]) -> str:
+    """One comparison as a sentence, with its interval and P; says a tie where there is one."""
+    a, b = (short.get(name, clean(name)) for name in (versus.a, versus.b))
+    found = versus.comparison
+    between = "" if found.interval is None else f" ({_span(found.interval)})"
+    subject = title_of(versus.metric)
+    if versus.verdict == "tie":
+        return f"{a} and {b} tie on {subject}: ratio {found.ratio:.2f}{between}"
+    if versus.verdict not in {"a faster", "b faster"}:
+        return f"{a} and {b}, {subject}: {clean(versus.verdict)} (n = {found.n:,})"
+    first, second = (a, b) if versus.verdict == "a faster" else (b, a)
+    gain, low, high = _gain(versus)
+    sure = "" if low is None or high is None else f" ({_range(low, high)})"
+    middle = _FASTER.get(versus.metric, f"better in {subject} than")
+    win = probability(_p_win(versus))
+    sign = "" if win[0] in "<>" else "= "
+    return f"{first} is {percent(gain)} {middle} {second}{sure}, P {sign}{win}"
+
+
+def title_of(metric: str) -> str:
+    """What a metric is called in a sentence."""
+    return DEFINITIONS[metric].title if metric in DEFINITIONS else clean(metric)
+
+
+def _span(interval: Interval) -> str:
+    return f"{interval.low:.2f} to {interval.high:.2f}"
+
+
+def _range(low: float, high: float) -> str:
+    if abs(low - high) < 0.005:
+        return percent(low)
+    return f"{low * 100:.0f} to {high * 100:.0f} %"
+
+
+def _gain(versus: Versus) -> tuple[float, float | None, float | None]:
+    """By what share the faster one is faster, and the interval of that share.
+
+    A ratio below 1 and one above 1 are read alike: the verdict says who is faster, so the factor
+    between the two is all that is needed.
+    """
+    ratio, interval = versus.comparison.ratio, versus.comparison.interval
+    turned = ratio < 1.0
+    rate = versus.metric.endswith("_tps")
+
+    def share(of: float) -> float:
+        factor = 1.0 / of if turned else of  # how many times as fast
+        return factor - 1.0 if rate else 1.0 - 1.0 / factor
+
+    if interval is None:
+        return share(ratio), None, None
+    ends = sorted((share(interval.low), share(interval.high)))
+    return share(ratio), ends[0], ends[1]
+
+
+def _p_win(versus: Versus) -> float:
+    """The chance that one request to the faster target beats one to the other."""
+    p_low = versus.comparison.p_less
+    # Whoever has the lower median also has the better chance of the lower sample, or nearly so;
+    # which of the two the verdict calls faster tells whether low is good.
+    a_is_low, a_wins = versus.comparison.ratio < 1.0, versus.verdict == "a faster"
+    low_is_good = a_is_low == a_wins
+    p_a = p_low if low_is_good else 1.0 - p_low
+    return p_a if a_wins else 1.0 - p_a
+
+
+def break_even_sentence(row: BreakEven, short: dict[str, str]) -> str:
+    """From how many tokens a month the own machine is cheaper."""
+    hosted, api = (short.get(name, clean(name)) for name in (row.hosted, row.api))
+    price = f" ({dollars(row.hosted_per_mtok)} per million at {clean(row.load)})"
+    own = f"{hosted}{price if row.hosted_per_mtok is not None else ''}"
+    note = f"; {clean(row.note)}" if row.note else ""
+    if row.tokens_per_month is None:
+        return f"{own} against {api}: no break-even{note}"
+    from_here = f"{tokens(row.tokens_per_month)} output tokens a month"
+    return f"{own} is cheaper than {api} from {from_here}{note}"
+
+
+def tokens(count: Decimal) -> str:
+    """A count of tokens for people: 1.2 billion."""
+    for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
+        if count >= size:
+            return f"{number(float(count / size))} {name}"
+    return f"{float(count):,.0f}"
+
+
+def failing_sentence(block: Block) -> str:
+    """The headline's quantiles with failures, where those say something else; else empty."""
+    told = []
+    for row in block.rows:
+        found = []
+        for q in (0.5, 0.95, 0.99):
+            plain = milliseconds(reached(estimate(row.cell, block.metric, q)))
+            hard = milliseconds(reached(estimate(row.cell, block.metric, q, with_failures=True)))
+            if hard not in {DOT, plain}:
+                found.append(f"{quantile_name(q, block.metric)} {hard}")
+        if found:
+            told.append(f"{row.name} {', '.join(found)}")
+    if not told:
+        return ""
+    return f"with failures, which never arrive: {'; '.join(told)}"
+
+
+def cell_remark(cell: CellSummary) -> str:
+    """What to know before trusting a cell; empty where there is nothing."""
+    parts = []
+    if not cell.valid:
+        parts.append(f"invalid: {clean(cell.invalid_because) or 'no reason was recorded'}")
+    if cell.steady is False:
+        parts.append(f"not steady: {clean(cell.steady_note) or 'no reason was recorded'}")
+    if cell.offered_share is not None and cell.offered_share < 0.98:
+        parts.append(f"only {percent(cell.offered_share)} of the load asked for was offered")
+    estimated = cell.tokens_source.get("estimate", 0)
+    if estimated:
+        parts.append(f"tokens of {estimated:,} answers are estimates")
+    return "; ".join(parts)
+
+
+def run_remarks(run: Run) -> list[str]:
+    """What to know before trusting the run."""
+    short = names(run)
+    remarks = []
+    if run.finished is None:
+        remarks.append("This run was interrupted; it shows what was measured until then.")
+    remarks += [
+        f"The ranking at {clean(board.load)} by {title_of(board.metric)} is void: "
+        "a target compared with itself differs."
+        for board in run.boards
+        if board.void
+    ]
+    for cell in run.cells:
+        remark = cell_remark(cell)
+        if remark:
+            name = short.get(cell.target, clean(cell.target))
+            remarks.append(f"{name} at {clean(cell.load)}: {remark}.")
+    return remarks + [clean(note) for note in run.notes]
+
+
+def health_sentence(health: Health | None) -> str:
+    """How the client itself fared."""
+    if health is None:
+        return "Client health was not recorded."
+    parts = [f"{clean(health.stamp_source)} stamps", f"late {percent(health.late_share, digits=1)}"]
+    parts.append(f"clock steps {health.clock_steps}")
+    if health.cpu_share is not None:
+        parts.append(f"CPU {percent(health.cpu_share)}, {health.cores} cores")
+    if health.peak_rss_mb is not None:
+        parts.append(f"{number(health.peak_rss_mb)} MB")
+    return f"Client: {', '.join(parts)}"
+
+
+def twin_sentences(run: Run) -> list[str]:
+    """How each A/A pair came out over all loads and metrics: it should tie."""
+    twins = {t.name: t.twin_of for t in run.targets if t.twin_of is not None}
+    short = names(run)
+    sentences = []
+    for twin, target in twins.items():
+        pairs = [versus for versus in run.versus if {versus.a, versus.b} == {twin, target}]
+        differ = [
+            f"{title_of(v.metric)} at {v.load}"
+            for v in pairs
+            if v.verdict in {"a faster", "b faster"}
+        ]
+        found = f"differs in {', '.join(differ)}" if differ else "no difference found"
+        name = short.get(target, target)
+        sentences.append(clean(f"{name} against itself (A/A, {len(pairs)} comparisons): {found}"))
+    return sentences

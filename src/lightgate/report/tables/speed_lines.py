@@ -1,0 +1,239 @@
+"""The speed report as lines: a table for people, Markdown for pasting, CSV for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from lightgate.report.tables.figures import (
+    DOT,
+    bounds,
+    clean,
+    dollars,
+    milliseconds,
+    number,
+    percent,
+    shorten,
+)
+from lightgate.report.tables.speed_report import definition, grade_of, small_sentence, ttft_of
+from lightgate.report.tables.summary_csv import harmless
+from lightgate.report.tables.text import PIPE_WIDTH, Column, fit, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lightgate.ledger.store.queries import SpeedRow
+    from lightgate.report.tables.speed_report import SpeedReport
+
+_SMALL_LINES: Final = 12  # groups that are named below the table
+_GROUPS: Final = (1, 4, 6, 10)  # columns that stay together: speed, TTFT, how many and how dear
+_GAP: Final = 2  # between two columns
+_NARROWEST: Final = 16  # of the names
+_MILLION: Final = 1_000_000
+_COLUMNS: Final = (
+    "by",
+    "name",
+    "since",
+    "until",
+    "enough",
+    "exact",
+    "requests",
+    "attempts",
+    "grade",
+    "speed_total_p50_tps",
+    "speed_total_p50_low_tps",
+    "speed_total_p50_high_tps",
+    "ttft_p50_ms",
+    "ttft_p95_ms",
+    "tokens_in",
+    "tokens_out",
+    "cost_usd",
+)
+
+
+class Head(NamedTuple):
+    """A column's heading and whether numbers stand in it."""
+
+    title: str
+    right: bool = True
+
+
+def heads(report: SpeedReport) -> tuple[Head, ...]:
+    """The headings of the table."""
+    return (
+        Head(report.asked.by, right=False),
+        Head("grade"),
+        Head("tok/s p50"),
+        Head("95 %"),
+        Head("TTFT p50"),
+        Head("TTFT p95"),
+        Head("n"),
+        Head("left out"),
+        Head("tokens out"),
+        Head("cost"),
+    )
+
+
+def cells(row: SpeedRow) -> tuple[str, ...]:
+    """One group in the table."""
+    return (
+        clean(row.name),
+        grade_of(row) or DOT,
+        number(row.speed_total_p50),
+        bounds(row.speed_total_interval) or DOT,
+        milliseconds(ttft_of(row, 0.5).value),
+        milliseconds(ttft_of(row, 0.95).value),
+        f"{row.successes:,}",
+        left_out(row),
+        tokens(row.tokens_out),
+        dollars(row.cost_usd or None),
+    )
+
+
+def left_out(row: SpeedRow) -> str:
+    """Attempts that say nothing of the speed, and their share: failed, cancelled, lost a race."""
+    rest = row.attempts - row.successes
+    return f"{rest:,} ({percent(rest / row.attempts, digits=1)})" if rest > 0 else "0"
+
+
+def tokens(count: int) -> str:
+    """A count of tokens: whole, or in millions."""
+    return f"{count:,}" if count < _MILLION else f"{number(count / _MILLION)} M"
+
+
+def title(report: SpeedReport) -> str:
+    """What the report is about."""
+    asked = report.asked
+    return (
+        f"Speed by {asked.by}, {asked.since[:16]}Z to {asked.until[:16]}Z, "
+        f"{report.requests:,} successful requests"
+    )
+
+
+def notes(report: SpeedReport) -> list[str]:
+    """What stands below the table: groups that are too small, and what the numbers are."""
+    lines = []
+    if report.small:
+        named = [
+            f"{shorten(clean(row.name), 60)} ({row.successes:,})"
+            for row in report.small[:_SMALL_LINES]
+        ]
+        more = len(report.small) - len(named)
+        listed = ", ".join([*named, *([f"{more:,} more"] if more else [])])
+        lines.append(f"{small_sentence(report)}: {listed}.")
+    if any(not row.exact for row in report.rows):
+        lines.append("Speeds and times come from sketches and are within 1 %.")
+    return [*lines, definition(report.asked)]
+
+
+def print_speed(report: SpeedReport, console: Console) -> None:
+    """The table on a terminal, in several parts where it is narrow, and the notes below."""
+    from rich.text import Text
+
+    console.print(Text(title(report), style="bold"))
+    console.print()
+    if report.rows:
+        for group in fit(_columns(report, console.width), console.width):
+            console.print(table(group))
+        console.print()
+    for line in notes(report):
+        console.print(Text(line, style="dim"))
+
+
+def _columns(report: SpeedReport, width: int) -> list[list[Column]]:
+    """Names, speed, TTFT and the counts; names are cut where the widest group would not fit."""
+    rows = [cells(row) for row in report.rows]
+    columns = [
+        Column(head.title, tuple(shown), right=head.right)
+        for head, shown in zip(heads(report), zip(*rows, strict=True), strict=True)
+    ]
+    groups = [columns[start:stop] for start, stop in pairwise(_GROUPS)]
+    widest = max(sum(column.width + _GAP for column in group) for group in groups)
+    room = max(width - widest, _NARROWEST)
+    names = tuple(shorten(name, room) for name in columns[0].cells)
+    return [[Column(columns[0].title, names, right=False)], *groups]
+
+
+def plain_speed(report: SpeedReport) -> str:
+    """The same as text without colours."""
+    from rich.console import Console
+
+    page = io.StringIO()
+    print_speed(
+        report, Console(file=page, width=PIPE_WIDTH, color_system=None, force_terminal=False)
+    )
+    return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
+
+
+def speed_data(report: SpeedReport) -> dict[str, object]:
+    """The report for programs; of a group that is too small only the counts."""
+    return {
+        **msgspec.structs.asdict(report.asked),
+        "definition": definition(report.asked),
+        "requests": report.requests,
+        "rows": [{"grade": grade_of(row), **msgspec.structs.asdict(row)} for row in report.rows],
+        "small": [
+            {"name": row.name, "successes": row.successes, "attempts": row.attempts}
+            for row in report.small
+        ],
+    }
+
+
+def markdown(report: SpeedReport) -> str:
+    """A table for an issue, a chat or a wiki."""
+    head = heads(report)
+    lines = [f"**{title(report)}**", ""]
+    if report.rows:
+        lines += [
+            f"| {' | '.join(one.title for one in head)} |",
+            f"|{'|'.join('--:' if one.right else ':--' for one in head)}|",
+            *(f"| {' | '.join(_in_markdown(row))} |" for row in report.rows),
+            "",
+        ]
+    for line in notes(report):
+        lines += [_literal(line), ""]
+    return "\n".join(lines)
+
+
+def speed_csv(report: SpeedReport) -> str:
+    """One row a group, not rounded; a group that is too small has its counts alone."""
+    page = io.StringIO()
+    writer = csv.writer(page, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for row in report.rows:
+        writer.writerow(_values(report, row, enough=True))
+    for row in report.small:
+        writer.writerow(_values(report, row, enough=False))
+    return page.getvalue()
+
+
+def _values(report: SpeedReport, row: SpeedRow, *, enough: bool) -> list[object]:
+    asked, between = report.asked, row.speed_total_interval
+    measured = (
+        grade_of(row),
+        row.speed_total_p50,
+        None if between is None else between.low,
+        None if between is None else between.high,
+        ttft_of(row, 0.5).value,
+        ttft_of(row, 0.95).value,
+    )
+    return [
+        *(asked.by, harmless(row.name), asked.since, asked.until),
+        *(harmless(enough), harmless(row.exact), row.successes, row.attempts),
+        *(measured if enough else [None] * len(measured)),
+        *(row.tokens_in, row.tokens_out, row.cost_usd),
+    ]
+
+
+def _in_markdown(row: SpeedRow) -> list[str]:
+    name, *shown = cells(row)
+    return [_literal(name), *shown]
+
+
+def _literal(text: str) -> str:
+    """Text that cannot end a cell, start a link or be markup."""
+    return "".join(f"\\{char}" if char in "\\|`*_[]<>" else char for char in text)

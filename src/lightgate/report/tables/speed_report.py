@@ -1,0 +1,109 @@
+"""The production speed report: how fast the requests of the last days really were, by group.
+
+The speed of a request is its tokens over its whole time, connecting included (`speed_total`). Only
+successful requests count, and only groups with enough of them are judged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import msgspec
+
+from lightgate.clock.grade import BANDS, band, grade
+from lightgate.clock.interval import smallest_n
+from lightgate.ledger.runs.run import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lightgate.ledger.store.queries import SpeedRow
+
+By = Literal["model", "provider", "target"]
+MIN_REQUESTS: Final = 500
+LAST_DAYS: Final = 14
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the report is about: grouping, period (RFC 3339, UTC), and how many are enough."""
+
+    by: By = "model"
+    since: str
+    until: str
+    min_requests: int = MIN_REQUESTS
+
+
+class SpeedReport(NamedTuple):
+    """The groups with enough requests, the fastest first, and those without."""
+
+    asked: Asked
+    rows: tuple[SpeedRow, ...]
+    small: tuple[SpeedRow, ...]
+
+    @property
+    def requests(self) -> int:
+        """Successful requests of all groups, the small ones too."""
+        return sum(row.successes for row in (*self.rows, *self.small))
+
+
+def arranged(rows: Iterable[SpeedRow], asked: Asked) -> SpeedReport:
+    """Sort the groups out and put the fastest first; of equal ones the one with more requests."""
+    enough: list[SpeedRow] = []
+    small: list[SpeedRow] = []
+    for row in rows:
+        (enough if row.successes >= asked.min_requests else small).append(row)
+    enough.sort(key=lambda row: (-(row.speed_total_p50 or 0.0), -row.successes, row.name))
+    small.sort(key=lambda row: (-row.successes, row.name))
+    return SpeedReport(asked=asked, rows=tuple(enough), small=tuple(small))
+
+
+def speed_of(row: SpeedRow) -> Estimate:
+    """The median of `speed_total` as the estimate that it is."""
+    return Estimate(
+        q=0.5, n=row.successes, value=row.speed_total_p50, interval=row.speed_total_interval
+    )
+
+
+def ttft_of(row: SpeedRow, q: float) -> Estimate:
+    """TTFT p50 or p95; None where there are too few samples for an interval around it."""
+    found = row.ttft_p95_ms if q > 0.5 else row.ttft_p50_ms
+    enough = row.successes >= smallest_n(q)
+    return Estimate(q=q, n=row.successes, value=found if enough else None)
+
+
+def grade_of(row: SpeedRow) -> str | None:
+    """The grade, or the two between which the interval of the median cannot decide."""
+    between = row.speed_total_interval
+    return None if between is None else str(grade(between.low, between.high))
+
+
+def band_of(row: SpeedRow) -> int | None:
+    """The grade of the median itself, from 1 to 5."""
+    return None if row.speed_total_p50 is None else band(row.speed_total_p50)
+
+
+def bands_text() -> str:
+    """The bands of the grades in words."""
+    floors = [f"{number} from {floor:g}" for number, floor in BANDS if floor > 0]
+    return f"Grades by the median: {', '.join(floors)} tok/s, {BANDS[-1][0]} below"
+
+
+def definition(asked: Asked) -> str:
+    """What the numbers are, in one sentence each."""
+    return (
+        "Speed: all tokens of an answer over its whole time, connecting included; successful "
+        f"requests only, groups of at least {asked.min_requests:,}. TTFT: from sending to the "
+        f"first token, streamed requests only. {bands_text()}; 1\N{EN DASH}2 where the 95 % "
+        "interval cannot decide."
+    )
+
+
+def small_sentence(report: SpeedReport) -> str:
+    """The groups that are not judged; empty where there are none."""
+    if not report.small:
+        return ""
+    count = len(report.small)
+    total = sum(row.successes for row in report.small)
+    groups = f"1 {report.asked.by}" if count == 1 else f"{count:,} {report.asked.by}s"
+    requests = "1 request" if total == 1 else f"{total:,} requests"
+    return f"n too small (fewer than {report.asked.min_requests:,}): {groups} with {requests}"

@@ -1,0 +1,157 @@
+"""summary.csv: one row a cell, flat columns, empty where a number does not exist.
+
+The columns are a contract with spreadsheets and scripts: add at the end, never rename. They are
+listed in docs/guides/reports.md; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Final
+
+from lightgate.clock.outcome import Outcome
+from lightgate.report.tables.arrange import error_share, grade_of
+from lightgate.report.tables.figures import estimate, reached
+
+if TYPE_CHECKING:
+    from lightgate.ledger.runs.run import CellSummary, Run, TargetFacts
+
+_DURATIONS: Final = (
+    "ttft_ms",
+    "ttft_plan_ms",
+    "ttfa_ms",
+    "e2e_ms",
+    "e2e_plan_ms",
+    "stall_ms",
+    "gap_ms",
+    "tth_ms",
+)
+_FAILING: Final = tuple(name for name in _DURATIONS if name != "gap_ms")  # a failure has no gaps
+_RATES: Final = ("speed_tps", "speed_total_tps")
+_TAILS: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_PLAIN: Final = (
+    "window_s",
+    "steady",
+    "throughput_tps",
+    "inflight",
+    "little",
+    "offered_share",
+    "batch_eff",
+    "retain",
+    "goodput",
+    "words_per_s",
+    "parallel_gain",
+    "late_share",
+    "valid",
+    "invalid_because",
+    "tokens_in_p50",
+    "tokens_out_p50",
+    "cold_ttft_p50_ms",
+    "cached_ttft_p50_ms",
+)
+_COSTS: Final = (
+    "out_per_mtok",
+    "in_per_mtok",
+    "per_request",
+    "per_good_request",
+    "spent",
+    "source",
+)
+
+
+def columns() -> tuple[str, ...]:
+    """The header of the file."""
+    return (
+        *("run_id", "started", "definitions", "target", "provider", "model", "twin_of"),
+        *("load", "concurrency", "rate", "requests", "warmup"),
+        *(f"outcome_{outcome.value}" for outcome in Outcome),
+        "error_share",
+        *(name for metric in _DURATIONS for name in _quantile_columns(metric, _TAILS)),
+        *(name for metric in _RATES for name in _quantile_columns(metric, {"p50": 0, "slow5": 0})),
+        *("grade", *_PLAIN),
+        *(f"cost_{name}" for name in _COSTS),
+        *(name for metric in _FAILING for name in _failing_columns(metric)),
+    )
+
+
+def summary_csv(run: Run) -> str:
+    """The whole file, with its header."""
+    page = io.StringIO()
+    writer = csv.DictWriter(page, columns(), lineterminator="\n")
+    writer.writeheader()
+    facts = {target.name: target for target in run.targets}
+    for cell in run.cells:
+        writer.writerow(_row(run, cell, facts.get(cell.target)))
+    return page.getvalue()
+
+
+def _quantile_columns(metric: str, tails: dict[str, float]) -> tuple[str, ...]:
+    stem, _, unit = metric.rpartition("_")
+    names = [f"{stem}_{tail}_{unit}" for tail in tails]
+    return (f"{stem}_n", *names, f"{stem}_p50_low_{unit}", f"{stem}_p50_high_{unit}")
+
+
+def _failing_columns(metric: str) -> tuple[str, ...]:
+    stem, _, unit = metric.rpartition("_")
+    return (
+        f"{stem}_with_failures_n",
+        *(f"{stem}_with_failures_{tail}_{unit}" for tail in _TAILS),
+    )
+
+
+def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, object]:
+    row: dict[str, object] = {
+        "run_id": harmless(run.id),
+        "started": harmless(run.started),
+        "definitions": harmless(run.definitions),
+        "target": harmless(cell.target),
+        "provider": harmless(facts.provider if facts else None),
+        "model": harmless(facts.model if facts else None),
+        "twin_of": harmless(facts.twin_of if facts else None),
+        "load": harmless(cell.load),
+        "concurrency": cell.concurrency,
+        "rate": cell.rate,
+        "requests": cell.requests,
+        "warmup": cell.warmup,
+        "error_share": error_share(cell),
+        "grade": grade_of(cell),
+    }
+    row |= {f"outcome_{outcome.value}": cell.outcomes.get(outcome.value, 0) for outcome in Outcome}
+    for metric in _DURATIONS:
+        row |= _quantiles(cell, metric, _TAILS)
+    for metric in _RATES:
+        row |= _quantiles(cell, metric, {"p50": 0.5, "slow5": 0.05})
+    for metric in _FAILING:
+        row |= _failing(cell, metric)
+    row |= {name: harmless(getattr(cell, name)) for name in _PLAIN}
+    return row | {f"cost_{name}": harmless(getattr(cell.cost, name)) for name in _COSTS}
+
+
+def _quantiles(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[str, object]:
+    found = [estimate(cell, metric, q) for q in tails.values()]
+    middle = found[0]
+    between = None if middle is None else middle.interval
+    figures = [
+        None if middle is None else middle.n,
+        *(None if one is None else one.value for one in found),
+        None if between is None else between.low,
+        None if between is None else between.high,
+    ]
+    return dict(zip(_quantile_columns(metric, tails), figures, strict=True))
+
+
+def _failing(cell: CellSummary, metric: str) -> dict[str, object]:
+    """A quantile that is a failure is `inf`, which scripts read as a number."""
+    found = [estimate(cell, metric, q, with_failures=True) for q in _TAILS.values()]
+    figures = [None if found[0] is None else found[0].n, *map(reached, found)]
+    return dict(zip(_failing_columns(metric), figures, strict=True))
+
+
+def harmless(value: object) -> object:
+    """Text from outside must not be a formula where a spreadsheet opens the file."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return value

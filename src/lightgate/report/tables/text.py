@@ -1,0 +1,284 @@
+"""The end of a run in the terminal: one table a load, then what was found in sentences.
+
+Columns that do not fit side by side go into a second table under the first, so nothing is folded
+or cut; where no terminal looks on, every load is one table.
+"""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lightgate.report.charts.curves import curves
+from lightgate.report.tables.arrange import (
+    blocks,
+    error_share,
+    failures,
+    grade_of,
+    names,
+    shared_model,
+    shortened,
+    shown_workload,
+    targets,
+)
+from lightgate.report.tables.figures import (
+    DEFINITIONS,
+    DOT,
+    LEGEND,
+    bounds,
+    clean,
+    dollars,
+    estimate,
+    number,
+    percent,
+    probability,
+    shorten,
+    value,
+)
+from lightgate.report.tables.sentences import (
+    FASTER_MEANS,
+    break_even_sentence,
+    failing_sentence,
+    health_sentence,
+    run_remarks,
+    twin_sentences,
+    versus_sentence,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from lightgate.ledger.runs.run import CellSummary, Run
+    from lightgate.report.tables.arrange import Block, Row
+
+TIE: Final = "≈"
+PIPE_WIDTH: Final = 4_000  # so wide that a table in a file or a pipe is never folded
+_GAP: Final = 2  # between two columns
+_LONGEST_NAME: Final = 28
+
+
+class Column(NamedTuple):
+    """A heading and its cells; numbers go right."""
+
+    title: str
+    cells: tuple[str, ...]
+    right: bool = True
+
+    @property
+    def width(self) -> int:
+        """In characters."""
+        return max(len(text) for text in (self.title, *self.cells))
+
+
+def print_run(run: Run, console: Console, *, with_curves: bool = True) -> None:
+    """Print everything that a run found."""
+    from rich.text import Text
+
+    console.print(Text(_title(run), style="bold"))
+    for block in blocks(run):
+        console.print()
+        _print_block(block, console)
+    console.print()
+    console.print(Text(_legend(run), style="dim"))
+    if with_curves:
+        drawn = curves(run, width=min(console.width, 100))
+        if drawn is not None:
+            console.print()
+            console.print(drawn)
+    for heading, lines in _sections(run):
+        console.print()
+        console.print(Text(heading, style="bold"))
+        for line in lines:
+            console.print(Text(f"  {line}"))
+
+
+def plain(run: Run, *, width: int = PIPE_WIDTH, with_curves: bool = True) -> str:
+    """The same as text without colours, lines not longer than `width` where that can be."""
+    from rich.console import Console
+
+    page = io.StringIO()
+    console = Console(
+        file=page, width=width, color_system=None, force_terminal=False, highlight=False
+    )
+    print_run(run, console, with_curves=with_curves)
+    return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
+
+
+def _title(run: Run) -> str:
+    model = shared_model(run)
+    count = len(targets(run))
+    many = "1 target" if count == 1 else f"{count} targets"
+    sent = ", ".join(
+        f"{clean(key).replace('_', ' ')} {clean(text)}" for key, text in shown_workload(run)
+    )
+    parts = [f"Run {clean(run.id)}", many, *([model] if model else []), *([sent] if sent else [])]
+    return " · ".join(shorten(part, 120) for part in parts)
+
+
+def _print_block(block: Block, console: Console) -> None:
+    from rich.text import Text
+
+    metric = DEFINITIONS[block.metric].title
+    void = "  (void: a target compared with itself differs)" if block.void else ""
+    console.print(Text(f"{clean(block.load)}, by {metric} p50{void}", style="bold"))
+    if not block.rows:
+        console.print(Text("  nothing was measured"))
+        return
+    for group in fit(_columns(block), console.width):
+        console.print(table(group))
+    failing = failing_sentence(block)
+    if failing:
+        console.print(Text(failing))
+
+
+def table(columns: Sequence[Column]) -> Table:
+    """Columns side by side, for rich to print."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(
+            Text(column.title), justify="right" if column.right else "left", no_wrap=True
+        )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        made.add_row(*(Text(cell) for cell in cells))
+    return made
+
+
+def fit(groups: Sequence[Sequence[Column]], width: int) -> Iterator[list[Column]]:
+    """Put groups of columns side by side while they fit; the names of the targets begin each."""
+    names_of, *others = groups
+    together = list(names_of)
+    for group in others:
+        if len(together) > len(names_of) and _width([*together, *group]) > width:
+            yield together
+            together = list(names_of)
+        together += group
+    yield together
+
+
+def _width(columns: Sequence[Column]) -> int:
+    return sum(column.width + _GAP for column in columns) - _GAP
+
+
+def _columns(block: Block) -> list[list[Column]]:
+    """The names, then how fast, then how steady, then how well and at what price."""
+    rows, metric = block.rows, block.metric
+    fast = [
+        _column(DEFINITIONS[metric].title + " p50", rows, lambda row: _headline(row, metric)),
+        _column("95 %", rows, lambda row: _interval(row.cell, metric)),
+        _column("p95", rows, lambda row: number(value(row.cell, metric, 0.95))),
+        _column("p99", rows, lambda row: number(value(row.cell, metric, 0.99))),
+        _column("tok/s p50", rows, lambda row: number(value(row.cell, "speed_tps", 0.5))),
+        _column("slow 5 %", rows, lambda row: number(value(row.cell, "speed_tps", 0.05))),
+    ]
+    system = [
+        _column("stall p95", rows, lambda row: number(value(row.cell, "stall_ms", 0.95))),
+        _column("e2e p50", rows, lambda row: number(value(row.cell, "e2e_ms", 0.5))),
+        _column("throughput", rows, lambda row: number(row.cell.throughput_tps)),
+        _column("in flight", rows, lambda row: number(row.cell.inflight)),
+    ]
+    well = [
+        _column("errors", rows, lambda row: _errors(row.cell)),
+        _column("goodput", rows, lambda row: percent(row.cell.goodput)),
+        _column("$/Mtok out", rows, lambda row: dollars(row.cell.cost.out_per_mtok)),
+        _column("grade", rows, lambda row: grade_of(row.cell) or DOT),
+        _column("rank", rows, _rank),
+        _column("P(fastest)", rows, _p_fastest),
+        _column("n", rows, lambda row: f"{row.cell.requests:,}"),
+    ]
+    target = tuple(shorten(row.name, _LONGEST_NAME) for row in rows)
+    return [[Column("target", target, right=False)], fast, system, well]
+
+
+def _column(title: str, rows: Iterable[Row], show: Callable[[Row], str]) -> Column:
+    return Column(title, tuple(show(row) for row in rows))
+
+
+def _headline(row: Row, metric: str) -> str:
+    tie, invalid = TIE if row.tie else "", "" if row.cell.valid else "!"
+    return f"{tie}{invalid}{number(value(row.cell, metric, 0.5))}"
+
+
+def _interval(cell: CellSummary, metric: str) -> str:
+    found = estimate(cell, metric, 0.5)
+    return (bounds(found.interval) if found is not None else "") or DOT
+
+
+def _errors(cell: CellSummary) -> str:
+    bad = sum(failures(cell).values())
+    return f"{bad:,} ({percent(error_share(cell), digits=1)})" if bad else "0"
+
+
+def _rank(row: Row) -> str:
+    if row.standing is None:
+        return DOT
+    best, worst = row.standing.best, row.standing.worst
+    return str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
+
+
+def _p_fastest(row: Row) -> str:
+    return DOT if row.standing is None else probability(row.standing.p_fastest)
+
+
+def _legend(run: Run) -> str:
+    marks = [LEGEND, "times in ms, throughput in tok/s"]
+    arranged = blocks(run)
+    if any(row.tie for block in arranged for row in block.rows):
+        marks.append(f"{TIE} = ties with the first row")
+    if any(not row.cell.valid for block in arranged for row in block.rows):
+        marks.append("! = invalid, see the remarks")
+    return "; ".join(marks)
+
+
+def _sections(run: Run) -> Iterator[tuple[str, list[str]]]:
+    """The headings and their lines, those without lines left out."""
+    found = [
+        ("Who is faster", _versus_lines(run)),
+        ("Why", _verdict_lines(run)),
+        ("Which to take", _pick_lines(run)),
+        ("Own machine or API", [break_even_sentence(row, names(run)) for row in run.break_even]),
+        ("Remarks", [*run_remarks(run), health_sentence(run.health)]),
+    ]
+    return ((heading, lines) for heading, lines in found if lines)
+
+
+def _versus_lines(run: Run) -> list[str]:
+    """Neighbours in each table; the page and the record have all pairs."""
+    short = names(run)
+    near = {
+        (block.load, frozenset((upper.cell.target, lower.cell.target)))
+        for block in blocks(run)
+        for upper, lower in pairwise(block.rows)
+    }
+    lines = [
+        f"{clean(versus.load)}: {versus_sentence(versus, short)}"
+        for versus in run.versus
+        if (versus.load, frozenset((versus.a, versus.b))) in near
+    ]
+    return [*lines, *([FASTER_MEANS] if lines else []), *twin_sentences(run)]
+
+
+def _verdict_lines(run: Run) -> list[str]:
+    short = names(run)
+    lines = []
+    for verdict in run.verdicts:
+        name = short.get(verdict.target, clean(verdict.target))
+        lines.append(f"{name}: {verdict.name}. {clean(shortened(verdict.sentence, short))}")
+        lines += [f"  - {clean(evidence)}" for evidence in verdict.evidence]
+    return lines
+
+
+def _pick_lines(run: Run) -> list[str]:
+    short = names(run)
+    lines = []
+    for pick in run.picks:
+        name = "no pick" if pick.target is None else short.get(pick.target, clean(pick.target))
+        because = clean(shortened(pick.because, short))
+        lines.append(f"{pick.profile}: {name}. {because} (SLO: {clean(pick.source)})")
+    return lines

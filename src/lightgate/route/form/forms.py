@@ -1,0 +1,236 @@
+"""The form of all targets: what the decisions read, and all that attempts teach."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.route.form.newcomer import reseed
+from lightgate.route.form.pairs import Pairs
+from lightgate.route.form.prior import DEFAULT, Z90, Prior
+from lightgate.route.form.size import BUCKETS, RECENT, bucket
+from lightgate.route.form.slowdown import FAR
+from lightgate.route.form.state import FormState, merge, record
+from lightgate.route.form.target import NEVER, NS, Form
+from lightgate.route.health.failure import RATE_LIMITED
+from lightgate.route.plan.promise import Promise
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lightgate.route.health.failure import Failure
+    from lightgate.route.plan.slo import Slo
+
+__all__ = ["BUCKETS", "RECENT", "Form", "FormState", "Forms", "Prediction", "Prior", "bucket"]
+
+MOST: Final = 4096  # targets that are kept in mind, as the breakers do
+MOST_SESSIONS: Final = 4096
+WARM_NS: Final = 600_000_000_000  # a provider's prompt cache is taken to be warm for that long
+SOONER: Final = 3  # times as often one is looked at that is out of form
+INCIDENT_NS: Final = 30_000_000_000
+_CONNECTS: Final = frozenset(("dns", "tls", "connect", "connect_timeout"))
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """What is expected of one target now; `fresh` says how much of it was seen just now (0 to 1).
+
+    `sigma` is the spread of the logarithm of the time to first token.
+    """
+
+    ttft_ns: int
+    ttft_p90_ns: int
+    sigma: float
+    speed_tps: float
+    p_error: float
+    fresh: float
+
+
+class Forms:
+    """All targets. Instants in nanoseconds of one monotonic clock, sizes by `bucket`."""
+
+    __slots__ = (
+        "_priors",
+        "_refusals",
+        "_sessions",
+        "by_target",
+        "crowded",
+        "incumbents",
+        "pairs",
+        "promises",
+    )
+
+    def __init__(self, priors: Mapping[str, Prior]) -> None:
+        self._priors: dict[str, Prior] = {}
+        self.by_target: dict[str, Form] = {}
+        self._sessions: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        self._refusals: dict[str, int] = {}  # provider: when it last refused a connection
+        self.incumbents: dict[tuple[str, str], str] = {}  # alias and policy: who was first
+        self.crowded: set[str] = set()  # targets that have as many in flight as they may
+        self.pairs = Pairs()
+        self.promises: dict[str, Promise] = {}  # by model
+        self.use(priors)
+
+    def use(self, priors: Mapping[str, Prior]) -> None:
+        """Serve these targets from now on; what is known of them stays."""
+        self._priors = dict(priors)
+        for target, prior in self._priors.items():
+            form = self.by_target.get(target)
+            if form is None:
+                self.by_target[target] = Form(prior)
+            elif form.prior != prior:
+                reseed(form, prior)
+
+    def form(self, target: str) -> Form:
+        """The form of a target; that of an unknown one begins with the default prior."""
+        form = self.by_target.get(target)
+        return self._new(target) if form is None else form
+
+    # What attempts teach
+
+    def started(self, target: str, bucket: int, now_ns: int) -> None:  # noqa: ARG002
+        """An attempt begins: it is in flight until `ended`."""
+        form = self.form(target)
+        form.started()
+        self._count(target, form)
+
+    def ended(self, target: str, bucket: int, now_ns: int) -> None:  # noqa: ARG002
+        """An attempt is over, however it went."""
+        form = self.form(target)
+        form.ended()
+        self._count(target, form)
+
+    def first(self, target: str, bucket: int, now_ns: int, ttft_ns: int) -> None:
+        """A useful first token came, `ttft_ns` after its attempt was sent."""
+        form, seconds = self.form(target), ttft_ns / NS
+        self.pairs.saw(target, now_ns, form.sigmas(bucket, seconds))
+        form.first(bucket, now_ns, seconds)
+
+    def finished(self, target: str, bucket: int, now_ns: int, tokens: int, decode_ns: int) -> None:  # noqa: ARG002
+        """A complete answer; `tokens` are those that came in `decode_ns`."""
+        self.form(target).finished(now_ns, tokens, decode_ns / NS)
+
+    def waited(self, target: str, bucket: int, now_ns: int, at_least_ns: int) -> None:
+        """An attempt was cancelled before its first token, `at_least_ns` after it was sent."""
+        form, seconds = self.form(target), at_least_ns / NS
+        self.pairs.waited(target, now_ns, form.sigmas(bucket, seconds))
+        form.waited(bucket, now_ns, seconds)
+
+    def failed(
+        self, target: str, bucket: int, now_ns: int, failure: Failure, wait_s: float | None
+    ) -> None:
+        """An attempt failed; `wait_s` is what the provider asked for."""
+        if failure.counts == "none":
+            return
+        form = self.form(target)
+        form.failed(bucket, now_ns, wait_s or 0.0)
+        if failure is RATE_LIMITED:
+            form.room.refused(form.in_flight, now_ns)
+        if failure.kind in _CONNECTS:
+            if len(self._refusals) >= MOST:
+                self._refusals.clear()
+            self._refusals[target.partition("/")[0]] = now_ns
+
+    def stick(self, session: str, target: str, now_ns: int) -> None:
+        """A session was answered by a target, whose prompt cache is warm now."""
+        sessions = self._sessions
+        sessions[session] = (target, now_ns)
+        sessions.move_to_end(session)
+        if len(sessions) > MOST_SESSIONS:
+            sessions.popitem(last=False)
+
+    def answered(self, model: str, ttft_ns: int, tokens: int, decode_ns: int) -> None:
+        """A request to a model was answered; what its client has seen, its hedges included."""
+        promise = self.promises.get(model)
+        if promise is not None:
+            promise.saw(ttft_ns / NS, tokens, decode_ns / NS)
+
+    def unanswered(self, model: str) -> None:
+        """A request to a model failed on all its targets."""
+        promise = self.promises.get(model)
+        if promise is not None:
+            promise.missed()
+
+    # What is asked
+
+    def promise(self, model: str, slo: Slo) -> Promise:
+        """How the service levels of a model are kept."""
+        promise = self.promises.get(model)
+        if promise is None or promise.slo != slo:
+            if len(self.promises) >= MOST:
+                self.promises.clear()
+            promise = self.promises[model] = Promise(slo)
+        promise.slo = slo  # of the newest snapshot
+        return promise
+
+    def warm(self, session: str, now_ns: int) -> str | None:
+        """The target whose prompt cache knows this session."""
+        found = self._sessions.get(session)
+        return found[0] if found is not None and now_ns - found[1] < WARM_NS else None
+
+    def incident(self, now_ns: int) -> bool:
+        """Whether two providers refused connections just now: the trouble is on our side."""
+        if len(self._refusals) < 2:
+            return False
+        fresh = [at for at in self._refusals.values() if now_ns - at < INCIDENT_NS]
+        return len(fresh) > 1
+
+    def predict(self, target: str, bucket: int, now_ns: int) -> Prediction:
+        """What is expected of a target, its present load apart."""
+        form = self.form(target)
+        form.look(now_ns)
+        log, weight = form.log_ttft(bucket, now_ns), form.fresh(now_ns)
+        sigma = math.sqrt(form.variance)
+        return Prediction(
+            int(math.exp(log) * NS),
+            int(math.exp(log + Z90 * sigma) * NS),
+            sigma,
+            math.exp(form.log_speed(now_ns)),
+            form.p_error,
+            weight,
+        )
+
+    def stale(self, now_ns: int, older_than_ns: int) -> list[str]:
+        """The served targets without a fresh sample, the oldest first, for probes.
+
+        One that is out of form is stale sooner: nobody else would see that it has recovered.
+        """
+        found = []
+        for target in self._priors:
+            form = self.by_target[target]
+            slow = form.deviation * form.fresh(now_ns) > FAR
+            if now_ns - form.last_ns > (older_than_ns // SOONER if slow else older_than_ns):
+                found.append((form.last_ns, target))
+        return [target for _, target in sorted(found)]
+
+    # For other workers and other lives
+
+    def export(self) -> FormState:
+        """All that was learned of targets of which something was seen."""
+        seen = {
+            name: record(form) for name, form in self.by_target.items() if form.last_ns != NEVER
+        }
+        return FormState(seen, self.pairs.export())
+
+    def adopt(self, state: FormState, now_ns: int) -> None:
+        """Take in what another worker, or the last life of this one, has learned."""
+        for target, known in state.targets.items():
+            merge(self.form(target), known, now_ns)
+        self.pairs.adopt(state.pairs)
+
+    def _count(self, target: str, form: Form) -> None:
+        if form.full:
+            self.crowded.add(target)
+        elif self.crowded:
+            self.crowded.discard(target)
+
+    def _new(self, target: str) -> Form:
+        if len(self.by_target) >= MOST + len(self._priors):
+            loose = [name for name in self.by_target if name not in self._priors]
+            for name in loose[: MOST // 2]:
+                del self.by_target[name]
+                self.crowded.discard(name)
+        form = self.by_target[target] = Form(DEFAULT)
+        return form

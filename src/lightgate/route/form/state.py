@@ -1,0 +1,156 @@
+"""Form as a record: journals carry it up, snapshots down.
+
+Instants are of the machine's monotonic clock. A sample of the future, which another boot or another
+machine left, counts as one of long ago: of it only the long run is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lightgate.route.form.pairs import PairState
+from lightgate.route.form.size import ENOUGH
+from lightgate.route.form.target import FORGET_S, NEVER, NS
+
+if TYPE_CHECKING:
+    from lightgate.route.form.size import Size
+    from lightgate.route.form.target import Form
+
+
+class SizeState(msgspec.Struct, frozen=True, array_like=True):
+    """One prompt size; logarithms of seconds, `recent` in seconds."""
+
+    long: float
+    variance: float
+    seen: int
+    recent: tuple[float, ...]
+
+
+class TargetState(msgspec.Struct, frozen=True, array_like=True):
+    """One target, as `Form` has it."""
+
+    sizes: tuple[SizeState, ...]
+    deviation: float
+    variance: float
+    noise: float
+    last_ns: int
+    speed_long: float
+    speed_variance: float
+    speed_deviation: float
+    speed_seen: int
+    speed_last_ns: int
+    errors: float
+    ends: float
+    along: tuple[float, float] = (0.0, 0.0)  # products and squares
+    limit: float | None = None  # in flight; None: no limit
+    tail: float | None = None  # the usual log of p95/p50
+
+
+class FormState(msgspec.Struct, frozen=True):
+    """What was learned of every target."""
+
+    targets: dict[str, TargetState]
+    pairs: tuple[PairState, ...] = ()
+
+
+def record(form: Form) -> TargetState:
+    """Write down what a form knows, its load apart."""
+    sizes = tuple(SizeState(s.long, s.variance, s.seen, tuple(s.recent)) for s in form.sizes)
+    return TargetState(
+        sizes,
+        form.deviation,
+        form.variance,
+        form.noise,
+        form.last_ns,
+        form.speed_long,
+        form.speed_variance,
+        form.speed_deviation,
+        form.speed_seen,
+        form.speed_last_ns,
+        form.errors,
+        form.ends,
+        (form.along.moved, form.along.squares),
+        form.room.limit if form.room.firm else None,
+        form.room.usual,
+    )
+
+
+def merge(form: Form, known: TargetState, now_ns: int) -> None:
+    """Take another's knowledge in; the fresher weighs more, and nothing counts twice.
+
+    Means are weighted and counts are the larger one, not the sum: a snapshot that comes down holds
+    what went up, and hearing one's own words again changes nothing.
+    """
+    own, other = _fresh(form.last_ns, now_ns), _fresh(known.last_ns, now_ns)
+    newer, share = other > own, _share(own, other)
+    # The size that says most: beliefs are compared there, for their long runs may differ.
+    at = max(range(len(form.sizes)), key=lambda n: form.sizes[n].seen + known.sizes[n].seen)
+    belief = form.sizes[at].long + form.deviation
+    belief += share * (known.sizes[at].long + known.deviation - belief)
+    blank = form.last_ns == NEVER
+    for mine, its in zip(form.sizes, known.sizes, strict=True):
+        _merge_size(mine, its, newer=newer, blank=blank)
+    if share:
+        form.deviation = belief - form.sizes[at].long
+    form.variance += share * (known.variance - form.variance)
+    form.noise += share * (known.noise - form.noise)
+    form.errors += share * (known.errors - form.errors)
+    form.ends += share * (known.ends - form.ends)
+    if newer:
+        form.last_ns = known.last_ns
+    _merge_speed(form, known, now_ns)
+    _merge_room(form, known, newer=newer)
+    form.until_ns = NEVER
+
+
+def _merge_size(mine: Size, its: SizeState, *, newer: bool, blank: bool) -> None:
+    share = 1.0 if blank else _share(mine.seen, its.seen)
+    mine.long += share * (its.long - mine.long)
+    mine.variance += share * (its.variance - mine.variance)
+    mine.seen = max(mine.seen, its.seen)
+    mine.delays.clear()
+    few, many = len(mine.recent) < ENOUGH, len(its.recent) >= ENOUGH
+    if (newer and many) or (few and len(its.recent) > len(mine.recent)):
+        mine.fill(its.recent)
+
+
+def _merge_speed(form: Form, known: TargetState, now_ns: int) -> None:
+    own, other = _fresh(form.speed_last_ns, now_ns), _fresh(known.speed_last_ns, now_ns)
+    fresher = _share(own, other)
+    belief = form.speed_long + form.speed_deviation
+    belief += fresher * (known.speed_long + known.speed_deviation - belief)
+    share = _share(form.speed_seen, known.speed_seen)
+    form.speed_long += share * (known.speed_long - form.speed_long)
+    form.speed_variance += share * (known.speed_variance - form.speed_variance)
+    form.speed_seen = max(form.speed_seen, known.speed_seen)
+    if fresher:
+        form.speed_deviation = belief - form.speed_long
+    if other > own:
+        form.speed_last_ns = known.speed_last_ns
+
+
+def _merge_room(form: Form, known: TargetState, *, newer: bool) -> None:
+    """Of the slope, who has seen more is believed; of the limit, who was there last."""
+    moved, squares = known.along
+    if squares > form.along.squares:
+        form.along.moved, form.along.squares = moved, squares
+    if newer:
+        if known.limit is not None:
+            form.room.limit, form.room.firm = max(1.0, known.limit), True
+        elif form.room.firm:
+            form.room.limit, form.room.firm = math.inf, False
+        form.room.usual = form.room.usual if known.tail is None else known.tail
+
+
+def _fresh(last_ns: int, now_ns: int) -> float:
+    if last_ns == NEVER or last_ns > now_ns:
+        return 0.0
+    return math.exp((last_ns - now_ns) / (FORGET_S * NS))
+
+
+def _share(own: float, other: float) -> float:
+    """The other's part of a mean; all of it where there is nothing of one's own."""
+    return other / (own + other) if own + other > 0.0 else 0.0

@@ -1,0 +1,318 @@
+"""The present form of one target: how soon it speaks, how fast, how reliably.
+
+Times to first token are kept as logarithms, in two layers. Each prompt size has a long run, which
+moves slowly; the target as a whole has one deviation from it, the weather, which moves fast and is
+forgotten in minutes. A probe of 16 tokens therefore also says that long prompts are slow just now.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from lightgate.route.form.change import SLACK, Change
+from lightgate.route.form.in_flight import Room
+from lightgate.route.form.prior import DOUBTFUL, Z80, Z95
+from lightgate.route.form.size import ENOUGH, OFFSETS, Size
+from lightgate.route.form.slowdown import FAR, Along
+from lightgate.route.form.window import Window
+
+if TYPE_CHECKING:
+    from lightgate.route.form.prior import Prior
+
+NS: Final = 1e9
+ALPHA: Final = 0.12  # weight of a new sample in the short run
+SETTLED: Final = 9  # samples: a younger short run is a plain mean of what it holds
+CLIP: Final = 1.0  # of a residual: one stall, however long, moves the belief by e^0.12
+SPREAD_ALPHA: Final = 0.03
+SPREAD_CLIP: Final = 4.0  # of a squared residual
+MEAN_TO_SIGMA: Final = math.sqrt(math.pi / 2.0)  # of a normal variable's mean deviation
+CUT: Final = 0.4  # log: who was given up would have needed half as long again
+CUT_CHANGED: Final = 0.7  # and as long again, where it is a sign of a change
+OUT_OF_FORM: Final = 0.7  # log above the long run: twice as slow
+NARROWEST: Final = 0.3  # sigma of times to first token that change detection assumes at least
+NARROWEST_SPEED: Final = 0.15  # and of speeds, which scatter less
+FORGET_S: Final = 180.0  # what was seen counts e^(-age/180 s), the long run the rest
+LONG_S: Final = 6 * 3600.0  # the long run's own memory
+FAILURE_S: Final = 5.0  # a failure counts as a first token that late, at least
+ERRORS: Final = 0.1  # of ERROR_WEIGHT: half a percent, before anything failed
+ERROR_WEIGHT: Final = 20.0
+ERROR_KEEP: Final = 0.97  # of old errors and successes, at each new one
+CROWD: Final = 0.3  # exponent of the load in the time to first token
+CROWD_ALPHA: Final = 0.05  # of the usual number in flight
+TRIALS: Final = 3  # whole answers after which a newcomer is one of the others
+LEAST_TOKENS: Final = 8  # of an answer that says something about decode speed
+GLANCE_NS: Final = 250_000_000  # for which a prediction is good: 0.14 % is forgotten in it
+ALONE_NS: Final = 10_000_000_000  # without a whole answer
+CLOSE_NS: Final = 10_000_000  # two instants so near to each other are one
+Z99: Final = 2.3263478740408408
+DEADLINE: Final = 4.0  # times the 99 % of a target's first tokens: later it is taken for dead
+DEADLINE_FLOOR_S: Final = 2.0
+RATE: Final = -1.0 / (FORGET_S * NS)  # times an age in nanoseconds: log of what is remembered
+NEVER: Final = -(1 << 62)
+
+
+class Form:
+    """One target. Instants in nanoseconds of one monotonic clock.
+
+    The second group of attributes is what decisions read; `look` brings it up to date.
+    """
+
+    __slots__ = (
+        "_calm_ns",
+        "_change",
+        "_since",
+        "_speed_change",
+        "_speed_since",
+        "along",
+        "changed_ns",
+        "deviation",
+        "dues_ns",
+        "ends",
+        "errors",
+        "in_flight",
+        "last_ns",
+        "load",
+        "mean",
+        "misses",
+        "noise",
+        "p_error",
+        "prior",
+        "room",
+        "sizes",
+        "slowness",
+        "speed_deviation",
+        "speed_last_ns",
+        "speed_long",
+        "speed_seen",
+        "speed_variance",
+        "tail",
+        "trouble",
+        "ttfts_s",
+        "until_ns",
+        "usual_in_flight",
+        "variance",
+    )
+
+    def __init__(self, prior: Prior) -> None:
+        self.prior = prior
+        log, sigma = prior.ttft_log, prior.ttft_sigma
+        self.sizes = tuple([Size(log + offset, sigma) for offset in OFFSETS])
+        self.deviation = 0.0  # at last_ns
+        self.variance = sigma * sigma
+        self.noise = max(sigma, 0.05)  # sigma without stalls and changes
+        self.last_ns = NEVER
+        self._change = Change()
+        self._speed_change = Change()
+        self._since = self._speed_since = SETTLED  # samples that the short run holds
+        self._calm_ns = NEVER  # when a first token was last about as expected
+        self.changed_ns = NEVER  # and when it was before the last change
+        self.along = Along()
+        self.speed_long = prior.speed_log
+        self.speed_variance = prior.speed_sigma**2
+        self.speed_deviation = 0.0
+        self.speed_seen = 0
+        self.speed_last_ns = NEVER
+        self.errors = 0.0
+        self.ends = 0.0
+        self.in_flight = 0
+        self.usual_in_flight = 0.0
+        self.room = Room(max(sigma, 0.05) * Z95)
+        self.trouble = Window(10, 3_000_000_000)  # failures, ends: of the last 30 s
+
+        self.until_ns = NEVER  # until when the following is good
+        self.ttfts_s: tuple[float, ...] = ()  # expected (median) time to first token, by size
+        self.tail = 1.0  # times as much is the 80 % of it
+        self.mean = 1.0  # ... and its mean: what a tail costs on average
+        self.slowness = 0.0  # seconds per token
+        self.p_error = 0.0
+        self.load = 1.0  # what more or less load than usual makes of the time to first token
+        self.dues_ns: tuple[int | None, ...] = ()  # when it is given up, by size
+        self.misses: dict[int, float] = {}  # what was found out about service levels
+
+    # What is believed
+
+    def look(self, now_ns: int) -> None:
+        """Bring up to date what decisions read."""
+        weight = self.fresh(now_ns)
+        weather = math.exp(weight * self.deviation)
+        sigma = math.sqrt(self.variance)
+        self.ttfts_s = tuple([math.exp(size.long) * weather for size in self.sizes])
+        self.tail = math.exp(Z80 * sigma)
+        self.mean = math.exp(0.5 * min(self.noise, 1.5) ** 2)
+        self.slowness = math.exp(0.5 * min(self.speed_variance, 0.5) - self.log_speed(now_ns))
+        self.p_error = (weight * self.errors + ERRORS) / (weight * self.ends + ERROR_WEIGHT)
+        far = DEADLINE * math.exp(Z99 * sigma)
+        self.dues_ns = tuple(
+            [
+                None if size.seen < ENOUGH else int(max(DEADLINE_FLOOR_S, far * ttft_s) * NS)
+                for size, ttft_s in zip(self.sizes, self.ttfts_s, strict=True)
+            ]
+        )
+        self.misses.clear()
+        self.until_ns = now_ns + GLANCE_NS
+
+    def fresh(self, now_ns: int) -> float:
+        """How much of the belief is of today's weather: 1 just after a sample, 0 long after."""
+        age = now_ns - self.last_ns
+        return math.exp(age * RATE) if age > 0 else 1.0
+
+    def log_ttft(self, size: int, now_ns: int) -> float:
+        """The logarithm of the expected (median) time to first token in seconds."""
+        return self.sizes[size].long + self.fresh(now_ns) * self.deviation
+
+    def sigmas(self, size: int, seconds: float) -> float:
+        """A time to first token, as sigmas from the long run of its size."""
+        off = math.log(max(seconds, 1e-4)) - self.sizes[size].long
+        return off / max(self.noise, NARROWEST)
+
+    @property
+    def full(self) -> bool:
+        """Whether it has as many in flight as it may."""
+        return self.room.firm and self.in_flight >= self.room.limit
+
+    def log_speed(self, now_ns: int) -> float:
+        """The logarithm of the expected speed in tokens per second."""
+        slow = self.fresh(now_ns) * self.deviation > OUT_OF_FORM
+        # While probes say that the trouble lasts, so does the speed that was seen in it.
+        # One that was only guessed is forgotten half as fast as if nobody looked: then it is tried.
+        since_ns = self.last_ns if self._speed_since > 1 else (self.changed_ns + now_ns) // 2
+        age = now_ns - (max(since_ns, self.speed_last_ns) if slow else self.speed_last_ns)
+        weight = math.exp(age * RATE) if age > 0 else 1.0
+        return self.speed_long + weight * self.speed_deviation
+
+    # What is seen
+
+    def started(self) -> None:
+        """An attempt begins."""
+        self.in_flight += 1
+        self.usual_in_flight += CROWD_ALPHA * (self.in_flight - self.usual_in_flight)
+        self.load = self._crowd()
+
+    def ended(self) -> None:
+        """An attempt is over, however it went."""
+        if self.in_flight:
+            self.in_flight -= 1
+            self.load = self._crowd()
+
+    def _crowd(self) -> float:
+        """What the load makes of the time to first token.
+
+        A newcomer of whom nothing certain is known is not asked by many before it has answered.
+        """
+        if self.speed_seen < TRIALS and self.prior.weight <= DOUBTFUL:
+            return self.in_flight + 1.0
+        crowd = ((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
+        limit = self.room.limit
+        if self.in_flight > limit:  # above it, as many times as much
+            crowd *= self.in_flight / limit
+        return float(crowd)
+
+    def first(self, size: int, now_ns: int, ttft_s: float) -> None:
+        """A useful first token came."""
+        log = math.log(max(ttft_s, 1e-4))
+        self.room.first(log - self.sizes[size].long, self.in_flight, now_ns)
+        self._sample(size, now_ns, log)
+        self.sizes[size].add(ttft_s)
+        self.errors *= ERROR_KEEP
+        self.ends = self.ends * ERROR_KEEP + 1.0
+        self.trouble.add(now_ns, 0, 1)
+
+    def waited(self, size: int, now_ns: int, at_least_s: float) -> None:
+        """An attempt was given up before its first token: it would have taken longer still."""
+        log = math.log(max(at_least_s, 1e-4))
+        if log > self.log_ttft(size, now_ns):  # less than what is expected says nothing
+            self._sample(size, now_ns, log + CUT, more=CUT_CHANGED - CUT)
+
+    def failed(self, size: int, now_ns: int, wait_s: float) -> None:
+        """An attempt failed; for the belief it was slow, whatever time it took."""
+        self.errors = self.errors * ERROR_KEEP + 1.0
+        self.ends = self.ends * ERROR_KEEP + 1.0
+        self.trouble.add(now_ns, 1, 1)
+        slow = math.log(max(FAILURE_S, wait_s))
+        self._sample(size, now_ns, max(slow, self.log_ttft(size, now_ns)), lasts=False)
+
+    def finished(self, now_ns: int, tokens: int, decode_s: float) -> None:
+        """A complete answer: its speed."""
+        self.room.answered(self.in_flight)
+        if tokens < LEAST_TOKENS or decode_s <= 0.0:
+            return
+        log = math.log(tokens / decode_s)
+        if not self.speed_seen and self.prior.weight <= DOUBTFUL:
+            self.speed_long, self.speed_deviation = log, 0.0  # a guess ends with the first answer
+        belief = self.log_speed(now_ns)
+        off = log - belief
+        clipped = max(-CLIP, min(CLIP, off))
+        step = self._long_step(self.speed_seen, now_ns, self.speed_last_ns)
+        self.speed_long += step * max(-CLIP, min(CLIP, log - self.speed_long))
+        self.speed_seen += 1
+        if now_ns - decode_s * NS < self.changed_ns + CLOSE_NS:
+            return  # begun before the weather changed: of the long run alone
+        self.along.saw(self.fresh(now_ns) * self.deviation, self.speed_long - log)
+        self._speed_since += 1
+        weight = min(self.prior.weight + self.speed_seen, self._speed_since)
+        alpha = max(ALPHA, 1.0 / weight)
+        self.speed_deviation = belief + alpha * clipped - self.speed_long
+        z = off / max(math.sqrt(self.speed_variance), NARROWEST_SPEED)
+        self.speed_variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.speed_variance)
+        changed = self._speed_change.seen(z, log - self.speed_long)
+        if changed is not None:
+            self.speed_deviation, self._speed_since = changed, 3
+        self.speed_last_ns = max(now_ns, self.speed_last_ns)
+        self.until_ns = NEVER
+
+    def _sample(
+        self, size: int, now_ns: int, log: float, *, lasts: bool = True, more: float = 0.0
+    ) -> None:
+        """Take a time in; one that does not last is of the weather alone.
+
+        `more` is what it counts for beyond `log` once it is clear that something has changed.
+        """
+        at = self.sizes[size]
+        belief = self.log_ttft(size, now_ns)
+        off = log - belief
+        clipped = max(-CLIP, min(CLIP, off))
+        z = off / max(self.noise, NARROWEST)
+        if abs(z) < SLACK:
+            self._calm_ns = now_ns
+        if lasts:
+            self._lasting(size, now_ns, log)
+        self._since += 1
+        alpha = max(ALPHA, 1.0 / (self.prior.weight + at.seen), 1.0 / self._since)
+        before, self.deviation = self.deviation, belief + alpha * clipped - at.long
+        if before > FAR and now_ns - self.speed_last_ns > ALONE_NS:
+            # Only probes see it: its speed gets better, or worse, as its first tokens do.
+            self.speed_deviation *= max(0.0, self.deviation / before)
+        self.variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.variance)
+        self.noise += SPREAD_ALPHA * (MEAN_TO_SIGMA * min(abs(off), 2.0 * self.noise) - self.noise)
+        changed = self._change.seen(z, log + more - at.long)
+        if changed is not None:
+            self._jump(changed, now_ns)
+        self.last_ns = max(now_ns, self.last_ns)
+        self.until_ns = NEVER
+
+    def _jump(self, deviation: float, now_ns: int) -> None:
+        """First tokens have changed: so, as far as one knows, has the speed."""
+        jump = deviation - self.deviation
+        self.deviation, self._since = deviation, 3
+        self.changed_ns, self._speed_since = self._calm_ns, 1
+        speed = self.log_speed(now_ns) - self.speed_long
+        self.speed_deviation = self.along.guess(speed, deviation, jump)
+
+    def _lasting(self, size: int, now_ns: int, log: float) -> None:
+        """Move the long run of a size; sizes that were never seen follow the first one that is."""
+        at = self.sizes[size]
+        off = log - at.long
+        step = self._long_step(at.seen, now_ns, self.last_ns)
+        at.long += step * max(-CLIP, min(CLIP, off))
+        at.variance += min(step, SPREAD_ALPHA) * (min(off * off, SPREAD_CLIP) - at.variance)
+        if not at.seen:
+            for other, offset in zip(self.sizes, OFFSETS, strict=True):
+                if other is not at and not other.seen:
+                    other.long = at.long + offset - OFFSETS[size]
+        at.seen += 1
+
+    def _long_step(self, seen: int, now_ns: int, last_ns: int) -> float:
+        """A plain mean of all samples, the prior's included; later one that forgets in hours."""
+        gap_s = (now_ns - last_ns) / NS if last_ns != NEVER else 0.0
+        return max(1.0 / (self.prior.weight + seen + 1), min(max(gap_s, 0.0) / LONG_S, 0.01))

@@ -1,0 +1,117 @@
+"""What attempts teach, told in one place: to the breakers, to the form and to the hedge budgets.
+
+The gateway and the rehearsal both report here, so that a rehearsed policy learns what it would
+learn in production. Instants and durations in nanoseconds; `size` is that of `form.bucket`.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from lightgate.route.health.failure import CANCELLED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightgate.route.form.forms import Forms
+    from lightgate.route.health.breaker import Breakers
+    from lightgate.route.health.failure import Failure
+    from lightgate.route.plan.hedge import Duplicate, HedgeBudgets
+    from lightgate.route.plan.plan import Plan, Role, Step
+
+# The roles of attempts that start beside another one, and have a budget.
+_COUNTED: Final[Mapping[str, Duplicate]] = MappingProxyType({"hedge": "hedge", "racer": "racer"})
+
+
+class Witness:
+    """Sees every request and every attempt; keeps nothing itself."""
+
+    __slots__ = ("breakers", "budgets", "forms")
+
+    def __init__(self, breakers: Breakers, forms: Forms, budgets: HedgeBudgets) -> None:
+        self.breakers = breakers
+        self.forms = forms
+        self.budgets = budgets
+
+    # A request
+
+    def arrived(self, key: str) -> None:
+        """A request came in; `key` is whose budget it adds to."""
+        self.budgets.deposit(key)
+
+    def may_start(self, key: str, step: Step, plan: Plan) -> bool:
+        """Whether a step may start beside a running one; its price is set aside."""
+        kind = _COUNTED.get(step.role)
+        if kind is None:
+            return True
+        part = _part(plan, kind)
+        return self.budgets.take(key, kind, plan.reserve_nano * part, plan.own_nano * part)
+
+    def settled(
+        self, key: str, plan: Plan, beside: Sequence[Role], winner_nano: float, lost_nano: float
+    ) -> None:
+        """A request is over: `beside` are the roles that `may_start` let start.
+
+        What was lost is the price of all that had not to be paid: of the losers, whoever they were.
+        """
+        for role in beside:
+            kind = _COUNTED.get(role)
+            if kind is not None:
+                part = _part(plan, kind)
+                reserve, own = plan.reserve_nano * part, plan.own_nano * part
+                self.budgets.settle(key, kind, reserve, lost_nano * part, own)
+                lost_nano = 0.0
+        self.budgets.paid(key, winner_nano)
+
+    def answered(self, model: str, ttft_ns: int, decoded: tuple[int, int]) -> None:
+        """A client has its answer: its first token after so long, then tokens in nanoseconds."""
+        self.forms.answered(model, ttft_ns, *decoded)
+
+    def unanswered(self, model: str) -> None:
+        """A client got none, and it was not its own fault."""
+        self.forms.unanswered(model)
+
+    # An attempt
+
+    def began(self, target: str, size: int, now_ns: int) -> None:
+        """It starts."""
+        self.breakers.started(target, now_ns)
+        self.forms.started(target, size, now_ns)
+
+    def spoke(self, target: str, size: int, now_ns: int, began_ns: int) -> None:
+        """Its first useful token is here."""
+        self.breakers.spoke(target, now_ns, began_ns)
+        self.forms.first(target, size, now_ns, now_ns - began_ns)
+
+    def succeeded(
+        self, target: str, size: int, now_ns: int, began_ns: int, decoded: tuple[int, int]
+    ) -> None:
+        """It ended well: so many tokens in so many nanoseconds after the first one."""
+        tokens, decode_ns = decoded
+        self.breakers.succeeded(target, now_ns, began_ns)
+        self.forms.finished(target, size, now_ns, tokens, decode_ns)
+        self.forms.ended(target, size, now_ns)
+
+    def failed(
+        self, target: str, size: int, now_ns: int, began_ns: int, end: tuple[Failure, float | None]
+    ) -> None:
+        """It failed, and the provider may have asked for a wait in seconds."""
+        failure, wait_s = end
+        self.breakers.failed(target, now_ns, failure, wait_s, began_ns)
+        self.forms.failed(target, size, now_ns, failure, wait_s)
+        self.forms.ended(target, size, now_ns)
+
+    def lost(self, target: str, size: int, now_ns: int, began_ns: int, *, spoke: bool) -> None:
+        """It was closed by us: another one has the client, or the client left."""
+        self.breakers.failed(target, now_ns, CANCELLED, None, began_ns)
+        if not spoke:
+            self.forms.waited(target, size, now_ns, now_ns - began_ns)
+        self.forms.ended(target, size, now_ns)
+
+
+def _part(plan: Plan, kind: Duplicate) -> float:
+    """What one second attempt counts for: of several racers beside the first, its part of them."""
+    if kind == "hedge":
+        return 1.0
+    return 1.0 / max(1, sum([step.role == "racer" for step in plan.steps]) - 1)

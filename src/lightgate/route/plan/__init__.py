@@ -1,0 +1,1 @@
+"""Plans: which targets are tried for a request, in which order, and when each one starts."""

@@ -1,0 +1,142 @@
+"""What clients ask for: a name, its candidates, and how they are used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+
+from lightgate.config.duration import parse_duration
+from lightgate.errors import ConfigError
+from lightgate.route.cascade.complexity import Level
+from lightgate.route.plan.plan import Plan, Role, Step
+from lightgate.route.plan.slo import Slo
+from lightgate.route.prompt.cache_key import CacheRule
+
+
+class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """One model name of the configuration, or a target under its own name.
+
+    Durations in nanoseconds; a `ttft_timeout_ns` of None is "auto". No weights: all the same.
+    """
+
+    name: str
+    targets: tuple[str, ...]
+    weights: tuple[float, ...] = ()
+    policy: str = "ordered"
+    ttft_timeout_ns: int | None = None
+    timeout_ns: int = 120_000_000_000
+    idle_timeout_ns: int = 60_000_000_000
+    retries: int = 0
+    max_tokens: int | None = None
+    hedge: str = "off"
+    race: int = 1
+    cache: CacheRule = CacheRule()
+    slo: Slo | None = None
+    tiers: tuple[tuple[Level | None, tuple[str, ...]], ...] = ()  # of a cascade, the cheapest first
+    verify: tuple[str, ...] = ()  # names of the checks that a tier's answer has to pass
+    ahead_ns: int | None = None  # when the next tier starts beside a checked one; None: in its turn
+    trim: bool = False
+    concise: bool = False
+
+    def __post_init__(self) -> None:
+        where = f"The model {self.name!r}"
+        if not self.targets:
+            raise ConfigError(f"{where} has no targets.", hint='targets = ["provider/model"]')
+        if len(set(self.targets)) != len(self.targets):
+            raise ConfigError(f"{where} names a target twice.", hint="retries = 1 asks one twice.")
+        if self.weights and len(self.weights) != len(self.targets):
+            raise ConfigError(f"{where} needs one weight for each of its targets.")
+        if any(not math.isfinite(weight) or weight < 0.0 for weight in self.weights):
+            raise ConfigError(f"{where} has a weight that is not a number from 0 up.")
+
+    @cached_property
+    def hedge_ns(self) -> int | None:
+        """The offset of a hedge at a fixed time; None for off, auto and quantiles."""
+        return fixed_hedge_ns(self.hedge)
+
+    @cached_property
+    def shares(self) -> tuple[tuple[int, float], ...]:
+        """The places and weights of the targets that are drawn; without weights all the same."""
+        if not any(self.weights):
+            return tuple((place, 1.0) for place in range(len(self.targets)))
+        return tuple((place, weight) for place, weight in enumerate(self.weights) if weight > 0.0)
+
+    @cached_property
+    def undrawn(self) -> tuple[int, ...]:
+        """The places of the targets of weight 0, which are fallbacks only."""
+        drawn = {place for place, _ in self.shares}
+        return tuple(place for place in range(len(self.targets)) if place not in drawn)
+
+    @cached_property
+    def is_static(self) -> bool:
+        """Whether its plan is always the configured order, all targets well."""
+        alone = len(self.targets) == 1 or (self.race == 1 and self.hedge == "off")
+        return alone and not self.tiers and self.policy == "ordered"
+
+    @cached_property
+    def shape(self) -> Shape:
+        """How its plans are laid out where the request asks for nothing else."""
+        return Shape(self.retries, self.ttft_timeout_ns, self.race, self.hedge_ns)
+
+    @cached_property
+    def in_order(self) -> Plan:
+        """The plan in the order of the configuration, all targets well: the usual one."""
+        steps = lay_out(self.targets, len(self.targets), self.shape)
+        return Plan(steps, "ordered", "configured order")
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What turns an order of targets into steps."""
+
+    retries: int
+    ttft_ns: int | None
+    race: int
+    hedge_ns: int | None
+    learned: Sequence[int | None] = ()  # first-token deadlines by place, where none is set
+
+
+def fixed_hedge_ns(hedge: str) -> int | None:
+    """Nanoseconds of a hedge such as "800ms"; None for off, auto and quantiles."""
+    if hedge in {"off", "auto"} or hedge.startswith("p"):
+        return None
+    return parse_duration(hedge)
+
+
+def lay_out(order: Sequence[str], well: int, shape: Shape) -> tuple[Step, ...]:
+    """Turn an order of targets, the first `well` of them allowed, into steps.
+
+    Only targets that are allowed race or hedge. A target's retries come before the next target,
+    and after all that start by the clock.
+    """
+    racers = min(shape.race, well)
+    hedges = racers <= 1 and shape.hedge_ns is not None and well > 1
+    early = 2 if hedges else max(racers, 1)
+    retries, count = shape.retries, len(order)
+    dues = shape.learned or (shape.ttft_ns,) * count
+    last = count * (retries + 1) - 1
+    steps: list[Step] = []
+    for place in range(min(early, count)):
+        start_ns, role = _start(place, racers, shape.hedge_ns, last)
+        steps.append(Step(order[place], start_ns, dues[place], role))
+    if retries:
+        for place, target in enumerate(order):
+            more = retries + (place >= early)
+            steps += [Step(target, None, dues[place], "fallback")] * more
+    else:
+        for place in range(early, count):
+            steps.append(Step(order[place], None, dues[place], "fallback"))
+    final = steps[-1]
+    if final.ttft_ns is not None:
+        steps[-1] = Step(final.target, final.start_ns, None, final.role)
+    return tuple(steps)
+
+
+def _start(place: int, racers: int, hedge_ns: int | None, last: int) -> tuple[int | None, Role]:
+    if racers > 1:
+        return 0, "racer"
+    if place:
+        return hedge_ns, "hedge"
+    return 0, "primary" if last else "only"

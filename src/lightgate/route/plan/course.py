@@ -1,0 +1,117 @@
+"""The course of a plan: which step starts when, how long it has, and what a failure leads to.
+
+A pure state machine without time of its own, so that the gateway and the rehearsal follow a plan in
+the same way. Steps with an offset start by the clock; the others once something has failed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from lightgate.route.health.failure import Failure
+    from lightgate.route.health.retry_budget import RetryBudget
+    from lightgate.route.plan.plan import Plan, Step
+
+AUTO_TTFT_NS: Final = 20_000_000_000  # of a candidate that is not the last, if nothing is set
+
+
+class Course:
+    """Where one request is on its plan; instants in nanoseconds of one clock."""
+
+    __slots__ = ("_due_ns", "_failed_last", "_origin_ns", "_together", "_waiting", "running")
+
+    def __init__(self, plan: Plan, origin_ns: int, due_ns: int) -> None:
+        self._waiting: deque[Step] = deque(plan.steps)
+        self._origin_ns = origin_ns
+        self._due_ns = due_ns
+        self._failed_last: tuple[str, bool] | None = None  # the target, and whether again helps
+        self._together = len(plan.steps) > 1 and plan.steps[1].start_ns is not None
+        self.running = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing runs and nothing will."""
+        return not self.running and not self._waiting
+
+    @property
+    def next_ns(self) -> int | None:
+        """The instant at which a step starts by the clock; None: none will."""
+        if not self._waiting:
+            return None
+        offset = self._waiting[0].start_ns
+        return None if offset is None else self._origin_ns + offset
+
+    def due_by_clock(self, now_ns: int) -> Step | None:
+        """The step that is about to start beside a running one, by the clock."""
+        at_ns = self.next_ns
+        if not self.running or at_ns is None or at_ns > now_ns:
+            return None
+        return self._waiting[0]
+
+    def due(self, now_ns: int) -> Step | None:
+        """The next step if it is its turn now: by the clock, or because nothing else runs."""
+        while self._waiting:
+            step = self._waiting[0]
+            early = step.start_ns is None or self._origin_ns + step.start_ns > now_ns
+            if self.running and early:
+                return None
+            self._waiting.popleft()
+            if not self._pointless(step):
+                self.running += 1
+                return step
+        return None
+
+    def ttft_ns(self, step: Step, now_ns: int) -> int:
+        """How long a step that starts now has for its first useful token.
+
+        Who starts after a failure shares what is left of the time with those behind it.
+        """
+        remaining = self._due_ns - now_ns
+        by_clock = self._together and step.start_ns is not None
+        left = 1 if by_clock else len(self._waiting) + 1
+        limit = step.ttft_ns
+        if left > 1:
+            limit = min(limit or AUTO_TTFT_NS, remaining // left)
+        return remaining if limit is None else min(limit, remaining)
+
+    def failed(self, step: Step, failure: Failure, now_ns: int, budget: RetryBudget) -> Step | None:
+        """A running step failed: the one that replaces it at once, if there may be one."""
+        self.running -= 1
+        self._failed_last = (step.target, failure.again)
+        if not failure.fails_over:
+            self._waiting.clear()
+        while self._waiting and self._pointless(self._waiting[0]):
+            self._waiting.popleft()
+        if not self._waiting:
+            return None
+        if now_ns < self._due_ns and (failure.free or budget.may(now_ns)):
+            self.running += 1
+            return _after(self._waiting.popleft())
+        if not self.running:
+            self._waiting.clear()
+        return None
+
+    def decided(self) -> None:
+        """One of the running has the client: nothing more starts."""
+        self._waiting.clear()
+
+    def postpone(self) -> None:
+        """The next step may not start by the clock after all; it stays as a fallback."""
+        if self._waiting:
+            self._waiting.appendleft(_after(self._waiting.popleft()))
+
+    def _pointless(self, step: Step) -> bool:
+        """Whether this target has just failed in a way that a second try does not change."""
+        last = self._failed_last
+        return last is not None and last[0] == step.target and not last[1]
+
+
+def _after(step: Step) -> Step:
+    """A step that follows a failure: whatever it was planned as, it is no second attempt now."""
+    if step.start_ns is None:
+        return step
+    return msgspec.structs.replace(step, start_ns=None, role="fallback")

@@ -1,0 +1,184 @@
+"""When a second attempt starts beside the first, and how many of them there may be."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lightgate.route.form.size import Size
+    from lightgate.route.form.target import Form
+
+SHARE: Final = 0.15  # of a key's requests may be hedged
+SPEND: Final = 0.10  # of what a key pays may go to hedges
+RACE_SPEND: Final = 1.0  # of what a key pays may go to each racer: a race of k costs k times
+SAVED: Final = 20.0  # hedges that a quiet time saves up
+FLOOR_S: Final = 0.05  # no hedge sooner: it would be a race
+CEILING: Final = 1.5  # times the long run's quantile: a sick target does not put its hedge off
+AUTO: Final = 0.90
+AUTO_BILLED: Final = 0.95  # where the first attempt is billed in full though it is closed
+SICK: Final = 0.10  # of failures in 30 s: such a target is nobody's second
+SICK_ENDS: Final = 5
+LAG_TOKENS: Final = 15  # that a provider makes, and bills, after a stream was closed
+MOST: Final = 4096  # keys
+Z: Final[Mapping[float, float]] = MappingProxyType(
+    {percent / 100: NormalDist().inv_cdf(percent / 100) for percent in range(75, 100)}
+)
+Duplicate = Literal["hedge", "racer"]
+
+
+class Price(msgspec.Struct, frozen=True):
+    """One target's price in nano-dollars per token, and whether closing a stream stops the bill."""
+
+    tokens_in: float
+    tokens_out: float
+    cached_in: float | None = None
+    abort_stops: bool = True
+
+    def nano(self, tokens_in: int, tokens_out: int) -> float:
+        """What a request costs."""
+        return tokens_in * self.tokens_in + tokens_out * self.tokens_out
+
+
+def quantile_of(hedge: str, *, billed: bool) -> float | None:
+    """The quantile of "auto" or "p75" to "p99"; None for off and for fixed times."""
+    if hedge == "auto":
+        return AUTO_BILLED if billed else AUTO
+    return int(hedge[1:]) / 100 if hedge.startswith("p") else None
+
+
+def delay_ns(size: Size, q: float) -> int:
+    """How long the first attempt is waited for: its own quantile, with a ceiling and a floor."""
+    known = size.delays.get(q)
+    if known is None:
+        usual_s, own_s = size.usual(Z[q]), size.own(q)
+        delay_s = usual_s if own_s is None else min(own_s, CEILING * usual_s)
+        known = size.delays[q] = int(max(FLOOR_S, delay_s) * 1e9)
+    return known
+
+
+def chance(q: float) -> float:
+    """How often a hedge at this quantile is planned, so that it lasts for all the traffic.
+
+    One that starts early with a probability does more than one that starts late always, or than
+    an early one for the first requests of a minute and none for the rest.
+    """
+    return min(1.0, SHARE / (1.0 - q))
+
+
+def sick(form: Form, now_ns: int) -> bool:
+    """Whether a target fails so often that nobody should be sent there as well."""
+    window = form.trouble
+    if not window.first:
+        return False
+    window.turn(now_ns)
+    return window.second >= SICK_ENDS and window.first > SICK * window.second
+
+
+def reserve_nano(price: Price, tokens_in: int, most_tokens: int) -> float:
+    """The most that an attempt should cost if it loses, its answer being `most_tokens` long."""
+    out = min(LAG_TOKENS, most_tokens) if price.abort_stops else most_tokens
+    return tokens_in * price.tokens_in + out * price.tokens_out
+
+
+class _Account:
+    __slots__ = ("credit", "due_nano", "hedge_nano", "paid_nano", "racer_nano")
+
+    def __init__(self) -> None:
+        self.credit = 0.0  # hedges
+        self.paid_nano = 0.0
+        self.due_nano = 0.0  # that races under way will cost in any case
+        self.hedge_nano = 0.0  # spent or reserved
+        self.racer_nano = 0.0
+
+
+class HedgeBudgets:
+    """What each key may still spend on second attempts; "" is the key of those who have none.
+
+    For every request: `deposit` when it comes in, `take` when a step of the role "hedge" or
+    "racer" is about to start by the clock (a racer: all but the first), `settle` when that
+    attempt's price is known, `paid` when the winner's is. A hedge that is refused stays a fallback.
+    Where several racers start beside the first, each counts for its part of them all.
+    """
+
+    __slots__ = ("_accounts",)
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, _Account] = {}
+
+    def deposit(self, key: str) -> None:
+        """A request came in."""
+        account = self._account(key)
+        account.credit = min(account.credit + SHARE, SAVED)
+
+    def may(self, key: str, role: Duplicate, nano: float, own_nano: float = 0.0) -> bool:
+        """Whether a second attempt that may cost `nano` could start now.
+
+        `own_nano` is the least that the request itself will cost: it is paid in any case.
+        """
+        account = self._accounts.get(key)
+        if account is None:
+            return role == "racer" and nano <= RACE_SPEND * own_nano
+        if role == "racer":
+            own_nano += account.due_nano
+            return account.racer_nano + nano <= RACE_SPEND * (account.paid_nano + own_nano)
+        if account.credit < 1.0 - 1e-9:
+            return False
+        return account.hedge_nano + nano <= SPEND * account.paid_nano
+
+    def take(self, key: str, role: Duplicate, nano: float, own_nano: float = 0.0) -> bool:
+        """Start a second attempt, `nano` being set aside for it; False: there is no room."""
+        if not self.may(key, role, nano, own_nano):
+            return False
+        account = self._account(key)
+        if role == "racer":
+            account.racer_nano += nano
+            account.due_nano += own_nano
+        else:
+            account.credit -= 1.0
+            account.hedge_nano += nano
+        return True
+
+    def settle(
+        self,
+        key: str,
+        role: Duplicate,
+        reserved_nano: float,
+        spent_nano: float,
+        own_nano: float = 0.0,
+    ) -> None:
+        """A second attempt is over: what it cost beyond what the request costs anyway.
+
+        What was given to `take` is taken back.
+        """
+        account = self._account(key)
+        more = spent_nano - reserved_nano
+        if role == "racer":
+            account.racer_nano = max(0.0, account.racer_nano + more)
+            account.due_nano = max(0.0, account.due_nano - own_nano)
+        else:
+            account.hedge_nano = max(0.0, account.hedge_nano + more)
+
+    def paid(self, key: str, nano: float) -> None:
+        """A request was answered: the winner's price."""
+        self._account(key).paid_nano += nano
+
+    def spent(self, key: str) -> tuple[float, float, float]:
+        """Nano-dollars for winners, hedges and racers; reservations included."""
+        account = self._accounts.get(key)
+        if account is None:
+            return 0.0, 0.0, 0.0
+        return account.paid_nano, account.hedge_nano, account.racer_nano
+
+    def _account(self, key: str) -> _Account:
+        account = self._accounts.get(key)
+        if account is None:
+            while len(self._accounts) >= MOST:
+                del self._accounts[next(iter(self._accounts))]
+            account = self._accounts[key] = _Account()
+        return account

@@ -1,0 +1,72 @@
+"""What will be tried for one request: targets, when they start, and how long each has."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+
+Role = Literal["only", "primary", "hedge", "racer", "fallback"]
+Finish = Literal["first", "whole"]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One attempt. Offsets and deadlines in nanoseconds.
+
+    `start_ns` counts from the plan's start; None: once everything that was started has failed.
+    `ttft_ns` counts from the step's own start; None: until the request's own deadline.
+    `tier` is the place of its tier in a cascade.
+    """
+
+    target: str
+    start_ns: int | None
+    ttft_ns: int | None
+    role: Role
+    tier: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True, dict=True):
+    """Steps in the order of their start; never empty, and the last one has the full budget.
+
+    `finish` says who wins where two answer: the first useful token, or (whole) the predicted end of
+    the answer (`lightgate.route.plan.finish`).
+    """
+
+    steps: tuple[Step, ...]
+    policy: str
+    reason: str
+    predicted_ttft_ns: int | None = None  # of the first step; None: nobody predicted anything
+    runner_up: str | None = None  # the target that would have been first otherwise
+    hedge_ns: int | None = None  # when the second attempt starts; None: none was planned
+    finish: Finish = "first"
+    reserve_nano: float = 0.0  # for `HedgeBudgets.take`: what one more attempt can cost
+    own_nano: float = 0.0  # what the request costs in any case
+    level: str | None = None  # how hard the request is, where a cascade asked
+
+    @cached_property
+    def overlaps(self) -> bool:
+        """Whether an attempt may start while another one runs."""
+        return any(step.start_ns is not None for step in self.steps[1:])
+
+    @cached_property
+    def text(self) -> str:
+        """For records: `a > b` fails over, `a + b` race, `a ~800ms b` hedges."""
+        words = [self.steps[0].target]
+        for step in self.steps[1:]:
+            if step.start_ns is None:
+                sign = ">"
+            else:
+                sign = "+" if step.role == "racer" else f"~{step.start_ns / 1e6:g}ms"
+            words += [sign, step.target]
+        return " ".join(words)
+
+    @cached_property
+    def story(self) -> str:
+        """The plan and why, in one line for the ledger."""
+        why = [self.reason]
+        if self.predicted_ttft_ns is not None:
+            why.append(f"first token in {self.predicted_ttft_ns / 1e6:.0f} ms")
+        if self.runner_up is not None:
+            why.append(f"next {self.runner_up}")
+        return f"{self.text} ({', '.join(why)})"

@@ -1,0 +1,78 @@
+"""One number for each target, as a policy counts: the smallest is the best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lightgate.route.plan.slo import excess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightgate.route.form.target import Form
+    from lightgate.route.plan.hedge import Price
+    from lightgate.route.plan.policy import Policy
+    from lightgate.route.plan.slo import Look, Slo
+
+STAY: Final = 0.93  # who was first the last time counts as 7 % better than it is
+NEAR: Final = 1.10  # what is within 10 % of the best is as good
+LOADED: Final = 2  # in flight for each candidate: from here the near-equals share the load
+PREFILL_SAVED: Final = (0.0, 0.15, 0.4)  # of the time, by prompt size, where the prompt is cached
+CACHED_SHARE: Final = 0.9  # of a warm prompt's tokens that are read from the cache
+
+
+def seconds(
+    policy: Policy, known: Sequence[Form], size: int, tokens: int, now_ns: int
+) -> list[float]:
+    """The predicted time of a request on each target, as the policy counts it."""
+    w_ttft, failure, tail = policy.ttft, policy.failure, policy.tail
+    work = policy.decode * (tokens if policy.most is None else min(tokens, policy.most))
+    values = []
+    for form in known:
+        if now_ns > form.until_ns:
+            form.look(now_ns)
+        ttft_s = w_ttft * form.ttfts_s[size] * form.load
+        ttft_s *= form.tail if tail else form.mean
+        values.append(ttft_s + work * form.slowness + failure * form.p_error)
+    return values
+
+
+def costs(
+    targets: Sequence[str], prices: Mapping[str, Price], tokens_in: int, tokens: int
+) -> list[float]:
+    """Nano-dollars on each target; an unknown price is the dearest known, 0 where none is."""
+    nanos, unknown = [], False
+    for target in targets:
+        price = prices.get(target)
+        if price is None:
+            unknown = True
+            nanos.append(-1.0)
+        else:
+            nanos.append(tokens_in * price.tokens_in + tokens * price.tokens_out)
+    if not unknown:
+        return nanos
+    dearest = max(0.0, *nanos)
+    return [dearest if nano < 0.0 else nano for nano in nanos]
+
+
+def beside(times: Sequence[float], nanos: Sequence[float]) -> list[float]:
+    """Seconds and dollars, each as a multiple of the best, added.
+
+    Twice as dear is as bad as twice as slow. What costs nothing adds nothing.
+    """
+    quickest = min(times)
+    least = min([nano for nano in nanos if nano > 0.0], default=1.0)
+    return [at / quickest + nano / least for at, nano in zip(times, nanos, strict=True)]
+
+
+def misses(slo: Slo | None, known: Sequence[Form], look: Look) -> list[float]:
+    """By how much each target may miss its service levels; 0 where it is good enough."""
+    # Once, not once for each target.
+    key = hash((0 if slo is None else slo.mark, look.size, look.tokens, look.margins))
+    found = []
+    for form in known:
+        over = form.misses.get(key)
+        if over is None:
+            over = form.misses[key] = max(0.0, excess(slo, form, look))
+        found.append(over)
+    return found

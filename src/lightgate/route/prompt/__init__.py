@@ -1,0 +1,1 @@
+"""Prompts: shorter ones that say the same, and the key under which an answer is cached."""

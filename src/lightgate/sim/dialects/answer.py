@@ -1,0 +1,69 @@
+"""The facts of one answer, and what every voice must be able to say."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Protocol
+
+import msgspec
+
+from lightgate.sim.answer.script import Counts
+from lightgate.sim.dialects.words import Words
+from lightgate.sim.world import UsageStyle
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said, apart from when."""
+
+    id: str
+    created: int  # seconds since 1970
+    model: str  # as the request spelled it
+    counts: Counts
+    tokens_in: int
+    tokens_cached: int = 0
+    reason: str  # stop | length | tool
+    words: Words
+    tool_words: Words
+    tool_name: str
+    usage: UsageStyle
+    usage_asked: bool = False  # stream_options.include_usage
+    reasoning_field: str = "reasoning_content"
+    events: int = 1  # SSE events per segment
+    finish: str | None = None  # verbatim finish reason, instead of `reason`
+    finish_every: bool = False
+    null_choices: bool = False
+
+    def reason_in(self, names: dict[str, str]) -> str | None:
+        """The finish reason in a dialect's words; a verbatim one as it is, `null` as none."""
+        if self.finish is not None:
+            return None if self.finish == "null" else self.finish
+        return names[self.reason]
+
+
+class Voice(Protocol):
+    """Renders the beats of one answer in one dialect."""
+
+    content_type: bytes  # of a stream
+
+    def beat(self, kind: int, first: int, tokens: int) -> bytes:
+        """The bytes of one beat that holds the streamed tokens first … first + tokens - 1."""
+        ...
+
+    def whole(self) -> bytes:
+        """The answer as one JSON document."""
+        ...
+
+    def usage(self, *, streamed: bool) -> dict[str, object] | None:
+        """The usage as this answer sends it; None where it sends none."""
+        ...
+
+
+class Spread:
+    """Splits the tokens of a burst over the events of a segment."""
+
+    @staticmethod
+    def over(first: int, tokens: int, events: int) -> list[tuple[int, int]]:
+        """(first token, tokens) of each event; as even as whole tokens allow."""
+        events = max(min(events, tokens), 1)
+        edges = [first + tokens * k // events for k in range(events + 1)]
+        return [(a, b - a) for a, b in itertools.pairwise(edges)]

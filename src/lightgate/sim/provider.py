@@ -1,0 +1,249 @@
+"""One simulated provider at work: it plans every request the moment it has been received."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from lightgate.clock.source import SYSTEM, Clock
+from lightgate.sim.answer.plan import Draft, Refusal
+from lightgate.sim.answer.script import (
+    HANG,
+    WHOLE,
+    Counts,
+    Pace,
+    Script,
+    Tail,
+    divide,
+    stream_script,
+    whole_script,
+)
+from lightgate.sim.capacity import Bucket, Slots
+from lightgate.sim.dialects import anthropic, chat, gemini, responses
+from lightgate.sim.faults import FaultCall, parse_fault
+from lightgate.sim.latency import NS, Curve, Dice
+from lightgate.sim.prompt_cache import PromptCache
+from lightgate.sim.weather import Luck, Sky
+
+if TYPE_CHECKING:
+    from lightgate.sim.answer.ask import Ask
+    from lightgate.sim.world import Maker, Model, Shape, Stall, World
+
+DEFAULT_TOKENS = 100
+
+
+class Plan(NamedTuple):
+    """What one request will get, decided before its first byte is answered."""
+
+    number: int
+    id: str
+    start_ns: int
+    draft: Draft
+    counts: Counts
+    reason: str  # stop | length | tool
+    load: int
+    outcome: str
+    fault: str | None
+    weather: str | None
+    cached: int  # tokens of the prompt that were in the cache
+    slot: tuple[int, int] | None  # the slot and the instant until which it is held
+
+
+class Station:
+    """A provider with its weather, queue, limiter and request numbers."""
+
+    def __init__(
+        self, name: str, world: World, *, seed: int, born_ns: int, clock: Clock = SYSTEM
+    ) -> None:
+        self.name = name
+        self.maker: Maker = world.providers[name]
+        self._clock = clock
+        self._seed = seed
+        self._born_ns = born_ns
+        self._sky = Sky(self.maker.weather or world.weather, seed, name)
+        self._curves = {
+            title: Curve(model.curve) for title, model in self.maker.models.items() if model.curve
+        }
+        self._slots = Slots(self.maker.slots) if self.maker.slots else None
+        self._bucket = Bucket(self.maker.rate) if self.maker.rate else None
+        self._cache = PromptCache(self.maker.cache) if self.maker.cache else None
+        self._number = 0
+        self.in_flight = 0
+
+    def plan(self, ask: Ask, received_ns: int, fault: FaultCall | None) -> Plan:
+        """Decide everything about a request; the model must be one of this provider's."""
+        number, self._number = self._number, self._number + 1
+        self.in_flight += 1
+        model = self.maker.models[ask.model_name]
+        dice = Dice(self._seed, self.name, number)
+        load = self.maker.load or self.in_flight
+        fault = fault or self._rule(model, number, dice)
+        if fault is not None and fault.fault.streams_only and not ask.stream:
+            fault = None
+        wait_s = self._bucket.take(received_ns) if self._bucket else None
+        counts, reason = _length(ask, model.shape)
+        draft = Draft(model.shape, Script(streamed=ask.stream), self._clock.wall_ns() / NS)
+        if fault is not None and fault.fault.early is not None:
+            fault.fault.early(draft, fault.argument)
+        luck = self._luck(ask.model_name, dice, load, received_ns)
+        pace = _pace(model, dice, luck, counts, number)
+        outcome = fault.outcome(streamed=ask.stream) if fault is not None else "ok"
+        if wait_s is not None:
+            draft.refusal = _busy(wait_s)
+            outcome, fault = "rate_limited", None
+        elif fault is None and luck is not None and (luck.fails or luck.hangs):
+            outcome = self._misfortune(draft, luck)
+        cached = 0
+        if len(draft.script) == 0 and draft.refusal is None and self._cache is not None:
+            cached = self._cache.read(ask.model_name, ask.prompt, received_ns)
+            ttft_ns = self._cache.faster(pace.ttft_ns, cached, ask.tokens_in)
+            pace = pace._replace(ttft_ns=ttft_ns)
+        if len(draft.script) == 0:
+            _write_script(draft, ask, counts, pace)
+            if fault is not None and fault.fault.late is not None:
+                fault.fault.late(draft, fault.argument)
+                if draft.refusal is not None:
+                    _write_refusal(draft, draft.script.end_ns)
+        start_ns, slot = self._admit(draft, received_ns)
+        return Plan(
+            number=number,
+            id=blake2b(f"{self._seed}/{self.name}/{number}".encode(), digest_size=12).hexdigest(),
+            start_ns=start_ns,
+            draft=draft,
+            counts=Counts(0, 0, 0, 0) if draft.empty else counts,
+            reason=reason,
+            load=load,
+            outcome=outcome,
+            fault=fault.text if fault is not None else None,
+            weather=_named(luck),
+            cached=cached,
+            slot=slot,
+        )
+
+    def over(self, plan: Plan, now_ns: int, *, gone: bool) -> None:
+        """A request has ended; an abandoned one gives its slot back."""
+        self.in_flight -= 1
+        if gone and plan.slot is not None and self._slots is not None:
+            slot, held_until_ns = plan.slot
+            self._slots.release(slot, held_until_ns, now_ns)
+
+    def _rule(self, model: Model, number: int, dice: Dice) -> FaultCall | None:
+        """The first rule that fits; shares stack, so that each has its own part of the dice."""
+        floor = 0.0
+        for rule in (*model.faults, *self.maker.faults):
+            hit = rule.every > 0 and number % rule.every == rule.phase % rule.every
+            hit = hit or floor <= dice.fault < floor + rule.share
+            floor += rule.share
+            if hit:
+                return parse_fault(f"{rule.name}:{rule.arg}" if rule.arg else rule.name)
+        return None
+
+    def _luck(self, model: str, dice: Dice, load: int, received_ns: int) -> Luck | None:
+        curve = self._curves.get(model)
+        if curve is None:
+            return None
+        return self._sky.luck(curve.at(load), dice, (received_ns - self._born_ns) / NS)
+
+    def _misfortune(self, draft: Draft, luck: Luck) -> str:
+        weather = self._sky.weather
+        if luck.fails and weather is not None:
+            draft.refusal = Refusal(503, "The simulated provider failed.")
+            _write_refusal(draft, round(weather.fail_s * NS))
+            return "http_error"
+        draft.script.add(0, HANG)
+        return "timeout"
+
+    def _admit(self, draft: Draft, received_ns: int) -> tuple[int, tuple[int, int] | None]:
+        if self._slots is None or draft.refusal is not None:
+            return received_ns, None
+        slot, start_ns = self._slots.start(received_ns)
+        until_ns = start_ns + draft.script.end_ns
+        self._slots.hold(slot, until_ns)
+        return start_ns, (slot, until_ns)
+
+
+def tail_of(ask: Ask, shape: Shape) -> Tail:
+    """The beats after the last token in the dialect of the request."""
+    if ask.kind in {"chat", "completions"}:
+        tail = chat.tail(shape.usage, asked=ask.usage_asked)
+        return tail._replace(opens=ask.kind == "chat")
+    tails = {"responses": responses.TAIL, "messages": anthropic.TAIL, "gemini": gemini.TAIL}
+    return tails[ask.kind]
+
+
+def _length(ask: Ask, shape: Shape) -> tuple[Counts, str]:
+    """The tokens of the answer by kind, and why it ends."""
+    if ask.kind == "embeddings":
+        return Counts(0, 0, 0, 0), "stop"
+    natural = max(shape.tokens or ask.cap or DEFAULT_TOKENS, ask.least)
+    total = ask.cap if ask.cap is not None and (ask.fill or ask.cap < natural) else natural
+    cut = ask.cap is not None and (ask.fill or ask.cap < natural)
+    if ask.kind == "completions":
+        hidden = min(round(total * shape.hidden), total - 1)
+        return Counts(0, hidden, total - hidden, 0), "length" if cut else "stop"
+    if ask.no_tool:
+        shape = msgspec.structs.replace(shape, answer="text")
+    counts = divide(total, shape, tool=ask.tool and ask.tool_name is not None)
+    return counts, "length" if cut else "tool" if counts.tool else "stop"
+
+
+def _pace(model: Model, dice: Dice, luck: Luck | None, counts: Counts, number: int) -> Pace:
+    exact = model.exact
+    if exact is None:
+        if luck is None:
+            raise ValueError("a model without an exact script has a curve")
+        after = max(round(luck.mid_stall_at * counts.streamed), 1)
+        return Pace(luck.ttft_ns, round(NS / luck.tps), luck.mid_stall_ns, after)
+    gap = exact.gap_ms
+    gaps: int | list[int]
+    if isinstance(gap, tuple):
+        gaps = dice.gaps_ns(gap[0], gap[1], counts.streamed)
+    else:
+        gaps = round(gap * 1e6)
+    ttft_ns, stall = round(exact.ttft_ms * 1e6), model.shape.stall
+    if stall is None or not _stalls(stall, number, dice):
+        return Pace(ttft_ns, gaps)
+    return Pace(ttft_ns, gaps, round(stall.ms * 1e6), max(round(stall.at * counts.streamed), 1))
+
+
+def _stalls(stall: Stall, number: int, dice: Dice) -> bool:
+    if stall.every:
+        return number % stall.every == stall.phase % stall.every
+    return dice.mid < stall.share
+
+
+def _write_script(draft: Draft, ask: Ask, counts: Counts, pace: Pace) -> None:
+    if draft.refusal is not None:
+        _write_refusal(draft, 0)
+    elif ask.stream and ask.kind != "embeddings":
+        draft.script = stream_script(counts, pace, draft.shape, tail_of(ask, draft.shape))
+    else:
+        draft.script = whole_script(counts, pace)
+
+
+def _write_refusal(draft: Draft, at_ns: int) -> None:
+    draft.script = Script(streamed=False)
+    draft.script.add(at_ns, WHOLE)
+
+
+def _busy(wait_s: float) -> Refusal:
+    # Rounded up: whoever waits that long is let in.
+    whole = int(wait_s) + 1
+    return Refusal(429, "Rate limit reached.", ((b"retry-after", b"%d" % whole),))
+
+
+def _named(luck: Luck | None) -> str | None:
+    """The weather of one request in words; None under a clear sky."""
+    if luck is None:
+        return None
+    flags = (
+        ("bad", luck.bad),
+        ("shock", luck.shock),
+        ("fail", luck.fails),
+        ("hang", luck.hangs),
+        ("stall", luck.stalls),
+        ("mid-stall", luck.mid_stall_ns > 0),
+    )
+    return ",".join(name for name, flag in flags if flag) or None

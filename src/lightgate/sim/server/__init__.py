@@ -1,0 +1,1 @@
+"""The simulator as a server: ports, routes, certificates, child process."""

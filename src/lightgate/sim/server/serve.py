@@ -1,0 +1,116 @@
+"""Runs the simulator as a program: start, say so, serve until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.errors import UsageError
+from lightgate.sim.server.listing import base_urls
+from lightgate.sim.server.server import SimServer
+from lightgate.sim.world import World, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STDIN: Final = 0
+TIDY_S: Final = 5.0
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to run it; `until_eof` stops at the end of standard input, so with its parent."""
+
+    world: str = "tables-2025"
+    host: str = "127.0.0.1"
+    port: int = 0
+    seed: int = 1
+    own_ports: bool = False
+    trouble: bool = False
+    until_eof: bool = False
+    cpu: int | None = None  # run on this core alone, where the system can
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client needs to know once it runs."""
+
+    port: int
+    host: str
+    pid: int
+    world: str
+    seed: int
+    providers: dict[str, str]  # name to base URL
+    trouble_ports: dict[str, int]
+
+
+def serve(options: Options, announce: Callable[[Facts, World], None]) -> int:
+    """Serve until SIGINT (130), SIGTERM (0) or, if wanted, the end of standard input (0)."""
+    import uvloop
+
+    world = load(options.world)
+    if options.cpu is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {options.cpu})
+    code: int = uvloop.run(_serve(options, world, announce))
+    return code
+
+
+async def _serve(options: Options, world: World, announce: Callable[[Facts, World], None]) -> int:
+    server = SimServer(
+        world, seed=options.seed, own_ports=options.own_ports, trouble=options.trouble
+    )
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[int] = loop.create_future()
+
+    def end(code: int) -> None:
+        if not stop.done():
+            stop.set_result(code)
+
+    try:
+        port = await server.start(options.host, options.port)
+    except OSError as error:
+        raise UsageError(
+            f"The simulator cannot listen on {options.host}:{options.port}: {error.strerror}.",
+            hint="Choose another --port, or 0 for a free one.",
+        ) from None
+    loop.add_signal_handler(signal.SIGINT, end, 130)
+    loop.add_signal_handler(signal.SIGTERM, end, 0)
+    if options.until_eof:
+        loop.add_reader(STDIN, _watch_stdin, end)
+    # A collection in the middle of a thousand streams stops all of them for milliseconds (up to 6,
+    # in one run on a busy machine) to free next to nothing, so it waits until nothing is planned.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    tidying = loop.create_task(_tidy(server))
+    facts = Facts(
+        port=port,
+        host=options.host,
+        pid=os.getpid(),
+        world=world.name,
+        seed=options.seed,
+        providers=base_urls(world, options.host, port, server.ports),
+        trouble_ports=server.trouble_ports,
+    )
+    try:
+        announce(facts, world)
+        return await stop
+    finally:
+        tidying.cancel()
+        await server.close()
+
+
+async def _tidy(server: SimServer) -> None:
+    while True:
+        await asyncio.sleep(TIDY_S)
+        if server.idle:
+            gc.collect()
+
+
+def _watch_stdin(end: Callable[[int], None]) -> None:
+    if not os.read(STDIN, 4096):
+        asyncio.get_running_loop().remove_reader(STDIN)
+        end(0)

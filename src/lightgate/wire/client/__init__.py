@@ -1,0 +1,1 @@
+"""The HTTP/1.1 client: pooled connections, dialling, one roundtrip at a time."""

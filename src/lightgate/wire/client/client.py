@@ -1,0 +1,288 @@
+"""The HTTP/1.1 client: pooled warm connections per origin, every part of a call stamped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lightgate.clock.marks import Marks, StampSource
+from lightgate.errors import AttemptError, Cancelled, DeadlineMissed, PeerReset
+from lightgate.wire.client.dial import Dialer
+from lightgate.wire.client.dns import Resolver
+from lightgate.wire.client.pool import Connection, Pool
+from lightgate.wire.client.proxy import Proxies
+from lightgate.wire.client.roundtrip import Deadlines, Exchange, Taker
+from lightgate.wire.link.stamper import Stamper
+
+if TYPE_CHECKING:
+    import ssl
+
+    from lightgate.wire.link.link import Link
+    from lightgate.wire.origin import Origin
+
+KEEP_IDLE_NS: Final = 55 * 1_000_000_000  # below the 60 s after which many servers close
+
+
+class _Order(NamedTuple):
+    """One call of `Client.exchange`."""
+
+    origin: Origin
+    payload: bytes
+    taker: Taker
+    marks: Marks
+    deadlines: Deadlines
+    began_ns: int
+
+    def left_s(self) -> float | None:
+        """What is left of the total deadline."""
+        total_s = self.deadlines.total_s
+        if total_s is None:
+            return None
+        return max(0.0, total_s - (time.monotonic_ns() - self.began_ns) / 1e9)
+
+
+class Client:
+    """Sends requests. There is no cap on connections unless `limit` names one (per origin)."""
+
+    def __init__(
+        self,
+        *,
+        stamp: StampSource = "read",
+        limit: int | None = None,
+        resolver: Resolver | None = None,
+        proxies: Proxies | None = None,
+        context: ssl.SSLContext | None = None,
+        watch_lag: bool = True,
+    ) -> None:
+        self._limit = limit
+        proxies = Proxies.from_env(os.environ) if proxies is None else proxies
+        self.stamper = Stamper(stamp, watch_lag=watch_lag)
+        self._dialer = Dialer(self.stamper, resolver or Resolver(), proxies, context)
+        self._pools: dict[Origin, Pool] = {}
+        self._busy: set[Connection] = set()
+        self._dialing: dict[asyncio.Timeout, asyncio.Future[None]] = {}
+        self._closed = False
+
+    async def exchange(
+        self,
+        origin: Origin,
+        payload: bytes,
+        taker: Taker,
+        marks: Marks,
+        deadlines: Deadlines,
+        connection: Connection | None = None,
+    ) -> Exchange:
+        """Send one request and let the taker take the answer; the end of it, or an AttemptError.
+
+        `connection` is one that `idle` gave. A pooled connection that the server closed under us
+        before any byte of the answer came is replaced once by a fresh one: the request cannot have
+        been answered on it.
+        """
+        order = _Order(origin, payload, taker, marks, deadlines, time.monotonic_ns())
+        if connection is None:
+            connection = await self._acquire(order)
+        try:
+            return await self._run(connection, order)
+        except PeerReset as error:
+            if not (error.early and connection.pooled):
+                raise
+        marks.replayed = True
+        return await self._run(await self._acquire(order, fresh=True), order)
+
+    def idle(self, origin: Origin) -> Connection | None:
+        """Take a warm connection that nobody waits for, to be used in this turn of the loop."""
+        pool = self._pools.get(origin)
+        if pool is None or not pool.idle or pool.promised or self._closed:
+            return None
+        return self._reuse(pool)
+
+    async def warm(self, origin: Origin, count: int, connect_s: float | None = 10.0) -> int:
+        """Open connections until `count` are idle; the number that are. Never raises for one."""
+        if self._closed:
+            return 0
+        pool = self._pool(origin)
+        missing = pool.may_open(count - len(pool.idle))
+        pool.open += max(0, missing)
+
+        async def one() -> None:
+            with contextlib.suppress(AttemptError):
+                self._release(await self._dial(pool, origin, Marks(), (connect_s, "connect")))
+
+        await asyncio.gather(*(one() for _ in range(missing)))
+        return len(pool.idle)
+
+    async def close(self) -> None:
+        """Close every connection; exchanges under way end as cancelled."""
+        self._closed = True
+        pools = list(self._pools.values())
+        self._pools.clear()
+        for connection in list(self._busy):
+            if connection.exchange is not None:
+                connection.exchange.cancel()
+        for pool in pools:
+            for connection in pool.idle:
+                connection.link.abort()
+                connection.seat.close()
+            pool.idle.clear()
+            for waiter in pool.waiting:
+                if not waiter.done():
+                    waiter.set_exception(Cancelled("The client was closed."))
+        for scope in self._dialing:
+            if not scope.expired():
+                scope.reschedule(asyncio.get_running_loop().time())
+        if self._dialing:
+            await asyncio.wait(list(self._dialing.values()))
+        await asyncio.sleep(0)  # transports report their end in the next turn
+        self.stamper.close()
+
+    @property
+    def open_connections(self) -> int:
+        """Connections that are open now or being opened, idle ones too."""
+        return sum(pool.open for pool in self._pools.values())
+
+    async def _run(self, connection: Connection, order: _Order) -> Exchange:
+        exchange = Exchange(
+            connection.link, order.origin, order.taker, order.deadlines, connection.seat
+        )
+        connection.exchange = exchange
+        connection.link.attach(exchange)
+        self._busy.add(connection)
+        try:
+            exchange.start(order.payload, order.began_ns)
+            await exchange.done
+        finally:
+            exchange.leave()
+            self._busy.discard(connection)
+            connection.exchange = None
+            if exchange.keep_alive and exchange.complete and connection.link.is_open:
+                connection.link.attach(connection)
+                self._release(connection)
+            else:
+                self._drop(connection)
+        return exchange
+
+    async def _acquire(self, order: _Order, *, fresh: bool = False) -> Connection:
+        """A connection that is the caller's alone; nothing is awaited once it is found."""
+        if self._closed:
+            raise Cancelled("The client was closed.")
+        pool = self._pool(order.origin)
+        if pool.has_room():
+            pool.promised += 1
+        else:
+            await self._wait(pool, order)
+        try:
+            connection = None if fresh else self._reuse(pool)
+            if connection is not None:
+                return connection
+            if pool.is_full():  # a fresh one is asked for; the oldest idle one makes room
+                self._drop(pool.idle.popleft())
+            pool.open += 1
+        finally:
+            pool.promised -= 1
+        connect_s, left_s = order.deadlines.connect_s, order.left_s()
+        if left_s is not None and (connect_s is None or left_s < connect_s):
+            return await self._dial(pool, order.origin, order.marks, (left_s, "total"))
+        return await self._dial(pool, order.origin, order.marks, (connect_s, "connect"))
+
+    def _reuse(self, pool: Pool) -> Connection | None:
+        now = time.monotonic_ns()
+        while pool.idle:
+            connection = pool.idle.pop()
+            if now - connection.idle_since < KEEP_IDLE_NS and connection.link.is_open:
+                return connection
+            self._drop(connection)
+        return None
+
+    async def _wait(self, pool: Pool, order: _Order) -> None:
+        """Wait until room is promised to us."""
+        began = time.monotonic_ns()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        pool.waiting.append(waiter)
+        served = False
+        try:
+            async with asyncio.timeout(order.left_s()):
+                await waiter
+            served = True
+        except TimeoutError:
+            raise DeadlineMissed(
+                f"No connection to {order.origin.authority} became free in time.", phase="total"
+            ) from None
+        finally:
+            order.marks.pool_wait_ns = time.monotonic_ns() - began
+            if not served:
+                _give_up(pool, waiter)
+
+    async def _dial(
+        self, pool: Pool, origin: Origin, marks: Marks, limit: tuple[float | None, str]
+    ) -> Connection:
+        """Open a connection that the pool already counts, within the limit of a deadline."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        scope = asyncio.timeout(limit[0])
+        link: Link | None = None
+        try:
+            async with scope:
+                self._dialing[scope] = ended
+                link = await self._dialer.dial(origin, marks)
+        except TimeoutError:
+            if not self._closed:
+                raise DeadlineMissed(
+                    f"{origin.authority} did not accept a connection in time.", phase=limit[1]
+                ) from None
+        finally:
+            del self._dialing[scope]
+            ended.set_result(None)
+            if link is None:
+                pool.open -= 1
+                pool.wake()
+        if link is None or self._closed:
+            if link is not None:
+                link.abort()
+            raise Cancelled("The client was closed.")
+        return Connection(link, origin, self._forget)
+
+    def _pool(self, origin: Origin) -> Pool:
+        pool = self._pools.get(origin)
+        if pool is None:
+            pool = self._pools[origin] = Pool(self._limit)
+        return pool
+
+    def _release(self, connection: Connection) -> None:
+        pool = self._pools.get(connection.origin)
+        if pool is None:  # the client was closed meanwhile
+            connection.link.abort()
+            return
+        now = time.monotonic_ns()
+        connection.idle_since = now
+        connection.pooled = True
+        pool.idle.append(connection)
+        while now - pool.idle[0].idle_since > KEEP_IDLE_NS:
+            self._drop(pool.idle.popleft())
+        pool.wake()
+
+    def _drop(self, connection: Connection) -> None:
+        connection.link.abort()
+        self._forget(connection)
+
+    def _forget(self, connection: Connection) -> None:
+        pool = self._pools.get(connection.origin)
+        connection.seat.close()
+        if pool is None or connection.gone:
+            return
+        connection.gone = True
+        pool.open -= 1
+        if connection in pool.idle:
+            pool.idle.remove(connection)
+        pool.wake()
+
+
+def _give_up(pool: Pool, waiter: asyncio.Future[None]) -> None:
+    """Leave the queue; room that was promised meanwhile goes to the next one."""
+    if not waiter.done() or waiter.cancelled():
+        with contextlib.suppress(ValueError):  # a cancelled one may have been passed over already
+            pool.waiting.remove(waiter)
+    elif waiter.exception() is None:
+        pool.promised -= 1
+        pool.wake()

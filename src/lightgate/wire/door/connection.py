@@ -1,0 +1,372 @@
+"""One client's connection to the door: requests in, replies out, strictly in order.
+
+    READING ──► BUSY ──► FLUSH ──► READING (keep-alive)
+       └─ refused ─┴───────┴─────► LINGER ──► GONE
+
+One handler runs at a time. Bytes that come meanwhile are kept with their stamps, up to a limit, so
+that reading goes on and the end of the stream is noticed at once. After the last reply our half is
+closed and what still comes is dropped for a moment: a socket that is closed over unread bytes sends
+a reset, and the client would lose the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from typing import TYPE_CHECKING, Final, Protocol
+
+from lightgate.wire.door.inbound import Inbound, RequestError
+from lightgate.wire.door.intake import BODY, IDLE, Intake
+from lightgate.wire.door.reply import Reply
+from lightgate.wire.link.deadline import Deadline
+from lightgate.wire.link.link import Link
+
+if TYPE_CHECKING:
+    from lightgate.wire.door.inbound import Head
+    from lightgate.wire.door.service import Service
+
+logger = logging.getLogger(__name__)
+
+_READING, _BUSY, _FLUSH, _LINGER, _GONE = range(5)
+_JSON: Final = ((b"content-type", b"application/json"),)
+_REFUSAL: Final = b'{"error":{"type":"invalid_request_error","message":"%b"}}'
+_FAILURE: Final = b'{"error":{"type":"server_error","message":"The request could not be served."}}'
+
+
+class ServedLink(Link, Protocol):
+    """A link whose sending half can be ended alone."""
+
+    def end_writing(self) -> bool:
+        """Send what is queued, then end our half; False where that cannot be."""
+        ...
+
+
+class ServerConnection:
+    """The state machine of one connection; a link's peer and its replies' room."""
+
+    __slots__ = (
+        "_accepted_ns",
+        "_deadline",
+        "_drained",
+        "_entered",
+        "_intake",
+        "_loop",
+        "_mark",
+        "_peer",
+        "_queue",
+        "_queued",
+        "_reading_paused",
+        "_reply",
+        "_service",
+        "_state",
+        "_task",
+        "link",
+        "writing_paused",
+    )
+
+    def __init__(self, link: ServedLink, service: Service, peer: str, accepted_ns: int) -> None:
+        self.link = link
+        self.writing_paused = False
+        self._service = service
+        self._peer = peer
+        self._accepted_ns = accepted_ns
+        self._loop = asyncio.get_running_loop()
+        self._state = _READING
+        self._intake = Intake(service.limits)
+        self._queue: list[tuple[bytes, int]] = []  # pipelined reads with their stamps
+        self._queued = 0
+        self._reading_paused = False
+        self._reply: Reply | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._entered = False  # whether the task has begun to run
+        self._drained: asyncio.Future[None] | None = None
+        self._mark = 0  # unsent bytes when the write deadline was set
+        self._deadline = Deadline(self._loop, self._expire)
+        self._deadline.set(service.limits.idle_s)
+        service.guests.add(self)
+        link.attach(self)
+
+    # Reply's room
+
+    @property
+    def closing(self) -> bool:
+        """No further request will be read."""
+        return self._service.closing
+
+    def date(self) -> bytes:
+        """The value of the Date field."""
+        return self._service.date()
+
+    async def writable(self) -> None:
+        """Wait until the client has taken most of the backlog."""
+        while self.writing_paused and self.link.is_open:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)  # several may wait, and one of them be cancelled
+
+    def cut(self) -> None:
+        """Close the socket in this turn of the loop."""
+        self.link.abort()
+        self._wake()
+
+    # The door's orders
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of a request has come since the last reply."""
+        return self._state == _READING and self._intake.phase == IDLE
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """The running handler."""
+        return self._task
+
+    def retire(self) -> None:
+        """Close if idle; a running reply closes after itself."""
+        if self.idle:
+            self._end()
+
+    def abort(self) -> None:
+        """Close the socket and stop the handler now."""
+        self._cancel()
+        self.link.abort()
+        self._leave()
+
+    # The link's peer
+
+    def on_read(self, data: bytes, stamp: int, since: int) -> None:  # noqa: ARG002 - Peer's signature
+        """Bytes came: the next request's, or some to keep until its turn."""
+        state = self._state
+        if state == _READING:
+            self._take(data, stamp)
+        elif state <= _FLUSH:
+            self._queue.append((data, stamp))
+            self._queued += len(data)
+            if self._queued > self._service.limits.queue_bytes and not self._reading_paused:
+                self._reading_paused = True  # a hang-up behind these bytes shows when we write
+                self.link.pause_reading()
+
+    def on_eof(self) -> None:
+        """The client hung up: a reply that is under way has no reader any more."""
+        if self._reply is not None and not self._reply.finished:
+            self._drop()
+        elif not self.link.unsent:
+            self.link.close()
+            self._leave()
+        elif self._state != _LINGER:  # the answer is complete and still being taken
+            self._end()
+
+    def on_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - a reset and an end are one
+        """The connection broke."""
+        self._drop()
+
+    def pause_writing(self) -> None:
+        """The client is slow: from here on it has to take something before each deadline."""
+        self.writing_paused = True
+        if self._state in {_BUSY, _FLUSH}:
+            self._mark = self.link.unsent
+            self._deadline.set(self._service.limits.write_s)
+
+    def resume_writing(self) -> None:
+        """The client caught up."""
+        self.writing_paused = False
+        self._wake()
+        if self._state == _BUSY:
+            self._deadline.clear()
+        elif self._state == _FLUSH:
+            self._next()
+
+    # Serving
+
+    def _take(self, data: bytes, stamp: int) -> None:
+        intake = self._intake
+        phase = intake.phase
+        try:
+            rest = intake.take(data, stamp)
+        except RequestError as error:
+            self._refuse(error.status, error.reason)
+            return
+        if rest is not None:
+            self._serve(intake, rest, stamp)
+        elif intake.phase != phase:
+            limits = self._service.limits
+            self._deadline.set(limits.body_s if intake.phase == BODY else limits.head_s)
+            if intake.phase == BODY and self._turned_away(intake.head, stamp):
+                return
+            if intake.awaits_go:
+                self.link.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _turned_away(self, head: Head, stamp: int) -> bool:
+        """Whether the gate has answered a head whose body has not come."""
+        gate = self._service.gate
+        if gate is None:
+            return False
+        reply = Reply(self, head.method, head.minor, keep_alive=False)
+        try:
+            gate(self._inbound(head, b"", stamp), reply)
+        except Exception as error:  # noqa: BLE001 - the outer wall of a request
+            _log_failure(error)
+            self._fail(reply)
+        if not reply.started:
+            return False
+        self._end()
+        return True
+
+    def _serve(self, intake: Intake, rest: bytes, stamp: int) -> None:
+        head, body = intake.head, intake.body
+        intake.body = b""
+        self._state = _BUSY
+        self._deadline.clear()
+        if rest:
+            self._queue.insert(0, (rest, stamp))
+            self._queued += len(rest)
+        inbound = self._inbound(head, body, stamp)
+        self._reply = reply = Reply(self, head.method, head.minor, keep_alive=head.keep_alive)
+        self._entered = False
+        self._task = self._loop.create_task(self._run(inbound, reply))
+
+    def _inbound(self, head: Head, body: bytes, stamp: int) -> Inbound:
+        first_ns = self._intake.first_ns
+        # A busy loop accepts late; the kernel had the connection before it had bytes on it.
+        self._accepted_ns = min(self._accepted_ns, first_ns)
+        return Inbound(
+            method=head.method,
+            target=head.target,
+            headers=head.headers,
+            body=body,
+            peer=self._peer,
+            accepted_ns=self._accepted_ns,
+            first_byte_ns=first_ns,
+            received_ns=stamp,
+            notes=head.notes,
+        )
+
+    async def _run(self, inbound: Inbound, reply: Reply) -> None:
+        self._entered = True
+        try:
+            await self._service.handler(inbound, reply)
+        except asyncio.CancelledError:
+            if not reply.finished:
+                reply.abort()
+            raise
+        except Exception as error:  # noqa: BLE001 - the outer wall of a request
+            _log_failure(error)
+            self._fail(reply)
+        else:
+            if not reply.finished:
+                logger.error("a handler returned without finishing its reply")
+                self._fail(reply)
+        finally:
+            self._served(reply)
+
+    def _fail(self, reply: Reply) -> None:
+        reply.keep_alive = False
+        if not reply.started:
+            reply.whole(500, _JSON, _FAILURE)
+        elif not reply.finished:
+            reply.abort()
+
+    def _served(self, reply: Reply) -> None:
+        self._task = self._reply = None
+        if self._state == _GONE:
+            self._service.forget(self)
+        elif self._state == _LINGER:
+            return
+        elif not self.link.is_open:  # aborted or closed by the handler; the link says no more
+            self._leave()
+        elif self._service.closing or not reply.keep_alive:
+            self._end()
+        elif self.writing_paused:
+            self._state = _FLUSH
+        else:
+            self._next()
+
+    def _next(self) -> None:
+        """Turn to the next request, and to what has come of it already."""
+        if self._service.closing:
+            self._end()
+            return
+        self._state = _READING
+        self._deadline.set(self._service.limits.idle_s)
+        while self._queue and self._state == _READING:
+            data, stamp = self._queue.pop(0)
+            self._queued -= len(data)
+            self._take(data, stamp)
+        if self._reading_paused and self._queued <= self._service.limits.queue_bytes:
+            self._reading_paused = False
+            self.link.resume_reading()
+
+    # Ending
+
+    def _refuse(self, status: int, reason: str) -> None:
+        method = b"HEAD" if self._intake.is_head_method else b"GET"
+        reply = Reply(self, method, 1, keep_alive=False)
+        reply.whole(status, _JSON, _REFUSAL % reason.encode())
+        self._end()
+
+    def _end(self) -> None:
+        """End our half, then wait a little for the client to end its own."""
+        if self._state == _GONE:
+            return
+        self._state = _LINGER
+        self._queue.clear()
+        if self._reading_paused:
+            self.link.resume_reading()
+        if not self.link.end_writing():
+            self.link.close()
+            self._leave()
+            return
+        self._mark = self.link.unsent
+        limits = self._service.limits
+        self._deadline.set(limits.write_s if self._mark else limits.linger_s)
+
+    def _drop(self) -> None:
+        """Close the socket now; a handler is stopped unless its reply is complete."""
+        if self._reply is not None and not self._reply.finished:
+            self._cancel()
+        self.link.abort()
+        self._leave()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            if not self._entered:  # its coroutine will never run, so nothing would report its end
+                self._task = None
+
+    def _leave(self) -> None:
+        self._state = _GONE
+        self._deadline.close()
+        self._intake.drop()
+        self._queue.clear()
+        self._wake()
+        if self._task is None:
+            self._service.forget(self)
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    def _expire(self) -> None:
+        limits = self._service.limits
+        unsent = self.link.unsent
+        if self.idle:
+            self._end()
+        elif self._state == _READING:
+            self._refuse(408, "The request did not come in time.")
+        elif unsent and unsent < self._mark:
+            self._mark = unsent
+            self._deadline.set(limits.write_s)
+        elif self._state == _LINGER and self._mark and not unsent:
+            self._mark = 0
+            self._deadline.set(limits.linger_s)
+        else:
+            self._drop()
+
+
+def _log_failure(error: Exception) -> None:
+    """The kind of the error and where it was raised; its message may hold what a client sent."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    way = " > ".join(f"{frame.name} ({frame.filename}:{frame.lineno})" for frame in frames[-5:])
+    logger.error("a handler failed with %s: %s", type(error).__name__, way)

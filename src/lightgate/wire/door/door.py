@@ -1,0 +1,117 @@
+"""The door: an HTTP/1.1 server that stamps what comes in and notices at once who leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from lightgate.errors import ConfigError
+from lightgate.wire.door.connection import ServerConnection
+from lightgate.wire.door.inbound import Inbound
+from lightgate.wire.door.limits import Limits
+from lightgate.wire.door.reply import Reply
+from lightgate.wire.door.service import Service
+from lightgate.wire.link.listen import BACKLOG, Arrival, KernelListener, open_sockets
+from lightgate.wire.link.stamper import Stamper
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+
+    from lightgate.clock.marks import StampSource
+    from lightgate.wire.door.connection import ServedLink
+    from lightgate.wire.door.service import Gate, Handler
+
+__all__ = ["Door", "Inbound", "Limits", "Reply"]
+
+
+class _Listener(Protocol):
+    def close(self) -> None: ...
+
+
+class Door:
+    """Serves one handler; needs a running loop.
+
+    The handler runs as one task per request and is cancelled when the client hangs up before the
+    reply is finished; what it does after `finish` is its own and goes on. Where a body is still on
+    its way, the gate sees the head (the request without its body) first: a reply that it gives is
+    the answer, and the body is not read.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        stamp: StampSource = "read",
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        if tls is not None and stamp == "kernel":
+            raise ConfigError("A door with TLS stamps when it reads.", hint="Use stamp='read'.")
+        self._limits = limits or Limits()
+        self._service = Service(handler, self._limits, gate=gate)
+        self._stamper = Stamper("kernel") if stamp == "kernel" else None
+        self._tls = tls
+        self._listeners: list[_Listener] = []
+
+    @property
+    def connections(self) -> int:
+        """Clients that are connected now."""
+        return len(self._service.guests)
+
+    async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
+        """Start accepting; the port that was bound (a free one for 0)."""
+        sockets = await open_sockets(host, port, reuse_port=reuse_port)
+        for sock in sockets:
+            self._listeners.append(await self._listener(sock))
+        bound: int = sockets[0].getsockname()[1]
+        return bound
+
+    async def drain(self, budget_s: float) -> None:
+        """Accept no more, let running replies finish within the budget, then abort the rest."""
+        self._stop_accepting()
+        for guest in tuple(self._service.guests):
+            guest.retire()
+        try:
+            async with asyncio.timeout(budget_s):
+                while self._service.guests:
+                    self._service.emptied.clear()
+                    await self._service.emptied.wait()
+        except TimeoutError:
+            pass
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop now: sockets are closed, handlers cancelled and waited for."""
+        self._stop_accepting()
+        running = [guest.task for guest in self._service.guests if guest.task is not None]
+        for guest in tuple(self._service.guests):
+            guest.abort()
+        if running:  # a handler that will not be cancelled must not stop the door
+            await asyncio.wait(running, timeout=self._limits.linger_s)
+        if self._stamper is not None:
+            self._stamper.close()
+
+    async def _listener(self, sock: socket.socket) -> _Listener:
+        if self._stamper is not None:
+            return KernelListener(sock, self._stamper, self._greet)
+        return await asyncio.get_running_loop().create_server(
+            lambda: Arrival(self._greet),
+            sock=sock,
+            ssl=self._tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=None if self._tls is None else self._limits.head_s,
+        )
+
+    def _greet(self, link: ServedLink, peer: str, accepted_ns: int) -> None:
+        if self._service.closing:
+            link.abort()
+        else:
+            ServerConnection(link, self._service, peer, accepted_ns)
+
+    def _stop_accepting(self) -> None:
+        self._service.closing = True
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()

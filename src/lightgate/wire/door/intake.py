@@ -1,0 +1,138 @@
+"""Requests, put together out of reads; nothing beyond the limits is ever held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lightgate.wire.door.chunked import ChunkedBody
+from lightgate.wire.door.inbound import PLAIN, Head, RequestError
+from lightgate.wire.door.repeat import Repeat, repeat_of
+
+if TYPE_CHECKING:
+    from lightgate.wire.door.limits import Limits
+
+IDLE: Final = 0  # nothing of a request has come
+HEAD: Final = 1  # its head is unfinished
+BODY: Final = 2  # its body is unfinished
+
+
+class Intake:
+    """One request at a time: `take` reads until it returns what came after the request."""
+
+    __slots__ = (
+        "_buffer",
+        "_chunks",
+        "_left",
+        "_limits",
+        "_parts",
+        "_repeat",
+        "_scanned",
+        "body",
+        "first_ns",
+        "head",
+        "phase",
+    )
+
+    head: Head  # of the request that came last; unset until the first one
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._buffer = b""  # an unfinished head
+        self._scanned = 0  # bytes of it known to be sound
+        self._parts: list[bytes] = []  # an unfinished body of known length
+        self._left = 0
+        self._chunks: ChunkedBody | None = None
+        self._repeat: Repeat | None = None
+        self.phase = IDLE
+        self.first_ns = 0  # stamp of the read that held the request's first byte
+        self.body = b""  # of the request that came last
+
+    @property
+    def awaits_go(self) -> bool:
+        """Whether the client holds a body back until it is told to go on."""
+        return (
+            self.phase == BODY
+            and self.head.expects
+            and not self._parts
+            and (self._chunks is None or self._chunks.untouched)
+        )
+
+    @property
+    def is_head_method(self) -> bool:
+        """Whether a refusal must come without a body."""
+        if self.phase == BODY:
+            return self.head.method == b"HEAD"
+        return self._buffer.startswith(b"HEAD ")
+
+    def take(self, data: bytes, stamp: int) -> bytes | None:
+        """Take a read; None while the request is incomplete, else the bytes after it."""
+        if self.phase == BODY:
+            return self._take_body(data)
+        if self.phase == IDLE:
+            self.first_ns = stamp
+        else:
+            data = self._buffer + data
+        # One empty line before a request is tolerated (RFC 9112, 2.2).
+        start = 2 if data.startswith(b"\r\n") else 0
+        end = data.find(b"\r\n\r\n", max(self._scanned - 3, start)) + 4
+        self._buffer = data
+        if (end if end > 3 else len(data)) > self._limits.head_bytes:
+            raise RequestError(431, f"The head is larger than {self._limits.head_bytes} bytes.")
+        if end == 3:
+            self._check_part(data)
+            return None
+        raw = data[start:end]
+        length = -1 if self._repeat is None else self._repeat.length(raw)
+        if length < 0:
+            self.head = head = Head(raw, self._limits)
+            self._repeat = repeat_of(raw, head)
+            length = head.length
+        self._buffer = b""
+        self._scanned = 0
+        return self._begin_body(self.head, length, data[end:])
+
+    def drop(self) -> None:
+        """Let go of what is unfinished."""
+        self._buffer = b""
+        self._parts.clear()
+        self._chunks = None
+
+    def _check_part(self, data: bytes) -> None:
+        """What can never become a head is refused before it is complete."""
+        self.phase = HEAD
+        part = data[self._scanned :].removesuffix(b"\r")
+        if len(part.translate(None, PLAIN)) != 2 * part.count(b"\r\n"):
+            raise RequestError(400, "A control character or a bare line end is in the head.")
+        self._scanned += len(part)
+
+    def _begin_body(self, head: Head, length: int, rest: bytes) -> bytes | None:
+        limit = self._limits.body_bytes
+        if head.chunked:
+            self._chunks = ChunkedBody(limit)
+        elif length > limit:
+            raise RequestError(413, f"The body is larger than {limit} bytes.")
+        elif length <= len(rest):
+            self.phase = IDLE
+            self.body = rest[:length]
+            return rest[length:]
+        self.phase = BODY
+        self._left = length
+        return self._take_body(rest) if rest else None
+
+    def _take_body(self, data: bytes) -> bytes | None:
+        chunks, left = self._chunks, self._left
+        if chunks is not None:
+            rest = chunks.feed(data)
+            if rest is not None:
+                self.phase = IDLE
+                self.body = chunks.body
+                self._chunks = None
+            return rest
+        self._parts.append(data[:left])
+        self._left = left - len(self._parts[-1])
+        if self._left:
+            return None
+        self.phase = IDLE
+        self.body = b"".join(self._parts)
+        self._parts.clear()
+        return data[left:]

@@ -1,0 +1,77 @@
+"""What all connections of one door share."""
+
+from __future__ import annotations
+
+import asyncio
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Protocol
+
+from lightgate.clock.source import SYSTEM, Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from lightgate.wire.door.inbound import Inbound
+    from lightgate.wire.door.limits import Limits
+    from lightgate.wire.door.reply import Reply
+
+    Handler = Callable[[Inbound, Reply], Awaitable[None]]
+    Gate = Callable[[Inbound, Reply], None]
+
+
+class Guest(Protocol):
+    """A connection, as the door sees it."""
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """The running handler."""
+        ...
+
+    def retire(self) -> None:
+        """Close if idle; a running reply closes after itself."""
+
+    def abort(self) -> None:
+        """Close the socket and stop the handler now."""
+
+
+class Service:
+    """The handler and its terms, and who is connected."""
+
+    __slots__ = (
+        "_clock",
+        "_date",
+        "_second",
+        "closing",
+        "emptied",
+        "gate",
+        "guests",
+        "handler",
+        "limits",
+    )
+
+    def __init__(
+        self, handler: Handler, limits: Limits, clock: Clock = SYSTEM, gate: Gate | None = None
+    ) -> None:
+        self.handler = handler
+        self.gate = gate
+        self.limits = limits
+        self.closing = False  # every reply is its connection's last
+        self.guests: set[Guest] = set()
+        self.emptied = asyncio.Event()
+        self._clock = clock
+        self._second = -1
+        self._date = b""
+
+    def date(self) -> bytes:
+        """The value of the Date field, made once a second."""
+        second = self._clock.wall_ns() // 1_000_000_000
+        if second != self._second:
+            self._second = second
+            self._date = formatdate(second, usegmt=True).encode()
+        return self._date
+
+    def forget(self, guest: Guest) -> None:
+        """The connection and its handler are over."""
+        self.guests.discard(guest)
+        if not self.guests:
+            self.emptied.set()

@@ -1,0 +1,1 @@
+"""Byte streams with stamped reads: sockets, TLS, kernel stamps, timers."""

@@ -1,0 +1,159 @@
+"""What makes stamped links out of sockets: one per event loop, it owns what the links share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lightgate.errors import ConfigError
+from lightgate.wire.link.anchor import Anchor, kernel_stamps_available
+from lightgate.wire.link.lag import LoopLag
+from lightgate.wire.link.link import READ_SIZE, KernelLink, Link, ReadLink
+from lightgate.wire.link.poller import Poller
+from lightgate.wire.link.tls import TlsLink
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+
+    from lightgate.clock.marks import StampSource
+    from lightgate.wire.link.link import Peer
+
+
+def best_source() -> StampSource:
+    """Kernel stamps where the operating system has them, else read stamps."""
+    return "kernel" if kernel_stamps_available() else "read"
+
+
+class Stamper:
+    """Makes links that stamp in one way.
+
+    `watch_lag` (read stamps only) bounds how late each stamp may be, for about two microseconds a
+    read; without it a read stamp is taken as it is.
+    """
+
+    def __init__(self, source: StampSource, *, watch_lag: bool = True) -> None:
+        if source == "kernel" and not kernel_stamps_available():
+            raise ConfigError(
+                "This system's kernel does not stamp received data.",
+                hint="Use read stamps instead (--stamps read).",
+            )
+        self.source: StampSource = source
+        self.anchor = Anchor(keep_enabled=True) if source == "kernel" else None
+        self._lag = LoopLag() if source == "read" and watch_lag else None
+        self._poller = Poller() if source == "kernel" else None
+        self._view = memoryview(bytearray(READ_SIZE))
+
+    @property
+    def steps(self) -> int:
+        """How often the wall clock stepped under the kernel's stamps."""
+        return 0 if self.anchor is None else self.anchor.steps
+
+    async def link(
+        self, sock: socket.socket, context: ssl.SSLContext | None = None, host: str = ""
+    ) -> Link:
+        """A link on a connected socket, after the TLS handshake where there is one."""
+        inner: Link
+        if self.anchor is not None and self._poller is not None:
+            inner = KernelLink(sock, self.anchor, self._poller, self._view)
+        else:
+            lag = self._lag
+            _, inner = await asyncio.get_running_loop().create_connection(
+                lambda: _DialedLink(lag, sock), sock=sock
+            )
+        return inner if context is None else await _handshake(inner, context, host)
+
+    def accepted(self, sock: socket.socket) -> KernelLink:
+        """A kernel-stamped link on a socket that a listener accepted."""
+        if self.anchor is None or self._poller is None:
+            raise ConfigError("Only a kernel stamper makes links of accepted sockets.")
+        return KernelLink(sock, self.anchor, self._poller, self._view)
+
+    def read_link(self) -> ReadLink:
+        """A read-stamped link for the loop's own server to connect."""
+        return ReadLink(self._lag)
+
+    def close(self) -> None:
+        """Give back what the links shared."""
+        if self.anchor is not None:
+            self.anchor.close()
+        if self._poller is not None:
+            self._poller.close()
+        if self._lag is not None:
+            self._lag.close()
+
+
+class _Lobby:
+    """The owner of a link until its real owner comes; keeps what comes before."""
+
+    __slots__ = ("_link", "reads")
+
+    def __init__(self, link: ReadLink) -> None:
+        self._link = link
+        self.reads: list[tuple[bytes, int, int]] = []
+
+    def on_read(self, data: bytes, stamp: int, since: int) -> None:
+        """Keep it, and ask for no more."""
+        self.reads.append((data, stamp, since))
+        self._link.pause_reading()
+
+    def on_eof(self) -> None:
+        """Over before it began; the owner finds a closed link."""
+        self._link.abort()
+
+    def on_lost(self, error: Exception | None) -> None:
+        """The owner finds a closed link."""
+
+    def pause_writing(self) -> None:
+        """Nothing is written yet."""
+
+    def resume_writing(self) -> None:
+        """Nothing is written yet."""
+
+
+class _DialedLink(ReadLink):
+    """A read link that loses nothing before it has an owner, as a kernel link does not.
+
+    The loop tells the dialer of a connection a turn after it has begun to read from it.
+    """
+
+    __slots__ = ("_lobby",)
+
+    def __init__(self, lag: LoopLag | None, sock: socket.socket) -> None:
+        super().__init__(lag, sock)
+        self._lobby: _Lobby | None = _Lobby(self)
+        super().attach(self._lobby)
+
+    def attach(self, peer: Peer) -> None:
+        """Name the owner; what came before reaches it in the next turn."""
+        super().attach(peer)
+        lobby, self._lobby = self._lobby, None
+        if lobby is not None and lobby.reads:
+            asyncio.get_running_loop().call_soon(self._replay, lobby)
+
+    def _replay(self, lobby: _Lobby) -> None:
+        for read in lobby.reads:
+            if self._peer is not None:
+                self._peer.on_read(*read)
+        self.resume_reading()
+
+
+async def _handshake(inner: Link, context: ssl.SSLContext, host: str) -> TlsLink:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    try:
+        link = TlsLink(inner, context, host)
+        link.start(settle)
+        await done
+    except BaseException:
+        inner.abort()
+        raise
+    return link

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lightgate.config.load import parse_config
+from lightgate.gateway.process.demo import (
+    ALIAS,
+    AT_ONCE,
+    Traffic,
+    first_targets,
+    send,
+    with_simulated,
+)
+from lightgate.gateway.served.snapshot import make_snapshot
+from lightgate.sim.server.serve import Facts
+from lightgate.sim.server.server import SimServer
+from lightgate.sim.world import load, shipped
+from lightgate.wire.client.client import Client
+
+if TYPE_CHECKING:
+    from lightgate.sim.world import World
+
+
+def facts(world: World) -> Facts:
+    return Facts(
+        port=1, host="127.0.0.1", pid=1, world=world.name, seed=1, trouble_ports={},
+        providers={name: f"http://127.0.0.1:1/{name}/v1" for name in world.providers},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_world_becomes_a_configuration_that_can_be_served(name: str) -> None:
+    world = load(name)
+    config = with_simulated(parse_config(""), facts(world), world)
+    snapshot = make_snapshot(config, (), {})
+    assert set(snapshot.providers) == {f"sim-{provider}" for provider in world.providers}
+    assert all(reach.key_env is None for reach in snapshot.providers.values())
+    aliases = {alias.name: alias for alias in snapshot.aliases}
+    assert list(aliases[ALIAS].targets) == first_targets(world)
+    assert len(aliases[ALIAS].targets) == len(world.providers)
+
+
+def test_prices_dialects_and_shared_models_come_along() -> None:
+    world = load("providers-2026")
+    config = with_simulated(parse_config(""), facts(world), world)
+    assert config.models["mixtral"].targets == ("sim-groq/mixtral", "sim-together/mixtral")
+    assert config.providers["sim-anthropic"].dialect == "anthropic"
+    assert config.providers["sim-runpod-h100"].hourly_cost == Decimal("2.69")
+    assert config.prices["sim-openai/gpt-4-turbo"].output == Decimal("19.5")
+    assert "sim-openai/gpt-4o" not in config.prices  # unknown stays unknown
+
+
+def test_what_is_configured_stands_above_the_demo() -> None:
+    world = load("providers-2026")
+    own = parse_config('[models.demo]\ntargets = ["groq/x"]\npolicy = "ordered"\n')
+    assert with_simulated(own, facts(world), world).models["demo"].targets == ("groq/x",)
+
+
+async def test_traffic_goes_round_and_does_not_wait_for_answers() -> None:
+    sim = SimServer(load("selftest"), seed=1)
+    port = await sim.start("127.0.0.1", 0)
+    client = Client()
+    traffic = Traffic(base_url=f"http://127.0.0.1:{port}/lab/v1", models=("s1", "s2"))
+    pauses = 0
+
+    async def pause(seconds: float) -> None:
+        nonlocal pauses
+        assert seconds >= 0
+        pauses += 1
+        if pauses > AT_ONCE + 20:
+            await asyncio.Event().wait()
+
+    try:
+        sending = asyncio.ensure_future(send(traffic, client, pause=pause))
+        while len(sim.log.entries) < AT_ONCE:
+            await asyncio.sleep(0.01)
+        models = [entry.model for entry in sim.log.entries]
+        # Nobody paused, so all that may be under way at once is; the rest was not sent.
+        assert len(models) == AT_ONCE
+        assert abs(models.count("s1") - models.count("s2")) <= 1
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await client.close()
+        await sim.close()

@@ -1,0 +1,431 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightgate.errors import ConfigError, LightgateError
+from lightgate.gateway.process.child import FIRST_PAUSE_S, HEALTHY_S, LONGEST_PAUSE_S, Backoff
+from lightgate.gateway.process.lock import LOCK, STATE, Claim, State, read_state
+from lightgate.gateway.process.port import Reserved, is_loopback, refused
+from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lightgate.gateway.process.lock import ChildState
+
+READY = 'print(\'{"ready": true, "port": 1}\', flush=True)'
+
+
+def spec(code: str, **more: Any) -> ChildSpec:
+    """A child of so many lines."""
+    lines = textwrap.dedent(code).strip()
+    given = {"name": "child", **more}
+    return ChildSpec(argv=(sys.executable, "-c", f"import os, signal, sys\n{lines}"), **given)
+
+
+def serving(**more: Any) -> ChildSpec:
+    """A child that serves until it is told to stop."""
+    return spec(f"{READY}\nsignal.pause()", **more)
+
+
+def noting(path: Path, word: str, **more: Any) -> ChildSpec:
+    """A child that writes a word when SIGTERM or SIGHUP reaches it."""
+    return spec(
+        f"""
+        def note(number, frame):
+            with open({str(path)!r}, "a") as out:
+                out.write({word!r} + signal.Signals(number).name + "\\n")
+            if number == signal.SIGTERM:
+                sys.exit(0)
+        signal.signal(signal.SIGTERM, note)
+        signal.signal(signal.SIGHUP, note)
+        {READY}
+        while True:
+            signal.pause()
+        """,
+        **more,
+    )
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.005)
+
+
+def alone(states: list[tuple[ChildState, ...]]) -> ChildState:
+    return states[-1][0]
+
+
+# Lives
+
+
+async def test_a_child_is_ready_when_it_says_so_and_gone_when_it_is_told() -> None:
+    async with Supervisor() as supervisor:
+        (facts,) = await supervisor.start(serving())
+        assert facts == {"ready": True, "port": 1}
+        pid = supervisor._children[0].pid
+        assert pid is not None
+        assert psutil.pid_exists(pid)
+    assert not psutil.pid_exists(pid)
+
+
+async def test_a_crashed_child_is_started_again(tmp_path: Path) -> None:
+    states: list[tuple[ChildState, ...]] = []
+    async with Supervisor(changed=states.append) as supervisor:
+        await supervisor.start(serving())
+        first = alone(states)
+        assert first.pid is not None
+        os.kill(first.pid, signal.SIGKILL)
+        await until(lambda: alone(states).restarts == 1 and alone(states).ready)
+        assert alone(states).pid not in {None, first.pid}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("sys.exit(3)", ConfigError), ("sys.exit(1)", LightgateError), ("print('hello')", None)],
+)
+async def test_a_child_that_never_serves_fails_the_start(code: str, kind: type | None) -> None:
+    async with Supervisor() as supervisor:
+        with pytest.raises(kind or LightgateError, match="child did not start"):
+            await supervisor.start(spec(code))
+
+
+async def test_a_child_that_is_not_ready_in_time_fails_the_start() -> None:
+    async with Supervisor() as supervisor:
+        with pytest.raises(LightgateError, match="did not start"):
+            await supervisor.start(spec("signal.pause()", ready_s=0.3))
+
+
+async def test_a_program_that_is_not_there_fails_the_start(tmp_path: Path) -> None:
+    async with Supervisor() as supervisor:
+        with pytest.raises(LightgateError, match="did not start"):
+            await supervisor.start(ChildSpec(name="ghost", argv=(str(tmp_path / "none"),)))
+
+
+async def test_one_that_fails_does_not_leave_the_others(tmp_path: Path) -> None:
+    others = psutil.Process().children()  # those of fixtures that outlive their module
+    with pytest.raises(LightgateError):
+        async with Supervisor() as supervisor:
+            await supervisor.start(serving(name="good"), spec("sys.exit(1)", name="bad"))
+    assert psutil.Process().children() == others
+
+
+async def test_one_that_may_not_end_ends_it_all() -> None:
+    async with Supervisor() as supervisor:
+        await supervisor.start(serving(restart="never", name="sim"))
+        os.kill(supervisor._children[0].pid or 0, signal.SIGKILL)
+        with pytest.raises(LightgateError, match="sim ended by itself"):
+            await supervisor.run()
+
+
+async def test_it_reads_on_so_that_a_talking_child_never_waits() -> None:
+    async with Supervisor() as supervisor:
+        talking = f"{READY}\nsys.stdout.write('x' * 1_000_000)\nsys.stdout.flush()\nos._exit(0)"
+        states: list[tuple[ChildState, ...]] = []
+        supervisor._changed = states.append
+        await supervisor.start(spec(talking))
+        await until(lambda: alone(states).restarts >= 1)
+
+
+@given(st.lists(st.floats(min_value=0, max_value=2 * HEALTHY_S)))
+def test_pauses_double_to_a_limit_and_a_healthy_life_makes_them_short(lives: list[float]) -> None:
+    backoff, expected = Backoff(), FIRST_PAUSE_S
+    for lived in lives:
+        if lived >= HEALTHY_S:
+            expected = FIRST_PAUSE_S
+        assert backoff.after(lived) == expected
+        expected = min(expected * 2, LONGEST_PAUSE_S)
+
+
+# Stopping
+
+
+async def test_stages_stop_one_after_the_other(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    async with Supervisor() as supervisor:
+        await supervisor.start(
+            noting(said, "console ", stage=2, name="console"),
+            noting(said, "worker ", stage=1, name="worker"),
+        )
+        os.kill(os.getpid(), signal.SIGTERM)
+        await supervisor.run()
+    assert said.read_text().splitlines() == ["worker SIGTERM", "console SIGTERM"]
+
+
+async def test_one_that_will_not_stop_is_killed_after_its_budget() -> None:
+    deaf = f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{READY}\nwhile True: signal.pause()"
+    async with Supervisor() as supervisor:
+        await supervisor.start(spec(deaf, stop_s=0.2))
+        pid = supervisor._children[0].pid or 0
+        supervisor.stop("test")
+        await supervisor.run()
+        assert not psutil.pid_exists(pid)
+
+
+async def test_a_second_signal_does_not_wait_for_the_budget() -> None:
+    deaf = f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{READY}\nwhile True: signal.pause()"
+    async with Supervisor() as supervisor:
+        await supervisor.start(spec(deaf, stop_s=3600))
+        running = asyncio.ensure_future(supervisor.run())
+        os.kill(os.getpid(), signal.SIGINT)
+        await until(supervisor._told.is_set)
+        os.kill(os.getpid(), signal.SIGINT)
+        await running
+
+
+async def test_a_signal_before_everything_is_up_stops_the_start() -> None:
+    others = psutil.Process().children()
+    async with Supervisor() as supervisor:
+        starting = asyncio.ensure_future(supervisor.start(spec("signal.pause()", ready_s=3600)))
+        await until(lambda: bool(supervisor._children) and supervisor._children[0].pid is not None)
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(StoppedEarly):
+            await starting
+    assert psutil.Process().children() == others
+
+
+def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """The tether alone: the child ignores SIGTERM, and nobody is left to send it SIGKILL."""
+    child = textwrap.dedent(
+        """
+        import os, signal
+        from lightgate.gateway.process.parent_death import hold
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        assert hold(os.environ, grace_s=0.1)
+        assert not hold(os.environ)
+        print('{"ready": true}', flush=True)
+        while True:
+            signal.pause()
+        """
+    )
+    parent = textwrap.dedent(
+        f"""
+        import asyncio, sys
+        from lightgate.gateway.process.supervisor import ChildSpec, Supervisor
+        async def main():
+            async with Supervisor() as supervisor:
+                await supervisor.start(
+                    ChildSpec(name="child", argv=(sys.executable, "-c", {child!r}))
+                )
+                print(supervisor._children[0].pid, flush=True)
+                await supervisor.run()
+        asyncio.run(main())
+        """
+    )
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        orphan = psutil.Process(int(process.stdout.readline()))
+        process.kill()
+    orphan.wait(timeout=20)
+
+
+def test_it_stops_when_its_terminal_is_closed() -> None:
+    """A hang-up reloads, but not when it means that nobody is there any more."""
+    parent = textwrap.dedent(
+        """
+        import asyncio, fcntl, termios
+        from lightgate.gateway.process.supervisor import Supervisor
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        async def main():
+            async with Supervisor(reload=lambda: print("reloaded", flush=True)) as supervisor:
+                print("ready", flush=True)
+                await supervisor.run()
+                print("stopped", flush=True)
+        asyncio.run(main())
+        """
+    )
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", parent],
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        os.close(slave)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline() == b"reloaded\n"
+        os.close(master)
+        assert process.stdout.read() == b"stopped\n"
+
+
+def test_nobody_is_tethered_who_was_not_asked() -> None:
+    from lightgate.gateway.process.parent_death import hold
+
+    assert not hold({})
+
+
+# Reloading
+
+
+async def test_a_hang_up_reloads_and_is_handed_on(tmp_path: Path) -> None:
+    said, reloads = tmp_path / "said", []
+    async with Supervisor(reload=lambda: reloads.append(1)) as supervisor:
+        await supervisor.start(
+            noting(said, "worker ", name="worker", reloads=True), serving(name="console")
+        )
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(said.exists)
+        await until(lambda: said.read_text() == "worker SIGHUP\n")
+    assert len(reloads) == 1
+
+
+async def test_a_wrong_configuration_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wrong() -> None:
+        raise ConfigError("The file has 2 problems.", problems=("a:1: x", "a:2: y"))
+
+    said = tmp_path / "said"
+    async with Supervisor(reload=wrong) as supervisor:
+        await supervisor.start(noting(said, "worker ", reloads=True))
+        assert not supervisor.reload("test")
+        supervisor._reload = lambda: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
+        assert not supervisor.reload("test")
+        assert supervisor._children[0].ready
+    record = next(record for record in caplog.records if "2 problems" in record.getMessage())
+    assert record.fields["problems"] == ["a:1: x", "a:2: y"]  # type: ignore[attr-defined]
+    assert said.read_text() == "worker SIGTERM\n"
+
+
+async def test_a_changed_file_is_reloaded_once_it_keeps_still(tmp_path: Path) -> None:
+    file = tmp_path / "lightgate.toml"
+    reloads: list[str] = []
+    file.write_text("a")
+    looks = iter(["a", "ab", "abc", "abc", "abc", None, "gone", "gone", "gone"])
+    many = asyncio.Event()
+
+    async def next_look(delay: float) -> None:
+        text = next(looks, "")
+        if text == "":
+            many.set()
+            await asyncio.Event().wait()
+        elif text is None:
+            file.unlink()
+        elif not file.exists() or file.read_text() != text:
+            file.write_text(text)
+
+    supervisor = Supervisor(
+        reload=lambda: reloads.append(file.read_text()), watched=lambda: file, known=look(file)
+    )
+    watching = asyncio.ensure_future(supervisor._watch(next_look))
+    await many.wait()
+    watching.cancel()
+    assert reloads == ["abc", "gone"]
+
+
+# The claim on the folder
+
+
+def state(**more: Any) -> State:
+    facts = {"pid": 1, "version": "1", "started": "now", "host": "h", "port": 2}
+    return State(**{**facts, "console_host": "c", "console_port": 3, **more})
+
+
+def test_a_folder_has_one_owner_and_the_sentence_names_it(tmp_path: Path) -> None:
+    data = tmp_path / "deep" / "data"
+    with Claim(data) as claim:
+        claim.write(state(port=4))
+        assert read_state(data) == state(port=4)
+        with pytest.raises(LightgateError, match=rf"pid {os.getpid()}\) already runs on"):
+            Claim(data)
+    assert read_state(data) is None
+    assert not Claim(data).stale
+
+
+def test_a_claim_ends_with_its_process_and_is_known_to_be_stale(tmp_path: Path) -> None:
+    code = "import os, sys, pathlib; from lightgate.gateway.process.lock import *; c = Claim(pathlib.Path(sys.argv[1])); (pathlib.Path(sys.argv[1]) / STATE).touch(); os._exit(0)"  # noqa: E501
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    with Claim(tmp_path) as claim:
+        assert claim.stale
+        assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
+
+
+def test_the_note_is_replaced_whole(tmp_path: Path) -> None:
+    with Claim(tmp_path) as claim:
+        claim.write(state())
+        first = (tmp_path / STATE).stat().st_ino
+        with (tmp_path / STATE).open() as old:
+            claim.write(state(port=9))
+            assert json.load(old)["port"] == 2
+        assert (tmp_path / STATE).stat().st_ino != first
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        Claim(tmp_path / "file" / "data")
+
+
+# The port
+
+
+async def test_a_reserved_port_is_kept_and_shared_only_by_those_who_ask() -> None:
+    reserved = await Reserved.make("127.0.0.1", 0)
+    try:
+        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+            stranger.bind(("127.0.0.1", reserved.port))
+        with socket.socket() as worker:
+            worker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            worker.bind(("127.0.0.1", reserved.port))
+            worker.listen()
+            with socket.create_connection(("127.0.0.1", reserved.port)):
+                worker.accept()[0].close()
+    finally:
+        reserved.close()
+
+
+async def test_a_second_gateway_does_not_slip_in_beside_the_first() -> None:
+    with socket.socket() as first:
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        first.bind(("127.0.0.1", 0))
+        first.listen()
+        port = first.getsockname()[1]
+        with pytest.raises(LightgateError, match=f"Port {port} on 127.0.0.1 is in use"):
+            await Reserved.make("127.0.0.1", port)
+        waiting = asyncio.ensure_future(Reserved.make("127.0.0.1", port, patience_s=60))
+        await asyncio.sleep(0)
+        first.close()
+        (await waiting).close()
+
+
+async def test_an_address_that_is_not_ours() -> None:
+    with pytest.raises(ConfigError, match="cannot be listened on"):
+        await Reserved.make("203.0.113.1", 0)
+
+
+def test_a_forbidden_port() -> None:
+    error = refused("127.0.0.1", 80, PermissionError(errno.EACCES, "Permission denied"))
+    assert (error.exit_code, error.message) == (
+        1, "Port 80 on 127.0.0.1 may not be opened by this user.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("host", "answer"),
+    [
+        ("127.0.0.1", True), ("127.8.9.1", True), ("::1", True), ("[::1]", True),
+        ("localhost", True), ("LOCALHOST.", True), ("0.0.0.0", False), ("::", False), ("", False),
+        ("192.168.1.1", False), ("example.com", False), ("localhost.example.com", False),
+    ],
+)  # fmt: skip
+def test_loopback(host: str, answer: bool) -> None:
+    assert is_loopback(host) is answer

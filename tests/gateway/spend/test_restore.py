@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from lightgate.clock.source import ManualClock
+from lightgate.gateway.spend.counters import Purse
+from lightgate.gateway.spend.restore import restore
+from lightgate.ledger.store.keys import KeyTerms, new_key
+from lightgate.ledger.store.schema import key_rollups, reservations
+from lightgate.ledger.store.store import Ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lightgate.ledger.store.keys import KeyRecord
+
+DAY_S, FINE_S = 86_400, 300
+NOON_S = 1_699_963_200  # 2023-11-14, UTC
+MIDNIGHT_S = NOON_S - 43_200
+NANO = 1_000_000_000
+
+
+def spend(ledger: Ledger, key: KeyRecord, day_s: int, dollars: str) -> None:
+    """A day's spend, in the sums that the ledger keeps."""
+    with ledger.writing() as connection:
+        for width_s, bucket_s in ((DAY_S, day_s), (FINE_S, day_s + 3600)):
+            connection.execute(
+                key_rollups.insert().values(
+                    width_s=width_s, bucket_s=bucket_s, key_id=key.id, model_asked="m",
+                    exchanges=1, ok=1, cached=0, tokens_in=1, tokens_out=1,
+                    cost_usd=Decimal(dollars), loser_cost_usd=Decimal(0),
+                )
+            )  # fmt: skip
+
+
+def test_each_budget_gets_the_spend_of_its_period(tmp_path: Path) -> None:
+    clock = ManualClock(wall_ns=NOON_S * NANO)
+    keys = {
+        period: new_key(
+            KeyTerms(name=period, budget_usd=Decimal(100), budget_period=period), clock=clock
+        )[1]
+        for period in ("total", "month", "day")
+    }
+    free = new_key(KeyTerms(name="free"), clock=clock)[1]
+    with (
+        Ledger.open(tmp_path / "ledger.sqlite") as ledger,
+        Purse.open(tmp_path / "purse", 3, keys.values(), clock=clock) as purse,
+    ):
+        for key in (*keys.values(), free):
+            spend(ledger, key, MIDNIGHT_S - 40 * DAY_S, "4")
+            spend(ledger, key, MIDNIGHT_S - 2 * DAY_S, "2")
+            spend(ledger, key, MIDNIGHT_S, "1.5")
+            assert purse.admit(key, clock.wall_ns(), 1, 7) is None
+        restore(purse, ledger, (*keys.values(), free), clock.wall_ns())
+        found = {period: purse.standing(key.id) for period, key in keys.items()}
+        assert {p: s.spent_nano / NANO if s else None for p, s in found.items()} == {
+            "total": 7.5, "month": 3.5, "day": 1.5,
+        }  # fmt: skip
+        assert [s.held_nano for s in found.values() if s is not None] == [0, 0, 0]
+        assert purse.standing(free.id) is None
+
+
+def test_what_is_reserved_in_the_ledger_counts(tmp_path: Path) -> None:
+    clock = ManualClock(wall_ns=NOON_S * NANO)
+    key = new_key(KeyTerms(name="k", budget_usd=Decimal(1)), clock=clock)[1]
+    with (
+        Ledger.open(tmp_path / "ledger.sqlite") as ledger,
+        Purse.open(tmp_path / "purse", 0, clock=clock) as purse,
+    ):
+        with ledger.writing() as connection:
+            connection.execute(
+                reservations.insert().values(
+                    exchange_id="e", life="l", worker=0, key_id=key.id, wall_ns=clock.wall_ns(),
+                    nano_usd=600_000_000, targets="groq/a", request_id="r", model_asked="m",
+                    dialect="openai-chat",
+                )
+            )  # fmt: skip
+        restore(purse, ledger, [key], clock.wall_ns())
+        assert purse.admit(key, clock.wall_ns(), 0, 500_000_000) is not None
+        assert purse.admit(key, clock.wall_ns(), 0, 400_000_000) is None

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import subprocess
+import sys
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from lightgate.clock.attempt import Attempt
+from lightgate.errors import ConfigError
+from lightgate.ledger.migrations import HEAD
+from lightgate.ledger.store import schema
+from lightgate.ledger.store.exchange import ExchangeRecord
+from lightgate.ledger.store.store import FILE, Ledger, LedgerBusy, LedgerConflict, LedgerFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = {
+    "id": "k-1", "name": "n", "hash": "h", "prefix": "lg-abcde", "created": "2026-01-01T00:00:00Z",
+    "models": ["fast"], "budget_usd": Decimal("10.000000001"), "budget_period": "day",
+    "may_race": True, "max_fanout": 2,
+}  # fmt: skip
+
+
+def test_the_migrations_come_to_the_schema(tmp_path: Path) -> None:
+    with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
+        context = MigrationContext.configure(connection)
+        assert compare_metadata(context, schema.metadata) == []
+        assert context.get_current_revision() == HEAD
+    config = Config()
+    config.set_main_option("script_location", "lightgate.ledger:migrations")
+    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+
+
+def test_the_migrations_go_down_again(tmp_path: Path) -> None:
+    from alembic import command
+
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        config = Config()
+        config.set_main_option("script_location", "lightgate.ledger:migrations")
+        with ledger.writing() as connection:
+            config.attributes["connection"] = connection
+            command.downgrade(config, "base")
+        with ledger.reading() as connection:
+            assert sa.inspect(connection).get_table_names() == ["alembic_version"]
+    with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
+        assert "attempts" in sa.inspect(connection).get_table_names()
+
+
+def test_the_columns_are_the_records() -> None:
+    assert tuple(schema.attempts.columns.keys()) == Attempt.__struct_fields__
+    assert tuple(schema.exchanges.columns.keys()) == ExchangeRecord.__struct_fields__
+
+
+def test_the_tables_can_be_said_in_postgresql() -> None:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    for table in schema.metadata.sorted_tables:
+        text = str(CreateTable(table).compile(dialect=dialect))
+        for index in table.indexes:
+            text += str(CreateIndex(index).compile(dialect=dialect))
+        assert "_usd TEXT" not in text
+    assert "cost_usd NUMERIC(28, 12)" in str(CreateTable(schema.attempts).compile(dialect=dialect))
+    assert '"offset" BIGINT' in str(CreateTable(schema.shipped).compile(dialect=dialect))
+
+
+def test_money_is_exact(tmp_path: Path) -> None:
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        with ledger.writing() as connection:
+            connection.execute(schema.keys.insert().values(**KEY))
+        with ledger.reading() as connection:
+            row = connection.execute(schema.keys.select()).one()
+    assert (row.budget_usd, row.models, row.may_race) == (Decimal("10.000000001"), ["fast"], True)
+    base = sqlite3.connect(tmp_path / FILE)
+    assert base.execute("SELECT budget_usd FROM keys").fetchone() == ("10.000000001",)
+    assert base.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    base.close()
+
+
+def test_a_failed_transaction_keeps_nothing(tmp_path: Path) -> None:
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        rows = [("a", "1"), ("a", "2")]
+        with pytest.raises(LedgerConflict), ledger.writing() as connection:
+            ledger.insert(connection, schema.meta, rows)
+        with ledger.reading() as connection:
+            assert [row.name for row in connection.execute(schema.meta.select())] == ["created"]
+
+
+def test_a_second_writer_waits_and_then_says_so(tmp_path: Path) -> None:
+    with Ledger.open("sqlite", tmp_path, busy_s=0.05) as ledger:
+        other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerBusy, match="cannot be written"), ledger.writing():
+            pass
+        with ledger.reading() as connection:
+            assert connection.execute(schema.keys.select()).all() == []
+        other.close()
+        with ledger.writing() as connection:
+            connection.execute(schema.keys.insert().values(**KEY))
+
+
+def test_a_newer_ledger_is_refused(tmp_path: Path) -> None:
+    with Ledger.open("sqlite", tmp_path) as ledger, ledger.writing() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(ConfigError, match="newer Lightgate"):
+        Ledger.open("sqlite", tmp_path)
+
+
+def test_what_is_no_ledger_is_said(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("this is no database, and long enough for a header\n" * 20)
+    with pytest.raises(LedgerFailed, match="cannot be read"):
+        Ledger.open(tmp_path / "text")
+    with pytest.raises(LedgerFailed, match="cannot be opened"):
+        Ledger.open(tmp_path / "text" / "ledger.sqlite")
+    with pytest.raises(ConfigError, match="no database URL"):
+        Ledger.open("postgresql//user:secret@host/x")
+    with pytest.raises(ConfigError, match="No driver") as said:
+        Ledger.open("mysql+none://user:secret@host/x")
+    assert "secret" not in str(said.value)
+    with pytest.raises(ConfigError, match="needs a data folder"):
+        Ledger.open("sqlite")
+
+
+def _open_many(folder: Path, times: int) -> None:
+    for _ in range(times):
+        Ledger.open("sqlite", folder).close()
+
+
+def test_two_openers_make_one_ledger(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    openers = [context.Process(target=_open_many, args=(tmp_path, 3)) for _ in range(3)]
+    for opener in openers:
+        opener.start()
+    for opener in openers:
+        opener.join()
+    assert [opener.exitcode for opener in openers] == [0, 0, 0]
+    with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+
+
+def test_a_ledger_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> None:
+    Ledger.open("sqlite", tmp_path).close()
+    script = (
+        "import sys; from pathlib import Path; from lightgate.ledger.store.store import Ledger;"
+        "Ledger.open('sqlite', Path(sys.argv[1])).close();"
+        "assert 'alembic.command' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
+
+
+def test_workers_need_no_database_library() -> None:
+    script = (
+        "import sys; import lightgate.ledger.journal.journal;"
+        "assert not {'sqlalchemy', 'sqlite3', 'numpy'} & set(sys.modules), sorted(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -1,0 +1,168 @@
+"""How many may be in flight at a target, and what a target without room is used for."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightgate.route.form.forms import Forms, FormState
+from lightgate.route.form.in_flight import LEAST_QUEUED, PAUSE_NS, SAMPLES, Room
+from lightgate.route.form.prior import Prior
+from lightgate.route.health.breaker import Breakers, Rules
+from lightgate.route.health.failure import RATE_LIMITED, SERVER
+from lightgate.route.plan.alias import Alias
+from lightgate.route.plan.decide import Ask, decide
+
+if TYPE_CHECKING:
+    from lightgate.route.plan.plan import Plan
+
+S = 1_000_000_000
+A, B, C = "a/m", "b/m", "c/m"
+
+
+def forms() -> Forms:
+    return Forms(
+        {
+            A: Prior(200.0, 300.0, 200.0, 150.0),
+            B: Prior(400.0, 600.0, 100.0, 80.0),
+            C: Prior(800.0, 999.0, 50.0, 40.0),
+        }
+    )
+
+
+def plan(known: Forms, policy: str = "fastest", **alias: object) -> Plan:
+    model = Alias(name="m", targets=(A, B, C), policy=policy, **alias)  # type: ignore[arg-type]
+    return decide(Ask(alias=model), Breakers(Rules(), lambda: 0.5), 0, 0.5, known)
+
+
+def fill(known: Forms, target: str, flying: int = 4) -> None:
+    """So many in flight, and one more that is refused."""
+    for _ in range(flying + 1):
+        known.started(target, 0, 0)
+    known.failed(target, 0, 0, RATE_LIMITED, None)
+    known.ended(target, 0, 0)
+    known.started(target, 0, 0)
+
+
+def test_without_a_complaint_there_is_no_limit() -> None:
+    known = forms()
+    for _ in range(1000):
+        known.started(A, 0, 0)
+    known.failed(A, 0, 0, SERVER, None)
+    assert known.form(A).room.limit == math.inf
+    assert not known.crowded
+
+
+def test_a_429_halves_it_once_for_all_that_were_sent_together() -> None:
+    room = Room(0.4)
+    for _ in range(10):
+        room.refused(20, 0)
+    assert room.limit == 10
+    room.refused(20, PAUSE_NS)
+    assert room.limit == 5
+    room.refused(0, 10 * PAUSE_NS)
+    assert room.limit == 1
+
+
+def test_it_grows_by_one_for_each_round_while_it_is_used() -> None:
+    room = Room(0.4)
+    room.refused(20, 0)
+    for _ in range(10):
+        room.answered(10)
+    assert room.limit == pytest.approx(11, abs=0.1)
+    for _ in range(1000):
+        room.answered(1)
+    assert room.limit < 12
+
+
+def test_a_tail_that_doubles_is_a_queue() -> None:
+    room = Room(math.log(1.5))
+    for number in range(SAMPLES * 5):
+        room.first(0.4 if number % 10 == 0 else 0.0, 30, number)
+    assert room.limit == math.inf
+    for number in range(SAMPLES):
+        room.first(1.5 if number % 10 == 0 else 0.0, 30, number)
+    assert room.limit == 15
+
+
+def test_a_tail_of_a_target_that_we_hardly_use_is_not_our_queue() -> None:
+    room = Room(math.log(1.5))
+    for number in range(SAMPLES * 2):
+        room.first(1.5 if number % 10 == 0 else 0.0, int(LEAST_QUEUED) - 1, number)
+    assert room.limit == math.inf
+
+
+def test_who_is_full_comes_behind_those_with_room() -> None:
+    known = forms()
+    assert plan(known).steps[0].target == A
+    fill(known, A)
+    found = plan(known)
+    assert [step.target for step in found.steps] == [B, C, A]
+    assert "1 full" in found.reason
+    for _ in range(3):
+        known.ended(A, 0, 0)
+    assert plan(known).steps[0].target == A
+
+
+def test_who_is_full_is_nobodys_second() -> None:
+    known = forms()
+    fill(known, B)
+    hedged = plan(known, hedge="500ms")
+    assert [step.target for step in hedged.steps[:2]] == [A, C]
+    assert hedged.steps[1].role == "hedge"
+    raced = plan(known, race=3)
+    racers = [step.target for step in raced.steps if step.role == "racer"]
+    assert racers == [A, C]
+
+
+def test_where_all_are_full_nobody_is_refused_and_nothing_is_doubled() -> None:
+    known = forms()
+    for target in (A, B, C):
+        fill(known, target)
+    found = plan(known, hedge="500ms")
+    assert [step.target for step in found.steps] == [A, B, C]
+    assert not found.overlaps
+    assert not plan(known, race=2).overlaps
+
+
+def test_the_limit_survives_and_old_files_have_none() -> None:
+    known = forms()
+    known.first(A, 0, 0, S // 5)
+    fill(known, A, 8)
+    state = known.export()
+    other = forms()
+    other.adopt(msgspec.json.decode(msgspec.json.encode(state), type=FormState), 0)
+    assert other.form(A).room.limit == known.form(A).room.limit
+    rows = msgspec.json.decode(msgspec.json.encode(state))
+    old = {"targets": {name: row[:12] for name, row in rows["targets"].items()}}
+    third = forms()
+    third.adopt(msgspec.json.decode(msgspec.json.encode(old), type=FormState), 0)
+    assert third.form(A).room.limit == math.inf
+
+
+EVENTS = st.lists(st.sampled_from(["start", "end", "429", "done"]), max_size=300)
+
+
+@given(EVENTS)
+def test_who_is_full_is_known_at_every_moment(events: list[str]) -> None:
+    known = Forms({A: Prior(200.0, 300.0, 200.0, 150.0)})
+    form = known.form(A)
+    for number, event in enumerate(events):
+        now = number * S
+        if event == "start":
+            known.started(A, 0, now)
+        elif event == "end":
+            known.ended(A, 0, now)
+        elif event == "429":
+            known.failed(A, 0, now, RATE_LIMITED, None)
+            known.ended(A, 0, now)
+        else:
+            known.finished(A, 0, now, 100, S)
+            known.ended(A, 0, now)
+        assert form.room.limit >= 1.0
+        assert (A in known.crowded) == form.full

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightgate.route.health.failure import CLIENT, FINE, SERVER, by_status
+from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.plan.alias import Shape, lay_out
+from lightgate.route.plan.course import AUTO_TTFT_NS, Course
+from lightgate.route.plan.plan import Plan
+
+S = 1_000_000_000
+NAMES = ("a/x", "b/x", "c/x")
+BUSY = by_status(429)
+
+
+def course(race: int = 1, hedge_ns: int | None = None, retries: int = 0, at: int = 5 * S) -> Course:
+    shape = Shape(retries, 8 * S, race, hedge_ns)
+    return Course(Plan(lay_out(NAMES, 3, shape), "ordered", ""), at, at + 120 * S)
+
+
+def test_one_after_the_other() -> None:
+    on, budget = course(), RetryBudget()
+    first = on.due(5 * S)
+    assert first is not None
+    assert (first.target, on.due(5 * S), on.next_ns, on.running) == ("a/x", None, None, 1)
+    second = on.failed(first, SERVER, 6 * S, budget)
+    assert second is not None
+    assert second.target == "b/x"
+    third = on.failed(second, BUSY, 7 * S, budget)
+    assert third is not None
+    assert third.target == "c/x"
+    assert on.failed(third, SERVER, 8 * S, budget) is None
+    assert on.over
+
+
+def test_a_hedge_starts_by_the_clock_or_when_the_first_fails() -> None:
+    on = course(hedge_ns=2 * S)
+    first = on.due(5 * S)
+    assert first is not None
+    assert (on.next_ns, on.due(6 * S), on.due_by_clock(6 * S)) == (7 * S, None, None)
+    waiting = on.due_by_clock(7 * S)
+    assert waiting is not None
+    assert waiting.role == "hedge"
+    hedge = on.due(7 * S)
+    assert hedge == waiting
+    assert on.running == 2
+
+    soon = course(hedge_ns=2 * S)
+    first = soon.due(5 * S)
+    assert first is not None
+    instead = soon.failed(first, SERVER, 6 * S, RetryBudget())
+    assert instead is not None
+    assert instead.target == "b/x"
+
+
+def test_a_hedge_without_budget_stays_a_fallback() -> None:
+    on = course(hedge_ns=2 * S)
+    first = on.due(5 * S)
+    assert first is not None
+    on.postpone()
+    assert (on.due_by_clock(7 * S), on.due(7 * S), on.next_ns) == (None, None, None)
+    instead = on.failed(first, SERVER, 8 * S, RetryBudget())
+    assert instead is not None
+    assert (instead.target, instead.role) == ("b/x", "fallback")
+
+
+def test_racers_start_at_once() -> None:
+    on = course(race=2)
+    started = [on.due(5 * S), on.due(5 * S), on.due(5 * S)]
+    assert [step.target if step else None for step in started] == ["a/x", "b/x", None]
+    on.decided()
+    assert (on.running, on.due(9 * S), on.over) == (2, None, False)
+
+
+def test_nothing_follows_what_would_fail_anywhere() -> None:
+    on = course()
+    first = on.due(5 * S)
+    assert first is not None
+    assert on.failed(first, CLIENT, 6 * S, RetryBudget()) is None
+    assert on.over
+
+
+def test_a_target_that_is_full_is_not_asked_again_at_once() -> None:
+    on = course(retries=1)
+    first = on.due(5 * S)
+    assert first is not None
+    other = on.failed(first, BUSY, 6 * S, RetryBudget())
+    assert other is not None
+    assert other.target == "b/x"
+    again = on.failed(other, SERVER, 6 * S, RetryBudget())
+    assert again is not None
+    assert again.target == "b/x"
+
+
+def test_without_budget_or_time_it_is_over() -> None:
+    spent = RetryBudget()
+    while spent.may(6 * S):
+        pass
+    for budget, now in ((spent, 6 * S), (RetryBudget(), 125 * S)):
+        on = course()
+        first = on.due(5 * S)
+        assert first is not None
+        assert on.failed(first, SERVER, now, budget) is None
+        assert on.over
+
+
+@pytest.mark.parametrize(
+    ("race", "expected"), [(1, min(8 * S, 120 * S // 3)), (2, 8 * S)], ids=["alone", "race"]
+)
+def test_how_long_the_first_has(race: int, expected: int) -> None:
+    on = course(race=race)
+    first = on.due(5 * S)
+    assert first is not None
+    assert on.ttft_ns(first, 5 * S) == expected
+
+
+def test_the_last_has_what_is_left() -> None:
+    plan = Plan(lay_out(NAMES[:2], 2, Shape(0, None, 1, None)), "ordered", "")
+    on = Course(plan, 0, 100 * S)
+    first = on.due(0)
+    assert first is not None
+    assert on.ttft_ns(first, 0) == AUTO_TTFT_NS
+    last = on.failed(first, SERVER, 30 * S, RetryBudget())
+    assert last is not None
+    assert on.ttft_ns(last, 30 * S) == 70 * S
+
+
+@given(
+    st.integers(1, 3),
+    st.sampled_from((None, S, 2 * S)),
+    st.integers(0, 2),
+    st.lists(st.sampled_from((SERVER, BUSY, FINE, CLIENT)), max_size=12),
+)
+def test_a_course_always_ends(race: int, hedge_ns: int | None, retries: int, ends: list) -> None:  # type: ignore[type-arg]  # of failures
+    on, budget, now = course(race, hedge_ns, retries), RetryBudget(), 5 * S
+    running = []
+    for end in [*ends, *[SERVER] * 12]:
+        while (step := on.due(now)) is not None:
+            running.append(step)
+        assert len(running) == on.running <= 3 * (retries + 1)
+        if not running:
+            break
+        now += S
+        following = on.failed(running.pop(0), end, now, budget)
+        if following is not None:
+            running.append(following)
+    assert on.over
