@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lightgate.clock import compare, grade, load, timing
-from lightgate.clock.attempt import Attempt
+from lightgate.clock.attempt import AttemptRecord
 from lightgate.clock.grade import BANDS
 from lightgate.clock.interval import ranks, smallest_n
 from lightgate.clock.marks import Marks
@@ -80,13 +80,15 @@ def test_the_formula_on_the_page_is_the_one_in_the_code(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(ONE))
 def test_record_fields_exist(name: str) -> None:
     field = ONE[name][1].strip("`")
-    by_name = [one for one in Attempt.__struct_fields__ if re.fullmatch(f"{name}_(ms|tps)", one)]
+    by_name = [
+        one for one in AttemptRecord.__struct_fields__ if re.fullmatch(f"{name}_(ms|tps)", one)
+    ]
     assert by_name == ([] if field == "\N{EN DASH}" else [field])
 
 
 def test_every_instant_has_its_row() -> None:
     rows = named("| name | the moment when | record field |")
-    fields = [name for name in Attempt.__struct_fields__ if name.startswith("t_")]
+    fields = [name for name in AttemptRecord.__struct_fields__ if name.startswith("t_")]
     assert [f"{name}_ns" for name in rows] == fields
     assert [cells[-1].strip("`") for cells in rows.values()] == fields
     kept = named('| name | is |\n|---|---|\n| <a id="pool_wait_ns"')

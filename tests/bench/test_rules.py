@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from lightgate.bench.interop.rules import RULES, Reading
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage, count
@@ -16,7 +16,7 @@ from lightgate.ledger.runs.recording import Recording
 
 MS = 1_000_000
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rereads.md"
-Pair = tuple[Attempt, Recording]
+Pair = tuple[AttemptRecord, Recording]
 
 
 def worked(  # the stream of docs/reference/rereads.md
@@ -56,7 +56,7 @@ def worked(  # the stream of docs/reference/rereads.md
         "status": 200,
         "wall_ns": 1_700_000_000_000_000_000,
     }
-    attempt = Attempt.of(msgspec.convert(about | facts, AttemptFacts), marks, tokens)
+    attempt = AttemptRecord.of(msgspec.convert(about | facts, AttemptFacts), marks, tokens)
     return attempt, Recording.of(made, marks, max_tokens=128, load="c=1")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lightgate.bench.judge.verdict import LIMITS, Limits, Signs, degrades, diagnose, modes
 from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
@@ -289,7 +289,7 @@ def test_signs_are_read_from_the_attempts() -> None:
         outcome=Outcome.OK,
         wall_ns=0,
     )
-    attempt = Attempt.of(facts, marks, Tokens())
+    attempt = AttemptRecord.of(facts, marks, Tokens())
     failed = msgspec.structs.replace(attempt, outcome=Outcome.RESET)
     signs = Signs.of({"c=1": [attempt, failed]}, cpu_share=0.2)
     assert signs == Signs(ttft_ms={"c=1": (200.0,)}, round_trip_ms=40.0, cpu_share=0.2)

@@ -12,7 +12,7 @@ import pytest
 
 from lightgate.cli import report as verb
 from lightgate.cli.main import main
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
@@ -45,7 +45,7 @@ class Clock(datetime):
         return NOW
 
 
-def attempt(target: str, seq: int, wall_ns: int, *, seconds: float, failed: bool) -> Attempt:
+def attempt(target: str, seq: int, wall_ns: int, *, seconds: float, failed: bool) -> AttemptRecord:
     provider, model = target.split("/")
     marks = Marks(plan=wall_ns, stamp_source="read")
     marks.send = wall_ns
@@ -70,10 +70,10 @@ def attempt(target: str, seq: int, wall_ns: int, *, seconds: float, failed: bool
         wall_ns=wall_ns,
     )
     counted = Tokens(out=TOKENS, streamed=TOKENS, tokens_in=500, source="usage", first_burst=1.0)
-    return Attempt.of(facts, marks, Tokens() if failed else counted)
+    return AttemptRecord.of(facts, marks, Tokens() if failed else counted)
 
 
-def exchange(one: Attempt) -> ExchangeRecord:
+def exchange(one: AttemptRecord) -> ExchangeRecord:
     known = {
         "id": one.exchange_id,
         "request_id": one.exchange_id,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.clock.attempt import Attempt, AttemptFacts, wall_time
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord, wall_time
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens, Usage, count
@@ -53,15 +53,15 @@ def marks() -> Marks:
     return made
 
 
-def attempt(**changes: object) -> Attempt:
+def attempt(**changes: object) -> AttemptRecord:
     made = marks()
     tokens = count(made, Usage(tokens_in=7, tokens_out=5, tokens_cached=0))
-    return Attempt.of(facts(**changes), made, tokens)
+    return AttemptRecord.of(facts(**changes), made, tokens)
 
 
 def test_the_fields_are_the_contract_in_its_order() -> None:
     names = CONTRACT.split()
-    assert list(Attempt.__struct_fields__[: len(names)]) == names
+    assert list(AttemptRecord.__struct_fields__[: len(names)]) == names
 
 
 def test_the_numbers_are_in_record_units() -> None:
@@ -94,7 +94,7 @@ def test_a_whole_answer_has_no_ttft() -> None:
 def test_a_void_attempt_keeps_its_instants_alone() -> None:
     stamped = marks()
     stamped.void = True
-    made = Attempt.of(facts(), stamped, Tokens())
+    made = AttemptRecord.of(facts(), stamped, Tokens())
     assert made.void
     assert (made.ttft_ms, made.e2e_ms, made.t_first_ns) == (None, None, 210 * MS)
 
@@ -102,7 +102,7 @@ def test_a_void_attempt_keeps_its_instants_alone() -> None:
 def test_a_replayed_request_says_so() -> None:
     stamped = marks()
     stamped.replayed = True
-    assert Attempt.of(facts(), stamped, Tokens()).replayed
+    assert AttemptRecord.of(facts(), stamped, Tokens()).replayed
 
 
 def test_one_attempt_is_one_line_and_comes_back() -> None:
@@ -110,7 +110,7 @@ def test_one_attempt_is_one_line_and_comes_back() -> None:
     line = made.to_line()
     assert line.count(b"\n") == 1
     assert line.endswith(b"}\n")
-    assert Attempt.from_line(line) == made
+    assert AttemptRecord.from_line(line) == made
 
 
 def test_undefined_is_null_and_money_is_an_exact_number() -> None:
@@ -123,13 +123,13 @@ def test_undefined_is_null_and_money_is_an_exact_number() -> None:
 
 def test_a_newer_writers_fields_are_passed_over() -> None:
     line = attempt().to_line().replace(b"{", b'{"new_field":[1],', 1)
-    assert Attempt.from_line(line) == attempt()
+    assert AttemptRecord.from_line(line) == attempt()
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"[1]", b"\xff", b'{"id": 3}'])
 def test_what_is_no_attempt_is_a_value_error(line: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        Attempt.from_line(line)
+        AttemptRecord.from_line(line)
 
 
 def test_wall_time_is_utc() -> None:
@@ -151,5 +151,5 @@ def test_every_record_survives_the_round_trip(
 ) -> None:
     stamped = marks()
     stamped.plan = plan
-    made = Attempt.of(facts(error=text, outcome=outcome, cost_usd=cost), stamped, Tokens())
-    assert Attempt.from_line(made.to_line()) == made
+    made = AttemptRecord.of(facts(error=text, outcome=outcome, cost_usd=cost), stamped, Tokens())
+    assert AttemptRecord.from_line(made.to_line()) == made

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lightgate.clock import load
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.load import Slo, Span, Stream, Window
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
@@ -19,7 +19,7 @@ S = 1_000_000_000
 WINDOW = Window(10 * S, 20 * S)
 
 
-def attempt(**changes: Any) -> Attempt:
+def attempt(**changes: Any) -> AttemptRecord:
     facts = AttemptFacts(
         id="a",
         exchange_id="x",
@@ -31,7 +31,7 @@ def attempt(**changes: Any) -> Attempt:
         outcome=Outcome.OK,
         wall_ns=0,
     )
-    plain = Attempt.of(facts, Marks(), Tokens())
+    plain = AttemptRecord.of(facts, Marks(), Tokens())
     return msgspec.structs.replace(plain, **{"ttft_ms": 100.0, "speed_tps": 50.0, **changes})
 
 

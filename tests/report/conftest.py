@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.compare import compare, holm, standings
 from lightgate.clock.interval import interval
 from lightgate.clock.load import successes, with_failures
@@ -62,7 +62,9 @@ RATES = ("speed_tps", "speed_total_tps")
 class Sample:
     """A run with the attempts and recordings that it came from."""
 
-    def __init__(self, run: Run, attempts: list[Attempt], recordings: dict[str, Recording]) -> None:
+    def __init__(
+        self, run: Run, attempts: list[AttemptRecord], recordings: dict[str, Recording]
+    ) -> None:
         self.run = run
         self.attempts = attempts
         self.recordings = recordings
@@ -72,7 +74,7 @@ def make(n: int = 80, tokens: int = 96, seed: int = 7) -> Sample:
     """Draw everything; the twin of groq is groq again."""
     rng = np.random.default_rng(seed)
     curves = {**PROVIDERS, "groq-twin": PROVIDERS["groq"]}
-    attempts: list[Attempt] = []
+    attempts: list[AttemptRecord] = []
     recordings: dict[str, Recording] = {}
     cells: list[CellSummary] = []
     for at, load in enumerate(LOADS):
@@ -92,7 +94,7 @@ def draw(
     seq: int,
     curve: tuple[float, float, float],
     tokens: int,
-) -> tuple[Attempt, Recording]:
+) -> tuple[AttemptRecord, Recording]:
     """One attempt; the heavier the load, the more of them fail."""
     p50, p95, tps = curve
     ttft = p50 * math.exp(rng.normal(0, math.log(p95 / p50) / 1.645))
@@ -138,7 +140,7 @@ def draw(
         else Tokens(out=tokens, streamed=tokens, tokens_in=512, source="usage", first_burst=1.0)
     )
     recording = Recording.of(identity, marks, load=f"c={load}", block=seq // 4, max_tokens=tokens)
-    return Attempt.of(facts, marks, counted), recording
+    return AttemptRecord.of(facts, marks, counted), recording
 
 
 def estimates(values: list[float], wanted: Iterable[float]) -> tuple[Estimate, ...]:
@@ -154,15 +156,15 @@ def estimates(values: list[float], wanted: Iterable[float]) -> tuple[Estimate, .
     return tuple(made)
 
 
-def getter(name: str) -> Callable[[Attempt], float | None]:
-    def get(attempt: Attempt) -> float | None:
+def getter(name: str) -> Callable[[AttemptRecord], float | None]:
+    def get(attempt: AttemptRecord) -> float | None:
         found: float | None = getattr(attempt, name)
         return found
 
     return get
 
 
-def summary(mine: list[Attempt], load: int, tps: float) -> CellSummary:
+def summary(mine: list[AttemptRecord], load: int, tps: float) -> CellSummary:
     outcomes: dict[str, int] = {}
     for attempt in mine:
         outcomes[attempt.outcome.value] = outcomes.get(attempt.outcome.value, 0) + 1
@@ -215,7 +217,7 @@ def summary(mine: list[Attempt], load: int, tps: float) -> CellSummary:
     )
 
 
-def whole(cells: list[CellSummary], attempts: list[Attempt], rng: np.random.Generator) -> Run:
+def whole(cells: list[CellSummary], attempts: list[AttemptRecord], rng: np.random.Generator) -> Run:
     boards, found = rankings(attempts, rng)
     facts = [
         TargetFacts(
@@ -273,7 +275,7 @@ def whole(cells: list[CellSummary], attempts: list[Attempt], rng: np.random.Gene
 
 
 def rankings(
-    attempts: list[Attempt], rng: np.random.Generator
+    attempts: list[AttemptRecord], rng: np.random.Generator
 ) -> tuple[tuple[Board, ...], tuple[Versus, ...]]:
     """Boards and comparisons as a run has them; a failed attempt leaves its pair out."""
     boards, pairs = [], []

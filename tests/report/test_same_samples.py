@@ -18,7 +18,7 @@ from lightgate.bench.interop.reread import reread
 from lightgate.bench.run.findings import LoadFacts, Measured, conclude
 from lightgate.bench.statistics.regress import Side, compare_runs
 from lightgate.bench.statistics.summary import estimate_of
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.load import with_failures
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
@@ -47,11 +47,11 @@ NAMES = ("fast", "slow")
 
 class Ramped(NamedTuple):
     run: Run
-    attempts: list[Attempt]
+    attempts: list[AttemptRecord]
     recordings: dict[str, Recording]
 
 
-def request(name: str, block: int, number: int) -> tuple[Attempt, Recording]:
+def request(name: str, block: int, number: int) -> tuple[AttemptRecord, Recording]:
     """Worker by worker, a millisecond apart; the answer ends 400 ms after its send."""
     worker, turn = number % WORKERS, number // WORKERS
     begin = (block * 10_000 + NAMES.index(name) * 5_000 + turn * 400 + worker) * MS
@@ -77,7 +77,7 @@ def request(name: str, block: int, number: int) -> tuple[Attempt, Recording]:
         wall_ns=1_763_000_000_000_000_000 + begin,
     )
     tokens = count(marks, Usage(tokens_in=10, tokens_out=2))
-    return Attempt.of(facts, marks, tokens), Recording.of(key, marks, load=LOAD, block=block)
+    return AttemptRecord.of(facts, marks, tokens), Recording.of(key, marks, load=LOAD, block=block)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
     from lightgate.bench.interop.reread import Line, Reread
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
     from lightgate.ledger.runs.run import Run
 
@@ -70,7 +70,7 @@ def command(
         _print(found)
 
 
-def _load(path: Path) -> tuple[Run, list[Attempt], dict[str, Recording]]:
+def _load(path: Path) -> tuple[Run, list[AttemptRecord], dict[str, Recording]]:
     from lightgate.ledger.runs.folder import RunFolder
     from lightgate.ledger.runs.samples import UNTOLD, untold
 
@@ -93,7 +93,7 @@ def _export(
     form: str,
     out: Path | None,
     record: Run,
-    attempts: list[Attempt],
+    attempts: list[AttemptRecord],
     recordings: dict[str, Recording],
 ) -> None:
     from lightgate.bench.interop.exports import otel_metrics, vllm_results

@@ -53,7 +53,7 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):
     bytes_out: int = 0
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt; instants in nanoseconds of the monotonic clock, None where absent."""
 
     id: str
@@ -168,7 +168,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return _ENCODER.encode(self) + b"\n"
 
     @staticmethod
-    def from_line(line: bytes) -> "Attempt":
+    def from_line(line: bytes) -> "AttemptRecord":
         """Decode one line; fields that this version does not know are passed over.
 
         Raises ValueError on anything that is not an attempt.
@@ -188,4 +188,4 @@ def _second(second: int) -> str:
 
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
-_DECODER: Final = msgspec.json.Decoder(Attempt)
+_DECODER: Final = msgspec.json.Decoder(AttemptRecord)

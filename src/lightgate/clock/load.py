@@ -20,7 +20,7 @@ from lightgate.clock.timing import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
 
 LATE_LIMIT: Final = 0.01  # above this share of late samples a cell is invalid
 _TOKENS_PRICED: Final = 1_000_000
@@ -116,7 +116,7 @@ def retain(speed_c: float, speed_1: float) -> float | None:
     return speed_c / speed_1 if speed_1 > 0 else None
 
 
-def goodput(attempts: Iterable[Attempt], slo: Slo, *, dropped: int = 0) -> float | None:
+def goodput(attempts: Iterable[AttemptRecord], slo: Slo, *, dropped: int = 0) -> float | None:
     """Share of the offered requests that meet every SLO.
 
     Failures count as offered and bad, and so do the `dropped`, which were never sent. What we cut
@@ -131,7 +131,7 @@ def goodput(attempts: Iterable[Attempt], slo: Slo, *, dropped: int = 0) -> float
     return sum(judged) / offered if offered else None
 
 
-def meets(attempt: Attempt, slo: Slo) -> bool:
+def meets(attempt: AttemptRecord, slo: Slo) -> bool:
     """Whether an attempt succeeded and keeps every demand; an undefined number keeps none."""
     if attempt.outcome is not Outcome.OK:
         return False
@@ -161,7 +161,7 @@ def cost_out(
     return hourly * _TOKENS_PRICED / (_SECONDS_PER_HOUR * Decimal(str(throughput_tps)))
 
 
-def in_statistics(attempt: Attempt) -> bool:
+def in_statistics(attempt: AttemptRecord) -> bool:
     """Whether an attempt may enter a provider's speed statistics.
 
     Only complete answers that we waited for: no losers, no replays, none across a clock step.
@@ -175,7 +175,7 @@ def in_statistics(attempt: Attempt) -> bool:
 
 
 def successes(
-    attempts: Iterable[Attempt], metric: Callable[[Attempt], float | None]
+    attempts: Iterable[AttemptRecord], metric: Callable[[AttemptRecord], float | None]
 ) -> list[float]:
     """Collect one metric of the attempts that count, where it is defined."""
     seen = (metric(attempt) for attempt in attempts if in_statistics(attempt))
@@ -183,14 +183,14 @@ def successes(
 
 
 def with_failures(
-    attempts: Sequence[Attempt], metric: Callable[[Attempt], float | None]
+    attempts: Sequence[AttemptRecord], metric: Callable[[AttemptRecord], float | None]
 ) -> list[float]:
     """Collect one duration of the attempts that count, and +inf for every failure."""
     failures = sum(attempt.outcome.is_failure for attempt in attempts)
     return successes(attempts, metric) + [math.inf] * failures
 
 
-def late_share(attempts: Iterable[Attempt]) -> float | None:
+def late_share(attempts: Iterable[AttemptRecord]) -> float | None:
     """Share of the attempts that count in which the client itself was late; see `LATE_LIMIT`."""
     flags = [attempt.late for attempt in attempts if in_statistics(attempt)]
     return sum(flags) / len(flags) if flags else None

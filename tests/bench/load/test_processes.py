@@ -29,7 +29,7 @@ from lightgate.bench.load.frames import (
 )
 from lightgate.bench.load.processes import Crew, drive_crew, processes_for, shares
 from lightgate.bench.load.shape import Constant, parse_rate
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
@@ -71,7 +71,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subprocess.Process
     return started
 
 
-def attempt(item: Finished) -> Attempt:
+def attempt(item: Finished) -> AttemptRecord:
     facts = AttemptFacts(
         id="i",
         exchange_id="e",
@@ -83,7 +83,7 @@ def attempt(item: Finished) -> Attempt:
         outcome=item.called.outcome,
         wall_ns=item.wall_ns,
     )
-    return Attempt.of(facts, item.marks, item.called.tokens)
+    return AttemptRecord.of(facts, item.marks, item.called.tokens)
 
 
 def test_shares_are_whole_and_fair() -> None:

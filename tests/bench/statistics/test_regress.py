@@ -14,7 +14,7 @@ from lightgate.ledger.runs.run import Board, CellSummary, Run, TargetFacts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
 
 ATTEMPT, RECORDING = worked()
 
@@ -29,7 +29,7 @@ def side(
     **run: object,
 ) -> Side:
     """A run with these first tokens, in ms; speed falls and e2e rises with them."""
-    attempts: list[Attempt] = []
+    attempts: list[AttemptRecord] = []
     recordings = {}
     for at in range(len(ttfts) + failures):
         ttft = ttfts[at] if at < len(ttfts) else None

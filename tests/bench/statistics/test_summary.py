@@ -19,7 +19,7 @@ from lightgate.bench.statistics.summary import (
     summarise,
     value_of,
 )
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.interval import interval, smallest_n
 from lightgate.clock.load import Slo
 from lightgate.clock.marks import Marks
@@ -31,7 +31,7 @@ from lightgate.ledger.runs.run import CellSummary, Estimate, Metric, TargetFacts
 
 MS = 1_000_000
 LAB = TargetFacts(name="lab/m", provider="lab", model="m", base_url="http://h", dialect="openai")
-Pair = tuple[Attempt, Recording]
+Pair = tuple[AttemptRecord, Recording]
 
 
 def request(
@@ -73,7 +73,7 @@ def request(
         wall_ns=0,
     )
     recording = Recording.of(key, marks, load="c=1", **facts)
-    return Attempt.of(attempt, marks, count(marks, usage)), recording
+    return AttemptRecord.of(attempt, marks, count(marks, usage)), recording
 
 
 def one_after_the_other(requests: int, **shape: Any) -> list[Pair]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lightgate.bench.statistics.versus import Contest, Field, contest, said
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.compare import Comparison
 from lightgate.clock.interval import Interval
 from lightgate.clock.marks import Marks
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PER_BLOCK = 10
 ROUNDS = 400
-BLANK = Attempt.of(
+BLANK = AttemptRecord.of(
     AttemptFacts(
         id="",
         exchange_id="",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.notes import MS, T0, Called, attempt_note, exchange_note, facts, marks, settled
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage, count
 from lightgate.errors import HttpRefused
@@ -52,7 +52,7 @@ def test_a_note_has_the_numbers_of_the_clock(
         bytes_out=700,
     )  # fmt: skip
     note = again(Settled(exchange_note("x-1"), (AttemptNote.of(made, stamps, ended),)))
-    assert note.attempts[0].attempt() == Attempt.of(about, stamps, tokens)
+    assert note.attempts[0].attempt() == AttemptRecord.of(about, stamps, tokens)
 
 
 def test_an_error_is_its_sentence_cut_short() -> None:

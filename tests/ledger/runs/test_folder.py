@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
@@ -23,7 +23,7 @@ RUN_RECORD = Run(
 )
 
 
-def measured(number: int) -> tuple[Attempt, Recording]:
+def measured(number: int) -> tuple[AttemptRecord, Recording]:
     marks = Marks(plan=100, stamp_source="kernel")
     marks.send = 1_000
     marks.burst(5_000, 4_000, 1, 4, -1, 1)
@@ -41,7 +41,9 @@ def measured(number: int) -> tuple[Attempt, Recording]:
         outcome=Outcome.OK,
         wall_ns=0,
     )
-    attempt = Attempt.of(facts, marks, Tokens(out=3, streamed=3, source="usage", first_burst=1))
+    attempt = AttemptRecord.of(
+        facts, marks, Tokens(out=3, streamed=3, source="usage", first_burst=1)
+    )
     return attempt, Recording.of(attempt.id, marks, block=2, load="c=1", max_tokens=7)
 
 

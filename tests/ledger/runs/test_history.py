@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bench.test_rules import worked
-from lightgate.clock.attempt import Attempt
+from lightgate.clock.attempt import AttemptRecord
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import ConfigError
 from lightgate.ledger.runs.history import VERSION, History, HistoryFailed
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def attempt(made: str, **changes: object) -> Attempt:
+def attempt(made: str, **changes: object) -> AttemptRecord:
     return msgspec.structs.replace(worked(made)[0], run_id="r-1", **changes)
 
 
@@ -54,7 +54,7 @@ def test_the_columns_are_the_records(tmp_path: Path) -> None:
     base = sqlite3.connect(path)
     names = [row[1] for row in base.execute("PRAGMA table_info(attempts)")]
     base.close()
-    assert names == [*Attempt.__struct_fields__, "load", "warmup"]
+    assert names == [*AttemptRecord.__struct_fields__, "load", "warmup"]
 
 
 def test_the_same_run_again_changes_nothing(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.journal.notes import Settled
 
 S = 1_000_000_000
@@ -81,7 +81,7 @@ def traffic(n: int = 300) -> list[Settled]:
     return notes
 
 
-def tried(notes: list[Settled]) -> list[tuple[int, Attempt]]:
+def tried(notes: list[Settled]) -> list[tuple[int, AttemptRecord]]:
     return [(one.facts.wall_ns // S, one.attempt()) for note in notes for one in note.attempts]
 
 
@@ -89,7 +89,7 @@ def tried(notes: list[Settled]) -> list[tuple[int, Attempt]]:
 def test_sums_are_those_of_the_rows(ledger: Ledger, tmp_path: Path, width: int) -> None:
     notes = traffic()
     keep(ledger, tmp_path, notes)
-    groups: dict[tuple[int, str], list[Attempt]] = {}
+    groups: dict[tuple[int, str], list[AttemptRecord]] = {}
     for second, attempt in tried(notes):
         groups.setdefault((second // width * width, attempt.target), []).append(attempt)
     with ledger.reading() as connection:

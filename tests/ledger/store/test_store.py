@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from lightgate.clock.attempt import Attempt
+from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.store import schema
@@ -59,7 +59,7 @@ def test_the_migrations_go_down_again(tmp_path: Path) -> None:
 
 
 def test_the_columns_are_the_records() -> None:
-    assert tuple(schema.attempts.columns.keys()) == Attempt.__struct_fields__
+    assert tuple(schema.attempts.columns.keys()) == AttemptRecord.__struct_fields__
     assert tuple(schema.exchanges.columns.keys()) == ExchangeRecord.__struct_fields__
 
 

@@ -12,11 +12,11 @@ from lightgate.report.pages.material import gather
 from report.conftest import MODEL, Markup
 
 if TYPE_CHECKING:
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from report.conftest import Sample
 
 
-def mine(sample: Sample, load: int = 1) -> list[Attempt]:
+def mine(sample: Sample, load: int = 1) -> list[AttemptRecord]:
     return [a for a in sample.attempts if a.target == f"groq/{MODEL}" and a.concurrency == load]
 
 

@@ -15,7 +15,7 @@ from lightgate.report.tables.live import DRAW_NS, LINE_NS, Progress, remaining
 from report.conftest import MODEL
 
 if TYPE_CHECKING:
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from report.conftest import Sample
 
 TARGET = f"groq/{MODEL}"
@@ -38,7 +38,7 @@ class Screen:
         return self.page.getvalue().splitlines()
 
 
-def attempts(sample: Sample, target: str = TARGET) -> list[Attempt]:
+def attempts(sample: Sample, target: str = TARGET) -> list[AttemptRecord]:
     return [a for a in sample.attempts if a.target == target and a.concurrency == 1]
 
 

@@ -25,7 +25,7 @@ from lightgate.ledger.runs.samples import Samples, load_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
     from lightgate.ledger.runs.run import Run, TargetFacts
 
@@ -50,11 +50,11 @@ _OPERATIONS: Final = {
 
 
 def vllm_results(
-    run: Run, attempts: Sequence[Attempt], recordings: Mapping[str, Recording]
+    run: Run, attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording]
 ) -> list[dict[str, Any]]:
     """One vLLM-style document for each target and load: what its own tables count, but no cuts."""
     samples = Samples(run)
-    cells: dict[tuple[str, str], list[Attempt]] = {}
+    cells: dict[tuple[str, str], list[AttemptRecord]] = {}
     for attempt in attempts:
         recording = recordings.get(attempt.id)
         if recording is None or attempt.outcome is Outcome.CUT:
@@ -66,7 +66,7 @@ def vllm_results(
 
 
 def _vllm_result(
-    load: str, rows: Sequence[Attempt], recordings: Mapping[str, Recording]
+    load: str, rows: Sequence[AttemptRecord], recordings: Mapping[str, Recording]
 ) -> dict[str, Any]:
     readings = [vllm(row, recordings[row.id]) for row in rows]
     good = [row.outcome is Outcome.OK for row in rows]
@@ -142,12 +142,12 @@ def _over(amount: float, duration: float | None) -> float | None:
 
 
 def otel_metrics(
-    run: Run, attempts: Sequence[Attempt], recordings: Mapping[str, Recording]
+    run: Run, attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording]
 ) -> dict[str, Any]:
     """One OTLP/JSON metrics document: cumulative histograms of the run, by target and outcome."""
     facts = {target.name: target for target in run.targets}
     samples = Samples(run)
-    groups: dict[tuple[str, Outcome], list[Attempt]] = {}
+    groups: dict[tuple[str, Outcome], list[AttemptRecord]] = {}
     for attempt in attempts:
         if not samples.counts(attempt, recordings.get(attempt.id)):
             continue
@@ -180,7 +180,7 @@ def otel_metrics(
 _Labelled = list[tuple[list[dict[str, Any]], list[float]]]
 
 
-def _durations(rows: Sequence[Attempt], recordings: Mapping[str, Recording]) -> _Labelled:
+def _durations(rows: Sequence[AttemptRecord], recordings: Mapping[str, Recording]) -> _Labelled:
     """From the send to the end of the answer, failures too."""
     del recordings
     seen = [
@@ -191,13 +191,13 @@ def _durations(rows: Sequence[Attempt], recordings: Mapping[str, Recording]) -> 
     return [([], seen)]
 
 
-def _first_chunks(rows: Sequence[Attempt], recordings: Mapping[str, Recording]) -> _Labelled:
+def _first_chunks(rows: Sequence[AttemptRecord], recordings: Mapping[str, Recording]) -> _Labelled:
     """OpenTelemetry's first chunk is the first event of any kind, our `tte`."""
     del recordings
     return [([], [row.tte_ms / _MS for row in rows if row.tte_ms is not None])]
 
 
-def _chunk_gaps(rows: Sequence[Attempt], recordings: Mapping[str, Recording]) -> _Labelled:
+def _chunk_gaps(rows: Sequence[AttemptRecord], recordings: Mapping[str, Recording]) -> _Labelled:
     seen = []
     for row in rows:
         at = recordings[row.id].at_ns if in_statistics(row) and row.id in recordings else ()
@@ -205,7 +205,7 @@ def _chunk_gaps(rows: Sequence[Attempt], recordings: Mapping[str, Recording]) ->
     return [([], seen)]
 
 
-def _token_usage(rows: Sequence[Attempt], recordings: Mapping[str, Recording]) -> _Labelled:
+def _token_usage(rows: Sequence[AttemptRecord], recordings: Mapping[str, Recording]) -> _Labelled:
     del recordings
     given = [float(row.tokens_in) for row in rows if row.tokens_in is not None]
     made = [float(row.tokens_out) for row in rows if row.tokens_out is not None]
@@ -225,7 +225,7 @@ _SERIES: Final = (
 )  # fmt: skip
 
 
-def _attributes(attempt: Attempt, facts: TargetFacts | None) -> list[dict[str, Any]]:
+def _attributes(attempt: AttemptRecord, facts: TargetFacts | None) -> list[dict[str, Any]]:
     found = [
         _text("gen_ai.operation.name", _OPERATIONS.get(attempt.dialect, "chat")),
         _text("gen_ai.provider.name", _PROVIDERS.get(attempt.provider, attempt.provider)),

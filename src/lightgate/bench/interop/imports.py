@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from lightgate.clock.attempt import Attempt, AttemptFacts
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.timing import NS_PER_S
@@ -44,7 +44,7 @@ class Imported(NamedTuple):
     """What was in a file: attempts, their bursts by id, and how to read them."""
 
     tool: str
-    attempts: list[Attempt]
+    attempts: list[AttemptRecord]
     recordings: dict[str, Recording]
     note: str
 
@@ -155,7 +155,7 @@ def _sources(document: Any) -> Iterator[tuple[_Source, list[_Row]]]:
 
 
 def _collected(name: str, sources: Sequence[tuple[_Source, list[_Row]]]) -> Imported:
-    attempts: list[Attempt] = []
+    attempts: list[AttemptRecord] = []
     recordings: dict[str, Recording] = {}
     for source, rows in sources:
         for row in rows:
@@ -168,7 +168,7 @@ def _collected(name: str, sources: Sequence[tuple[_Source, list[_Row]]]) -> Impo
     return Imported(tool, attempts, recordings, _NOTES[tool])
 
 
-def _attempt(made: str, seq: int, source: _Source, row: _Row) -> Attempt:
+def _attempt(made: str, seq: int, source: _Source, row: _Row) -> AttemptRecord:
     facts = AttemptFacts(
         id=made,
         exchange_id=made,
@@ -184,7 +184,7 @@ def _attempt(made: str, seq: int, source: _Source, row: _Row) -> Attempt:
         error=row.error,
         wall_ns=row.wall_ns,
     )
-    return Attempt.of(facts, row.marks, row.tokens)
+    return AttemptRecord.of(facts, row.marks, row.tokens)
 
 
 def _recording(made: str, source: _Source, row: _Row) -> Recording:

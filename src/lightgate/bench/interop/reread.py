@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lightgate.bench.interop.rules import Percentile, Rule
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
     from lightgate.ledger.runs.run import Run
 
@@ -33,7 +33,7 @@ DURATIONS: Final = (0.5, 0.95, 0.99)
 RATES: Final = (0.5, 0.05)  # of a rate the bad tail is the low one
 SAME: Final = 0.002  # differences below this share need no reason
 
-Pair = tuple["Attempt", "Recording"]
+Pair = tuple["AttemptRecord", "Recording"]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class Reread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reread(
-    run: Run, attempts: Sequence[Attempt], recordings: Mapping[str, Recording], rule: str
+    run: Run, attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording], rule: str
 ) -> list[Reread]:
     """Read every cell of a run by one rule: the successes that its own tables are made of."""
     if rule not in RULES:

@@ -23,7 +23,7 @@ from lightgate.dialect.kinds import TEXT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
 
 Percentile = Literal["linear", "step", "index"]
@@ -50,7 +50,7 @@ class Rule(NamedTuple):
     """
 
     title: str
-    read: Callable[[Attempt, Recording], Reading]
+    read: Callable[[AttemptRecord, Recording], Reading]
     percentile: Percentile
     speed_beside: str
     reasons: Mapping[str, str]
@@ -60,7 +60,7 @@ class Rule(NamedTuple):
 class _Stream:
     """One attempt as another client would have seen it: instants in ms after its own start."""
 
-    def __init__(self, attempt: Attempt, recording: Recording) -> None:
+    def __init__(self, attempt: AttemptRecord, recording: Recording) -> None:
         parts = (attempt.pool_wait_ms, attempt.dns_ms, attempt.tcp_ms, attempt.tls_ms)
         self.connect = sum(part or 0.0 for part in parts)
         self._send_ns = attempt.t_send_ns or 0
@@ -119,7 +119,7 @@ class _Stream:
         return None if nanoseconds is None else self.connect + nanoseconds / NS_PER_MS
 
 
-def vllm(attempt: Attempt, recording: Recording) -> Reading:
+def vllm(attempt: AttemptRecord, recording: Recording) -> Reading:
     """`vllm bench serve`: the first chunk of any kind is the first token, the finish the last."""
     stream = _Stream(attempt, recording)
     chunks, first = stream.chunks(), stream.event
@@ -135,7 +135,7 @@ def vllm(attempt: Attempt, recording: Recording) -> Reading:
     )
 
 
-def sglang(attempt: Attempt, recording: Recording) -> Reading:
+def sglang(attempt: AttemptRecord, recording: Recording) -> Reading:
     """`sglang.bench_serving`: without usage in a stream, the tokens are those asked for."""
     stream = _Stream(attempt, recording)
     tokens = stream.out if stream.max_tokens is None else stream.max_tokens
@@ -150,7 +150,7 @@ def sglang(attempt: Attempt, recording: Recording) -> Reading:
     )
 
 
-def guidellm(attempt: Attempt, recording: Recording) -> Reading:
+def guidellm(attempt: AttemptRecord, recording: Recording) -> Reading:
     """`guidellm`: its TPOT holds the TTFT, its ITL divides by one token less, E2E ends at close."""
     stream = _Stream(attempt, recording)
     itl = _per(stream.last, stream.first, _less(stream.out, 1))
@@ -165,7 +165,7 @@ def guidellm(attempt: Attempt, recording: Recording) -> Reading:
     )
 
 
-def aiperf(attempt: Attempt, recording: Recording) -> Reading:
+def aiperf(attempt: AttemptRecord, recording: Recording) -> Reading:
     """`aiperf profile`: tokens of the streamed text, all but one of them after the first delta."""
     stream = _Stream(attempt, recording)
     itl = _per(stream.last, stream.first, _less(stream.streamed, 1))
@@ -179,7 +179,7 @@ def aiperf(attempt: Attempt, recording: Recording) -> Reading:
     )
 
 
-def inference_perf(attempt: Attempt, recording: Recording) -> Reading:
+def inference_perf(attempt: AttemptRecord, recording: Recording) -> Reading:
     """`inference-perf`: only text is seen; the tokens of one chunk have no time between them."""
     stream = _Stream(attempt, recording)
     if len(stream.text) < 2:
@@ -198,7 +198,7 @@ def inference_perf(attempt: Attempt, recording: Recording) -> Reading:
     )
 
 
-def llmperf(attempt: Attempt, recording: Recording) -> Reading:
+def llmperf(attempt: AttemptRecord, recording: Recording) -> Reading:
     """LLMPerf: only text is seen; its ITL holds the TTFT and divides by all chunks."""
     stream = _Stream(attempt, recording)
     at = [stream.at[index] for index in stream.text]
@@ -213,7 +213,7 @@ def llmperf(attempt: Attempt, recording: Recording) -> Reading:
     )
 
 
-def artificial_analysis(attempt: Attempt, recording: Recording) -> Reading:
+def artificial_analysis(attempt: AttemptRecord, recording: Recording) -> Reading:
     """Artificial Analysis: tokens after the first chunk over the time after it.
 
     Where the reasoning is hidden, only the last 80 % of the chunks count.
@@ -233,7 +233,7 @@ def artificial_analysis(attempt: Attempt, recording: Recording) -> Reading:
     )
 
 
-def total(attempt: Attempt, recording: Recording) -> Reading:
+def total(attempt: AttemptRecord, recording: Recording) -> Reading:
     """Tokens over the total time, connection included, until the body is closed."""
     stream = _Stream(attempt, recording)
     return Reading(
@@ -241,7 +241,7 @@ def total(attempt: Attempt, recording: Recording) -> Reading:
     )
 
 
-def chunks(attempt: Attempt, recording: Recording) -> Reading:
+def chunks(attempt: AttemptRecord, recording: Recording) -> Reading:
     """A short script around an SDK: text chunks counted as tokens, until the stream is closed."""
     stream = _Stream(attempt, recording)
     number = sum(stream.pieces[index] for index in stream.text)
@@ -256,7 +256,7 @@ def chunks(attempt: Attempt, recording: Recording) -> Reading:
     )
 
 
-def _laid_out(attempt: Attempt, recording: Recording) -> list[float]:
+def _laid_out(attempt: AttemptRecord, recording: Recording) -> list[float]:
     """Tokens of every burst, by the same rule as our own throughput."""
     marks = Marks()
     columns = (recording.at_ns, recording.pieces, recording.weight, recording.tokens)

@@ -27,7 +27,7 @@ from lightgate.ledger.runs.run import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.run import CellSummary, Estimate, VerdictName
 
 
@@ -64,9 +64,9 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(
         cls,
-        attempts: Mapping[str, Sequence[Attempt]],
+        attempts: Mapping[str, Sequence[AttemptRecord]],
         *,
-        warmup: Iterable[Attempt] = (),
+        warmup: Iterable[AttemptRecord] = (),
         cpu_share: float | None = None,
     ) -> Signs:
         """Collect them from the attempts of one target: those that its cells count, by load.
@@ -379,7 +379,7 @@ def _share(cell: CellSummary, outcome: Outcome) -> float:
     return cell.outcomes.get(outcome, 0) / judged if judged else 0.0
 
 
-def _ttfts(attempts: Iterable[Attempt]) -> Iterator[float]:
+def _ttfts(attempts: Iterable[AttemptRecord]) -> Iterator[float]:
     for attempt in attempts:
         if in_statistics(attempt) and attempt.ttft_ms is not None and attempt.ttft_ms > 0:
             yield attempt.ttft_ms

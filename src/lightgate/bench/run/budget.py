@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.provider.target import Target
 
 ASK_ABOVE: Final = Decimal(1)  # dollars that may be spent without a question
@@ -128,7 +128,7 @@ class Guard:
         self.spent = Decimal(0)
         self.unpriced = 0  # attempts whose cost is not known
 
-    def add(self, attempt: Attempt) -> None:
+    def add(self, attempt: AttemptRecord) -> None:
         """Count a finished attempt; a failure without usage is billed by nobody that we know of."""
         if attempt.cost_usd is not None:
             self.spent += attempt.cost_usd
@@ -148,7 +148,7 @@ class Guard:
         return f"Stopped by --max-cost: {rounded_up(self.spent)} of {self._limit} dollars spent."
 
 
-def total_of(attempts: Sequence[Attempt]) -> Decimal | None:
+def total_of(attempts: Sequence[AttemptRecord]) -> Decimal | None:
     """Dollars of all attempts with a known cost; None where none has one."""
     known = [attempt.cost_usd for attempt in attempts if attempt.cost_usd is not None]
     return sum(known, Decimal(0)) if known else None

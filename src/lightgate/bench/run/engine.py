@@ -26,7 +26,7 @@ from lightgate.bench.run.precise import requests_for
 from lightgate.bench.statistics.summary import CellFacts, glance
 from lightgate.bench.workload.calibrate import is_lasting
 from lightgate.bench.workload.workload import USUAL, Size, Workload, calibrated
-from lightgate.clock.attempt import Attempt, AttemptFacts, wall_time
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord, wall_time
 from lightgate.clock.ids import Ids
 from lightgate.clock.load import late_share
 from lightgate.clock.source import SYSTEM
@@ -391,7 +391,7 @@ class Bench:
 
         return take
 
-    def _attempt(self, target: Target, load: Loading, item: InBlock) -> Attempt:
+    def _attempt(self, target: Target, load: Loading, item: InBlock) -> AttemptRecord:
         marks, called = item.finished.marks, item.finished.called
         tokens = called.tokens
         usage = Usage(
@@ -425,7 +425,7 @@ class Bench:
             bytes_in=called.bytes_in,
             bytes_out=called.bytes_out,
         )
-        return Attempt.of(facts, marks, tokens)
+        return AttemptRecord.of(facts, marks, tokens)
 
     def _may_spend(self) -> bool:
         """Whether --max-cost has room for one more request beside those under way."""

@@ -13,7 +13,7 @@ from lightgate.bench.judge.profiles import picks
 from lightgate.bench.judge.verdict import Signs, diagnose
 from lightgate.bench.statistics.summary import CellFacts, relate, summarise
 from lightgate.bench.statistics.versus import Field, contest
-from lightgate.clock.attempt import Attempt
+from lightgate.clock.attempt import AttemptRecord
 from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.samples import Samples
 
@@ -41,10 +41,10 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Measured(msgspec.Struct, kw_only=True):
     """What a run has measured so far."""
 
-    attempts: list[Attempt] = []
+    attempts: list[AttemptRecord] = []
     recordings: dict[str, Recording] = {}
 
-    def at(self, target: str, load: str) -> list[Attempt]:
+    def at(self, target: str, load: str) -> list[AttemptRecord]:
         """The attempts of one cell, warm-up among them."""
         return [
             attempt

@@ -26,7 +26,7 @@ from lightgate.wire.client.roundtrip import Deadlines
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
 
 TWIN: Final = " (twin)"
 BLOCK_ROUNDS: Final = 4  # requests of each worker in one block: its ramp is then a quarter of it
@@ -47,7 +47,7 @@ class Observer(Protocol):
     ) -> None:
         """A target begins with a load; `inflight` says how many requests are under way."""
 
-    def tick(self, attempt: Attempt, *, warmup: bool = False) -> None:
+    def tick(self, attempt: AttemptRecord, *, warmup: bool = False) -> None:
         """An attempt has ended."""
 
     def end_cell(self, target: str, glance: CellSummary | None = None) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
     from lightgate.ledger.runs.run import Run
 
@@ -48,7 +48,7 @@ class Side(NamedTuple):
     """A run as it is compared: its record, attempts and bursts."""
 
     run: Run
-    attempts: Sequence[Attempt]
+    attempts: Sequence[AttemptRecord]
     recordings: Mapping[str, Recording]
 
 
@@ -125,14 +125,14 @@ def headlines(load: str) -> tuple[str, ...]:
 
 
 Cell = tuple[str, str]
-Rows = list[tuple["Attempt", int]]  # with the block
+Rows = list[tuple["AttemptRecord", int]]  # with the block
 
 
 def _cells(side: Side) -> dict[Cell, Rows]:
     """The attempts that each cell counts, in time order with their blocks; twins are left out."""
     samples = Samples(side.run)
     twins = {target.name for target in side.run.targets if target.twin_of is not None}
-    cells: dict[Cell, list[tuple[Attempt, int | None]]] = {}
+    cells: dict[Cell, list[tuple[AttemptRecord, int | None]]] = {}
     for attempt in sorted(side.attempts, key=lambda row: row.t_send_ns or 0):
         recording = side.recordings.get(attempt.id)
         if attempt.target in twins or not samples.counts(attempt, recording):
@@ -142,7 +142,7 @@ def _cells(side: Side) -> dict[Cell, Rows]:
     return {cell: _blocked(rows) for cell, rows in cells.items()}
 
 
-def _blocked(rows: Sequence[tuple[Attempt, int | None]]) -> Rows:
+def _blocked(rows: Sequence[tuple[AttemptRecord, int | None]]) -> Rows:
     """Use the run's own blocks, or requests in a row: neighbours share their weather."""
     if all(block is not None for _, block in rows):
         return [(attempt, block or 0) for attempt, block in rows]

@@ -33,10 +33,10 @@ from lightgate.ledger.runs.samples import in_windows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
 
-    Number = Callable[[Attempt], float | None]
+    Number = Callable[[AttemptRecord], float | None]
 
 DURATION_QS: Final = (0.5, 0.9, 0.95, 0.99)
 RATE_QS: Final = (0.5, 0.05)  # of a rate the low end is the bad one: "slow 5 %"
@@ -62,20 +62,20 @@ class _Cell(NamedTuple):
     """The attempts of a cell, sorted out."""
 
     facts: CellFacts
-    everything: list[Attempt]
-    counted: list[Attempt]
+    everything: list[AttemptRecord]
+    counted: list[AttemptRecord]
     recordings: Mapping[str, Recording]
     steady: steady.Steady
     ramp_kept: bool
     windows_ns: tuple[tuple[int, int], ...]  # of those that count; empty: all
 
     @property
-    def good(self) -> list[Attempt]:
+    def good(self) -> list[AttemptRecord]:
         return [attempt for attempt in self.counted if load.in_statistics(attempt)]
 
 
 def summarise(
-    attempts: Sequence[Attempt], recordings: Mapping[str, Recording], facts: CellFacts
+    attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording], facts: CellFacts
 ) -> CellSummary:
     """Put the numbers of one cell together; `recordings` are by the id of the attempt."""
     cell = _sort_out(attempts, recordings, facts)
@@ -118,7 +118,7 @@ def summarise(
 
 
 def glance(
-    attempts: Sequence[Attempt], recordings: Mapping[str, Recording], facts: CellFacts
+    attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording], facts: CellFacts
 ) -> CellSummary:
     """What is said of a cell the moment it ends: n and two medians, of the requests that count."""
     cell = _sort_out(attempts, recordings, facts)
@@ -191,7 +191,7 @@ def lightest_first(cells: Iterable[CellSummary]) -> list[CellSummary]:
     return sorted(closed, key=lambda cell: cell.concurrency or 0)
 
 
-def flight(attempt: Attempt) -> steady.Flight | None:
+def flight(attempt: AttemptRecord) -> steady.Flight | None:
     """One attempt as the load saw it; None where it was never sent."""
     send, end = attempt.t_send_ns, attempt.t_end_ns or attempt.t_last_ns
     if send is None or end is None:
@@ -206,7 +206,7 @@ def flight(attempt: Attempt) -> steady.Flight | None:
     )
 
 
-def stream(attempt: Attempt, recording: Recording | None) -> Stream | None:
+def stream(attempt: AttemptRecord, recording: Recording | None) -> Stream | None:
     """The bursts of one attempt with the tokens of each; None where nothing is known of them.
 
     An answer that was not streamed came in one piece, when it came.
@@ -227,11 +227,11 @@ def stream(attempt: Attempt, recording: Recording | None) -> Stream | None:
 
 
 def _sort_out(
-    attempts: Sequence[Attempt], recordings: Mapping[str, Recording], facts: CellFacts
+    attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording], facts: CellFacts
 ) -> _Cell:
     marked = {key for key, recording in recordings.items() if recording.warmup}
     kept = [attempt for attempt in attempts if attempt.id not in marked]
-    turns: dict[int | None, list[Attempt]] = {}
+    turns: dict[int | None, list[AttemptRecord]] = {}
     for attempt in kept:
         turns.setdefault(_turn(recordings.get(attempt.id)), []).append(attempt)
     stretches = [[one for a in turn if (one := flight(a))] for turn in turns.values()]
@@ -297,12 +297,12 @@ def _estimate(ordered: Sequence[float], q: float, count: int) -> Estimate:
     return Estimate(q=q, n=count, value=value, interval=interval)
 
 
-def _p50(attempts: Sequence[Attempt], number: Number) -> float | None:
+def _p50(attempts: Sequence[AttemptRecord], number: Number) -> float | None:
     values = [value for attempt in attempts if (value := number(attempt)) is not None]
     return estimates(values, (0.5,))[0].value
 
 
-def _e2e_plan_ms(attempt: Attempt) -> float | None:
+def _e2e_plan_ms(attempt: AttemptRecord) -> float | None:
     if attempt.e2e_ms is None or attempt.t_plan_ns is None or attempt.t_last_ns is None:
         return None
     return (attempt.t_last_ns - attempt.t_plan_ns) / NS_PER_MS
@@ -385,11 +385,11 @@ def _hourly(cell: _Cell, hourly: Decimal, throughput: float | None) -> CostFacts
     )
 
 
-def _ended_inside(attempt: Attempt, windows: Iterable[Window]) -> bool:
+def _ended_inside(attempt: AttemptRecord, windows: Iterable[Window]) -> bool:
     return attempt.t_end_ns is not None and steady.in_windows(attempt.t_end_ns - 1, windows)
 
 
-def _dollars(attempt: Attempt, target: TargetFacts) -> Decimal | None:
+def _dollars(attempt: AttemptRecord, target: TargetFacts) -> Decimal | None:
     if attempt.cost_usd is not None:
         return attempt.cost_usd
     if target.price_input is None or target.price_output is None:
@@ -400,7 +400,7 @@ def _dollars(attempt: Attempt, target: TargetFacts) -> Decimal | None:
     return tokens_paid / MTOK
 
 
-def _good(attempts: Iterable[Attempt], facts: CellFacts) -> int:
+def _good(attempts: Iterable[AttemptRecord], facts: CellFacts) -> int:
     slo = facts.slo or Slo()
     return sum(load.meets(attempt, slo) for attempt in attempts)
 

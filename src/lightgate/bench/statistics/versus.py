@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.clock.compare import Standing
     from lightgate.ledger.runs.recording import Recording
     from lightgate.ledger.runs.run import TargetFacts
@@ -43,7 +43,7 @@ class Field(NamedTuple):
     """
 
     load: str
-    attempts: Sequence[Attempt]
+    attempts: Sequence[AttemptRecord]
     open_loop: bool = False
     cut: AbstractSet[str] = frozenset()
 
@@ -137,7 +137,7 @@ def _samples(field: Field, recordings: Mapping[str, Recording], metric: str) -> 
     return found
 
 
-def _when(attempt: Attempt) -> tuple[int, int]:
+def _when(attempt: AttemptRecord) -> tuple[int, int]:
     return attempt.t_plan_ns or attempt.t_send_ns or 0, attempt.seq
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from lightgate.clock.attempt import Attempt, AttemptFacts, Role, Source, wall_time
+from lightgate.clock.attempt import AttemptFacts, AttemptRecord, Role, Source, wall_time
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.timing import ms, overhead
@@ -149,7 +149,7 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             marks.burst_ns.tobytes(),
         )
 
-    def attempt(self) -> Attempt:
+    def attempt(self) -> AttemptRecord:
         """Work out the record, by the formulas of the clock."""
         facts = self.facts
         about = AttemptFacts(
@@ -175,7 +175,7 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
         )
-        return Attempt.of(about, self._marks(), self._tokens())
+        return AttemptRecord.of(about, self._marks(), self._tokens())
 
     def _marks(self) -> Marks:
         marks = Marks(self.plan, self.stamp_source)

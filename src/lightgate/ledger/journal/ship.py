@@ -27,7 +27,7 @@ from lightgate.ledger.store.store import LedgerBusy, LedgerConflict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.journal.notes import Note
     from lightgate.ledger.store.exchange import ExchangeRecord
     from lightgate.ledger.store.store import Ledger
@@ -334,7 +334,7 @@ def _is_newer(note: Note) -> bool:
     return isinstance(note, Opened) and note.version > VERSION
 
 
-def _records(note: Settled) -> tuple[ExchangeRecord, list[Attempt]]:
+def _records(note: Settled) -> tuple[ExchangeRecord, list[AttemptRecord]]:
     tries = [attempt.attempt() for attempt in note.attempts]
     return note.exchange.record(len(tries)), tries
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from lightgate.clock.attempt import Attempt
+from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.run import SCHEMA, Run
@@ -44,7 +44,7 @@ class RunFolder:
             raise ConfigError(f"{path} cannot be made: {error.strerror}.") from None
         return cls(path)
 
-    def append(self, attempt: Attempt, recording: Recording) -> None:
+    def append(self, attempt: AttemptRecord, recording: Recording) -> None:
         """Keep one attempt; the bursts first, so that every attempt on disk has its recording."""
         self._append(BURSTS, recording.to_line())
         self._append(ATTEMPTS, attempt.to_line())
@@ -80,9 +80,9 @@ class RunFolder:
             )
         return run
 
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[AttemptRecord]:
         """Read every whole attempt."""
-        return [Attempt.from_line(line) for line in self._lines(ATTEMPTS)]
+        return [AttemptRecord.from_line(line) for line in self._lines(ATTEMPTS)]
 
     def recordings(self) -> dict[str, Recording]:
         """Read every whole recording, by the id of its attempt."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from lightgate.clock.attempt import Attempt
+from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.ledger.runs.run import Run
 from lightgate.ledger.runs.samples import Samples, load_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1  # of the file, in PRAGMA user_version
 BUSY_S: Final = 30.0  # how long one writer waits for another
-_FIELDS: Final = Attempt.__struct_fields__
+_FIELDS: Final = AttemptRecord.__struct_fields__
 _RUN_COLUMNS: Final = ("id", "schedule", "started", "finished", "definitions", "record")
 _EXTRA: Final = ("load", "warmup")
 _REAL: Final = ("_ms", "_tps")
@@ -80,7 +80,7 @@ class History:
     def append(
         self,
         run: Run,
-        attempts: Iterable[Attempt],
+        attempts: Iterable[AttemptRecord],
         recordings: Mapping[str, Recording] | None = None,
         *,
         schedule: str = "",
@@ -114,7 +114,7 @@ class History:
         run_id: str | None = None,
         since: str = "",
         until: str = "9",
-    ) -> list[Attempt]:
+    ) -> list[AttemptRecord]:
         """Attempts by their wall time (RFC 3339), oldest first; warm-up too."""
         names = ", ".join(f'"{name}"' for name in _FIELDS)
         # The names are those of our own record; what a caller gives is bound, never pasted.
@@ -225,7 +225,7 @@ def _insert(table: str, columns: Sequence[str], otherwise: str) -> str:
 
 
 def _row(
-    run_id: str, attempt: Attempt, recording: Recording | None, samples: Samples
+    run_id: str, attempt: AttemptRecord, recording: Recording | None, samples: Samples
 ) -> tuple[Any, ...]:
     attempt = msgspec.structs.replace(attempt, run_id=run_id)
     load, warmup = load_of(attempt, recording), int(not samples.counts(attempt, recording))
@@ -238,8 +238,8 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-def _attempt(row: Sequence[Any]) -> Attempt:
+def _attempt(row: Sequence[Any]) -> AttemptRecord:
     named = dict(zip(_FIELDS, row, strict=True))
     for name in _FLAGS.intersection(named):
         named[name] = None if named[name] is None else bool(named[name])
-    return msgspec.convert(named, Attempt)
+    return msgspec.convert(named, AttemptRecord)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
     from lightgate.ledger.runs.run import Run
 
@@ -28,7 +28,7 @@ class Samples:
     def __init__(self, run: Run) -> None:
         self._cells = {(cell.target, cell.load): cell for cell in run.cells}
 
-    def counts(self, attempt: Attempt, recording: Recording | None) -> bool:
+    def counts(self, attempt: AttemptRecord, recording: Recording | None) -> bool:
         """Whether it counts; without windows all but warm-up do.
 
         That is so where nothing was cut off, where a run has no cells (another tool's file), and in
@@ -42,7 +42,9 @@ class Samples:
         return in_windows(attempt, cell.windows_ns, planned=cell.concurrency is None)
 
 
-def untold(run: Run, attempts: Iterable[Attempt], recordings: Mapping[str, Recording]) -> bool:
+def untold(
+    run: Run, attempts: Iterable[AttemptRecord], recordings: Mapping[str, Recording]
+) -> bool:
     """Whether a cell of an older file was made of fewer requests than are found for it now."""
     old = {(cell.target, cell.load): cell.requests for cell in run.cells if cell.windows_ns is None}
     if not old:
@@ -56,7 +58,7 @@ def untold(run: Run, attempts: Iterable[Attempt], recordings: Mapping[str, Recor
 
 
 def in_windows(
-    attempt: Attempt, windows_ns: Iterable[tuple[int, int]], *, planned: bool = False
+    attempt: AttemptRecord, windows_ns: Iterable[tuple[int, int]], *, planned: bool = False
 ) -> bool:
     """Whether a request belongs to the windows: by its send, or by its planned instant.
 
@@ -67,7 +69,7 @@ def in_windows(
     return at is None or any(start <= at < stop for start, stop in windows_ns)
 
 
-def load_of(attempt: Attempt, recording: Recording | None) -> str:
+def load_of(attempt: AttemptRecord, recording: Recording | None) -> str:
     """The load of an attempt's cell, as `CellSummary.load` has it."""
     if recording is not None and recording.load:
         return recording.load

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 import sqlalchemy as sa
 
-from lightgate.clock.attempt import Attempt, wall_time
+from lightgate.clock.attempt import AttemptRecord, wall_time
 from lightgate.clock.interval import Interval, interval, ranks
 from lightgate.clock.quantile import quantile, quantiles
 from lightgate.clock.sketch import DDSketch, merge_all
@@ -73,7 +73,9 @@ class TargetCounts(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Decimal
 
 
-def exchange_by_id(ledger: Ledger, wanted: str) -> tuple[ExchangeRecord, list[Attempt]] | None:
+def exchange_by_id(
+    ledger: Ledger, wanted: str
+) -> tuple[ExchangeRecord, list[AttemptRecord]] | None:
     """An exchange and its attempts by its own id, or the last one with this id of a client's."""
     with ledger.reading() as connection:
         row = connection.execute(exchanges.select().where(exchanges.c.id == wanted)).first()
@@ -91,7 +93,7 @@ def exchange_by_id(ledger: Ledger, wanted: str) -> tuple[ExchangeRecord, list[At
     return exchange_of(row), tries
 
 
-def attempts_of(ledger: Ledger, exchange_id: str) -> list[Attempt]:
+def attempts_of(ledger: Ledger, exchange_id: str) -> list[AttemptRecord]:
     """The attempts of one exchange, in the order of their starts."""
     with ledger.reading() as connection:
         return _attempts(connection, exchange_id)
@@ -286,11 +288,11 @@ def _merged(blobs: Iterable[bytes | None]) -> DDSketch:
     return merge_all(DDSketch.from_bytes(blob) for blob in blobs if blob is not None)
 
 
-def _attempts(connection: sa.Connection, exchange_id: str) -> list[Attempt]:
+def _attempts(connection: sa.Connection, exchange_id: str) -> list[AttemptRecord]:
     table = attempts.c
     query = attempts.select().where(table.exchange_id == exchange_id).order_by(table.seq, table.id)
-    fields = Attempt.__struct_fields__
+    fields = AttemptRecord.__struct_fields__
     return [
-        msgspec.convert(dict(zip(fields, row, strict=True)), Attempt)
+        msgspec.convert(dict(zip(fields, row, strict=True)), AttemptRecord)
         for row in connection.execute(query)
     ]

@@ -22,7 +22,7 @@ from lightgate.ledger.store.schema import METRICS, key_rollups, rollups
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.store.exchange import ExchangeRecord
     from lightgate.ledger.store.store import Ledger
 
@@ -37,7 +37,7 @@ _Key = tuple[Any, ...]  # a bucket's start in seconds and names, or a whole prim
 _Row = TypeVar("_Row", "_TargetRow", "_KeyRow")
 
 
-def measured(attempt: Attempt) -> bool:
+def measured(attempt: AttemptRecord) -> bool:
     """Whether an attempt's numbers say how fast its provider is."""
     return (
         attempt.outcome is Outcome.OK
@@ -52,7 +52,7 @@ class _TargetRow:
     """What one batch adds to one row of `rollups`."""
 
     def __init__(self) -> None:
-        self.attempts: list[Attempt] = []
+        self.attempts: list[AttemptRecord] = []
         self.overheads: list[float | None] = []
 
     def join(self, other: _TargetRow) -> None:
@@ -106,7 +106,7 @@ class Rollup:
         self._targets: dict[_Key, _TargetRow] = defaultdict(_TargetRow)
         self._keys: dict[_Key, _KeyRow] = defaultdict(_KeyRow)
 
-    def attempt(self, attempt: Attempt, wall_ns: int, record: ExchangeRecord) -> None:
+    def attempt(self, attempt: AttemptRecord, wall_ns: int, record: ExchangeRecord) -> None:
         """Take one attempt in, and what the gateway added to it if it is the answer."""
         total = self._targets[_fine(wall_ns), attempt.target]
         total.attempts.append(attempt)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from lightgate.clock.attempt import Attempt
+from lightgate.clock.attempt import AttemptRecord
 from lightgate.clock.outcome import Outcome
 from lightgate.ledger.store.exchange import ExchangeRecord
 
@@ -101,7 +101,7 @@ exchanges: Final = sa.Table(
 attempts: Final = sa.Table(
     "attempts",
     metadata,
-    *_of_record(Attempt.__struct_fields__),
+    *_of_record(AttemptRecord.__struct_fields__),
     sa.Index("attempts_by_exchange", "exchange_id"),
     sa.Index("attempts_by_time", "wall_time"),
 )

@@ -40,7 +40,7 @@ from lightgate.report.tables.figures import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.run import CellSummary, Estimate, Run
 
 PANEL: Final = (372.0, 268.0)
@@ -142,7 +142,9 @@ def _aside(series: int) -> float:
     return (series % 5 - 2) * 1.2
 
 
-def distributions(run: Run, by_cell: Mapping[tuple[str, str], Sequence[Attempt]]) -> list[Picture]:
+def distributions(
+    run: Run, by_cell: Mapping[tuple[str, str], Sequence[AttemptRecord]]
+) -> list[Picture]:
     """How the TTFT of each target is spread, one panel a load; failures never arrive."""
     short = names(run)
     panels: list[tuple[str, str, list[tuple[int, str, list[float]]]]] = []
@@ -166,7 +168,7 @@ def distributions(run: Run, by_cell: Mapping[tuple[str, str], Sequence[Attempt]]
     return [_distribution(load, metric, made, x) for load, metric, made in panels]
 
 
-def _getter(metric: str) -> Callable[[Attempt], float | None]:
+def _getter(metric: str) -> Callable[[AttemptRecord], float | None]:
     return lambda attempt: attempt.ttft_plan_ms if metric == "ttft_plan_ms" else attempt.ttft_ms
 
 

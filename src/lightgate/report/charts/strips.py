@@ -18,7 +18,7 @@ from lightgate.report.tables.figures import milliseconds, shorten, tick
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
     from lightgate.ledger.runs.run import Run
 
@@ -33,13 +33,13 @@ _NS_PER_MS: Final = 1_000_000
 class Strip(NamedTuple):
     """One request and its recording."""
 
-    attempt: Attempt
+    attempt: AttemptRecord
     recording: Recording
 
 
 def strips(
     run: Run,
-    by_cell: Mapping[tuple[str, str], Sequence[Attempt]],
+    by_cell: Mapping[tuple[str, str], Sequence[AttemptRecord]],
     recordings: Mapping[str, Recording],
 ) -> list[Picture]:
     """One picture for the lightest and one for the heaviest load."""
@@ -49,7 +49,7 @@ def strips(
     return [one for one in drawn if one is not None]
 
 
-def chosen(attempts: Sequence[Attempt], recordings: Mapping[str, Recording]) -> list[Strip]:
+def chosen(attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording]) -> list[Strip]:
     """Every k-th request in the order of sending, of those that were recorded and not cut by us."""
     ours = {Outcome.CUT, Outcome.CANCELLED}
     kept = [
@@ -64,7 +64,7 @@ def chosen(attempts: Sequence[Attempt], recordings: Mapping[str, Recording]) -> 
 def _picture(
     run: Run,
     load: str,
-    by_cell: Mapping[tuple[str, str], Sequence[Attempt]],
+    by_cell: Mapping[tuple[str, str], Sequence[AttemptRecord]],
     recordings: Mapping[str, Recording],
 ) -> Picture | None:
     short = names(run)

@@ -10,7 +10,7 @@ from lightgate.ledger.runs.samples import Samples, untold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.clock.outcome import Outcome
     from lightgate.ledger.runs.folder import RunFolder
     from lightgate.ledger.runs.recording import Recording
@@ -26,7 +26,7 @@ class Material(NamedTuple):
     """
 
     run: Run
-    by_cell: Mapping[Cell, list[Attempt]]
+    by_cell: Mapping[Cell, list[AttemptRecord]]
     recordings: Mapping[str, Recording]
     untold: bool = False
 
@@ -46,14 +46,16 @@ def read(folder: RunFolder) -> Material:
     return gather(folder.run(), folder.attempts(), folder.recordings())
 
 
-def gather(run: Run, attempts: Iterable[Attempt], recordings: Mapping[str, Recording]) -> Material:
+def gather(
+    run: Run, attempts: Iterable[AttemptRecord], recordings: Mapping[str, Recording]
+) -> Material:
     """Put every attempt that counts to its cell.
 
     Its recording names the load, else its concurrency does.
     """
     attempts, samples = list(attempts), Samples(run)
     closed = {(c.target, c.concurrency): c.load for c in run.cells if c.concurrency is not None}
-    by_cell: dict[Cell, list[Attempt]] = {}
+    by_cell: dict[Cell, list[AttemptRecord]] = {}
     for attempt in attempts:
         recording = recordings.get(attempt.id)
         if not samples.counts(attempt, recording):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from lightgate.clock.attempt import Attempt
+    from lightgate.clock.attempt import AttemptRecord
     from lightgate.clock.source import Clock
     from lightgate.ledger.runs.run import CellSummary
 
@@ -68,7 +68,7 @@ class CellProgress:
         self._ttft: list[float] = []
         self._speed: list[float] = []
 
-    def note(self, attempt: Attempt) -> None:
+    def note(self, attempt: AttemptRecord) -> None:
         """Take one finished attempt in."""
         self.done += 1
         if attempt.outcome.is_failure:
@@ -165,7 +165,7 @@ class Progress:
         self._open[target] = cell
         self.refresh()
 
-    def tick(self, attempt: Attempt, *, warmup: bool = False) -> None:
+    def tick(self, attempt: AttemptRecord, *, warmup: bool = False) -> None:
         """An attempt has ended; one of a target that has no open cell is passed over."""
         cell = self._open.get(attempt.target)
         if cell is None:
