@@ -287,7 +287,7 @@ def cases(found: list[tuple[Prompt, Level]], odds: Odds, rounds: int) -> list[Ca
     return made
 
 
-def tariffs() -> tuple[Price, ...]:
+def token_prices() -> tuple[Price, ...]:
     world, made = load(WORLD), []
     for name in MODELS:
         provider, _, model = name.partition("/")
@@ -403,7 +403,7 @@ def cascades() -> dict[str, Cascade]:
 
 def against_single(found: list[tuple[Prompt, Level]], odds: Odds, rounds: int) -> bool:
     """Print cost and time of cascades beside each model alone; whether the promises hold."""
-    prices = tariffs()
+    prices = token_prices()
     asked = cases(found, odds, rounds)
     single = {
         name: [alone(case, tier, prices) for case in asked] for tier, name in enumerate(MODELS)

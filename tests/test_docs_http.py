@@ -21,17 +21,16 @@ from lightgate.gateway.http import app
 from lightgate.gateway.http import requests as lookup
 from lightgate.gateway.request import endpoint as paths
 from lightgate.gateway.request import refusal as errors_out
-from lightgate.gateway.served import served as house
-from lightgate.gateway.served import target as outlet
+from lightgate.gateway.served import served, target
 from lightgate.gateway.spend import denial as refusal
-from lightgate.gateway.spend import price as tariff
+from lightgate.gateway.spend import price
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan import course
 from lightgate.wire.door import chunked, connection, inbound, intake
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "reference" / "http.md").read_text("utf-8")
-GATEWAY = (app, courier, entry, errors_out, flight, house, ladder, leg, lookup, wishes)
+GATEWAY = (app, courier, entry, errors_out, flight, ladder, leg, lookup, served, wishes)
 SOURCE = "\n".join(inspect.getsource(module) for module in GATEWAY)
 
 
@@ -70,7 +69,7 @@ def test_every_endpoint_has_its_row() -> None:
 def test_every_request_header_has_its_row() -> None:
     known = set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(wishes._wish)))
     headers = {f"x-lightgate-{name}" for name in known}
-    headers |= {name.decode() for name in (*keyring._PLAIN, *outlet.FORWARDED)}
+    headers |= {name.decode() for name in (*keyring._PLAIN, *target.FORWARDED)}
     headers |= set(re.findall(r'header\(b"([a-z-]+)"\)', SOURCE))
     headers |= set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(wishes.read_headers)))
     headers |= set(re.findall(r'name == b"([a-z]+)"', inspect.getsource(keyring)))
@@ -96,7 +95,7 @@ def test_every_code_has_its_row() -> None:
         del attempts[label]
     said = set(re.findall(r'code="([a-z_]+)"', SOURCE))
     said |= set(re.findall(r'reason="([a-z]+)"', inspect.getsource(refusal)))
-    said |= {errors.UsageError.label, house.ModelUnknown.label}
+    said |= {errors.UsageError.label, served.ModelUnknown.label}
     assert set(documented) == said | set(attempts)
     for label, status in attempts.items():
         assert documented[label] == str(status), label
@@ -125,4 +124,4 @@ def test_the_guide_to_failures_has_the_deadlines_and_defaults_of_the_code() -> N
     }
     assert model.ttft_timeout is None  # auto
     assert (rules.streak, rules.open_ns, rules.max_open_ns) == (3, 5 * 10**9, 300 * 10**9)
-    assert f"or {tariff.USUAL_ANSWER} |" in guide
+    assert f"or {price.USUAL_ANSWER} |" in guide

@@ -13,7 +13,7 @@ from lightgate.config.load import parse_config
 from lightgate.gateway.http.app import Gateway
 from lightgate.gateway.process.journal import Book
 from lightgate.gateway.process.state import State
-from lightgate.gateway.served.served import House
+from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
 from lightgate.gateway.spend.counters import Purse
 from lightgate.ledger.journal.journal import Journal, read_frames
@@ -139,9 +139,9 @@ async def start(tmp_path: Path, own: OwnTime | None) -> AsyncIterator[Start]:
         keys = tuple(record for _, record in made.values())
         snapshot = make_snapshot(parse_config(text), keys, more.get("env", {}))
         put_snapshot(data, snapshot)
-        house = House(snapshot, more.get("env", {}))
+        served = Served(snapshot, more.get("env", {}))
         state = State(
-            house,
+            served,
             client=Client(watch_lag=False),
             book=Book(Journal(data / "journal", 0)),
             purse=Purse.open(data / "purse", 0, keys),

@@ -216,7 +216,7 @@ class Field:
         """Nothing is left: no upstream, no task, no reservation."""
         rig = self.rig
         client = rig.state.client
-        key_id = rig.state.house.snapshot.keys[0].id
+        key_id = rig.state.served.snapshot.keys[0].id
         purse = rig.state.purse
         assert purse is not None
         await rig.until(lambda: rig.upstream == 0, within_s=GRACE_S)

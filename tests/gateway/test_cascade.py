@@ -359,7 +359,7 @@ async def test_every_tier_that_may_be_paid_is_reserved(cascaded: Cascaded, cast:
         reserved.append([note.nano_usd for note in rig.reserved()])
         purse = rig.state.purse
         assert purse is not None
-        standing = purse.standing(rig.state.house.snapshot.keys[0].id)
+        standing = purse.standing(rig.state.served.snapshot.keys[0].id)
         assert standing is not None
         assert standing.held_nano == 0
         assert standing.spent_nano == sum(

@@ -42,20 +42,20 @@ def tokens(answer: Answer) -> int:
 
 async def test_a_drain_lets_streams_finish(workers: Open) -> None:
     """F34: forty streams under SIGTERM, and a worker that waits for no longer than they take."""
-    house = await workers()
-    child = await house.start(drain_s=60.0)
-    lines = [await house.line() for _ in range(40)]
-    probe = await house.line()
+    gateway = await workers()
+    child = await gateway.start(drain_s=60.0)
+    lines = [await gateway.line() for _ in range(40)]
+    probe = await gateway.line()
     probe._writer.write(b"GET /health/ready HTTP/1.1\r\nhost: g\r\n")  # a request that has begun
     for line in lines:
-        house.send(line, "lab/plain!drip:0.05")
+        gateway.send(line, "lab/plain!drip:0.05")
     async with asyncio.timeout(50):
-        while len(house.reserved()) < len(lines):
+        while len(gateway.reserved()) < len(lines):
             await asyncio.sleep(0.01)
         child.terminate()
         while True:  # no new connections from the moment that it drains
             try:
-                late = await house.line()
+                late = await gateway.line()
             except ConnectionError:
                 break
             await late.close()
@@ -67,27 +67,27 @@ async def test_a_drain_lets_streams_finish(workers: Open) -> None:
         assert answer.end == "complete"
         assert answer.events[-1] == ("", "[DONE]")
         assert tokens(answer) == 12
-    balanced(house, {"ok": 40})
-    assert not any(entry.gone for entry in house.sim.log.entries)
+    balanced(gateway, {"ok": 40})
+    assert not any(entry.gone for entry in gateway.sim.log.entries)
 
 
 async def test_a_drain_tells_those_who_would_never_finish(workers: Open) -> None:
     """F34: eight streams that have begun, and two answers without a token when the time is up."""
-    house = await workers()
-    child = await house.start(drain_s=1.0)
-    stuck = [(await house.line(), Answer()) for _ in range(8)]
-    unborn = [(await house.line(), Answer()) for _ in range(2)]
+    gateway = await workers()
+    child = await gateway.start(drain_s=1.0)
+    stuck = [(await gateway.line(), Answer()) for _ in range(8)]
+    unborn = [(await gateway.line(), Answer()) for _ in range(2)]
     for lines, model in ((stuck, "stall:3"), (unborn, "hang")):
         for place, (line, _) in enumerate(lines):
-            house.send(line, f"lab/plain!{model}", stream=lines is stuck or place > 0)
+            gateway.send(line, f"lab/plain!{model}", stream=lines is stuck or place > 0)
     reading = asyncio.gather(*(line._read(answer) for line, answer in (*stuck, *unborn)))
     async with asyncio.timeout(50):
-        while len(house.reserved()) < 10 or any(tokens(answer) < 3 for _, answer in stuck):
+        while len(gateway.reserved()) < 10 or any(tokens(answer) < 3 for _, answer in stuck):
             await asyncio.sleep(0.01)
         child.terminate()
         await reading
         assert await child.wait() == 0
-        while sum(entry.gone for entry in house.sim.log.entries) < 10:
+        while sum(entry.gone for entry in gateway.sim.log.entries) < 10:
             await asyncio.sleep(0.01)
     for _, answer in stuck:
         assert answer.end == "complete"
@@ -96,31 +96,31 @@ async def test_a_drain_tells_those_who_would_never_finish(workers: Open) -> None
     for _, answer in unborn:
         assert answer.status == 503
         assert "stopping" in answer.json["error"]["message"]
-    balanced(house, {"cancelled": 10})
+    balanced(gateway, {"cancelled": 10})
 
 
-def balanced(house: Workers, outcomes: dict[str, int]) -> None:
+def balanced(gateway: Workers, outcomes: dict[str, int]) -> None:
     """All ended in these ways, and what was announced is settled."""
-    settled = house.settled()
+    settled = gateway.settled()
     assert Counter(note.exchange.outcome for note in settled) == outcomes
-    assert Counter(note.exchange_id for note in house.reserved()) == Counter(
+    assert Counter(note.exchange_id for note in gateway.reserved()) == Counter(
         note.exchange.id for note in settled
     )
 
 
 async def test_a_full_disk_is_served_from_memory_then_refused(workers: Open) -> None:
     """F29: up to the backlog nothing is lost and nobody notices; then money is fail-closed."""
-    house = await workers()
-    child = await house.start()
-    first = await house.chat("lab/plain", stream=False)
+    gateway = await workers()
+    child = await gateway.start()
+    first = await gateway.chat("lab/plain", stream=False)
     assert first.status == 200
-    [journal] = (house.data / "journal").glob("*.lgj")
+    [journal] = (gateway.data / "journal").glob("*.lgj")
     _, most = resource.prlimit(child.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (journal.stat().st_size + 100, most))
-    line = await house.line()
+    line = await gateway.line()
     answers = [first]
     for _ in range(BACKLOG):
-        house.send(line, "lab/plain", stream=False)
+        gateway.send(line, "lab/plain", stream=False)
         answers.append(await line.answer())
         if answers[-1].status != 200:
             break
@@ -130,13 +130,13 @@ async def test_a_full_disk_is_served_from_memory_then_refused(workers: Open) -> 
     assert refused.json["error"]["code"] == "journal"
     assert int(refused.headers["retry-after"]) >= 1
     assert len(answers) - 1 >= BACKLOG // 2 - 1  # two notes for each
-    live = await house.line()  # it is alive, and answers what costs nothing
+    live = await gateway.line()  # it is alive, and answers what costs nothing
     assert (await live.ask("GET", "/health/live", b"", {})).status == 200
     resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (most, most))
-    answers.append(await house.chat("lab/plain", stream=False))
+    answers.append(await gateway.chat("lab/plain", stream=False))
     assert answers[-1].status == 200
     child.terminate()
     async with asyncio.timeout(20):
         assert await child.wait() == 0
     seen = [answer.headers["x-lightgate-id"] for answer in answers]
-    assert Counter(seen) == Counter(note.exchange.id for note in house.settled())
+    assert Counter(seen) == Counter(note.exchange.id for note in gateway.settled())

@@ -23,7 +23,7 @@ def spend_all(field: Field) -> None:
 def save_up(field: Field) -> None:
     """Requests enough before this one that a hedge is within its share."""
     state = field.rig.state
-    key_id = state.house.snapshot.keys[0].id
+    key_id = state.served.snapshot.keys[0].id
     for _ in range(20):
         state.budgets.deposit(key_id)
     state.budgets.paid(key_id, 1e9)

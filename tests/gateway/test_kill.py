@@ -106,32 +106,32 @@ async def shared_out(
 async def test_two_workers_share_a_budget_for_ten(tmp_path: Path) -> None:
     terms = KeyTerms(name="key", budget_usd=BUDGET)
     slow = model("m", ["lab/plain!silence:3"]).replace(TIMES, "")
-    house = await Workers.open(tmp_path / "data", slow, terms)
+    gateway = await Workers.open(tmp_path / "data", slow, terms)
     try:
-        children = [await house.start(index) for index in (0, 1)]
-        lines = [await house.line() for _ in range(WANTED)]
+        children = [await gateway.start(index) for index in (0, 1)]
+        lines = [await gateway.line() for _ in range(WANTED)]
         ours, theirs = await shared_out(lines, children)
         first = [ours[0], theirs[0]]  # both have a part in it; for the rest they contend
         for line in first:
-            house.send(line, "m")
+            gateway.send(line, "m")
         async with asyncio.timeout(20):
-            while len(house.reserved()) < len(first):
+            while len(gateway.reserved()) < len(first):
                 await asyncio.sleep(0.01)
         for line in lines:
             if line not in first:
-                house.send(line, "m")
+                gateway.send(line, "m")
         answers = await asyncio.gather(*(line.answer() for line in lines))
         for line in lines:
             await line.close()
         for child in children:
             child.terminate()
             assert await child.wait() == 0
-        judge(answers, house.reserved(), house.settled())
-        assert {note.exchange.worker for note in house.settled()} == {0, 1}
-        with Purse.open(house.data / "purse", 0, house.keys) as purse:
-            standing = purse.standing(house.keys[0].id)
+        judge(answers, gateway.reserved(), gateway.settled())
+        assert {note.exchange.worker for note in gateway.settled()} == {0, 1}
+        with Purse.open(gateway.data / "purse", 0, gateway.keys) as purse:
+            standing = purse.standing(gateway.keys[0].id)
         assert standing is not None
         assert standing.held_nano == 0
-        assert standing.spent_nano == sum(n.exchange.cost_nano or 0 for n in house.settled())
+        assert standing.spent_nano == sum(n.exchange.cost_nano or 0 for n in gateway.settled())
     finally:
-        await house.close()
+        await gateway.close()

@@ -151,7 +151,7 @@ async def test_hedges_stay_in_their_caps_at_every_instant(start: Start, model: s
     rows = ledger(rig.data, "hedge")
     assert len(rows) == REQUESTS
     assert_hedges_in_their_caps(rows)
-    key_id = rig.state.house.snapshot.keys[0].id
+    key_id = rig.state.served.snapshot.keys[0].id
     paid, hedges, _ = rig.state.budgets.spent(key_id)  # what the budget believes is what was paid
     assert round(paid) == sum(row.won_usd for row in rows) * 10**9
     assert round(hedges) == sum(row.lost_usd for row in rows) * 10**9

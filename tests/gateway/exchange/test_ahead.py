@@ -482,7 +482,7 @@ async def test_a_worker_that_stops_closes_both(
 
 async def test_a_key_pays_for_both_and_owes_nothing_after(begin: Begin, cast: Cast) -> None:
     rig = await begin(terms={"key": TERMS})
-    key = rig.state.house.snapshot.keys[0].id
+    key = rig.state.served.snapshot.keys[0].id
     saved(rig, key)
     headers = {"authorization": f"Bearer {rig.keys['key']}"}
     asking, first, _ = await both(cast, rig, ("small", "middle"), headers=headers)
@@ -573,5 +573,5 @@ def forget_failures(rig: Rig) -> None:
     """Each pair meets targets that nothing is known of."""
     state = rig.state
     state.breakers = state.witness.breakers = Breakers(Rules(), lambda: 0.5)
-    state.forms = state.witness.forms = Forms(state.house.priors)
+    state.forms = state.witness.forms = Forms(state.served.priors)
     state.retries = RetryBudget()

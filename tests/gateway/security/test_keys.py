@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gateway.security.conftest import say
-from lightgate.gateway.served.served import House
+from lightgate.gateway.served.served import Served
 from lightgate.ledger.journal.ship import Shipper
 from lightgate.ledger.store.keys import KeyTerms, add_key, instant_ns, new_key
 from lightgate.ledger.store.store import Ledger
@@ -37,7 +37,7 @@ async def test_no_key_is_in_any_file_after_load(start: Start) -> None:
             assert answer.status == 200
     with Ledger.open("sqlite", rig.data) as ledger:
         with ledger.writing() as connection:
-            for record in rig.state.house.snapshot.keys:
+            for record in rig.state.served.snapshot.keys:
                 add_key(connection, record)
         Shipper(ledger, rig.data / "journal").ship(1000)
     kept = everything_in(rig.data)
@@ -95,7 +95,7 @@ def _revoke(rig: Rig) -> str:
 
     secret, record = new_key(KeyTerms(name="gone"))
     over = msgspec.structs.replace(record, revoked="2024-01-01T00:00:00Z")
-    rig.state.house.keyring = Keyring((*rig.state.house.snapshot.keys, over))
+    rig.state.served.keyring = Keyring((*rig.state.served.snapshot.keys, over))
     return secret
 
 
@@ -121,12 +121,12 @@ async def test_a_key_is_looked_at_again_when_the_keys_change(start: Start) -> No
     for _ in range(2):
         assert (await line.ask("POST", "/v1/chat/completions", body, headers)).status == 200
         line.reuse()
-    house = rig.state.house
+    served = rig.state.served
     gone = [
         msgspec.structs.replace(key, revoked="2024-01-01T00:00:00Z") if key.name == "good" else key
-        for key in house.snapshot.keys
+        for key in served.snapshot.keys
     ]
-    rig.state.move(House(msgspec.structs.replace(house.snapshot, keys=tuple(gone)), {}))
+    rig.state.move(Served(msgspec.structs.replace(served.snapshot, keys=tuple(gone)), {}))
     assert (await line.ask("POST", "/v1/chat/completions", body, headers)).status == 401
     await line.close()
 

@@ -117,7 +117,7 @@ async def test_usage_that_cannot_be_true_moves_no_budget(
         answer = await rig.chat("raw/m", stream=stream, headers={"x_api_key": rig.keys["me"]})
         assert answer.status == 200, answer.body
         await rig.until(lambda done=count + 1: len(rig.settled()) == done)  # type: ignore[misc]
-    purse, [key] = rig.state.purse, rig.state.house.snapshot.keys
+    purse, [key] = rig.state.purse, rig.state.served.snapshot.keys
     assert purse is not None
     standing = purse.standing(key.id)
     assert standing is not None

@@ -15,7 +15,7 @@ from lightgate.gateway.admit.admit import admit, receive
 from lightgate.gateway.admit.caller import greet
 from lightgate.gateway.request.body import read_wanted
 from lightgate.gateway.request.endpoint import find
-from lightgate.gateway.served.served import _MOST_LOOSE, House
+from lightgate.gateway.served.served import _MOST_LOOSE, Served
 from lightgate.route.health.breaker import MOST
 from lightgate.route.health.failure import SERVER
 from lightgate.wire.door.inbound import Inbound
@@ -81,14 +81,14 @@ async def test_ten_thousand_made_up_names_leave_no_trace(start: Start) -> None:
         wanted = read_wanted(found.path, json.dumps({"model": model, "messages": SAY}).encode())
         entry = admit(state, receive(state, greet(state, inbound, found.path), wanted), wanted)
         target = entry.plan.steps[0].target
-        state.house.outlet(target).prepare(wanted, None, b"")
+        state.served.target(target).prepare(wanted, None, b"")
         Marks(0)
         state.breakers.failed(target, number, SERVER, None, number)
         if number in {5_000, 9_999}:
             sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    assert len(state.house._loose) <= _MOST_LOOSE
-    assert len(state.house._outlets) <= _MOST_LOOSE + 50
+    assert len(state.served._loose) <= _MOST_LOOSE
+    assert len(state.served._targets) <= _MOST_LOOSE + 50
     assert len(state.breakers) <= MOST
     assert len(state.breakers.troubled) <= MOST
     assert len(state.client._pools) == 0
@@ -117,7 +117,7 @@ async def test_no_made_up_name_becomes_a_label(behind: Behind, upstream: Upstrea
 
     upstream.script = chat_stream()
     rig = await behind('[models.fast]\ntargets = ["raw/m"]\n')
-    known = Known(rig.state.house.snapshot)
+    known = Known(rig.state.served.snapshot)
     names = [f"raw/made-up-{n}" for n in range(1000)] + ['raw/x"}\nevil 1', "nobody/m", "x" * 256]
     assert {known.place(name) for name in names} <= {known.place("raw/?"), known.place("nobody/m")}
     assert {known.alias(name) for name in names} == {known.alias("nobody")}
@@ -130,8 +130,8 @@ async def test_a_reload_leaves_a_running_plan_its_targets(
     rig = await behind(
         '[models.two]\ntargets = ["raw/first", "raw/second"]\npolicy = "ordered"\nhedge = "off"\n'
     )
-    house = rig.state.house
-    other = House(msgspec.structs.replace(house.snapshot, aliases=()), ENV)
+    served = rig.state.served
+    other = Served(msgspec.structs.replace(served.snapshot, aliases=()), ENV)
 
     async def by_model(heard: Heard) -> AsyncIterator[bytes]:
         if heard.json["model"] == "first":

@@ -36,7 +36,7 @@ race = {race}
 
 
 def standing(rig: Rig) -> Any:
-    purse, [key] = rig.state.purse, rig.state.house.snapshot.keys
+    purse, [key] = rig.state.purse, rig.state.served.snapshot.keys
     assert purse is not None
     found = purse.standing(key.id)
     assert found is not None

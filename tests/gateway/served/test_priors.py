@@ -13,7 +13,7 @@ from ledger.notes import T0
 from ledger.store.test_seen import answer, cell, keep
 from lightgate.config.load import parse_config
 from lightgate.gateway.served.priors import differ, foreknown, priors_of
-from lightgate.gateway.served.served import House
+from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import (
     make_snapshot,
     put_snapshot,
@@ -86,8 +86,8 @@ def test_a_broken_ledger_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_a_house_believes_what_the_snapshot_says() -> None:
     config = parse_config(LAB + '[models.m]\ntargets = ["lab/a", "lab/b"]\n')
     prior = Prior(90.0, 200.0, 300.0, 250.0)
-    house = House(make_snapshot(config, (), {}, priors={"lab/a": prior}), {})
-    assert house.priors == {"lab/a": prior, "lab/b": DEFAULT}
+    served = Served(make_snapshot(config, (), {}, priors={"lab/a": prior}), {})
+    assert served.priors == {"lab/a": prior, "lab/b": DEFAULT}
 
 
 def test_the_service_levels_reach_the_router() -> None:

@@ -89,7 +89,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
     """The key of a request; None where the gateway has no keys. One answer to all who fail."""
-    keyring = state.house.keyring
+    keyring = state.served.keyring
     if not len(keyring):
         _check_origin(inbound.header(b"origin"))
         return None
@@ -111,7 +111,7 @@ def receive(state: State, greeting: Greeting, wanted: Wanted) -> Guest:
     key = greeting.key
     if key is not None and key.models and wanted.model not in key.models:
         raise Refusing(forbidden(f"This key may not use the model {wanted.model!r}."))
-    alias = state.house.alias(wanted.model)
+    alias = state.served.alias(wanted.model)
     id_ = state.ids.new()
     id_bytes = id_.encode()
     return Guest(
@@ -202,15 +202,15 @@ def _reserve(
                 retry_after_s=5.0,
             )
         )
-    house, steps = state.house, plan.steps
+    served, steps = state.served, plan.steps
     if key is None or state.purse is None or key.budget_usd is None:
         # Nothing depends on it but what is written down should we be killed.
-        worst = house.outlet(steps[0].target).tariff.worst(wanted.tokens_in, out)
+        worst = served.target(steps[0].target).prices.worst(wanted.tokens_in, out)
     else:
-        outlets = [house.outlet(step.target) for step in steps]
-        costs = [outlet.tariff.worst(wanted.tokens_in, out) for outlet in outlets]
+        targets = [served.target(step.target) for step in steps]
+        costs = [target.prices.worst(wanted.tokens_in, out) for target in targets]
         worst = _worst(steps, costs, checked=checked)
-        unknown = next((o.target.name for o in outlets if not o.tariff.known), None)
+        unknown = next((t.target.name for t in targets if not t.prices.known), None)
         if unknown is not None:
             raise Refusing(
                 forbidden(

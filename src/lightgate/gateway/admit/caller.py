@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.admit.overrides import Wishes
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.endpoint import Path
-    from lightgate.gateway.served.served import House
+    from lightgate.gateway.served.served import Served
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.wire.door.inbound import Inbound
 
@@ -26,7 +26,7 @@ _NEVER: Final = 2**63 - 1
 class Greeting(NamedTuple):
     """A head that was read, under one configuration and until the key expires."""
 
-    house: House
+    served: Served
     until_ns: int
     path: Path
     key: KeyRecord | None
@@ -38,7 +38,7 @@ class Greeting(NamedTuple):
 def greeting_of(inbound: Inbound, state: State) -> Greeting | None:
     """What was read of this head before, if it still holds."""
     found = inbound.notes.read
-    if type(found) is not Greeting or found.house is not state.house:
+    if type(found) is not Greeting or found.served is not state.served:
         return None
     return found if found.until_ns == _NEVER or state.wall_ns() < found.until_ns else None
 
@@ -48,6 +48,6 @@ def greet(state: State, inbound: Inbound, path: Path) -> Greeting:
     key = authorize(state, inbound, state.wall_ns())
     wishes, request_id, extra = read_headers(inbound, key)
     until = _NEVER if key is None or key.expires is None else instant_ns(key.expires)
-    read = Greeting(state.house, until, path, key, wishes, request_id, extra)
+    read = Greeting(state.served, until, path, key, wishes, request_id, extra)
     inbound.notes.read = read
     return read

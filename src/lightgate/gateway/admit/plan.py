@@ -49,11 +49,11 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
         ttft_timeout_ns=wishes.ttft_timeout_ns,
         expected_tokens=state.expected_tokens(alias.name),
         session=guest.session,
-        prices=state.house.prices(alias) if adaptive else None,
+        prices=state.served.prices(alias) if adaptive else None,
         key=key_id,
     )
     if alias.tiers:
-        tiers = state.house.tiers.get(alias.name)
+        tiers = state.served.tiers.get(alias.name)
         if tiers is not None:  # else a new snapshot has come in since it was looked up
             return plan_tiers(state, tiers.cascade, ask, wanted, now_ns)
     forms = state.forms if adaptive else None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.exchange import Flight
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.refusal import Refusal
-    from lightgate.gateway.served.target import Outlet
+    from lightgate.gateway.served.target import ServedTarget
     from lightgate.provider.call import Called
     from lightgate.provider.prepare import Prepared
     from lightgate.route.plan.plan import Step
@@ -61,20 +61,20 @@ class Leg:
         "held_ns",
         "lost",
         "marks",
-        "outlet",
         "prepared",
         "rejected",
         "step",
+        "target",
         "unstreamable",
     )
 
     def __init__(
-        self, flight: Flight, step: Step, outlet: Outlet, prepared: Prepared, marks: Marks
+        self, flight: Flight, step: Step, target: ServedTarget, prepared: Prepared, marks: Marks
     ) -> None:
         self._flight = flight
         self._overdue = False
         self.step = step
-        self.outlet = outlet
+        self.target = target
         self.prepared = prepared
         self.marks = marks
         self.began_ns = 0
@@ -207,21 +207,21 @@ class Leg:
         An answer that broke off has no usage: closed by us it is billed by the provider's abort
         policy, broken by the provider by what came of it.
         """
-        tariff = self.outlet.tariff
+        prices = self.target.prices
         if called.error is None:
-            bill = tariff.bill(called.tokens)
-            if bill.nano_usd is not None or tariff.hourly:
+            bill = prices.bill(called.tokens)
+            if bill.nano_usd is not None or prices.hourly:
                 return bill
-            return tariff.estimate(self._flight.wanted.tokens_in, called.tokens.out or 0)
+            return prices.estimate(self._flight.wanted.tokens_in, called.tokens.out or 0)
         if self.marks.send is None or (called.status is not None and called.status != 200):
             return NO_BILL
         seen = called.tokens.out or 0
         by_us = called.outcome in {Outcome.CANCELLED, Outcome.TIMEOUT}
         # Nobody stops the bill of an answer that is not streamed.
-        if by_us and not (self.outlet.abort_stops_billing and self.prepared.streamed):
+        if by_us and not (self.target.abort_stops_billing and self.prepared.streamed):
             wanted = self._flight.wanted
             seen = max(seen, self._limit() or USUAL_ANSWER * wanted.answers)
-        return tariff.estimate(self._flight.wanted.tokens_in, seen)
+        return prices.estimate(self._flight.wanted.tokens_in, seen)
 
     def _plausible(self, called: Called) -> Called:
         """The call with token counts that can be true."""

@@ -35,7 +35,7 @@ def new_flight(
     """The flight of a request: up the tiers where its first tier's answer is to be checked."""
     alias = entry.alias
     if alias.verify and reads(wanted.path.dialect):
-        tiers = state.house.tiers.get(alias.name)
+        tiers = state.served.tiers.get(alias.name)
         if tiers is not None and entry.plan.steps[0].tier < len(tiers.cascade.tiers) - 1:
             kind = Ascent if ahead_of(entry.plan) is None else Ladder
             return kind(state, inbound, reply, entry, wanted, tiers)

@@ -63,8 +63,8 @@ class Flight:
         "_comment_ns",
         "_due_ns",
         "_failures",
-        "_house",
         "_loop",
+        "_served",
         "_state",
         "alias",
         "beside",
@@ -92,7 +92,7 @@ class Flight:
         self, state: State, inbound: Inbound, reply: Reply | Joint, entry: Entry, wanted: Wanted
     ) -> None:
         self._state = state
-        self._house = state.house  # the one that the plan was made under, whatever is loaded next
+        self._served = state.served  # the one that the plan was made under, whatever is loaded next
         self._loop = state.loop
         self.inbound = inbound
         self.reply = reply
@@ -195,15 +195,15 @@ class Flight:
 
     def make_leg(self, step: Step) -> Leg | None:
         """An attempt that is ready to go; None where the target cannot be told the request."""
-        outlet = self._house.outlet(step.target)
+        target = self._served.target(step.target)
         marks = Marks(self.inbound.received_ns)
         try:
-            prepared = outlet.prepare(self.wanted, self.cap, self.extra, gathered=self.gathers)
+            prepared = target.prepare(self.wanted, self.cap, self.extra, gathered=self.gathers)
         except UsageError as error:
             if self.refusal is None:
                 self.refusal = of_error(error, param=getattr(error, "field", None))
             return None
-        leg = Leg(self, step, outlet, prepared, marks)
+        leg = Leg(self, step, target, prepared, marks)
         self.legs.append(leg)
         return leg
 
@@ -475,7 +475,7 @@ class Flight:
         if leg is None:
             return common
         marks = leg.marks
-        named = b"%bx-lightgate-target: %b\r\n" % (common, leg.outlet.name_bytes)
+        named = b"%bx-lightgate-target: %b\r\n" % (common, leg.target.name_bytes)
         sent, seen = self.legs[0].marks.send, self.first_in_ns or marks.first or marks.last
         if sent is None or seen is None:
             return named

@@ -26,7 +26,6 @@ def settle(state: State, flight: Flight) -> None:
     )
     state.book.write(settled)
     state.remember(settled)
-    state.served += 1
     _teach(state, flight)
     key = entry.key
     if key is not None and state.purse is not None and limited(key):
@@ -72,7 +71,7 @@ def _judge(state: State, flight: Flight) -> None:
 
 
 def _attempt(flight: Flight, leg: Leg, place: int) -> AttemptNote:
-    entry, target, bill = flight.entry, leg.outlet.target, leg.bill
+    entry, target, bill = flight.entry, leg.target.target, leg.bill
     if leg.called is None:
         raise RuntimeError("An attempt is settled once it is over.")
     facts = NoteFacts(

@@ -91,7 +91,7 @@ class Gateway:
         else:
             key = authorize(state, inbound, state.wall_ns())
             if path.verb == "models":
-                reply.whole(200, _JSON, models_body(state.house, key, _shape(inbound)))
+                reply.whole(200, _JSON, models_body(state.served, key, _shape(inbound)))
             elif path.verb == "model":
                 reply.whole(200, _JSON, self._model(inbound, path.model or "", key))
             else:
@@ -99,7 +99,7 @@ class Gateway:
                 reply.whole(200, _JSON, body)
 
     def _model(self, inbound: Inbound, name: str, key: KeyRecord | None) -> bytes:
-        body = model_body(self._state.house, key, _shape(inbound), name)
+        body = model_body(self._state.served, key, _shape(inbound), name)
         if body is None:
             said = f"There is no model {name!r} here. GET /v1/models lists them."
             raise Refusing(Refusal(status=404, message=said, code=ModelUnknown.label))

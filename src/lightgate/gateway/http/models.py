@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from lightgate.gateway.served.served import House
+    from lightgate.gateway.served.served import Served
     from lightgate.ledger.store.keys import KeyRecord
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def models_body(house: House, key: KeyRecord | None, shape: str) -> bytes:
+def models_body(served: Served, key: KeyRecord | None, shape: str) -> bytes:
     """Every model that this key may ask for."""
-    names = _names(house, key)
-    told = [_told(house, shape, name) for name in names]
+    names = _names(served, key)
+    told = [_told(served, shape, name) for name in names]
     if shape == "gemini":
         return _encode({"models": told})
     if shape == "anthropic-messages":
@@ -25,22 +25,22 @@ def models_body(house: House, key: KeyRecord | None, shape: str) -> bytes:
     return _encode({"object": "list", "data": told})
 
 
-def model_body(house: House, key: KeyRecord | None, shape: str, name: str) -> bytes | None:
+def model_body(served: Served, key: KeyRecord | None, shape: str, name: str) -> bytes | None:
     """One model; None where there is none that this key may ask for."""
-    return _encode(_told(house, shape, name)) if name in _names(house, key) else None
+    return _encode(_told(served, shape, name)) if name in _names(served, key) else None
 
 
-def _names(house: House, key: KeyRecord | None) -> list[str]:
-    return [name for name in house.models() if key is None or not key.models or name in key.models]
+def _names(served: Served, key: KeyRecord | None) -> list[str]:
+    return [name for name in served.models() if key is None or not key.models or name in key.models]
 
 
-def _told(house: House, shape: str, name: str) -> dict[str, Any]:
+def _told(served: Served, shape: str, name: str) -> dict[str, Any]:
     if shape == "gemini":
         return _gemini(name)
     if shape == "anthropic-messages":
-        return {"type": "model", "id": name, "display_name": name, "created_at": _day(house)}
-    created = house.snapshot.made_ns // 1_000_000_000
-    return {"id": name, "object": "model", "created": created, "owned_by": _owner(house, name)}
+        return {"type": "model", "id": name, "display_name": name, "created_at": _day(served)}
+    created = served.snapshot.made_ns // 1_000_000_000
+    return {"id": name, "object": "model", "created": created, "owned_by": _owner(served, name)}
 
 
 def _gemini(name: str) -> dict[str, Any]:
@@ -51,11 +51,11 @@ def _gemini(name: str) -> dict[str, Any]:
     }
 
 
-def _owner(house: House, name: str) -> str:
-    return "lightgate" if name in house.aliases else name.partition("/")[0]
+def _owner(served: Served, name: str) -> str:
+    return "lightgate" if name in served.aliases else name.partition("/")[0]
 
 
-def _day(house: House) -> str:
+def _day(served: Served) -> str:
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(house.snapshot.made_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(served.snapshot.made_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

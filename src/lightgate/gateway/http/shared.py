@@ -193,4 +193,3 @@ class Shared:
         settled = Settled(note, ())
         state.book.write(settled)
         state.remember(settled)
-        state.served += 1

@@ -21,7 +21,7 @@ from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
     from lightgate.gateway.process.state import State
-    from lightgate.gateway.served.target import Outlet
+    from lightgate.gateway.served.target import ServedTarget
     from lightgate.provider.call import Called
 
 NS: Final = 1_000_000_000
@@ -50,43 +50,43 @@ class Prober:
         now = state.now_ns()
         if self._busy or state.draining or now - state.asked_ns > QUIET_NS:
             return None
-        served = _watched(state)
-        for target in state.forms.stale(now, STALE_NS):
-            if target in served and state.breakers.allows(target, now):
-                outlet = state.house.outlet(target)
-                if self._affordable(outlet):
+        watched = _watched(state)
+        for name in state.forms.stale(now, STALE_NS):
+            if name in watched and state.breakers.allows(name, now):
+                target = state.served.target(name)
+                if self._affordable(target):
                     self._busy = True
-                    state.keep(state.loop.create_task(self._probe(target, outlet)))
-                    return target
+                    state.keep(state.loop.create_task(self._probe(target)))
+                    return name
         return None
 
-    def _affordable(self, outlet: Outlet) -> bool:
+    def _affordable(self, target: ServedTarget) -> bool:
         """Whether its price is known and within the share of what users have spent here."""
-        if outlet.tariff.hourly:
+        if target.prices.hourly:
             return True
-        if not outlet.tariff.known:
+        if not target.prices.known:
             return False
-        worst = outlet.tariff.worst(TOKENS_IN, 1)
+        worst = target.prices.worst(TOKENS_IN, 1)
         return self.spent_nano + worst <= SHARE * self._state.spent_nano
 
-    async def _probe(self, target: str, outlet: Outlet) -> None:
-        state, marks = self._state, Marks()
-        request = Request(model=outlet.target.model, messages=(_ASK,), max_tokens=1, stream=True)
+    async def _probe(self, target: ServedTarget) -> None:
+        state, marks, name = self._state, Marks(), target.target.name
+        request = Request(model=target.target.model, messages=(_ASK,), max_tokens=1, stream=True)
         began = state.now_ns()
         wall_ns = state.wall_ns()
-        state.witness.began(target, 0, began)
+        state.witness.began(name, 0, began)
         try:
-            called = await Call(prepare(outlet.target, request), marks).run(
+            called = await Call(prepare(target.target, request), marks).run(
                 state.client, _DEADLINES
             )
         except LightgateError:  # what cannot even be asked says nothing
-            state.witness.lost(target, 0, state.now_ns(), began, spoke=True)
+            state.witness.lost(name, 0, state.now_ns(), began, spoke=True)
             return
         finally:
             self._busy = False
         self.sent += 1
-        self._learn(target, marks, called, began)
-        self._write(outlet, marks, called, wall_ns)
+        self._learn(name, marks, called, began)
+        self._write(target, marks, called, wall_ns)
 
     def _learn(self, target: str, marks: Marks, called: Called, began: int) -> None:
         witness, now = self._state.witness, self._state.now_ns()
@@ -102,12 +102,12 @@ class Prober:
         wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
         witness.failed(target, 0, now, began, (what(called.outcome, status, error), wait_s))
 
-    def _write(self, outlet: Outlet, marks: Marks, called: Called, wall_ns: int) -> None:
+    def _write(self, served: ServedTarget, marks: Marks, called: Called, wall_ns: int) -> None:
         """A row of its own, at its price: what we spend ourselves is in the books, too."""
-        state, target = self._state, outlet.target
-        bill = outlet.tariff.bill(called.tokens)
+        state, target = self._state, served.target
+        bill = served.prices.bill(called.tokens)
         if called.error is None and bill.nano_usd is None:
-            bill = outlet.tariff.estimate(TOKENS_IN, 1)
+            bill = served.prices.estimate(TOKENS_IN, 1)
         self.spent_nano += bill.nano_usd or 0
         id_ = state.ids.new()
         facts = NoteFacts(
@@ -129,7 +129,7 @@ def _watched(state: State) -> set[str]:
     """The targets among which form decides."""
     return {
         target
-        for alias in state.house.aliases.values()
+        for alias in state.served.aliases.values()
         if len(alias.targets) > 1 and alias.policy in POLICIES
         for target in alias.targets
     }

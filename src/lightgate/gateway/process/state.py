@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lightgate.gateway.exchange.exchange import Flight
     from lightgate.gateway.process.journal import Book
-    from lightgate.gateway.served.served import House
+    from lightgate.gateway.served.served import Served
     from lightgate.gateway.spend.counters import Purse
     from lightgate.ledger.journal.notes import Settled
     from lightgate.wire.client.client import Client
@@ -38,25 +38,24 @@ class State:
     """The worker's own state; one loop, no locks."""
 
     def __init__(
-        self, house: House, *, client: Client, book: Book, purse: Purse | None, worker: int
+        self, served: Served, *, client: Client, book: Book, purse: Purse | None, worker: int
     ) -> None:
-        self.house = house
+        self.served = served
         self.client = client
         self.book = book
         self.purse = purse
         self.worker = worker
         self.ids = Ids()
         self.draining = False
-        self.breakers = Breakers(house.terms.breaker, random.random)
+        self.breakers = Breakers(served.terms.breaker, random.random)
         self.retries = RetryBudget()
-        self.forms = Forms(house.priors)
+        self.forms = Forms(served.priors)
         self.budgets = HedgeBudgets()
         self.witness = Witness(self.breakers, self.forms, self.budgets)
         self.unstreamable: set[str] = set()  # targets that would not stream a whole answer
         self._lengths: dict[str, float] = {}  # tokens of an alias' answers, lately
         self.flights: set[Flight] = set()  # requests under way
         self.recent: OrderedDict[str, Settled] = OrderedDict()
-        self.served = 0
         self.asked_ns = 0  # when the last request came
         self.spent_nano = 0  # by users, since the start
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,14 +68,14 @@ class State:
         self.wall_ns = SYSTEM.wall_ns
         self.draw = random.random
 
-    def move(self, house: House) -> None:
+    def move(self, served: Served) -> None:
         """Serve another snapshot from the next request on."""
-        self.house = house
+        self.served = served
         self.unstreamable.clear()  # a target may be another one now
-        self.breakers.use(house.terms.breaker)
-        self.forms.use(house.priors)
+        self.breakers.use(served.terms.breaker)
+        self.forms.use(served.priors)
         if self.purse is not None:
-            self.purse.add(house.snapshot.keys)
+            self.purse.add(served.snapshot.keys)
 
     def expected_tokens(self, alias: str) -> int | None:
         """How long an answer of this model is, by the last ones; None before the first."""
@@ -111,7 +110,7 @@ class State:
 
     def second(self) -> None:
         """Say something on streams that have been silent for too long; whatever else is due."""
-        quiet_since = self.now_ns() - self.house.terms.keep_alive_ns
+        quiet_since = self.now_ns() - self.served.terms.keep_alive_ns
         for flight in tuple(self.flights):
             if flight.wanted.streamed and flight.heard_ns <= quiet_since:
                 flight.comment()

@@ -31,7 +31,7 @@ from lightgate.gateway.process.parent_death import hold
 from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.sharing import SHARE_TICKS, Learning
 from lightgate.gateway.process.state import State
-from lightgate.gateway.served.served import House
+from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.spend.counters import Purse
 from lightgate.ledger.journal.journal import Journal
@@ -66,18 +66,18 @@ class Worker:
         self._look = asyncio.Event()
         self._seen = self._mark()
         self._attic: Attic | None = None
-        house = House(read_snapshot(options.data), os.environ)
+        served = Served(read_snapshot(options.data), os.environ)
         self.client = Client(watch_lag=False)
         self.state = State(
-            house,
+            served,
             client=self.client,
             book=Book(Journal(options.data / "journal", options.index)),
-            purse=_purse(options, house),
+            purse=_purse(options, served),
             worker=options.index,
         )
-        self._keep_answers(house)
+        self._keep_answers(served)
         self._learn()
-        limits = Limits(body_bytes=house.terms.max_body_bytes)
+        limits = Limits(body_bytes=served.terms.max_body_bytes)
         gateway = Gateway(self.state, options.data)
         self._door = Door(gateway.handle, limits=limits, gate=gateway.gate)
 
@@ -103,9 +103,9 @@ class Worker:
                 self._keeping = loop.run_in_executor(None, self._learning.keep, news)
         self._learning.adopt()
 
-    def _keep_answers(self, house: House) -> None:
+    def _keep_answers(self, served: Served) -> None:
         """Open the cache's second tier once some model needs it; in a thread, and lazily."""
-        rules = [alias.cache for alias in house.snapshot.aliases]
+        rules = [alias.cache for alias in served.snapshot.aliases]
         needed = any(rule.mode != "off" and rule.store == "ledger" for rule in rules)
         if needed and self._attic is None:
             self._attic = self.state.answers.deep = Attic(self._ledger)
@@ -169,9 +169,9 @@ class Worker:
                 continue
             self._seen = mark
             try:
-                house = House(read_snapshot(self._options.data), os.environ)
-                self.state.move(house)
-                self._keep_answers(house)
+                served = Served(read_snapshot(self._options.data), os.environ)
+                self.state.move(served)
+                self._keep_answers(served)
             except LightgateError as error:
                 logger.error("the snapshot is not taken in: %s", error.message)  # noqa: TRY400
 
@@ -192,9 +192,9 @@ def _key_variables(data: Path) -> list[str]:
     return [reach.key_env for reach in reaches if reach.key_env is not None]
 
 
-def _purse(options: Options, house: House) -> Purse:
+def _purse(options: Options, served: Served) -> Purse:
     """The purse, with what an earlier life of this worker had reserved counted as spent."""
-    purse = Purse.open(options.data / "purse", options.index, house.snapshot.keys)
+    purse = Purse.open(options.data / "purse", options.index, served.snapshot.keys)
     for key_id, held in purse.clear_worker(options.index).items():
         purse.settle(key_id, 0, held.nano_usd, 0, held.tokens)
     return purse

@@ -1,4 +1,4 @@
-"""What a worker serves under one snapshot: names, outlets and keys, made ready."""
+"""What a worker serves under one snapshot: model names, targets and keys, made ready."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import ConfigError, UsageError
 from lightgate.gateway.admit.keys import Keyring
-from lightgate.gateway.served.target import Outlet
+from lightgate.gateway.served.target import ServedTarget
 from lightgate.gateway.served.tiers import tiers_of
-from lightgate.gateway.spend.price import Tariff
+from lightgate.gateway.spend.price import TokenPrices
 from lightgate.provider.secret import key_from_env
 from lightgate.provider.target import Target
 from lightgate.route.form.prior import DEFAULT
@@ -32,7 +32,7 @@ class ModelUnknown(UsageError):  # noqa: N818 - names the event
     label = "model_not_found"
 
 
-class House:
+class Served:
     """One snapshot, ready to serve."""
 
     def __init__(self, snapshot: Snapshot, env: Mapping[str, str]) -> None:
@@ -41,13 +41,13 @@ class House:
         self.keyring = Keyring(snapshot.keys)
         self._env = env
         self.aliases: dict[str, Alias] = {alias.name: alias for alias in snapshot.aliases}
-        self._outlets: dict[str, Outlet] = {}
+        self._targets: dict[str, ServedTarget] = {}
         self._loose: dict[str, Alias] = {}
         self._prices: dict[str, dict[str, Price]] = {}
         self.tiers = tiers_of(snapshot.aliases)
         for alias in snapshot.aliases:
             for target in alias.targets:
-                self._outlets.setdefault(target, self._make(target))
+                self._targets.setdefault(target, self._make(target))
 
     def alias(self, model: str) -> Alias:
         """What a client's model name stands for: an alias, or a target under its own name."""
@@ -61,13 +61,13 @@ class House:
             raise self._unknown(model)
         if len(self._loose) >= _MOST_LOOSE:
             self._forget()
-        self._outlets.setdefault(model, self._make(model))
+        self._targets.setdefault(model, self._make(model))
         loose = self._loose[model] = Alias(name=model, targets=(model,))
         return loose
 
-    def outlet(self, target: str) -> Outlet:
-        """The outlet of a target that a plan names."""
-        return self._outlets[target]
+    def target(self, name: str) -> ServedTarget:
+        """The target of this name, which a plan has."""
+        return self._targets[name]
 
     @property
     def priors(self) -> dict[str, Prior]:
@@ -83,7 +83,7 @@ class House:
         """The known prices of an alias' targets."""
         known = self._prices.get(alias.name)
         if known is None:
-            found = {target: self.outlet(target).price for target in alias.targets}
+            found = {target: self.target(target).price for target in alias.targets}
             known = {target: price for target, price in found.items() if price is not None}
             self._prices[alias.name] = known
         return known
@@ -93,14 +93,14 @@ class House:
         targets = [target for alias in self.aliases.values() for target in alias.targets]
         return tuple(dict.fromkeys((*self.aliases, *targets)))
 
-    def _make(self, name: str) -> Outlet:
+    def _make(self, name: str) -> ServedTarget:
         provider, _, model = name.partition("/")
         reach = self.snapshot.providers.get(provider)
         if reach is None:
             raise ConfigError(f"The snapshot does not know the provider of {name}.")
-        return Outlet(
+        return ServedTarget(
             self._target(name, model, reach),
-            Tariff(reach.prices.get(model), hourly=reach.hourly_cost is not None),
+            TokenPrices(reach.prices.get(model), hourly=reach.hourly_cost is not None),
             abort_stops_billing=bool(reach.provider.abort.stops_billing),
         )
 
@@ -127,4 +127,4 @@ class House:
         for name in list(self._loose)[: _MOST_LOOSE // 2]:
             del self._loose[name]
             if name not in kept:
-                self._outlets.pop(name, None)
+                self._targets.pop(name, None)

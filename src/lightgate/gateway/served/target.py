@@ -17,7 +17,7 @@ from lightgate.wire.origin import split_url
 if TYPE_CHECKING:
     from lightgate.dialect.registry import Dialect
     from lightgate.gateway.request.body import Fields, Wanted
-    from lightgate.gateway.spend.price import Tariff
+    from lightgate.gateway.spend.price import TokenPrices
     from lightgate.provider.target import Target
     from lightgate.route.plan.hedge import Price
 
@@ -40,7 +40,7 @@ _USAGE: Final = msgspec.Raw(b'{"include_usage":true}')
 _TRUE: Final = msgspec.Raw(b"true")
 
 
-class Outlet:
+class ServedTarget:
     """A target with everything made ready that does not change from request to request."""
 
     __slots__ = (
@@ -50,14 +50,14 @@ class Outlet:
         "_root",
         "abort_stops_billing",
         "name_bytes",
+        "prices",
         "target",
-        "tariff",
     )
 
-    def __init__(self, target: Target, tariff: Tariff, *, abort_stops_billing: bool) -> None:
+    def __init__(self, target: Target, prices: TokenPrices, *, abort_stops_billing: bool) -> None:
         self.target = target
         self.name_bytes = target.name.encode("ascii", "replace")  # for a header: printable
-        self.tariff = tariff
+        self.prices = prices
         self.abort_stops_billing = abort_stops_billing
         self._origin, root = split_url(target.base_url)
         self._root = root.rstrip("/")
@@ -70,7 +70,7 @@ class Outlet:
     @property
     def price(self) -> Price | None:
         """For the router; None where nobody knows it."""
-        return self.tariff.price(abort_stops=self.abort_stops_billing)
+        return self.prices.price(abort_stops=self.abort_stops_billing)
 
     def speaks(self, dialect: str) -> bool:
         """Whether a client's bytes can be passed on as they are."""

@@ -60,7 +60,7 @@ def plan_tiers(state: State, cascade: Cascade, ask: Ask, wanted: Wanted, now_ns:
     start = starting(cascade, found.level)
     ahead = _may_be_ahead(cascade, start, ask, wanted)
     ask = msgspec.structs.replace(
-        ask, prices=state.house.prices(ask.alias), hedge="off" if ahead else ask.hedge
+        ask, prices=state.served.prices(ask.alias), hedge="off" if ahead else ask.hedge
     )
     first = _decided(state, tier_ask(cascade, start, ask), now_ns)
     steps = [Step(s.target, s.start_ns, s.ttft_ns, s.role, start) for s in first.steps]

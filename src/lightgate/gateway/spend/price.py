@@ -35,7 +35,7 @@ class Bill(NamedTuple):
 NO_BILL: Final = Bill(None, None, None)
 
 
-class Tariff:
+class TokenPrices:
     """The prices of one target; a target that is paid by the hour costs nothing per request."""
 
     __slots__ = ("_cached", "_in", "_out", "_written", "as_of", "hourly", "known", "source")
