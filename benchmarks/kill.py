@@ -3,9 +3,9 @@
     python benchmarks/kill.py [--kills 100] [--clients 24] [--seed 1]
 
 A worker serves clients that stream; at a random moment it gets SIGKILL, its journal is shipped as
-`lightgate up` would ship it, the purse is restored from the ledger, and the next worker begins on
+`lightgate up` would ship it, the spend counters are restored from the ledger, and the next worker begins on
 the same folder. In the end every `x-lightgate-id` that a client has seen must be in the ledger
-once, what was cut must be there at its estimated price, and rows, sums and purse must agree to the
+once, what was cut must be there at its estimated price, and rows, sums and spend counters must agree to the
 nano-dollar. Exit code 6 if not.
 """
 
@@ -30,7 +30,7 @@ import sqlalchemy as sa
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import parse_config
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
-from lightgate.gateway.spend.counters import Purse
+from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.gateway.spend.restore import restore
 from lightgate.ledger.journal.ship import ORPHANED, Shipper
 from lightgate.ledger.store import schema
@@ -72,7 +72,7 @@ class Verdict(NamedTuple):
     doubled: int
     unpriced: int  # cut without an estimate
     open_reservations: int
-    adrift_nano: int  # the largest difference between rows, sums and purse
+    adrift_nano: int  # the largest difference between rows, sums and spend counters
 
     @property
     def holds(self) -> bool:
@@ -123,8 +123,8 @@ class Siege:
         dead.set()
         await shipping  # a pass that began before the death does not know of it
         await asyncio.to_thread(self._shipper.drain)
-        with Purse.open(self.data / "purse", 0, [self._key]) as purse:
-            restore(purse, self._ledger, [self._key], SYSTEM.wall_ns())
+        with SpendCounters.open(self.data / "spend", 0, [self._key]) as spend:
+            restore(spend, self._ledger, [self._key], SYSTEM.wall_ns())
 
     async def _client(self, port: int, number: int) -> None:
         """Ask until the worker is gone; every second answer is not streamed."""
@@ -210,10 +210,10 @@ class Siege:
 
     def _adrift(self, rows_nano: int) -> int:
         summed = spend_per_key(self._ledger).get(self._key.id, Decimal(0))
-        with Purse.open(self.data / "purse", 0, [self._key]) as purse:
-            standing = purse.standing(self._key.id)
+        with SpendCounters.open(self.data / "spend", 0, [self._key]) as spend:
+            standing = spend.standing(self._key.id)
         if standing is None:
-            raise RuntimeError("The key is not in the purse.")
+            raise RuntimeError("The key is not in the spend counters.")
         others = (int(summed * 1_000_000_000), standing.spent_nano)
         return max(*(abs(rows_nano - other) for other in others), standing.held_nano)
 

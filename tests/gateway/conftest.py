@@ -15,7 +15,7 @@ from lightgate.gateway.process.journal import Book
 from lightgate.gateway.process.state import State
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
-from lightgate.gateway.spend.counters import Purse
+from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal, read_frames
 from lightgate.ledger.journal.notes import Reserved, Settled
 from lightgate.ledger.store.keys import KeyTerms, new_key
@@ -144,7 +144,7 @@ async def start(tmp_path: Path, own: OwnTime | None) -> AsyncIterator[Start]:
             served,
             client=Client(watch_lag=False),
             book=Book(Journal(data / "journal", 0)),
-            purse=Purse.open(data / "purse", 0, keys),
+            spend=SpendCounters.open(data / "spend", 0, keys),
             worker=0,
         )
         gateway = Gateway(state, data)
@@ -160,8 +160,8 @@ async def start(tmp_path: Path, own: OwnTime | None) -> AsyncIterator[Start]:
         await rig.door.close()
         await rig.state.client.close()
         rig.state.book.close()
-        if rig.state.purse is not None:
-            rig.state.purse.close()
+        if rig.state.spend is not None:
+            rig.state.spend.close()
         await rig.sim.close()
 
 

@@ -217,8 +217,8 @@ class Field:
         rig = self.rig
         client = rig.state.client
         key_id = rig.state.served.snapshot.keys[0].id
-        purse = rig.state.purse
-        assert purse is not None
+        spend = rig.state.spend
+        assert spend is not None
         await rig.until(lambda: rig.upstream == 0, within_s=GRACE_S)
         await rig.until(lambda: rig.door.connections == 0, within_s=GRACE_S)
         idle = sum(len(pool.idle) for pool in client._pools.values())
@@ -229,7 +229,7 @@ class Field:
         paid_for = [note for note in rig.settled() if note.exchange.cache not in {"hit", "join"}]
         assert announced == Counter(note.exchange.id for note in paid_for)
         assert set(announced.values()) <= {1}
-        standing = purse.standing(key_id)
+        standing = spend.standing(key_id)
         assert standing is not None
         assert (standing.held_nano, standing.held_tokens) == (0, 0)
         spent = [note.exchange for note in rig.settled() if note.exchange.key_id == key_id]

@@ -357,9 +357,9 @@ async def test_every_tier_that_may_be_paid_is_reserved(cascaded: Cascaded, cast:
         await ask(rig, HARD, headers=headers)
         paid = [note.exchange for note in await flown(rig, 2)]
         reserved.append([note.nano_usd for note in rig.reserved()])
-        purse = rig.state.purse
-        assert purse is not None
-        standing = purse.standing(rig.state.served.snapshot.keys[0].id)
+        spend = rig.state.spend
+        assert spend is not None
+        standing = spend.standing(rig.state.served.snapshot.keys[0].id)
         assert standing is not None
         assert standing.held_nano == 0
         assert standing.spent_nano == sum(

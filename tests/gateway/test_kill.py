@@ -15,7 +15,7 @@ import pytest
 
 from gateway.faulted import TIMES, Field, model
 from gateway.workers import Workers
-from lightgate.gateway.spend.counters import Purse
+from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.store.keys import KeyTerms
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ async def test_two_workers_share_a_budget_for_ten(tmp_path: Path) -> None:
             assert await child.wait() == 0
         judge(answers, gateway.reserved(), gateway.settled())
         assert {note.exchange.worker for note in gateway.settled()} == {0, 1}
-        with Purse.open(gateway.data / "purse", 0, gateway.keys) as purse:
-            standing = purse.standing(gateway.keys[0].id)
+        with SpendCounters.open(gateway.data / "spend", 0, gateway.keys) as spend:
+            standing = spend.standing(gateway.keys[0].id)
         assert standing is not None
         assert standing.held_nano == 0
         assert standing.spent_nano == sum(n.exchange.cost_nano or 0 for n in gateway.settled())

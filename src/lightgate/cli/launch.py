@@ -206,20 +206,20 @@ class Launch:
             return read_keys(connection)
 
     def _restore(self) -> None:
-        """Bring the purse up to what the ledger knows, while nobody spends."""
+        """Bring the spend counters up to what the ledger knows, while nobody spends."""
         if all(key.budget_usd is None for key in self._keys):
             return
-        from lightgate.gateway.spend.counters import Purse
+        from lightgate.gateway.spend.counters import SpendCounters
         from lightgate.gateway.spend.restore import restore
         from lightgate.ledger.journal.ship import Shipper
         from lightgate.ledger.store.store import Ledger
 
         with (
             Ledger.open(self.config.ledger.url, self.data) as ledger,
-            Purse.open(self.data / "purse", 0) as purse,
+            SpendCounters.open(self.data / "spend", 0) as spend,
         ):
             Shipper(ledger, self.data / "journal").drain()
-            restore(purse, ledger, self._keys, SYSTEM.wall_ns())
+            restore(spend, ledger, self._keys, SYSTEM.wall_ns())
 
     def _usable(self) -> bool:
         wall_ns = SYSTEM.wall_ns()

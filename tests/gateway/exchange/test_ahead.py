@@ -489,9 +489,9 @@ async def test_a_key_pays_for_both_and_owes_nothing_after(begin: Begin, cast: Ca
     first.end()
     await asking.whole()
     [settled] = await flown(rig)
-    exchange, purse = settled.exchange, rig.state.purse
-    assert purse is not None
-    standing = purse.standing(key)
+    exchange, spend = settled.exchange, rig.state.spend
+    assert spend is not None
+    standing = spend.standing(key)
     assert standing is not None
     assert standing.held_nano == 0
     assert exchange.loser_cost_nano is not None

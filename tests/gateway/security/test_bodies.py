@@ -163,8 +163,8 @@ async def test_a_body_that_says_nothing_sound_is_400(
     assert answer.status == (401 if not rig.keys else 400), answer.body
     assert answer.json["error"]["message"]
     assert upstream.heard == []
-    assert rig.state.purse is not None
-    standing = rig.state.purse.standing(rig.state.served.snapshot.keys[0].id)
+    assert rig.state.spend is not None
+    standing = rig.state.spend.standing(rig.state.served.snapshot.keys[0].id)
     assert standing is not None
     assert standing.held_tokens == 0, "a reservation was left behind"
 

@@ -117,9 +117,9 @@ async def test_usage_that_cannot_be_true_moves_no_budget(
         answer = await rig.chat("raw/m", stream=stream, headers={"x_api_key": rig.keys["me"]})
         assert answer.status == 200, answer.body
         await rig.until(lambda done=count + 1: len(rig.settled()) == done)  # type: ignore[misc]
-    purse, [key] = rig.state.purse, rig.state.served.snapshot.keys
-    assert purse is not None
-    standing = purse.standing(key.id)
+    spend, [key] = rig.state.spend, rig.state.served.snapshot.keys
+    assert spend is not None
+    standing = spend.standing(key.id)
     assert standing is not None
     most = 12 + SLACK + (MOST_REASONED if lie == "reasoned" else 0)
     assert 0 < standing.spent_nano <= 3 * (200 * 1000 + most * 2000)

@@ -36,9 +36,9 @@ race = {race}
 
 
 def standing(rig: Rig) -> Any:
-    purse, [key] = rig.state.purse, rig.state.served.snapshot.keys
-    assert purse is not None
-    found = purse.standing(key.id)
+    spend, [key] = rig.state.spend, rig.state.served.snapshot.keys
+    assert spend is not None
+    found = spend.standing(key.id)
     assert found is not None
     return found
 

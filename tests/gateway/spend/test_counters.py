@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.clock.source import ManualClock
-from lightgate.gateway.spend.counter_file import GROWTH, PurseFailed
-from lightgate.gateway.spend.counters import Held, Purse
+from lightgate.gateway.spend.counter_file import GROWTH, CounterFileFailed
+from lightgate.gateway.spend.counters import Held, SpendCounters
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key
 
 if TYPE_CHECKING:
@@ -33,33 +33,33 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def purse(tmp_path: Path, clock: ManualClock) -> Iterator[Purse]:
-    with Purse.open(tmp_path / "purse", 0, clock=clock) as opened:
+def spend(tmp_path: Path, clock: ManualClock) -> Iterator[SpendCounters]:
+    with SpendCounters.open(tmp_path / "spend", 0, clock=clock) as opened:
         yield opened
 
 
-def test_a_key_without_limits_never_touches_the_file(purse: Purse) -> None:
+def test_a_key_without_limits_never_touches_the_file(spend: SpendCounters) -> None:
     free = key()
-    purse.add([free])
-    assert purse.admit(free, NOON, 10**18, 10**18) is None
-    purse.settle(free.id, 10**18, 10**18, 10**18, 10**18)
-    purse.load_spend(free.id, 1)
-    assert purse.standing(free.id) is None
+    spend.add([free])
+    assert spend.admit(free, NOON, 10**18, 10**18) is None
+    spend.settle(free.id, 10**18, 10**18, 10**18, 10**18)
+    spend.load_spend(free.id, 1)
+    assert spend.standing(free.id) is None
 
 
-def test_a_budget_is_reserved_then_spent(purse: Purse) -> None:
+def test_a_budget_is_reserved_then_spent(spend: SpendCounters) -> None:
     one = key(budget_usd=Decimal(1))
-    assert purse.admit(one, NOON, 0, DOLLAR * 6 // 10) is None
-    refused = purse.admit(one, NOON, 0, DOLLAR * 6 // 10)
+    assert spend.admit(one, NOON, 0, DOLLAR * 6 // 10) is None
+    refused = spend.admit(one, NOON, 0, DOLLAR * 6 // 10)
     assert refused is not None
     assert (refused.reason, refused.retry_after_s) == ("budget", 86_400)
     assert refused.message == (
         "This key has $0.40 left of its budget of $1, and this request may cost $0.60."
     )
-    purse.settle(one.id, DOLLAR * 6 // 10, DOLLAR // 10, 0, 0)
-    assert purse.admit(one, NOON, 0, DOLLAR * 9 // 10) is None
-    assert purse.admit(one, NOON, 0, 1) is not None
-    assert purse.admit(one, NOON, 0, 0) is None
+    spend.settle(one.id, DOLLAR * 6 // 10, DOLLAR // 10, 0, 0)
+    assert spend.admit(one, NOON, 0, DOLLAR * 9 // 10) is None
+    assert spend.admit(one, NOON, 0, 1) is not None
+    assert spend.admit(one, NOON, 0, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -70,91 +70,96 @@ def test_a_budget_is_reserved_then_spent(purse: Purse) -> None:
     ],
 )
 def test_a_period_begins_again(
-    purse: Purse, clock: ManualClock, period: str, next_period: int, wait_s: float, until: str
+    spend: SpendCounters,
+    clock: ManualClock,
+    period: str,
+    next_period: int,
+    wait_s: float,
+    until: str,
 ) -> None:
     one = key(budget_usd=Decimal("0.5"), budget_period=period)
-    assert purse.admit(one, NOON, 0, DOLLAR // 2) is None
-    purse.settle(one.id, DOLLAR // 2, DOLLAR // 2, 0, 0)
-    refused = purse.admit(one, NOON, 0, 1)
+    assert spend.admit(one, NOON, 0, DOLLAR // 2) is None
+    spend.settle(one.id, DOLLAR // 2, DOLLAR // 2, 0, 0)
+    refused = spend.admit(one, NOON, 0, 1)
     assert refused is not None
     assert refused.retry_after_s == wait_s
     first, _, rest = until.partition(";")
     assert first in refused.message
     assert rest in refused.message
-    assert purse.admit(one, next_period, 0, DOLLAR // 2) is None
+    assert spend.admit(one, next_period, 0, DOLLAR // 2) is None
     clock.step_wall(next_period - NOON)
-    purse.settle(one.id, DOLLAR // 2, DOLLAR // 4, 0, 0)
-    standing = purse.standing(one.id)
+    spend.settle(one.id, DOLLAR // 2, DOLLAR // 4, 0, 0)
+    standing = spend.standing(one.id)
     assert standing is not None
     assert standing.spent_nano == DOLLAR // 4
 
 
-def test_a_clock_that_is_put_back_over_midnight_does_not_refill(purse: Purse) -> None:
+def test_a_clock_that_is_put_back_over_midnight_does_not_refill(spend: SpendCounters) -> None:
     one = key(budget_usd=Decimal(1), budget_period="day")
     midnight = NOON + DAY // 2
-    assert purse.admit(one, midnight + SECOND, 0, DOLLAR) is None
-    purse.settle(one.id, 0, 0, 0, 0)  # the clock of the purse still says noon of the day before
-    assert purse.admit(one, midnight - SECOND, 0, 1) is not None
-    assert purse.admit(one, midnight + SECOND, 0, 1) is not None
+    assert spend.admit(one, midnight + SECOND, 0, DOLLAR) is None
+    spend.settle(one.id, 0, 0, 0, 0)  # the clock of the counters still says noon of the day before
+    assert spend.admit(one, midnight - SECOND, 0, 1) is not None
+    assert spend.admit(one, midnight + SECOND, 0, 1) is not None
 
 
-def test_requests_per_minute(purse: Purse) -> None:
+def test_requests_per_minute(spend: SpendCounters) -> None:
     one = key(rpm=3)
     for at in (0, 1, 2):
-        assert purse.admit(one, NOON + at * SECOND, 0, 0) is None
-    refused = purse.admit(one, NOON + 10 * SECOND, 0, 0)
+        assert spend.admit(one, NOON + at * SECOND, 0, 0) is None
+    refused = spend.admit(one, NOON + 10 * SECOND, 0, 0)
     assert refused is not None
     assert (refused.reason, refused.retry_after_s) == ("rpm", 51)
     assert refused.message == "This key may make 3 requests in a minute; try again in 51 s."
-    assert purse.admit(one, NOON + 60 * SECOND, 0, 0) is not None
-    assert purse.admit(one, NOON + 61 * SECOND, 0, 0) is None
-    assert purse.admit(one, NOON + 61 * SECOND, 0, 0) is not None
+    assert spend.admit(one, NOON + 60 * SECOND, 0, 0) is not None
+    assert spend.admit(one, NOON + 61 * SECOND, 0, 0) is None
+    assert spend.admit(one, NOON + 61 * SECOND, 0, 0) is not None
 
 
 def test_tokens_per_minute_count_the_worst_case_until_they_are_settled(
-    purse: Purse, clock: ManualClock
+    spend: SpendCounters, clock: ManualClock
 ) -> None:
     one = key(tpm=1000)
-    assert purse.admit(one, NOON, 900, 0) is None
-    refused = purse.admit(one, NOON, 200, 0)
+    assert spend.admit(one, NOON, 900, 0) is None
+    refused = spend.admit(one, NOON, 200, 0)
     assert refused is not None
     assert (refused.reason, refused.retry_after_s) == ("tpm", 60)
-    purse.settle(one.id, 0, 0, 900, 100)
-    assert purse.admit(one, NOON, 900, 0) is None
-    purse.settle(one.id, 0, 0, 900, 900)
-    waits = purse.admit(one, NOON, 900, 0)
+    spend.settle(one.id, 0, 0, 900, 100)
+    assert spend.admit(one, NOON, 900, 0) is None
+    spend.settle(one.id, 0, 0, 900, 900)
+    waits = spend.admit(one, NOON, 900, 0)
     assert waits is not None
     assert waits.retry_after_s == 60
-    never = purse.admit(one, NOON, 1001, 0)
+    never = spend.admit(one, NOON, 1001, 0)
     assert never is not None
     assert never.message.endswith("may take 1001; ask for fewer with max_tokens.")
-    assert purse.admit(one, NOON + 61 * SECOND, 1000, 0) is None
+    assert spend.admit(one, NOON + 61 * SECOND, 1000, 0) is None
 
 
-def test_a_refused_request_changes_nothing(purse: Purse) -> None:
+def test_a_refused_request_changes_nothing(spend: SpendCounters) -> None:
     one = key(rpm=5, tpm=10, budget_usd=Decimal(1))
-    assert purse.admit(one, NOON, 1, 2 * DOLLAR) is not None
-    assert purse.admit(one, NOON, 11, 1) is not None
-    standing = purse.standing(one.id)
+    assert spend.admit(one, NOON, 1, 2 * DOLLAR) is not None
+    assert spend.admit(one, NOON, 11, 1) is not None
+    standing = spend.standing(one.id)
     assert standing is not None
     assert (standing.requests, standing.tokens, standing.held_tokens) == (0, 0, 0)
     assert (standing.spent_nano, standing.held_nano) == (0, 0)
 
 
-def test_absurd_wishes_are_counted_not_crashed_on(purse: Purse) -> None:
+def test_absurd_wishes_are_counted_not_crashed_on(spend: SpendCounters) -> None:
     one = key(rpm=5)
-    assert purse.admit(one, NOON, 10**40, 10**40) is None
-    purse.settle(one.id, 10**40, 0, 10**40, 0)
-    standing = purse.standing(one.id)
+    assert spend.admit(one, NOON, 10**40, 10**40) is None
+    spend.settle(one.id, 10**40, 0, 10**40, 0)
+    standing = spend.standing(one.id)
     assert standing is not None
     assert (standing.held_nano, standing.held_tokens) == (0, 0)
 
 
-def test_a_large_step_of_the_clock_does_not_lock_a_key_out(purse: Purse) -> None:
+def test_a_large_step_of_the_clock_does_not_lock_a_key_out(spend: SpendCounters) -> None:
     one = key(rpm=1, budget_usd=Decimal(1), budget_period="day")
-    assert purse.admit(one, NOON + 400 * DAY, 0, DOLLAR) is None
-    purse.clear_worker(0)
-    assert purse.admit(one, NOON, 0, DOLLAR) is None
+    assert spend.admit(one, NOON + 400 * DAY, 0, DOLLAR) is None
+    spend.clear_worker(0)
+    assert spend.admit(one, NOON, 0, DOLLAR) is None
 
 
 def test_a_dead_workers_reservations_are_found_and_dropped(
@@ -162,8 +167,8 @@ def test_a_dead_workers_reservations_are_found_and_dropped(
 ) -> None:
     one, other = key(budget_usd=Decimal(1)), key(tpm=100)
     with (
-        Purse.open(tmp_path / "purse", 7, [one, other], clock=clock) as dead,
-        Purse.open(tmp_path / "purse", 0, [one, other], clock=clock) as alive,
+        SpendCounters.open(tmp_path / "spend", 7, [one, other], clock=clock) as dead,
+        SpendCounters.open(tmp_path / "spend", 0, [one, other], clock=clock) as alive,
     ):
         assert dead.admit(one, NOON, 5, DOLLAR // 2) is None
         assert dead.admit(other, NOON, 60, 0) is None
@@ -178,89 +183,89 @@ def test_a_dead_workers_reservations_are_found_and_dropped(
         assert (standing.spent_nano, standing.held_nano) == (DOLLAR // 8, DOLLAR // 4)
 
 
-def test_the_ledgers_spend_raises_and_never_lowers(purse: Purse) -> None:
+def test_the_ledgers_spend_raises_and_never_lowers(spend: SpendCounters) -> None:
     one = key(budget_usd=Decimal(1), budget_period="month")
-    purse.add([one])
+    spend.add([one])
     for loaded, expected in ((DOLLAR // 2, DOLLAR // 2), (1, DOLLAR // 2), (DOLLAR, DOLLAR)):
-        purse.load_spend(one.id, loaded)
-        standing = purse.standing(one.id)
+        spend.load_spend(one.id, loaded)
+        standing = spend.standing(one.id)
         assert standing is not None
         assert standing.spent_nano == expected
-    assert purse.admit(one, NOON, 0, 1) is not None
+    assert spend.admit(one, NOON, 0, 1) is not None
 
 
 def test_the_file_outlives_its_processes(tmp_path: Path, clock: ManualClock) -> None:
     one = key(budget_usd=Decimal(1))
     for expected in range(3):
-        with Purse.open(tmp_path / "purse", 0, [one], clock=clock) as purse:
-            standing = purse.standing(one.id)
+        with SpendCounters.open(tmp_path / "spend", 0, [one], clock=clock) as spend:
+            standing = spend.standing(one.id)
             assert standing is not None
             assert standing.spent_nano == expected
-            purse.settle(one.id, 0, 1, 0, 0)
+            spend.settle(one.id, 0, 1, 0, 0)
 
 
 def test_the_file_grows_under_those_who_have_it_open(tmp_path: Path, clock: ManualClock) -> None:
     keys = [key(rpm=1) for _ in range(3 * GROWTH)]
     with (
-        Purse.open(tmp_path / "purse", 0, keys[:1], clock=clock) as first,
-        Purse.open(tmp_path / "purse", 1, clock=clock) as second,
+        SpendCounters.open(tmp_path / "spend", 0, keys[:1], clock=clock) as first,
+        SpendCounters.open(tmp_path / "spend", 1, clock=clock) as second,
     ):
-        small = (tmp_path / "purse").stat().st_size
+        small = (tmp_path / "spend").stat().st_size
         second.add(keys)
-        assert (tmp_path / "purse").stat().st_size > 2 * small
+        assert (tmp_path / "spend").stat().st_size > 2 * small
         assert all(second.admit(one, NOON, 0, 0) is None for one in keys)
         assert all(first.admit(one, NOON, 0, 0) is not None for one in keys)
 
 
 def test_a_file_of_another_version_is_moved_aside(tmp_path: Path, clock: ManualClock) -> None:
-    path = tmp_path / "purse"
+    path = tmp_path / "spend"
     path.write_bytes(b"something else" * 1000)
     one = key(rpm=1)
-    with Purse.open(path, 0, [one], clock=clock) as purse:
-        assert purse.admit(one, NOON, 0, 0) is None
-    assert (tmp_path / "purse.old").read_bytes().startswith(b"something else")
+    with SpendCounters.open(path, 0, [one], clock=clock) as spend:
+        assert spend.admit(one, NOON, 0, 0) is None
+    assert (tmp_path / "spend.old").read_bytes().startswith(b"something else")
     path.write_bytes(path.read_bytes()[:5000])  # cut short: its slots are gone
-    with Purse.open(path, 0, [one], clock=clock) as purse:
-        assert purse.admit(one, NOON, 0, 0) is None
+    with SpendCounters.open(path, 0, [one], clock=clock) as spend:
+        assert spend.admit(one, NOON, 0, 0) is None
 
 
-def test_the_file_is_the_owners_alone(tmp_path: Path, purse: Purse) -> None:
-    assert (tmp_path / "purse").stat().st_mode & 0o777 == 0o600
+def test_the_file_is_the_owners_alone(tmp_path: Path, spend: SpendCounters) -> None:
+    assert (tmp_path / "spend").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_purse_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "purse").mkdir()
-    with pytest.raises(PurseFailed, match="cannot be opened: Is a directory"):
-        Purse.open(tmp_path / "purse", 0)
+    (tmp_path / "spend").mkdir()
+    with pytest.raises(CounterFileFailed, match="cannot be opened: Is a directory"):
+        SpendCounters.open(tmp_path / "spend", 0)
 
 
 @pytest.mark.parametrize("worker", [-1, 256])
 def test_a_worker_has_its_place(tmp_path: Path, worker: int) -> None:
     with pytest.raises(ValueError, match="0 to 255"):
-        Purse.open(tmp_path / "purse", worker)
+        SpendCounters.open(tmp_path / "spend", worker)
 
 
 def test_threads_and_objects_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     one = key(budget_usd=Decimal(1), rpm=10**6)
-    purses = [Purse.open(tmp_path / "purse", worker, [one]) for worker in (0, 0, 1)]
+    counters = [SpendCounters.open(tmp_path / "spend", worker, [one]) for worker in (0, 0, 1)]
     rounds = 300
 
-    def work(purse: Purse) -> None:
+    def work(spend: SpendCounters) -> None:
         for _ in range(rounds):
-            assert purse.admit(one, NOON, 1, 1) is None
-            purse.settle(one.id, 1, 1, 1, 1)
+            assert spend.admit(one, NOON, 1, 1) is None
+            spend.settle(one.id, 1, 1, 1, 1)
 
-    threads = [threading.Thread(target=work, args=(purse,)) for purse in purses * 2]
+    threads = [threading.Thread(target=work, args=(spend,)) for spend in counters * 2]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    standing = purses[0].standing(one.id)
+    standing = counters[0].standing(one.id)
     assert standing is not None
     assert standing.spent_nano == rounds * len(threads)
     assert (standing.held_nano, standing.held_tokens) == (0, 0)
-    for purse in purses:
-        purse.close()
+    for spend in counters:
+        spend.close()
 
 
 OPS = st.lists(
@@ -280,31 +285,31 @@ def test_spend_never_passes_the_budget_whatever_the_order(
 ) -> None:
     one = key(budget_usd=Decimal(100) / DOLLAR)
     clock = ManualClock(wall_ns=NOON)
-    path = tmp_path_factory.mktemp("purse") / "purse"
-    purses = [Purse.open(path, worker, [one], clock=clock) for worker in range(3)]
+    path = tmp_path_factory.mktemp("spend") / "spend"
+    counters = [SpendCounters.open(path, worker, [one], clock=clock) for worker in range(3)]
     running: list[tuple[int, int]] = []
     spent = 0
     for name, which, amount in ops:
         if name == "admit":
             fits = spent + sum(held for _, held in running) + amount <= 100
-            assert (purses[which].admit(one, NOON, 0, amount) is None) == fits
+            assert (counters[which].admit(one, NOON, 0, amount) is None) == fits
             if fits:
                 running.append((which, amount))
         elif name == "settle" and running:
             worker, held = running.pop(which % len(running))
             cost = held * amount // 100
-            purses[worker].settle(one.id, held, cost, 0, 0)
+            counters[worker].settle(one.id, held, cost, 0, 0)
             spent += cost
         elif name == "crash":
             lost = sum(held for worker, held in running if worker == which)
-            assert purses[0].clear_worker(which) == ({one.id: Held(lost, 0)} if lost else {})
+            assert counters[0].clear_worker(which) == ({one.id: Held(lost, 0)} if lost else {})
             running = [(worker, held) for worker, held in running if worker != which]
-        standing = purses[0].standing(one.id)
+        standing = counters[0].standing(one.id)
         assert standing is not None
         assert standing.spent_nano == spent <= 100
         assert standing.held_nano == sum(held for _, held in running)
-    for purse in purses:
-        purse.close()
+    for spend in counters:
+        spend.close()
 
 
 @given(
@@ -318,10 +323,10 @@ def test_no_minute_holds_more_than_the_limit_and_no_room_is_wasted(
     one = key(rpm=rpm)
     admitted: list[int] = []
     now = NOON
-    with Purse.open(tmp_path_factory.mktemp("purse") / "purse", 0, [one]) as purse:
+    with SpendCounters.open(tmp_path_factory.mktemp("spend") / "spend", 0, [one]) as spend:
         for step in steps:
             now += step
-            refused = purse.admit(one, now, 0, 0)
+            refused = spend.admit(one, now, 0, 0)
             if refused is None:
                 admitted.append(now)
                 assert sum(now - at < 60 * SECOND for at in admitted) <= rpm

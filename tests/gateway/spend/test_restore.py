@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lightgate.clock.source import ManualClock
-from lightgate.gateway.spend.counters import Purse
+from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.gateway.spend.restore import restore
 from lightgate.ledger.store.keys import KeyTerms, new_key
 from lightgate.ledger.store.schema import key_rollups, reservations
@@ -45,20 +45,20 @@ def test_each_budget_gets_the_spend_of_its_period(tmp_path: Path) -> None:
     free = new_key(KeyTerms(name="free"), clock=clock)[1]
     with (
         Ledger.open(tmp_path / "ledger.sqlite") as ledger,
-        Purse.open(tmp_path / "purse", 3, keys.values(), clock=clock) as purse,
+        SpendCounters.open(tmp_path / "spend", 3, keys.values(), clock=clock) as spend,
     ):
         for key in (*keys.values(), free):
             spend(ledger, key, MIDNIGHT_S - 40 * DAY_S, "4")
             spend(ledger, key, MIDNIGHT_S - 2 * DAY_S, "2")
             spend(ledger, key, MIDNIGHT_S, "1.5")
-            assert purse.admit(key, clock.wall_ns(), 1, 7) is None
-        restore(purse, ledger, (*keys.values(), free), clock.wall_ns())
-        found = {period: purse.standing(key.id) for period, key in keys.items()}
+            assert spend.admit(key, clock.wall_ns(), 1, 7) is None
+        restore(spend, ledger, (*keys.values(), free), clock.wall_ns())
+        found = {period: spend.standing(key.id) for period, key in keys.items()}
         assert {p: s.spent_nano / NANO if s else None for p, s in found.items()} == {
             "total": 7.5, "month": 3.5, "day": 1.5,
         }  # fmt: skip
         assert [s.held_nano for s in found.values() if s is not None] == [0, 0, 0]
-        assert purse.standing(free.id) is None
+        assert spend.standing(free.id) is None
 
 
 def test_what_is_reserved_in_the_ledger_counts(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_is_reserved_in_the_ledger_counts(tmp_path: Path) -> None:
     key = new_key(KeyTerms(name="k", budget_usd=Decimal(1)), clock=clock)[1]
     with (
         Ledger.open(tmp_path / "ledger.sqlite") as ledger,
-        Purse.open(tmp_path / "purse", 0, clock=clock) as purse,
+        SpendCounters.open(tmp_path / "spend", 0, clock=clock) as spend,
     ):
         with ledger.writing() as connection:
             connection.execute(
@@ -76,6 +76,6 @@ def test_what_is_reserved_in_the_ledger_counts(tmp_path: Path) -> None:
                     dialect="openai-chat",
                 )
             )  # fmt: skip
-        restore(purse, ledger, [key], clock.wall_ns())
-        assert purse.admit(key, clock.wall_ns(), 0, 500_000_000) is not None
-        assert purse.admit(key, clock.wall_ns(), 0, 400_000_000) is None
+        restore(spend, ledger, [key], clock.wall_ns())
+        assert spend.admit(key, clock.wall_ns(), 0, 500_000_000) is not None
+        assert spend.admit(key, clock.wall_ns(), 0, 400_000_000) is None

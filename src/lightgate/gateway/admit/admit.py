@@ -163,8 +163,8 @@ def admit(state: State, guest: Guest, wanted: Wanted, cache: str = "off") -> Ent
 
 def admit_free(state: State, key: KeyRecord | None) -> None:
     """Count a request that costs nothing: it comes from the cache, or joins another."""
-    if key is not None and state.purse is not None:
-        refused = state.purse.admit(key, state.wall_ns(), 0, 0)
+    if key is not None and state.spend is not None:
+        refused = state.spend.admit(key, state.wall_ns(), 0, 0)
         if refused is not None:
             raise Refusing(_refused(refused))
 
@@ -203,7 +203,7 @@ def _reserve(
             )
         )
     served, steps = state.served, plan.steps
-    if key is None or state.purse is None or key.budget_usd is None:
+    if key is None or state.spend is None or key.budget_usd is None:
         # Nothing depends on it but what is written down should we be killed.
         worst = served.target(steps[0].target).prices.worst(wanted.tokens_in, out)
     else:
@@ -218,9 +218,9 @@ def _reserve(
                     " Add it under [prices] in lightgate.toml."
                 )
             )
-    if key is None or state.purse is None:
+    if key is None or state.spend is None:
         return worst, tokens
-    refused = state.purse.admit(key, state.wall_ns(), tokens, worst)
+    refused = state.spend.admit(key, state.wall_ns(), tokens, worst)
     if refused is not None:
         raise Refusing(_refused(refused))
     return worst, tokens

@@ -28,10 +28,10 @@ def settle(state: State, flight: Flight) -> None:
     state.remember(settled)
     _teach(state, flight)
     key = entry.key
-    if key is not None and state.purse is not None and limited(key):
+    if key is not None and state.spend is not None and limited(key):
         spent = sum(leg.bill.nano_usd or 0 for leg in legs)
         tokens = sum(_tokens(flight, leg) for leg in legs)
-        state.purse.settle(key.id, entry.reserved, spent, entry.reserved_tokens, tokens)
+        state.spend.settle(key.id, entry.reserved, spent, entry.reserved_tokens, tokens)
 
 
 def _teach(state: State, flight: Flight) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.exchange import Flight
     from lightgate.gateway.process.journal import Book
     from lightgate.gateway.served.served import Served
-    from lightgate.gateway.spend.counters import Purse
+    from lightgate.gateway.spend.counters import SpendCounters
     from lightgate.ledger.journal.notes import Settled
     from lightgate.wire.client.client import Client
 
@@ -38,12 +38,18 @@ class State:
     """The worker's own state; one loop, no locks."""
 
     def __init__(
-        self, served: Served, *, client: Client, book: Book, purse: Purse | None, worker: int
+        self,
+        served: Served,
+        *,
+        client: Client,
+        book: Book,
+        spend: SpendCounters | None,
+        worker: int,
     ) -> None:
         self.served = served
         self.client = client
         self.book = book
-        self.purse = purse
+        self.spend = spend
         self.worker = worker
         self.ids = Ids()
         self.draining = False
@@ -74,8 +80,8 @@ class State:
         self.unstreamable.clear()  # a target may be another one now
         self.breakers.use(served.terms.breaker)
         self.forms.use(served.priors)
-        if self.purse is not None:
-            self.purse.add(served.snapshot.keys)
+        if self.spend is not None:
+            self.spend.add(served.snapshot.keys)
 
     def expected_tokens(self, alias: str) -> int | None:
         """How long an answer of this model is, by the last ones; None before the first."""

@@ -33,7 +33,7 @@ from lightgate.gateway.process.sharing import SHARE_TICKS, Learning
 from lightgate.gateway.process.state import State
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
-from lightgate.gateway.spend.counters import Purse
+from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal
 from lightgate.wire.client.client import Client
 from lightgate.wire.door.door import Door, Limits
@@ -72,7 +72,7 @@ class Worker:
             served,
             client=self.client,
             book=Book(Journal(options.data / "journal", options.index)),
-            purse=_purse(options, served),
+            spend=_counters(options, served),
             worker=options.index,
         )
         self._keep_answers(served)
@@ -152,8 +152,8 @@ class Worker:
         if self._attic is not None:
             self._attic.close()
         state.book.close()
-        if state.purse is not None:
-            state.purse.close()
+        if state.spend is not None:
+            state.spend.close()
 
     async def _watch(self) -> None:
         """Take in a new snapshot when there is one."""
@@ -192,12 +192,12 @@ def _key_variables(data: Path) -> list[str]:
     return [reach.key_env for reach in reaches if reach.key_env is not None]
 
 
-def _purse(options: Options, served: Served) -> Purse:
-    """The purse, with what an earlier life of this worker had reserved counted as spent."""
-    purse = Purse.open(options.data / "purse", options.index, served.snapshot.keys)
-    for key_id, held in purse.clear_worker(options.index).items():
-        purse.settle(key_id, 0, held.nano_usd, 0, held.tokens)
-    return purse
+def _counters(options: Options, served: Served) -> SpendCounters:
+    """The spend counters, with what an earlier life of this worker had reserved counted as spent."""
+    spend = SpendCounters.open(options.data / "spend", options.index, served.snapshot.keys)
+    for key_id, held in spend.clear_worker(options.index).items():
+        spend.settle(key_id, 0, held.nano_usd, 0, held.tokens)
+    return spend
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

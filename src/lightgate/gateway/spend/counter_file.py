@@ -2,10 +2,10 @@
 
 A header page, then one slot of fixed size for each key; a slot never moves and the file only grows.
 Every word is written whole, so a killed process leaves words, never halves of them; the order in
-which `purse` writes them makes any prefix of a change safe.
+which `counters` writes them makes any prefix of a change safe.
 
 A slot is locked by its byte range. The locks belong to the open file (Linux: open file description
-locks), so two `PurseFile` objects of one process exclude each other too, the kernel releases them
+locks), so two `CounterFile` objects of one process exclude each other too, the kernel releases them
 when a process dies, and closing one object does not release another's. Threads that share an object
 need a lock of their own. Open it in the process that uses it: a forked copy shares the lock.
 """
@@ -39,11 +39,11 @@ _OFD: Final[int | None] = getattr(fcntl, "F_OFD_SETLKW", None)
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
 
 
-class PurseFailed(LightgateError):  # noqa: N818 - names the event
-    """The purse could not be opened or enlarged."""
+class CounterFileFailed(LightgateError):  # noqa: N818 - names the event
+    """The counter file could not be opened or enlarged."""
 
     status = 503
-    label = "purse"
+    label = "spend"
 
 
 class Slot(NamedTuple):
@@ -54,7 +54,7 @@ class Slot(NamedTuple):
     unlock: bytes
 
 
-class PurseFile:
+class CounterFile:
     """The mapped file; `words` is the whole of it and is replaced when the file grows."""
 
     __slots__ = ("_descriptor", "_map", "_path", "_seen", "_slots", "words")
@@ -66,7 +66,9 @@ class PurseFile:
         try:
             self._descriptor = _opened(path)
         except OSError as error:
-            raise PurseFailed(f"The purse {path} cannot be opened: {error.strerror}.") from None
+            raise CounterFileFailed(
+                f"The counter file {path} cannot be opened: {error.strerror}."
+            ) from None
         self._map, self.words = _mapped(self._descriptor)
 
     def __enter__(self) -> Self:
@@ -154,8 +156,8 @@ class PurseFile:
             try:
                 _enlarge(self._descriptor, used + GROWTH)
             except OSError as error:
-                raise PurseFailed(
-                    f"The purse {self._path} cannot grow: {error.strerror}."
+                raise CounterFileFailed(
+                    f"The counter file {self._path} cannot grow: {error.strerror}."
                 ) from None
             self._map_again()
         padded = name.ljust(ID_WORDS * WORD, b"\0")
@@ -197,7 +199,7 @@ def _opened(path: Path) -> int:
 
 
 def _begun(descriptor: int, path: Path) -> bool:
-    """Whether this is a purse of our version; False: another file must be opened."""
+    """Whether this is a counter file of our version; False: another file must be opened."""
     _lock(descriptor, _HEADER)
     try:
         here = os.fstat(descriptor)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import msgspec
 
 from lightgate.clock.source import SYSTEM
-from lightgate.gateway.spend.counter_file import ID_WORDS, SLOT_WORDS, PurseFile
+from lightgate.gateway.spend.counter_file import ID_WORDS, SLOT_WORDS, CounterFile
 from lightgate.gateway.spend.denial import Refused, too_dear, too_many, too_often
 from lightgate.gateway.spend.window import RING, count, room_s, total, turn
 
@@ -71,8 +71,8 @@ class _Known(NamedTuple):
     budget_nano: int | None
 
 
-class Purse:
-    """One worker's hand in the shared purse; use it as a context manager.
+class SpendCounters:
+    """One worker's hand in the shared counters; use it as a context manager.
 
     After a worker died, first charge its orphans (`settle` with nothing reserved), then
     `clear_worker`: in that order no money is forgotten.
@@ -80,7 +80,7 @@ class Purse:
 
     __slots__ = ("_clock", "_day", "_file", "_known", "_month", "_mutex", "_worker")
 
-    def __init__(self, file: PurseFile, worker: int, clock: Clock) -> None:
+    def __init__(self, file: CounterFile, worker: int, clock: Clock) -> None:
         if not 0 <= worker < WORKERS:
             raise ValueError(f"a worker is a number from 0 to {WORKERS - 1}")
         self._file = file
@@ -96,9 +96,9 @@ class Purse:
         cls, path: Path, worker: int, keys: Iterable[KeyRecord] = (), *, clock: Clock = SYSTEM
     ) -> Self:
         """Open the file, made where there is none, for a worker of this machine."""
-        purse = cls(PurseFile(path), worker, clock)
-        purse.add(keys)
-        return purse
+        spend = cls(CounterFile(path), worker, clock)
+        spend.add(keys)
+        return spend
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Several processes at one purse, and processes that die in the middle of it."""
+"""Several processes at one file of spend counters, and processes that die in the middle of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lightgate.clock.source import ManualClock
-from lightgate.gateway.spend.counters import Purse
+from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.store.keys import KeyTerms, new_key
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ import os, signal, sys
 from decimal import Decimal
 from pathlib import Path
 from lightgate.clock.source import SYSTEM
-from lightgate.gateway.spend.counters import Purse
+from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.store.keys import KeyRecord
 path = Path(sys.argv[1])
 key = KeyRecord(id=sys.argv[2], name="n", hash="00", prefix="lg-", created="2026-01-01T00:00:00Z",
@@ -31,10 +31,10 @@ key = KeyRecord(id=sys.argv[2], name="n", hash="00", prefix="lg-", created="2026
 MANY = (
     COMMON
     + """
-with Purse.open(path, int(sys.argv[3]), [key]) as purse:
+with SpendCounters.open(path, int(sys.argv[3]), [key]) as spend:
     print("ready", flush=True)
     sys.stdin.read(1)
-    print(sum(purse.admit(key, SYSTEM.wall_ns(), 1, 1000) is None for _ in range(50)))
+    print(sum(spend.admit(key, SYSTEM.wall_ns(), 1, 1000) is None for _ in range(50)))
 """
 )
 
@@ -43,7 +43,7 @@ DYING = (
     COMMON
     + """
 def child(step, told):
-    purse = Purse.open(path, 1, [key])
+    spend = SpendCounters.open(path, 1, [key])
     passed = 0
     def trace(frame, event, argument):
         nonlocal passed
@@ -55,9 +55,9 @@ def child(step, told):
             passed += 1
         return trace
     sys.settrace(trace)
-    assert purse.admit(key, SYSTEM.wall_ns(), 3, 1000) is None
+    assert spend.admit(key, SYSTEM.wall_ns(), 3, 1000) is None
     os.write(told, b"a")
-    purse.settle(key.id, 1000, 400, 3, 2)
+    spend.settle(key.id, 1000, 400, 3, 2)
     sys.settrace(None)
     os.write(told, b"s")
     os._exit(0)
@@ -73,11 +73,11 @@ for step in range(1000):
     _, status = os.waitpid(pid, 0)
     said = os.read(read, 9).decode()
     os.close(read)
-    with Purse.open(path, 0, [key]) as purse:
-        before = purse.standing(key.id)
-        purse.clear_worker(1)
-        after = purse.standing(key.id)
-        again = purse.admit(key, SYSTEM.wall_ns(), 3, 9000) is None
+    with SpendCounters.open(path, 0, [key]) as spend:
+        before = spend.standing(key.id)
+        spend.clear_worker(1)
+        after = spend.standing(key.id)
+        again = spend.admit(key, SYSTEM.wall_ns(), 3, 9000) is None
     print(said or "-", before.spent_nano, before.held_nano, before.held_tokens, before.requests,
           after.spent_nano, after.held_nano, after.held_tokens, again)
     if os.waitstatus_to_exitcode(status) == 0:
@@ -99,7 +99,7 @@ def start(script: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_four_processes_and_a_budget_for_ten(tmp_path: Path) -> None:
-    path, key_id = tmp_path / "purse", "0190"
+    path, key_id = tmp_path / "spend", "0190"
     workers = [start(MANY, str(path), key_id, str(index)) for index in range(4)]
     for worker in workers:
         assert worker.stdout is not None
@@ -114,7 +114,7 @@ def test_four_processes_and_a_budget_for_ten(tmp_path: Path) -> None:
 
 
 def test_a_kill_at_any_line_leaves_a_consistent_purse(tmp_path: Path) -> None:
-    process = start(DYING, str(tmp_path / "purse"), "0190")
+    process = start(DYING, str(tmp_path / "spend"), "0190")
     out, err = process.communicate(timeout=100)
     assert (process.returncode, err) == (0, "")
     states = Counter(out.splitlines())
@@ -136,10 +136,10 @@ def test_a_kill_at_any_line_leaves_a_consistent_purse(tmp_path: Path) -> None:
 
 def test_a_record_made_elsewhere_is_met_again(tmp_path: Path) -> None:
     record = new_key(KeyTerms(name="n", budget_usd=Decimal("0.00001")), clock=ManualClock())[1]
-    worker = start(MANY, str(tmp_path / "purse"), record.id, "9")
+    worker = start(MANY, str(tmp_path / "spend"), record.id, "9")
     said, err = worker.communicate("g", timeout=60)
     assert (said, err) == ("ready\n10\n", "")
-    with Purse.open(tmp_path / "purse", 0, [record]) as purse:
-        standing = purse.standing(record.id)
+    with SpendCounters.open(tmp_path / "spend", 0, [record]) as spend:
+        standing = spend.standing(record.id)
         assert standing is not None
         assert standing.held_nano == 10_000
