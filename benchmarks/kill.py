@@ -3,10 +3,10 @@
     python benchmarks/kill.py [--kills 100] [--clients 24] [--seed 1]
 
 A worker serves clients that stream; at a random moment it gets SIGKILL, its journal is shipped as
-`lightgate up` would ship it, the spend counters are restored from the ledger, and the next worker begins on
-the same folder. In the end every `x-lightgate-id` that a client has seen must be in the ledger
-once, what was cut must be there at its estimated price, and rows, sums and spend counters must agree to the
-nano-dollar. Exit code 6 if not.
+`lightgate up` would ship it, the spend counters are restored from the ledger, and the next worker
+begins on the same folder. In the end every `x-lightgate-id` that a client has seen must be in the
+ledger once, what was cut must be there at its estimated price, and rows, sums and spend counters
+must agree to the nano-dollar. Exit code 6 if not.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 import own_time
 from lightgate.config.load import parse_config
 from lightgate.gateway.http.app import Gateway
-from lightgate.gateway.process.journal import Book
+from lightgate.gateway.process.journal import JournalWriter
 from lightgate.gateway.process.state import State
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
@@ -143,7 +143,7 @@ async def start(tmp_path: Path, own: OwnTime | None) -> AsyncIterator[Start]:
         state = State(
             served,
             client=Client(watch_lag=False),
-            book=Book(Journal(data / "journal", 0)),
+            journal=JournalWriter(Journal(data / "journal", 0)),
             spend=SpendCounters.open(data / "spend", 0, keys),
             worker=0,
         )
@@ -159,7 +159,7 @@ async def start(tmp_path: Path, own: OwnTime | None) -> AsyncIterator[Start]:
     for rig in rigs:
         await rig.door.close()
         await rig.state.client.close()
-        rig.state.book.close()
+        rig.state.journal.close()
         if rig.state.spend is not None:
             rig.state.spend.close()
         await rig.sim.close()

@@ -21,7 +21,7 @@ MIDNIGHT_S = NOON_S - 43_200
 NANO = 1_000_000_000
 
 
-def spend(ledger: Ledger, key: KeyRecord, day_s: int, dollars: str) -> None:
+def spent_before(ledger: Ledger, key: KeyRecord, day_s: int, dollars: str) -> None:
     """A day's spend, in the sums that the ledger keeps."""
     with ledger.writing() as connection:
         for width_s, bucket_s in ((DAY_S, day_s), (FINE_S, day_s + 3600)):
@@ -48,9 +48,9 @@ def test_each_budget_gets_the_spend_of_its_period(tmp_path: Path) -> None:
         SpendCounters.open(tmp_path / "spend", 3, keys.values(), clock=clock) as spend,
     ):
         for key in (*keys.values(), free):
-            spend(ledger, key, MIDNIGHT_S - 40 * DAY_S, "4")
-            spend(ledger, key, MIDNIGHT_S - 2 * DAY_S, "2")
-            spend(ledger, key, MIDNIGHT_S, "1.5")
+            spent_before(ledger, key, MIDNIGHT_S - 40 * DAY_S, "4")
+            spent_before(ledger, key, MIDNIGHT_S - 2 * DAY_S, "2")
+            spent_before(ledger, key, MIDNIGHT_S, "1.5")
             assert spend.admit(key, clock.wall_ns(), 1, 7) is None
         restore(spend, ledger, (*keys.values(), free), clock.wall_ns())
         found = {period: spend.standing(key.id) for period, key in keys.items()}

@@ -157,7 +157,7 @@ def admit(state: State, guest: Guest, wanted: Wanted, cache: str = "off") -> Ent
         cache=cache,
         session=guest.session,
     )
-    state.book.write(_reservation(entry, wanted))
+    state.journal.write(_reservation(entry, wanted))
     return entry
 
 
@@ -193,7 +193,7 @@ def _reserve(
 ) -> tuple[int, int]:
     """The most that it may cost, and its tokens, as far as the key allows."""
     tokens = wanted.tokens_in + (USUAL_ANSWER if out is None else out)
-    if not state.book.accepts:
+    if not state.journal.accepts:
         raise Refusing(
             Refusal(
                 status=503,

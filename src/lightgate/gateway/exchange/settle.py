@@ -24,7 +24,7 @@ def settle(state: State, flight: Flight) -> None:
         _exchange(state, flight),
         tuple([_attempt(flight, leg, place) for place, leg in enumerate(legs)]),
     )
-    state.book.write(settled)
+    state.journal.write(settled)
     state.remember(settled)
     _teach(state, flight)
     key = entry.key

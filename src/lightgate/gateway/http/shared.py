@@ -191,5 +191,5 @@ class Shared:
             state.worker,
         )
         settled = Settled(note, ())
-        state.book.write(settled)
+        state.journal.write(settled)
         state.remember(settled)

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 BACKLOG: Final = 1000  # notes kept in memory while the disk takes none
 
 
-class Book:
+class JournalWriter:
     """Writes notes; keeps a bounded number of them while the disk refuses.
 
     Money is fail-closed: with a full backlog `accepts` is False and no paid request begins.

@@ -122,7 +122,7 @@ class Prober:
             marks.first, None, marks.end, None, marks.end, called.tokens.tokens_in,
             called.tokens.out, bill.nano_usd, bill.source, None, None, state.worker,
         )  # fmt: skip
-        state.book.write(Settled(exchange, (AttemptNote.of(facts, marks, called),)))
+        state.journal.write(Settled(exchange, (AttemptNote.of(facts, marks, called),)))
 
 
 def _watched(state: State) -> set[str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lightgate.gateway.exchange.exchange import Flight
-    from lightgate.gateway.process.journal import Book
+    from lightgate.gateway.process.journal import JournalWriter
     from lightgate.gateway.served.served import Served
     from lightgate.gateway.spend.counters import SpendCounters
     from lightgate.ledger.journal.notes import Settled
@@ -42,13 +42,13 @@ class State:
         served: Served,
         *,
         client: Client,
-        book: Book,
+        journal: JournalWriter,
         spend: SpendCounters | None,
         worker: int,
     ) -> None:
         self.served = served
         self.client = client
-        self.book = book
+        self.journal = journal
         self.spend = spend
         self.worker = worker
         self.ids = Ids()

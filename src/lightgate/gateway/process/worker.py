@@ -25,7 +25,7 @@ import uvloop
 from lightgate.errors import LightgateError
 from lightgate.gateway.cache.disk import BUSY_S, Attic
 from lightgate.gateway.http.app import Gateway
-from lightgate.gateway.process.journal import Book
+from lightgate.gateway.process.journal import JournalWriter
 from lightgate.gateway.process.logs import secrets_of, start_child
 from lightgate.gateway.process.parent_death import hold
 from lightgate.gateway.process.probe import Prober
@@ -71,7 +71,7 @@ class Worker:
         self.state = State(
             served,
             client=self.client,
-            book=Book(Journal(options.data / "journal", options.index)),
+            journal=JournalWriter(Journal(options.data / "journal", options.index)),
             spend=_counters(options, served),
             worker=options.index,
         )
@@ -151,7 +151,7 @@ class Worker:
         self._learning.share()
         if self._attic is not None:
             self._attic.close()
-        state.book.close()
+        state.journal.close()
         if state.spend is not None:
             state.spend.close()
 
@@ -193,7 +193,7 @@ def _key_variables(data: Path) -> list[str]:
 
 
 def _counters(options: Options, served: Served) -> SpendCounters:
-    """The spend counters, with what an earlier life of this worker had reserved counted as spent."""
+    """The spend counters; what an earlier life of this worker had reserved counts as spent."""
     spend = SpendCounters.open(options.data / "spend", options.index, served.snapshot.keys)
     for key_id, held in spend.clear_worker(options.index).items():
         spend.settle(key_id, 0, held.nano_usd, 0, held.tokens)

@@ -1,4 +1,4 @@
-"""How much happened in the last 60 seconds: a ring of one-second counts in the counter file's words.
+"""Count what happened in the last 60 seconds: a ring of one-second counts in the counter file.
 
 A ring is 62 words: its newest second, then 61 counts (the running second and the 60 before it), so
 that what is summed covers every span of 60 seconds that ends now.
