@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import ManualClock
 from lightgate.errors import LightgateError
-from lightgate.gateway.cache import disk as attic_module
-from lightgate.gateway.cache.disk import Attic
+from lightgate.gateway.cache import disk as disk_module
+from lightgate.gateway.cache.disk import DiskCache
 from lightgate.gateway.cache.memory import (
     JITTER,
     Answers,
@@ -295,33 +295,33 @@ def test_the_table_is_bounded(ledger: Ledger) -> None:
 
 
 @pytest.fixture
-async def begin(tmp_path: Path) -> AsyncIterator[Callable[..., Attic]]:
-    begun: list[Attic] = []
+async def begin(tmp_path: Path) -> AsyncIterator[Callable[..., DiskCache]]:
+    begun: list[DiskCache] = []
 
-    def make(**more: Any) -> Attic:
+    def make(**more: Any) -> DiskCache:
         opens = more.pop("opens", lambda: Ledger.open("sqlite", tmp_path, busy_s=0.01))
         clock = more.pop("clock", None) or ManualClock(now_ns=S)
-        attic = Attic(opens, clock=clock, patience_s=more.pop("patience_s", 60), **more)
-        attic.start()
-        begun.append(attic)
-        return attic
+        disk = DiskCache(opens, clock=clock, patience_s=more.pop("patience_s", 60), **more)
+        disk.start()
+        begun.append(disk)
+        return disk
 
     yield make
-    for attic in begun:
-        attic.close()
-        assert not attic._thread.is_alive()
+    for disk in begun:
+        disk.close()
+        assert not disk._thread.is_alive()
 
 
-async def test_an_answer_outlives_its_worker(begin: Callable[..., Attic]) -> None:
+async def test_an_answer_outlives_its_worker(begin: Callable[..., DiskCache]) -> None:
     first = Answers(deep=begin())
     keep(first, b"k")
     keep(first, b"private", rule=MEMORY)
     assert first.deep is not None
     first.deep.close()  # type: ignore[attr-defined]
-    attic = begin()
-    second = Answers(deep=attic)
-    assert attic.flushed(60)
-    while not attic._known:
+    disk = begin()
+    second = Answers(deep=disk)
+    assert disk.flushed(60)
+    while not disk._known:
         await asyncio.sleep(0)
     assert await second.find(b"private", RULE, 0, SURELY) is None
     assert await second.find(b"k", MEMORY, 0, SURELY) is None  # this model's rule does not look
@@ -329,85 +329,85 @@ async def test_an_answer_outlives_its_worker(begin: Callable[..., Attic]) -> Non
     assert (second.hits, len(second)) == (1, 1)  # and in memory from now on
 
 
-async def test_an_answer_on_disk_keeps_its_end(begin: Callable[..., Attic]) -> None:
+async def test_an_answer_on_disk_keeps_its_end(begin: Callable[..., DiskCache]) -> None:
     clock = ManualClock(now_ns=S)
-    attic = begin(clock=clock)
-    attic.put(b"k", OWNER, kept(), 100 * S)
-    assert attic.flushed(60)
+    disk = begin(clock=clock)
+    disk.put(b"k", OWNER, kept(), 100 * S)
+    assert disk.flushed(60)
     clock.advance(40 * S)
-    found = await attic.find(b"k")
+    found = await disk.find(b"k")
     assert found == (kept(), 60 * S)
-    answers = Answers(deep=attic, beta=0.0)
+    answers = Answers(deep=disk, beta=0.0)
     assert await answers.find(b"k", RULE, 0, SURELY) is not None
     assert await answers.find(b"k", MEMORY, 60 * S, SURELY) is None
     clock.advance(60 * S)
-    assert await attic.find(b"k") is None
+    assert await disk.find(b"k") is None
 
 
 async def test_a_key_that_is_not_there_does_not_wait_for_the_disk() -> None:
     never = threading.Event()
-    attic = Attic(lambda: pytest.fail("opened") if never.wait(60) else pytest.fail("late"))
+    disk = DiskCache(lambda: pytest.fail("opened") if never.wait(60) else pytest.fail("late"))
     # The thread is not even running: an answer that needed it would never come.
-    assert await attic.find(b"k") is None
+    assert await disk.find(b"k") is None
 
 
-async def test_a_store_that_hangs_delays_nobody(begin: Callable[..., Attic]) -> None:
+async def test_a_store_that_hangs_delays_nobody(begin: Callable[..., DiskCache]) -> None:
     free = threading.Event()
 
     def opens() -> Ledger:
         free.wait(60)
         raise LightgateError("The store is gone.")
 
-    attic = begin(opens=opens, patience_s=0.001, clock=ManualClock(now_ns=S))
-    answers = Answers(deep=attic)
-    attic._known[b"k"] = 2_000_000_000 * S
+    disk = begin(opens=opens, patience_s=0.001, clock=ManualClock(now_ns=S))
+    answers = Answers(deep=disk)
+    disk._known[b"k"] = 2_000_000_000 * S
     assert await answers.find(b"k", RULE, 0, SURELY) is None  # gives up after its patience
-    wishes = len(attic._wishes)
+    wishes = len(disk._wishes)
     assert await answers.find(b"k", RULE, 0, SURELY) is None  # and does not even ask again
-    assert len(attic._wishes) == wishes
+    assert len(disk._wishes) == wishes
     assert keep(answers, b"k")  # memory goes on
     assert await answers.find(b"k", RULE, 1, SURELY) is not None
     free.set()
 
 
 async def test_what_waits_for_the_disk_is_bounded(
-    begin: Callable[..., Attic], monkeypatch: pytest.MonkeyPatch
+    begin: Callable[..., DiskCache], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attic_module, "MOST_WAITING_BYTES", 3 * kept().size)
+    monkeypatch.setattr(disk_module, "MOST_WAITING_BYTES", 3 * kept().size)
     free = threading.Event()
 
     def opens() -> Ledger:
         free.wait(60)
         raise LightgateError("The store is gone.")
 
-    attic = begin(opens=opens)
+    disk = begin(opens=opens)
     for name in range(10):
-        attic.put(b"%d" % name, OWNER, kept(), S)
-    assert attic.dropped == 7
-    assert len(attic._puts) == 3
+        disk.put(b"%d" % name, OWNER, kept(), S)
+    assert disk.dropped == 7
+    assert len(disk._puts) == 3
     free.set()
 
 
 async def test_a_locked_store_is_written_later(
-    begin: Callable[..., Attic], tmp_path: Path, ledger: Ledger
+    begin: Callable[..., DiskCache], tmp_path: Path, ledger: Ledger
 ) -> None:
     clock = ManualClock(now_ns=S)
     other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    attic = begin(clock=clock)
-    attic.put(b"k", OWNER, kept(), 100 * S)
-    while not attic._rest_ns:
+    disk = begin(clock=clock)
+    disk.put(b"k", OWNER, kept(), 100 * S)
+    while not disk._rest_ns:
         await asyncio.sleep(0)
     assert find_answer(ledger, b"k", 0) is None
     other.close()
     clock.advance(6 * S)
-    with attic._change:
-        attic._change.notify_all()
-    assert attic.flushed(60)
+    with disk._change:
+        disk._change.notify_all()
+    assert disk.flushed(60)
     assert find_answer(ledger, b"k", 0) is not None
 
 
-async def test_workers_learn_of_each_others_answers(begin: Callable[..., Attic]) -> None:
+async def test_workers_learn_of_each_others_answers(begin: Callable[..., DiskCache]) -> None:
     clock = ManualClock(now_ns=S)
     one, two = begin(clock=clock), begin(clock=clock)
     one.put(b"k", OWNER, kept(), 100 * S)
@@ -421,12 +421,12 @@ async def test_workers_learn_of_each_others_answers(begin: Callable[..., Attic])
 
 
 async def test_a_row_that_cannot_be_read_is_a_miss(
-    begin: Callable[..., Attic], ledger: Ledger
+    begin: Callable[..., DiskCache], ledger: Ledger
 ) -> None:
     far = 2_000_000_000 * S
     put_answers(ledger, [row(b"k", kept_ns=kept().kept_ns, expires_ns=far)])
-    attic = begin()
-    while not attic._known:
+    disk = begin()
+    while not disk._known:
         await asyncio.sleep(0)
-    assert await attic.find(b"k") is None
-    assert not attic._known
+    assert await disk.find(b"k") is None
+    assert not disk._known

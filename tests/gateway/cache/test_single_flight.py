@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.gateway.cache import single_flight as joint_module
-from lightgate.gateway.cache.follower import Part, Rider, follower_lines
-from lightgate.gateway.cache.single_flight import Joint, Joints, Made
+from lightgate.gateway.cache import single_flight
+from lightgate.gateway.cache.follower import Part, Participant, follower_lines
+from lightgate.gateway.cache.single_flight import Made, SharedAnswer, SingleFlight
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lightgate.gateway.cache.follower import Reader
+    from lightgate.gateway.cache.follower import AnswerReader
     from lightgate.wire.door.reply import Reply
 
 HEAD = b"content-type: text/event-stream\r\nx-request-id: leader\r\nx-lightgate-target: lab/m\r\n"
@@ -69,46 +69,46 @@ class FakeReply:
 
 
 class FakeFlight:
-    """What a joint looks at, and a flight that does as it is told."""
+    """What a shared answer looks at, and a flight that does as it is told."""
 
     def __init__(self) -> None:
         self.winner: object | None = None
         self.refusal: object | None = None
-        self.joint: Joint | None = None
+        self.shared: SharedAnswer | None = None
         self.cancelled = False
-        self._steps: asyncio.Queue[Callable[[Joint], object] | None] = asyncio.Queue()
+        self._steps: asyncio.Queue[Callable[[SharedAnswer], object] | None] = asyncio.Queue()
 
-    async def __call__(self, joint: Joint) -> None:
-        self.joint = joint
-        joint.watch(self)
+    async def __call__(self, shared: SharedAnswer) -> None:
+        self.shared = shared
+        shared.watch(self)
         try:
             while (step := await self._steps.get()) is not None:
-                step(joint)
+                step(shared)
         except asyncio.CancelledError:
             self.cancelled = True
             raise
 
-    def do(self, step: Callable[[Joint], object] | None) -> None:
+    def do(self, step: Callable[[SharedAnswer], object] | None) -> None:
         self._steps.put_nowait(step)
 
     def say(self, data: bytes) -> None:
-        def step(joint: Joint) -> None:
+        def step(shared: SharedAnswer) -> None:
             self.winner = self
-            if joint.started:
-                joint.send(data)
+            if shared.started:
+                shared.send(data)
             else:
-                joint.start(200, HEAD, first=data)
+                shared.start(200, HEAD, first=data)
 
         self.do(step)
 
     def end(self, last: bytes = b"") -> None:
-        self.do(lambda joint: joint.finish(last=last))
+        self.do(lambda shared: shared.finish(last=last))
         self.do(None)
 
     def refuse(self, status: int) -> None:
-        def step(joint: Joint) -> None:
+        def step(shared: SharedAnswer) -> None:
             self.refusal = self
-            joint.whole(status, b"x-request-id: leader\r\n", b"refused %d" % status)
+            shared.whole(status, b"x-request-id: leader\r\n", b"refused %d" % status)
 
         self.do(step)
         self.do(None)
@@ -116,9 +116,9 @@ class FakeFlight:
     def fall(self, last: bytes) -> None:
         """End with an error event."""
 
-        def step(joint: Joint) -> None:
+        def step(shared: SharedAnswer) -> None:
             self.refusal = self
-            joint.finish(last=last)
+            shared.finish(last=last)
 
         self.do(step)
         self.do(None)
@@ -127,25 +127,27 @@ class FakeFlight:
 class Ride:
     """One client in a task of its own."""
 
-    def __init__(self, joints: Joints, key: bytes = b"k", reply: FakeReply | None = None) -> None:
+    def __init__(
+        self, group: SingleFlight, key: bytes = b"k", reply: FakeReply | None = None
+    ) -> None:
         self.reply = reply or FakeReply()
         self.flight = FakeFlight()
-        self.task = asyncio.ensure_future(joints.share(key, self._rider()))
+        self.task = asyncio.ensure_future(group.share(key, self._participant()))
 
-    def _rider(self) -> Rider:
+    def _participant(self) -> Participant:
         def dress(lines: bytes, part: Part) -> bytes:
             return lines if part == "lead" else follower_lines(lines, b"mine", b"id")
 
-        return Rider(
+        return Participant(
             cast("Reply", self.reply), self.flight, dress, lambda status: b"broken %d" % status
         )
 
     @property
     def led(self) -> bool:
-        return self.flight.joint is not None
+        return self.flight.shared is not None
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> AnswerReader:
         return self.task.result()
 
     def leave(self) -> None:
@@ -157,9 +159,9 @@ async def turn(times: int = 8) -> None:
         await asyncio.sleep(0)
 
 
-def joints() -> Joints:
+def group() -> SingleFlight:
     ticks = itertools.count(0, 1_000_000)
-    return Joints(asyncio.get_running_loop(), lambda: next(ticks))
+    return SingleFlight(asyncio.get_running_loop(), lambda: next(ticks))
 
 
 def run(case: Callable[[], Awaitable[None]]) -> None:
@@ -182,7 +184,7 @@ def test_whenever_one_joins_the_bytes_are_the_same(
     steps = [data.draw(st.integers(1, 3)) for _ in pieces]
 
     async def case() -> None:
-        both = joints()
+        both = group()
         rides = [Ride(both)]
         await turn()
         leader = rides[0]
@@ -211,7 +213,7 @@ def test_whenever_one_joins_the_bytes_are_the_same(
 
 
 async def test_a_thousand_make_one_call() -> None:
-    both = joints()
+    both = group()
     rides = [Ride(both) for _ in range(1000)]
     await turn()
     assert sum(ride.led for ride in rides) == 1
@@ -226,7 +228,7 @@ async def test_a_thousand_make_one_call() -> None:
 
 
 async def test_other_keys_do_not_meet() -> None:
-    both = joints()
+    both = group()
     one, two = Ride(both, b"tenant-1"), Ride(both, b"tenant-2")
     await turn()
     assert one.led
@@ -242,7 +244,7 @@ async def test_other_keys_do_not_meet() -> None:
 
 
 async def test_headers_are_each_clients_own() -> None:
-    both = joints()
+    both = group()
     one, two = Ride(both), Ride(both)
     await turn()
     one.flight.say(b"data: a")
@@ -260,13 +262,13 @@ async def test_headers_are_each_clients_own() -> None:
 
 
 async def test_a_whole_answer_is_shared_too() -> None:
-    both = joints()
+    both = group()
     one, two = Ride(both), Ride(both)
     await turn()
 
-    def whole(joint: Joint) -> None:
+    def whole(shared: SharedAnswer) -> None:
         one.flight.winner = one
-        joint.whole(200, b"content-type: application/json\r\n", b"{}")
+        shared.whole(200, b"content-type: application/json\r\n", b"{}")
 
     one.flight.do(whole)
     await turn()
@@ -284,7 +286,7 @@ async def test_a_whole_answer_is_shared_too() -> None:
 
 @pytest.mark.parametrize("spoken", [False, True])
 async def test_the_leader_may_leave(spoken: bool) -> None:
-    both = joints()
+    both = group()
     one, two = Ride(both), Ride(both)
     await turn()
     if spoken:
@@ -305,7 +307,7 @@ async def test_the_leader_may_leave(spoken: bool) -> None:
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 async def test_the_last_one_to_leave_ends_the_call(order: tuple[int, int]) -> None:
-    both = joints()
+    both = group()
     rides = [Ride(both), Ride(both)]
     await turn()
     rides[0].flight.say(b"data: a")
@@ -325,40 +327,40 @@ async def test_the_last_one_to_leave_ends_the_call(order: tuple[int, int]) -> No
 
 
 async def test_a_complete_answer_is_settled_though_everybody_left() -> None:
-    both = joints()
+    both = group()
     one = Ride(both)
     await turn()
     one.reply.crowded = True
     one.flight.say(b"data: a")
-    one.flight.do(lambda joint: joint.finish())
+    one.flight.do(lambda shared: shared.finish())
     await turn()
     one.leave()
     await turn()
     assert not one.flight.cancelled
-    assert one.flight.joint is not None
-    assert one.flight.joint.kept(MADE, 1000) is not None
+    assert one.flight.shared is not None
+    assert one.flight.shared.kept(MADE, 1000) is not None
     one.flight.do(None)
     await turn()
     assert len(both) == 0
 
 
 async def test_flights_outlive_their_clients_and_are_waited_for() -> None:
-    both = joints()
+    both = group()
     one, two = Ride(both), Ride(both)
     await turn()
     one.flight.say(b"data: a")
-    one.flight.do(lambda joint: joint.finish())
+    one.flight.do(lambda shared: shared.finish())
     await turn()
     settled: list[object] = []
-    joint = two.reader.joint
-    joint.when_landed(lambda: settled.append(joint.made))
+    shared = two.reader.shared
+    shared.when_landed(lambda: settled.append(shared.made))
     assert not await both.landed(0)
     assert settled == []
-    one.flight.do(lambda joint: setattr(joint, "made", MADE))
+    one.flight.do(lambda shared: setattr(shared, "made", MADE))
     one.flight.do(None)
     assert await both.landed(60)
     assert settled == [MADE]
-    joint.when_landed(lambda: settled.append("at once"))
+    shared.when_landed(lambda: settled.append("at once"))
     assert settled == [MADE, "at once"]
 
 
@@ -368,7 +370,7 @@ async def test_flights_outlive_their_clients_and_are_waited_for() -> None:
 @pytest.mark.parametrize(("status", "again"), [(503, True), (500, True), (408, True), (429, False),
                                                (400, False), (402, False)])  # fmt: skip
 async def test_a_leader_without_an_answer(status: int, again: bool) -> None:
-    both = joints()
+    both = group()
     rides = [Ride(both) for _ in range(4)]
     await turn()
     rides[0].flight.refuse(status)
@@ -387,7 +389,7 @@ async def test_a_leader_without_an_answer(status: int, again: bool) -> None:
 
 
 async def test_a_second_failure_is_everybodys() -> None:
-    both = joints()
+    both = group()
     rides = [Ride(both) for _ in range(5)]
     await turn()
     rides[0].flight.refuse(503)
@@ -400,10 +402,10 @@ async def test_a_second_failure_is_everybodys() -> None:
 
 
 async def test_a_failure_after_a_sign_of_life() -> None:
-    both = joints()
+    both = group()
     rides = [Ride(both) for _ in range(3)]
     await turn()
-    rides[0].flight.do(lambda joint: joint.start(200, HEAD, first=b": keep-alive\n"))
+    rides[0].flight.do(lambda shared: shared.start(200, HEAD, first=b": keep-alive\n"))
     await turn()
     late = Ride(both)
     await turn()
@@ -419,7 +421,7 @@ async def test_a_failure_after_a_sign_of_life() -> None:
 
 
 async def test_a_break_after_the_first_token_is_told_to_everybody() -> None:
-    both = joints()
+    both = group()
     one, two = Ride(both), Ride(both)
     await turn()
     one.flight.say(b"data: a")
@@ -429,21 +431,21 @@ async def test_a_break_after_the_first_token_is_told_to_everybody() -> None:
     await turn()
     assert one.reply.body == two.reply.body == b"data: adata: error"
     assert newcomer.led  # nobody joins what broke
-    assert one.flight.joint is not None
-    assert one.flight.joint.kept(MADE, 1000) is None
+    assert one.flight.shared is not None
+    assert one.flight.shared.kept(MADE, 1000) is None
     newcomer.leave()
     await turn()
 
 
 @pytest.mark.parametrize("spoken", [False, True])
 async def test_a_defect_is_the_leaders(spoken: bool) -> None:
-    both = joints()
+    both = group()
     one, two = Ride(both), Ride(both)
     await turn()
     if spoken:
         one.flight.say(b"data: a")
 
-    def defect(joint: Joint) -> None:
+    def defect(shared: SharedAnswer) -> None:
         raise ZeroDivisionError
 
     one.flight.do(defect)
@@ -464,8 +466,8 @@ async def test_a_defect_is_the_leaders(spoken: bool) -> None:
 
 
 async def test_a_slow_reader_slows_nobody_and_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joint_module, "BEHIND_BYTES", 20)
-    both = joints()
+    monkeypatch.setattr(single_flight, "BEHIND_BYTES", 20)
+    both = group()
     one, slow = Ride(both), Ride(both)
     await turn()
     slow.reply.crowded = True
@@ -482,19 +484,19 @@ async def test_a_slow_reader_slows_nobody_and_is_cut(monkeypatch: pytest.MonkeyP
 
 
 async def test_when_all_are_slow_the_provider_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joint_module, "BEHIND_BYTES", 20)
-    both = joints()
+    monkeypatch.setattr(single_flight, "BEHIND_BYTES", 20)
+    both = group()
     one, two = Ride(both), Ride(both)
     await turn()
     one.reply.crowded = two.reply.crowded = True
     for _ in range(4):
         one.flight.say(b"data: 456789")
     await turn()
-    joint = one.flight.joint
-    assert joint is not None
-    assert joint.crowded
+    shared = one.flight.shared
+    assert shared is not None
+    assert shared.crowded
     assert not one.reply.aborted
-    waiting = asyncio.ensure_future(joint.drain())
+    waiting = asyncio.ensure_future(shared.drain())
     await turn()
     assert not waiting.done()
     two.reply.catch_up()
@@ -508,15 +510,15 @@ async def test_when_all_are_slow_the_provider_waits(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_newcomer_frees_a_waiting_provider() -> None:
-    both = joints()
+    both = group()
     one = Ride(both)
     await turn()
     one.reply.crowded = True
     one.flight.say(b"data: a")
     await turn()
-    joint = one.flight.joint
-    assert joint is not None
-    waiting = asyncio.ensure_future(joint.drain())
+    shared = one.flight.shared
+    assert shared is not None
+    waiting = asyncio.ensure_future(shared.drain())
     await turn()
     assert not waiting.done()
     two = Ride(both)
@@ -530,23 +532,23 @@ async def test_a_newcomer_frees_a_waiting_provider() -> None:
 async def test_a_long_answer_is_forgotten_behind_its_readers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(joint_module, "LOG_BYTES", 100)
-    both = joints()
+    monkeypatch.setattr(single_flight, "LOG_BYTES", 100)
+    both = group()
     one, two = Ride(both), Ride(both)
     await turn()
     for _ in range(30):
         one.flight.say(b"data: 456789")
         await turn(2)
-    joint = one.flight.joint
-    assert joint is not None
-    assert sum(map(len, joint._pieces)) <= 12
+    shared = one.flight.shared
+    assert shared is not None
+    assert sum(map(len, shared._pieces)) <= 12
     late = Ride(both)
     await turn()
     assert late.led  # there is no beginning to give any more
     one.flight.end()
     await turn()
     assert one.reply.body == two.reply.body == b"data: 456789" * 30
-    assert joint.kept(MADE, 10_000) is None
+    assert shared.kept(MADE, 10_000) is None
     late.leave()
     await turn()
 
@@ -556,7 +558,7 @@ async def test_one_broken_reply_is_no_concern_of_the_others() -> None:
         def start(self, *args: Any, **more: Any) -> None:
             raise ValueError("no such header")
 
-    both = joints()
+    both = group()
     one = Ride(both)
     bad = Ride(both, reply=Broken())
     await turn()
@@ -573,31 +575,31 @@ async def test_one_broken_reply_is_no_concern_of_the_others() -> None:
 
 @pytest.mark.parametrize("sign", [b": keep-alive\n", b"\n"])
 async def test_signs_of_life_are_for_those_who_are_here(sign: bytes) -> None:
-    both = joints()
+    both = group()
     one = Ride(both)
     await turn()
     one.flight.say(b"data: a")
-    one.flight.do(lambda joint: joint.send(sign))
+    one.flight.do(lambda shared: shared.send(sign))
     await turn()
     two = Ride(both)
     one.flight.end(b"data: b")
     await turn()
     assert one.reply.body == b"data: a" + sign + b"data: b"
     assert two.reply.body == b"data: adata: b"
-    joint = one.flight.joint
-    assert joint is not None
-    kept = joint.kept(MADE, 1000)
+    shared = one.flight.shared
+    assert shared is not None
+    kept = shared.kept(MADE, 1000)
     assert kept is not None
     assert (kept.body, kept.cuts, kept.streamed) == (b"data: adata: b", (7, 14), True)
     assert len(kept.times_us) == 2
     assert 0 < kept.times_us[0] < kept.times_us[1]
     assert kept.took_ns >= kept.times_us[1] * 1000
-    assert joint.kept(MADE, 13) is None
+    assert shared.kept(MADE, 13) is None
 
 
 @pytest.mark.parametrize("how", ["unfinished", "refused"])
 async def test_what_is_not_complete_is_not_kept(how: str) -> None:
-    both = joints()
+    both = group()
     one = Ride(both)
     await turn()
     if how == "refused":
@@ -605,8 +607,8 @@ async def test_what_is_not_complete_is_not_kept(how: str) -> None:
     else:
         one.flight.say(b"data: a")
     await turn()
-    joint = one.flight.joint
-    assert joint is not None
-    assert joint.kept(MADE, 1000) is None
+    shared = one.flight.shared
+    assert shared is not None
+    assert shared.kept(MADE, 1000) is None
     one.leave()
     await turn()

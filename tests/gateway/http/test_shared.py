@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lightgate.gateway.cache.disk import Attic
+from lightgate.gateway.cache.disk import DiskCache
 from lightgate.gateway.cache.memory import Answers
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.ledger.store.store import Ledger
@@ -129,7 +129,7 @@ async def test_the_last_one_to_leave_closes_the_call(start: Start) -> None:
     lines = [await rig.line() for _ in range(2)]
     for line in lines:
         line.send("POST", "/v1/chat/completions", body, {})
-    await rig.until(lambda: rig.state.joints.joined == 1)
+    await rig.until(lambda: rig.state.single_flight.joined == 1)
     await rig.until(lambda: rig.upstream == 1)
     await lines[1].close()
     await rig.until(lambda: len(rig.settled()) == 1)  # the follower's
@@ -142,8 +142,8 @@ async def test_the_last_one_to_leave_closes_the_call(start: Start) -> None:
 
 async def test_an_answer_outlives_the_worker(start: Start) -> None:
     rig = await start(KEPT.replace(', store = "memory"', ""))
-    first = await _with_attic(rig)
-    second = await _with_attic(rig)
+    first = await _with_disk(rig)
+    second = await _with_disk(rig)
     assert (first.headers["x-lightgate-cache"], second.headers["x-lightgate-cache"]) == (
         "miss",
         "hit",
@@ -152,16 +152,16 @@ async def test_an_answer_outlives_the_worker(start: Start) -> None:
     assert calls(rig) == 1
 
 
-async def _with_attic(rig: Rig) -> Answer:
+async def _with_disk(rig: Rig) -> Answer:
     """Ask a worker that has nothing in memory and closes its store in order."""
-    attic = Attic(lambda: Ledger.open("sqlite", rig.data), patience_s=60)
-    attic.start()
-    rig.state.answers = Answers(deep=attic)
-    await asyncio.to_thread(attic.flushed, 60)
-    await rig.until(lambda: attic._prune_ns > 0)
+    disk = DiskCache(lambda: Ledger.open("sqlite", rig.data), patience_s=60)
+    disk.start()
+    rig.state.answers = Answers(deep=disk)
+    await asyncio.to_thread(disk.flushed, 60)
+    await rig.until(lambda: disk._prune_ns > 0)
     answer = await rig.chat("kept", temperature=0)
     await rig.until(
         lambda: answer.headers["x-lightgate-cache"] == "hit" or rig.state.answers.stored > 0
     )
-    attic.close()
+    disk.close()
     return answer

@@ -52,7 +52,7 @@ class _Put(NamedTuple):
     expires_ns: int
 
 
-class Attic:
+class DiskCache:
     """Answers on disk. `put` and `find` belong to the loop, everything below them to the thread."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Attic:
         self._seen_ns = 0  # the date of the newest row that was seen
         self._ledger: Ledger | None = None
         self.dropped = 0
-        self._thread = threading.Thread(target=self._work, name="lightgate-attic", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="lightgate-disk-cache", daemon=True)
 
     def start(self) -> None:
         """Begin; the ledger is opened in the thread."""

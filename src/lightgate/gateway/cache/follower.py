@@ -12,7 +12,7 @@ from lightgate.wire.door.reply import Reply
 if TYPE_CHECKING:
     import asyncio
 
-    from lightgate.gateway.cache.single_flight import Joint
+    from lightgate.gateway.cache.single_flight import SharedAnswer
 
 # What a flight says about its own request alone.
 _OWN: Final = frozenset(
@@ -21,10 +21,10 @@ _OWN: Final = frozenset(
 )  # fmt: skip
 
 Part = Literal["lead", "join"]
-Launch = Callable[[Any], Coroutine[Any, Any, None]]  # flies a request into a Joint
+Launch = Callable[[Any], Coroutine[Any, Any, None]]  # flies a request into a SharedAnswer
 
 
-class Rider(msgspec.Struct, frozen=True, gc=False):
+class Participant(msgspec.Struct, frozen=True, gc=False):
     """One client's place: where it is answered, and how it would fly by itself.
 
     `dress` makes header lines of its own from those of the flight. `broken` is an error event, for
@@ -37,29 +37,29 @@ class Rider(msgspec.Struct, frozen=True, gc=False):
     broken: Callable[[int], bytes]
 
 
-class Reader:
+class AnswerReader:
     """One client, reading along; `done` ends when it has everything, or will not get it."""
 
-    __slots__ = ("_drainer", "_joint", "_sent", "at", "bereft", "cut", "done", "first_out_ns",
-                 "last_out_ns", "part", "rider")  # fmt: skip
+    __slots__ = ("_drainer", "_sent", "_shared", "at", "bereft", "cut", "done", "first_out_ns",
+                 "last_out_ns", "part", "participant")  # fmt: skip
 
-    def __init__(self, joint: Joint, rider: Rider, part: Part) -> None:
-        self._joint = joint
+    def __init__(self, shared: SharedAnswer, participant: Participant, part: Part) -> None:
+        self._shared = shared
         self._sent = 0
         self._drainer: asyncio.Task[None] | None = None
-        self.rider = rider
+        self.participant = participant
         self.part: Part = part
         self.at = 0  # the next piece
-        self.done: asyncio.Future[None] = joint.loop.create_future()
+        self.done: asyncio.Future[None] = shared.loop.create_future()
         self.bereft = False  # the leader got nothing: find another, or lead
         self.cut = False  # it was too slow
         self.first_out_ns: int | None = None
         self.last_out_ns: int | None = None
 
     @property
-    def joint(self) -> Joint:
+    def shared(self) -> SharedAnswer:
         """What it reads."""
-        return self._joint
+        return self._shared
 
     @property
     def held(self) -> bool:
@@ -69,18 +69,18 @@ class Reader:
     @property
     def owed(self) -> int:
         """Bytes that are there and not handed on."""
-        return self._joint.size - self._sent
+        return self._shared.size - self._sent
 
     def pump(self) -> None:
         """Hand on what there is, as long as the client takes it."""
-        joint, reply = self._joint, self.rider.reply
+        shared, reply = self._shared, self.participant.reply
         try:
             while self._drainer is None and not self.done.done():
                 if reply.finished:  # the door closed it
                     self.end()
                     return
-                data, at = joint.read(self.at)
-                last = joint.finished and at == joint.end
+                data, at = shared.read(self.at)
+                last = shared.finished and at == shared.end
                 if not data and not last:
                     return
                 self._write(data, last=last)
@@ -89,19 +89,19 @@ class Reader:
                 if last:
                     self.end()
                 elif reply.crowded:
-                    self._drainer = joint.loop.create_task(self._drain())
+                    self._drainer = shared.loop.create_task(self._drain())
         except (RuntimeError, ValueError) as error:  # of this reply: no concern of the others
             self.end(error)
 
     def comment(self, data: bytes) -> None:
         """Show a sign of life that is no part of the answer."""
-        reply = self.rider.reply
+        reply = self.participant.reply
         if self.done.done() or self.held or reply.finished:
             return
         if reply.started:
             reply.send(data)
         else:
-            reply.start(self._joint.status, self._headers(), first=data)
+            reply.start(self._shared.status, self._headers(), first=data)
 
     def end(self, error: BaseException | None = None) -> None:
         """Let the client's handler go on."""
@@ -123,40 +123,40 @@ class Reader:
     def drop(self) -> None:
         """Close the client's socket: it cannot be served to the end."""
         self.cut = True
-        if not self.rider.reply.finished:
-            self.rider.reply.abort()
+        if not self.participant.reply.finished:
+            self.participant.reply.abort()
         self.end()
 
     def _write(self, data: bytes, *, last: bool) -> None:
-        joint, reply = self._joint, self.rider.reply
-        if not joint.keep_alive:
+        shared, reply = self._shared, self.participant.reply
+        if not shared.keep_alive:
             reply.keep_alive = False
-        if joint.is_whole:
+        if shared.is_whole:
             if not reply.started:
-                reply.whole(joint.status, self._headers(), data)
+                reply.whole(shared.status, self._headers(), data)
             else:
-                reply.finish(last=self.rider.broken(joint.status))
+                reply.finish(last=self.participant.broken(shared.status))
         elif not reply.started:
-            reply.start(joint.status, self._headers(), first=data)
+            reply.start(shared.status, self._headers(), first=data)
             if last:
                 reply.finish()
         elif last:
             reply.finish(last=data)
         else:
             reply.send(data)
-        now = joint.now_ns()
+        now = shared.now_ns()
         if self.first_out_ns is None:
             self.first_out_ns = now
         self.last_out_ns = now
 
     def _headers(self) -> bytes:
-        return self.rider.dress(self._joint.headers, self.part)
+        return self.participant.dress(self._shared.headers, self.part)
 
     async def _drain(self) -> None:
-        await self.rider.reply.drain()
+        await self.participant.reply.drain()
         self._drainer = None
         self.pump()
-        self._joint.wake()
+        self._shared.wake()
 
 
 def follower_lines(lines: bytes, request_id: bytes, id_: bytes) -> bytes:

@@ -87,7 +87,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Deep(Protocol):
-    """Where answers go that outlive this process; `attic.Attic` is one."""
+    """Where answers go that outlive this process; `disk.DiskCache` is one."""
 
     def put(self, key: bytes, owner: Owner, kept: Kept, ttl_ns: int) -> None:
         """Take one, some time."""

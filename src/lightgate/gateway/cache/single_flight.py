@@ -1,8 +1,8 @@
 """Equal requests under way share one call: each reads the same answer from its beginning.
 
-The first one leads: its flight writes into the joint as if that were the client's reply. Everyone
-who comes later gets what is there at once, and the rest as it comes. Nobody waits for anybody: a
-reader that falls too far behind is cut, and the call ends early only when nobody reads any more.
+The first request leads: its exchange writes into the shared answer as if that were the client's
+reply. A follower gets what is there at once, and the rest as it comes. No reader waits for another:
+one that falls too far behind is cut, and the call ends early only when all readers have left.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from lightgate.gateway.cache.follower import Launch, Part, Reader, Rider
+from lightgate.gateway.cache.follower import AnswerReader, Launch, Part, Participant
 from lightgate.gateway.cache.memory import Kept
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ HEIRS: Final = 1  # followers who may try again, one after the other, when the l
 _AGAIN: Final = frozenset((408, 409, 425))  # beside 5xx: another try may end otherwise
 
 
-class Pilot(Protocol):
-    """What a joint must know of the flight that fills it; `flight.Flight` is one."""
+class LeaderExchange(Protocol):
+    """What a shared answer must know of the flight that fills it; `flight.Flight` is one."""
 
     @property
     def winner(self) -> object | None:
@@ -41,27 +41,27 @@ class Pilot(Protocol):
         ...
 
 
-class Joint:
+class SharedAnswer:
     """One answer on its way to all who asked for it; to its flight it is a `wire.reply.Reply`.
 
     Pieces are whole events. Once there are LOG_BYTES nobody may join any more, and what all have
     read is forgotten.
     """
 
-    def __init__(self, joints: Joints, key: bytes, heirs: int) -> None:
-        self._joints = joints
+    def __init__(self, group: SingleFlight, key: bytes, heirs: int) -> None:
+        self._group = group
         self.key = key
         self._heirs = heirs
-        self.loop = joints.loop
-        self.now_ns = joints.now_ns
+        self.loop = group.loop
+        self.now_ns = group.now_ns
         self._began_ns = self.now_ns()
         self._pieces: deque[bytes] = deque()
         self._stamps: list[int] = []
         self._base = 0  # pieces that were forgotten
-        self._readers: dict[Reader, None] = {}  # in the order of their coming
+        self._readers: dict[AnswerReader, None] = {}  # in the order of their coming
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
-        self._pilot: Pilot | None = None
+        self._leader: LeaderExchange | None = None
         self._broken = False  # it ended with an error
         self.size = 0
         self.status = 200
@@ -74,9 +74,9 @@ class Joint:
 
     # Of the flight
 
-    def watch(self, pilot: Pilot) -> None:
+    def watch(self, leader: LeaderExchange) -> None:
         """Learn from this flight, before it runs, whether its answer is one."""
-        self._pilot = pilot
+        self._leader = leader
 
     @property
     def crowded(self) -> bool:
@@ -99,7 +99,7 @@ class Joint:
         Whether nobody who reads can take more.
         """
         if not self.started or self.finished:
-            raise RuntimeError("A joint's pieces go between its start and its finish.")
+            raise RuntimeError("A shared answer's pieces go between its start and its finish.")
         if data[:1] == b":" or data.isspace():  # events begin with a word
             for reader in tuple(self._readers):
                 reader.comment(data)
@@ -112,35 +112,35 @@ class Joint:
         """End the answer; without a winner it never was one."""
         del trailer
         if not self.started or self.finished:
-            raise RuntimeError("A joint is finished once, after its start.")
+            raise RuntimeError("A shared answer is finished once, after its start.")
         if last:
             self._append(last)
         self.finished = True
-        pilot, self._pilot = self._pilot, None  # the flight holds us: not each other for ever
-        self._broken = pilot is not None and pilot.refusal is not None
-        if pilot is not None and self._broken:
-            self._joints.close(self)
-            if pilot.winner is None:
+        leader, self._leader = self._leader, None  # the flight holds us: not each other for ever
+        self._broken = leader is not None and leader.refusal is not None
+        if leader is not None and self._broken:
+            self._group.close(self)
+            if leader.winner is None:
                 self._bequeath(again=True)
         self._spread()
 
     def whole(self, status: int, headers: bytes, body: bytes) -> None:
         """Give the answer in one piece, or the refusal."""
         if self.started:
-            raise RuntimeError("A joint starts once.")
+            raise RuntimeError("A shared answer starts once.")
         self.started = self.finished = self.is_whole = True
-        self._pilot = None
+        self._leader = None
         self.status, self.headers = status, headers
         self._append(body)
         if status != 200:
-            self._joints.close(self)
+            self._group.close(self)
             self._bequeath(again=status >= 500 or status in _AGAIN)
         self._spread()
 
     def abort(self) -> None:
         """Close every client's socket."""
         self.started = self.finished = True
-        self._joints.close(self)
+        self._group.close(self)
         for reader in tuple(self._readers):
             reader.drop()
 
@@ -169,22 +169,22 @@ class Joint:
             at += 1
         return taken[0] if len(taken) == 1 else b"".join(taken), at
 
-    def attach(self, rider: Rider, part: Part) -> Reader:
+    def attach(self, participant: Participant, part: Part) -> AnswerReader:
         """Read along from the beginning; what is there is handed over in this turn."""
-        reader = Reader(self, rider, part)
+        reader = AnswerReader(self, participant, part)
         self._readers[reader] = None
         self.wake()
         reader.pump()
         return reader
 
-    def detach(self, reader: Reader) -> None:
+    def detach(self, reader: AnswerReader) -> None:
         """Stop reading; the last one to leave ends the call, unless the answer is complete."""
         reader.end()
         self._readers.pop(reader, None)
         self.wake()
         task = self._task
         if not self._readers and not self.finished and task is not None and not task.done():
-            self._joints.close(self)
+            self._group.close(self)
             task.cancel()
 
     def wake(self) -> None:
@@ -198,7 +198,7 @@ class Joint:
 
     def fly(self, launch: Launch) -> None:
         """Begin the leader's flight in a task of its own: it may outlive the leader."""
-        self._task = self._joints.hold(self.loop.create_task(launch(self)))
+        self._task = self._group.hold(self.loop.create_task(launch(self)))
         self._task.add_done_callback(self._landed)
 
     def when_landed(self, settle: Callable[[], None]) -> None:
@@ -228,11 +228,11 @@ class Joint:
         )
 
     def _landed(self, task: asyncio.Task[None]) -> None:
-        self._joints.close(self)
+        self._group.close(self)
         for settle in self._settlers:
             settle()
         self._settlers.clear()
-        self._pilot = None
+        self._leader = None
         error = None if task.cancelled() else task.exception()
         if self.finished:
             if error is not None:  # the answer is out; what failed is our own book-keeping
@@ -271,7 +271,7 @@ class Joint:
         if self.size <= LOG_BYTES:
             self._stamps.append(self.now_ns())
         else:
-            self._joints.close(self)
+            self._group.close(self)
 
     def _spread(self) -> None:
         for reader in tuple(self._readers):
@@ -300,13 +300,13 @@ class Made(msgspec.Struct, frozen=True):
     wall_ns: int
 
 
-class Joints:
+class SingleFlight:
     """All answers under way that may be shared, by the key of their request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int]) -> None:
         self.loop = loop
         self.now_ns = now_ns
-        self._open: dict[bytes, Joint] = {}
+        self._open: dict[bytes, SharedAnswer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.led = self.joined = 0
 
@@ -316,30 +316,30 @@ class Joints:
     def __contains__(self, key: bytes) -> bool:
         return key in self._open
 
-    async def share(self, key: bytes, rider: Rider) -> Reader:
+    async def share(self, key: bytes, participant: Participant) -> AnswerReader:
         """Answer a request from the call that is under way for it, or begin one.
 
         Cancelled when the client leaves. The reader says how it took part.
         """
         heirs = HEIRS
         while True:
-            joint = self._open.get(key)
-            if joint is None:
+            shared = self._open.get(key)
+            if shared is None:
                 part: Part = "lead"
-                joint = self._open[key] = Joint(self, key, heirs)
-                joint.fly(rider.launch)
+                shared = self._open[key] = SharedAnswer(self, key, heirs)
+                shared.fly(participant.launch)
                 self.led += 1
             else:
                 part = "join"
                 self.joined += 1
-            reader = joint.attach(rider, part)
+            reader = shared.attach(participant, part)
             try:
                 await reader.done
             finally:
-                joint.detach(reader)
+                shared.detach(reader)
             if not reader.bereft:
                 return reader
-            heirs = joint.heirs - 1
+            heirs = shared.heirs - 1
 
     def hold(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         """Keep a flight's task alive until it is over."""
@@ -353,7 +353,7 @@ class Joints:
             await asyncio.wait(self._tasks, timeout=within_s)
         return not self._tasks
 
-    def close(self, joint: Joint) -> None:
+    def close(self, shared: SharedAnswer) -> None:
         """Let nobody join this one any more."""
-        if self._open.get(joint.key) is joint:
-            del self._open[joint.key]
+        if self._open.get(shared.key) is shared:
+            del self._open[shared.key]

@@ -20,7 +20,7 @@ from lightgate.route.cascade.wants import wants_of
 
 if TYPE_CHECKING:
     from lightgate.gateway.admit.admit import Entry
-    from lightgate.gateway.cache.single_flight import Joint
+    from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.exchange.attempt import Leg
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.body import Wanted
@@ -75,7 +75,7 @@ class Ascent(Flight):
         self,
         state: State,
         inbound: Inbound,
-        reply: Reply | Joint,
+        reply: Reply | SharedAnswer,
         entry: Entry,
         wanted: Wanted,
         tiers: Tiers,

@@ -19,7 +19,7 @@ from lightgate.route.plan.plan import Step
 
 if TYPE_CHECKING:
     from lightgate.gateway.admit.admit import Entry
-    from lightgate.gateway.cache.single_flight import Joint
+    from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.exchange.attempt import Leg
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.body import Wanted
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def new_flight(
-    state: State, inbound: Inbound, reply: Reply | Joint, entry: Entry, wanted: Wanted
+    state: State, inbound: Inbound, reply: Reply | SharedAnswer, entry: Entry, wanted: Wanted
 ) -> Flight:
     """The flight of a request: up the tiers where its first tier's answer is to be checked."""
     alias = entry.alias
@@ -51,7 +51,7 @@ class Ladder(Ascent):
         self,
         state: State,
         inbound: Inbound,
-        reply: Reply | Joint,
+        reply: Reply | SharedAnswer,
         entry: Entry,
         wanted: Wanted,
         tiers: Tiers,

@@ -27,7 +27,7 @@ from lightgate.route.plan.finish import WORTH, Answer, Rival, waits_ns
 
 if TYPE_CHECKING:
     from lightgate.gateway.admit.admit import Entry
-    from lightgate.gateway.cache.single_flight import Joint
+    from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.body import Wanted
     from lightgate.provider.call import Called
@@ -89,7 +89,12 @@ class Flight:
     )
 
     def __init__(
-        self, state: State, inbound: Inbound, reply: Reply | Joint, entry: Entry, wanted: Wanted
+        self,
+        state: State,
+        inbound: Inbound,
+        reply: Reply | SharedAnswer,
+        entry: Entry,
+        wanted: Wanted,
     ) -> None:
         self._state = state
         self._served = state.served  # the one that the plan was made under, whatever is loaded next

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lightgate.clock.outcome import Outcome
 from lightgate.gateway.admit.admit import admit, admit_free
-from lightgate.gateway.cache.follower import Rider, follower_lines
+from lightgate.gateway.cache.follower import Participant, follower_lines
 from lightgate.gateway.cache.memory import Ending, Owner, Tempo, Terms, hit_lines, replay
 from lightgate.gateway.cache.single_flight import Made
 from lightgate.gateway.exchange.cascade_ahead import new_flight
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.admit.admit import Guest
     from lightgate.gateway.cache.follower import Part
     from lightgate.gateway.cache.memory import Kept
-    from lightgate.gateway.cache.single_flight import Joint
+    from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.body import Wanted
     from lightgate.wire.door.inbound import Inbound
@@ -73,11 +73,11 @@ class Shared:
         if kept is not None:
             admit_free(state, guest.key)
             await self._again(kept)
-        elif name in state.joints:
+        elif name in state.single_flight:
             admit_free(state, guest.key)
             await self._along()
         else:
-            await state.joints.share(name, self._rider())
+            await state.single_flight.share(name, self._participant())
 
     async def _again(self, kept: Kept) -> None:
         state, guest = self._state, self._guest
@@ -96,15 +96,15 @@ class Shared:
         """Read what another is getting; should that one fail, this one may fly after all."""
         reader = None
         try:
-            reader = await self._state.joints.share(self._name, self._rider())
+            reader = await self._state.single_flight.share(self._name, self._participant())
         finally:
             if reader is None:
                 self._settle("join", None, None)
             elif reader.part == "join":
-                joint, first = reader.joint, reader.first_out_ns
-                joint.when_landed(lambda: self._settle("join", joint.made, first, joint.status))
+                shared, first = reader.shared, reader.first_out_ns
+                shared.when_landed(lambda: self._settle("join", shared.made, first, shared.status))
 
-    def _rider(self) -> Rider:
+    def _participant(self) -> Participant:
         guest, dialect = self._guest, self._wanted.path.dialect
 
         def dress(lines: bytes, part: Part) -> bytes:
@@ -116,28 +116,28 @@ class Shared:
             message = "No target could answer."
             return Refusal(status=status, message=message, code="unavailable").event(dialect)
 
-        return Rider(self._reply, self._fly, dress, broken)
+        return Participant(self._reply, self._fly, dress, broken)
 
-    async def _fly(self, joint: Joint) -> None:
-        """Be the one who asks; the answer goes into the joint, and into the cache if complete."""
+    async def _fly(self, shared: SharedAnswer) -> None:
+        """Call as the leader; the shared answer is kept in the cache if it is complete."""
         state, guest, wanted = self._state, self._guest, self._wanted
         try:
             entry = admit(state, guest, wanted, "miss")
         except Refusing as refusing:
             own = b"x-request-id: %b\r\n" % guest.request_id
-            refusing.refusal.send(joint, wanted.path.dialect, own)
+            refusing.refusal.send(shared, wanted.path.dialect, own)
             return
-        flight = new_flight(state, self._inbound, joint, entry, wanted)
-        joint.watch(flight)
+        flight = new_flight(state, self._inbound, shared, entry, wanted)
+        shared.watch(flight)
         await flight.run()
-        self._keep(joint, state.recent[entry.id], sound=flight.sound)
+        self._keep(shared, state.recent[entry.id], sound=flight.sound)
 
-    def _keep(self, joint: Joint, settled: Settled, *, sound: bool) -> None:
+    def _keep(self, shared: SharedAnswer, settled: Settled, *, sound: bool) -> None:
         state, guest, note = self._state, self._guest, settled.exchange
         if note.winner is None:
             return
         made = Made(note.winner, note.tokens_in, note.tokens_out, note.cost_nano, state.wall_ns())
-        joint.made = made
+        shared.made = made
         if not sound:
             return
         won = next((a for a in settled.attempts if a.facts.target == note.winner), None)
@@ -146,7 +146,7 @@ class Shared:
         ending = Ending(note.status, outcome, outcome is Outcome.OK, reason)
         terms = Terms(guest.alias.cache, state.now_ns(), state.draw())
         owner = Owner(note.key_id, note.model_asked)
-        kept = joint.kept(made, state.answers.most_answer_bytes)
+        kept = shared.kept(made, state.answers.most_answer_bytes)
         state.answers.keep(self._name, kept, ending, owner, terms)
 
     def _settle(

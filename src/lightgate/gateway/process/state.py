@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
 from lightgate.gateway.cache.memory import Answers
-from lightgate.gateway.cache.single_flight import Joints
+from lightgate.gateway.cache.single_flight import SingleFlight
 from lightgate.gateway.exchange.timers import Patience
 from lightgate.route.form.forms import Forms
 from lightgate.route.health.breaker import Breakers
@@ -70,7 +70,7 @@ class State:
         self.loop = asyncio.get_running_loop()
         self.patience = Patience(self.loop, self.now_ns)
         self.answers = Answers()
-        self.joints = Joints(self.loop, self.now_ns)
+        self.single_flight = SingleFlight(self.loop, self.now_ns)
         self.wall_ns = SYSTEM.wall_ns
         self.draw = random.random
 

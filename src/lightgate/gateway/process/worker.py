@@ -23,7 +23,7 @@ import msgspec
 import uvloop
 
 from lightgate.errors import LightgateError
-from lightgate.gateway.cache.disk import BUSY_S, Attic
+from lightgate.gateway.cache.disk import BUSY_S, DiskCache
 from lightgate.gateway.http.app import Gateway
 from lightgate.gateway.process.journal import JournalWriter
 from lightgate.gateway.process.logs import secrets_of, start_child
@@ -65,7 +65,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
         self._seen = self._mark()
-        self._attic: Attic | None = None
+        self._disk: DiskCache | None = None
         served = Served(read_snapshot(options.data), os.environ)
         self.client = Client(watch_lag=False)
         self.state = State(
@@ -107,9 +107,9 @@ class Worker:
         """Open the cache's second tier once some model needs it; in a thread, and lazily."""
         rules = [alias.cache for alias in served.snapshot.aliases]
         needed = any(rule.mode != "off" and rule.store == "ledger" for rule in rules)
-        if needed and self._attic is None:
-            self._attic = self.state.answers.deep = Attic(self._ledger)
-            self._attic.start()
+        if needed and self._disk is None:
+            self._disk = self.state.answers.deep = DiskCache(self._ledger)
+            self._disk.start()
 
     def _ledger(self) -> Ledger:
         from lightgate.ledger.store.store import Ledger
@@ -144,13 +144,13 @@ class Worker:
             for flight in tuple(state.flights):
                 flight.interrupt()
         await drained
-        await state.joints.landed(1.0)  # flights that outlived their clients
+        await state.single_flight.landed(1.0)  # flights that outlived their clients
         await self.client.close()
         if self._keeping is not None:
             await self._keeping  # or it would write over the last word
         self._learning.share()
-        if self._attic is not None:
-            self._attic.close()
+        if self._disk is not None:
+            self._disk.close()
         state.journal.close()
         if state.spend is not None:
             state.spend.close()

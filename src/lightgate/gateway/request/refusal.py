@@ -13,7 +13,7 @@ from lightgate.route.health.failure import named_status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.gateway.cache.single_flight import Joint
+    from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.wire.door.reply import Reply
 
 _JSON: Final = b"content-type: application/json\r\n"
@@ -33,7 +33,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     exhausted: bool = False  # our own candidates are: the client need not try again at once
     allow: bytes = b""  # methods that would do
 
-    def send(self, reply: Reply | Joint, dialect: str, headers: bytes = b"") -> None:
+    def send(self, reply: Reply | SharedAnswer, dialect: str, headers: bytes = b"") -> None:
         """Send it as a whole answer; `headers` are whole lines."""
         body = error_body(
             dialect, self.status, message=self.message, code=self.code, param=self.param
