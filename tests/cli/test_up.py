@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.conftest import Ran, Run
-    from lightgate.gateway.process.lock import ChildState, State
+    from lightgate.gateway.process.lock import ChildState, SupervisorState
 
     Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
     Serve = Callable[..., AbstractAsyncContextManager["Up"]]
@@ -41,7 +41,7 @@ class Up:
         self.raw = b""
 
     @property
-    def state(self) -> State:
+    def state(self) -> SupervisorState:
         found = read_state(self.data)
         assert found is not None
         return found

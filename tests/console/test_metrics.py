@@ -10,7 +10,7 @@ from ledger.notes import T0
 from lightgate.config.load import parse_config
 from lightgate.console.meters import METERS
 from lightgate.console.totals import BOUNDS_S, Known, Totals
-from lightgate.gateway.process.lock import ChildState, Claim, State
+from lightgate.gateway.process.lock import ChildState, DataFolderLock, SupervisorState
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot, read_snapshot
 
 if TYPE_CHECKING:
@@ -129,10 +129,10 @@ async def test_what_a_client_makes_up_is_no_label(
 async def test_children_are_told(get: Get, desk: Desk) -> None:
     worker = ChildState(name="worker-0", pid=1, ready=True, restarts=2)
     console = ChildState(name="console", pid=None, ready=False, restarts=0)
-    state = State(pid=1, version="1", started="", host="h", port=1, console_host="h",
+    state = SupervisorState(pid=1, version="1", started="", host="h", port=1, console_host="h",
                   console_port=2, children=(worker, console))  # fmt: skip
-    with Claim(desk.data) as claim:
-        claim.write(state)
+    with DataFolderLock(desk.data) as folder:
+        folder.write(state)
         told = samples((await get("/metrics")).text)
     assert told["lightgate_child_up"] == {("worker-0",): 1, ("console",): 0}
     assert told["lightgate_child_restarts_total"] == {("worker-0",): 2, ("console",): 0}
@@ -143,9 +143,9 @@ async def test_every_metric_of_the_table_is_served_with_its_labels(
 ) -> None:
     traffic(2)
     desk.clerk.work()
-    with Claim(desk.data) as claim:
-        claim.write(
-            State(pid=1, version="1", started="", host="h", port=1, console_host="h",
+    with DataFolderLock(desk.data) as folder:
+        folder.write(
+            SupervisorState(pid=1, version="1", started="", host="h", port=1, console_host="h",
                   console_port=2, children=(ChildState(name="c", pid=1, ready=True, restarts=0),))
         )  # fmt: skip
         text = (await get("/metrics")).text

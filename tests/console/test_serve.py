@@ -68,7 +68,7 @@ async def test_it_ships_and_ends_with_everything_in_the_ledger(
 
 
 async def test_it_ends_with_its_parent(tmp_path: Path) -> None:
-    process = await begin(tmp_path, LIGHTGATE_TETHERED="1")
+    process = await begin(tmp_path, LIGHTGATE_ENDS_WITH_PARENT="1")
     async with asyncio.timeout(60):
         await ready_port(process)
         assert process.stdin is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.gateway.process.probe import QUIET_NS, STALE_NS, Prober
-from lightgate.gateway.process.sharing import Learning
+from lightgate.gateway.process.sharing import FormSharing
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
@@ -209,15 +209,15 @@ def test_what_one_worker_learned_another_knows(tmp_path: Path) -> None:
     first, second = Forms(prior), Forms(prior)
     for _ in range(20):
         first.first("a/m", 0, 1_000_000_000, 50_000_000)
-    Learning(tmp_path, 0, first, lambda: 1_000_000_000).share()
-    other = Learning(tmp_path, 1, second, lambda: 1_000_000_000)
+    FormSharing(tmp_path, 0, first, lambda: 1_000_000_000).share()
+    other = FormSharing(tmp_path, 1, second, lambda: 1_000_000_000)
     before = second.predict("a/m", 0, 1_000_000_000).ttft_ns
     assert other.adopt() == 1
     after = second.predict("a/m", 0, 1_000_000_000).ttft_ns
     assert after < before / 3
     assert other.adopt() == 0  # nothing new
     again = Forms(prior)
-    assert Learning(tmp_path, 0, again, lambda: 1_000_000_000).adopt(own=True) == 1
+    assert FormSharing(tmp_path, 0, again, lambda: 1_000_000_000).adopt(own=True) == 1
     assert again.predict("a/m", 0, 1_000_000_000).ttft_ns == pytest.approx(after, rel=0.2)
 
 
@@ -226,4 +226,4 @@ def test_a_broken_file_teaches_nothing(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "7.json").write_bytes(b"{not json")
     forms = Forms({})
-    assert Learning(tmp_path, 0, forms, lambda: 1).adopt() == 0
+    assert FormSharing(tmp_path, 0, forms, lambda: 1).adopt() == 0

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightgate.config.load import parse_config
-from lightgate.gateway.process.parent_death import TETHER_ENV
+from lightgate.gateway.process.parent_death import PARENT_DEATH_ENV
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
 from lightgate.ledger.journal.journal import read_frames
 from lightgate.ledger.journal.notes import Settled
@@ -101,7 +101,7 @@ def worker(data: Path) -> Iterator[int]:
     child = subprocess.Popen(
         [sys.executable, "-m", "lightgate.gateway.process.worker", "--data", data,
          "--drain-s", "1"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, TETHER_ENV: "1"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, PARENT_DEATH_ENV: "1"},
     )  # fmt: skip
     try:
         assert child.stdout is not None

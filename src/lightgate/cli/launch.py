@@ -1,4 +1,4 @@
-"""What `lightgate up` does: decide what to serve, claim the folder and the port, start, watch."""
+"""What `lightgate up` does: decide what to serve, lock the folder and the port, start, watch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lightgate.config.load import find_config, load_config
 from lightgate.console import LEDGER_ENV
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process import logs
-from lightgate.gateway.process.lock import Claim, State
+from lightgate.gateway.process.lock import DataFolderLock, SupervisorState
 from lightgate.gateway.process.port import Reserved, is_loopback
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
 from lightgate.gateway.served.priors import foreknown, priors_of
@@ -80,16 +80,16 @@ async def launch(wishes: Wishes) -> None:
     logs.start(wishes.log_form)
     up = Launch(wishes)
     logs.start(wishes.log_form, secrets=logs.secrets_of(up.config, os.environ))
-    with Claim(up.data) as claim:
+    with DataFolderLock(up.data) as folder:
         up.require_keys()
-        table, patience_s = up.config.gateway, ORPHANS_S if claim.stale else 0.0
+        table, patience_s = up.config.gateway, ORPHANS_S if folder.stale else 0.0
         gateway = await Reserved.make(table.host, table.port, patience_s=patience_s)
         with gateway:
             console = await Reserved.make(
                 CONSOLE_HOST, wishes.console_port, option="--console-port", patience_s=patience_s
             )
             with console:
-                await up.serve(claim, gateway.port, console.port)
+                await up.serve(folder, gateway.port, console.port)
 
 
 class Launch:
@@ -120,14 +120,14 @@ class Launch:
                 hint=f"Make one: lightgate keys create --name me --data {self.data}",
             )
 
-    async def serve(self, claim: Claim, port: int, console_port: int) -> None:
+    async def serve(self, folder: DataFolderLock, port: int, console_port: int) -> None:
         """Start everything in its order, say where it is, and keep it up."""
         self._port, self._console_port = port, console_port
         self._restore()
         started = instant_text(SYSTEM.wall_ns())
 
         def changed(children: tuple[ChildState, ...]) -> None:
-            claim.write(self._state(started, children))
+            folder.write(self._state(started, children))
 
         supervisor = Supervisor(
             reload=self._reload, watched=lambda: self._path, known=self._known, changed=changed
@@ -271,8 +271,8 @@ class Launch:
             except Exception:  # noqa: BLE001 - the wall of a background task: workers need none
                 _log.exception("The priors stay as they are")
 
-    def _state(self, started: str, children: tuple[ChildState, ...]) -> State:
-        return State(
+    def _state(self, started: str, children: tuple[ChildState, ...]) -> SupervisorState:
+        return SupervisorState(
             pid=os.getpid(),
             version=__version__,
             started=started,

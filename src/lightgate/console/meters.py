@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from lightgate.console.totals import Totals
-    from lightgate.gateway.process.lock import State
+    from lightgate.gateway.process.lock import SupervisorState
     from lightgate.ledger.journal.ship import Shipped
 
 TARGET: Final = ("gen_ai_provider_name", "gen_ai_request_model")
@@ -84,7 +84,7 @@ class Reading(NamedTuple):
     shipped: Shipped
     failures: int
     lag_s: float | None
-    state: State | None
+    state: SupervisorState | None
 
 
 class _Collector:

@@ -23,7 +23,7 @@ from lightgate.console.guard import Terms
 from lightgate.console.totals import Totals
 from lightgate.errors import ConfigError
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
-from lightgate.gateway.process.parent_death import hold
+from lightgate.gateway.process.parent_death import end_with_parent
 from lightgate.gateway.process.port import is_loopback, refused
 from lightgate.ledger.store.retention import Keep, prune
 from lightgate.ledger.store.rollup import DAY_S
@@ -65,7 +65,9 @@ def run(options: Options) -> int:
             f"The console does not listen on {options.host} without a secret.",
             hint=f"Set {CONSOLE_SECRET_ENV}, or listen on 127.0.0.1.",
         )
-    shared = hold(os.environ)  # the parent holds the port: it is the same in the next life
+    shared = end_with_parent(
+        os.environ
+    )  # the parent holds the port: it is the same in the next life
     start_child(os.environ, secrets=secrets_of(config, os.environ))
     sock = _listening(options, shared=shared)
     url = os.environ.get(LEDGER_ENV) or ("sqlite" if config is None else config.ledger.url)

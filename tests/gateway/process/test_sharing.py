@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.workers import Workers
-from lightgate.gateway.process.sharing import FOLDER, SHARE_TICKS, Learning
+from lightgate.gateway.process.sharing import FOLDER, SHARE_TICKS, FormSharing
 from lightgate.gateway.process.state import TICK_S
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.state import FormState
@@ -127,5 +127,5 @@ def test_a_file_of_another_version_teaches_nothing(tmp_path: Path) -> None:
     state["targets"]["a/m"][0] = state["targets"]["a/m"][0][:1]  # sizes that we do not have
     (tmp_path / FOLDER / "1.json").write_bytes(msgspec.json.encode(state))
     fresh = Forms({})
-    assert Learning(tmp_path, 0, fresh, lambda: 1_000_000_000).adopt() == 0
+    assert FormSharing(tmp_path, 0, fresh, lambda: 1_000_000_000).adopt() == 0
     assert fresh.by_target == {}

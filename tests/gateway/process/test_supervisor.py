@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.child import FIRST_PAUSE_S, HEALTHY_S, LONGEST_PAUSE_S, Backoff
-from lightgate.gateway.process.lock import LOCK, STATE, Claim, State, read_state
+from lightgate.gateway.process.lock import LOCK, STATE, DataFolderLock, SupervisorState, read_state
 from lightgate.gateway.process.port import Reserved, is_loopback, refused
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
 
@@ -201,14 +201,14 @@ async def test_a_signal_before_everything_is_up_stops_the_start() -> None:
 
 
 def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    """The tether alone: the child ignores SIGTERM, and nobody is left to send it SIGKILL."""
+    """The watch for the parent alone: the child ignores SIGTERM, and nobody is left to send it SIGKILL."""
     child = textwrap.dedent(
         """
         import os, signal
-        from lightgate.gateway.process.parent_death import hold
+        from lightgate.gateway.process.parent_death import end_with_parent
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        assert hold(os.environ, grace_s=0.1)
-        assert not hold(os.environ)
+        assert end_with_parent(os.environ, grace_s=0.1)
+        assert not end_with_parent(os.environ)
         print('{"ready": true}', flush=True)
         while True:
             signal.pause()
@@ -268,9 +268,9 @@ def test_it_stops_when_its_terminal_is_closed() -> None:
 
 
 def test_nobody_is_tethered_who_was_not_asked() -> None:
-    from lightgate.gateway.process.parent_death import hold
+    from lightgate.gateway.process.parent_death import end_with_parent
 
-    assert not hold({})
+    assert not end_with_parent({})
 
 
 # Reloading
@@ -332,39 +332,39 @@ async def test_a_changed_file_is_reloaded_once_it_keeps_still(tmp_path: Path) ->
     assert reloads == ["abc", "gone"]
 
 
-# The claim on the folder
+# The lock on the folder
 
 
-def state(**more: Any) -> State:
+def state(**more: Any) -> SupervisorState:
     facts = {"pid": 1, "version": "1", "started": "now", "host": "h", "port": 2}
-    return State(**{**facts, "console_host": "c", "console_port": 3, **more})
+    return SupervisorState(**{**facts, "console_host": "c", "console_port": 3, **more})
 
 
 def test_a_folder_has_one_owner_and_the_sentence_names_it(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data"
-    with Claim(data) as claim:
-        claim.write(state(port=4))
+    with DataFolderLock(data) as folder:
+        folder.write(state(port=4))
         assert read_state(data) == state(port=4)
         with pytest.raises(LightgateError, match=rf"pid {os.getpid()}\) already runs on"):
-            Claim(data)
+            DataFolderLock(data)
     assert read_state(data) is None
-    assert not Claim(data).stale
+    assert not DataFolderLock(data).stale
 
 
 def test_a_claim_ends_with_its_process_and_is_known_to_be_stale(tmp_path: Path) -> None:
-    code = "import os, sys, pathlib; from lightgate.gateway.process.lock import *; c = Claim(pathlib.Path(sys.argv[1])); (pathlib.Path(sys.argv[1]) / STATE).touch(); os._exit(0)"  # noqa: E501
+    code = "import os, sys, pathlib; from lightgate.gateway.process.lock import *; c = DataFolderLock(pathlib.Path(sys.argv[1])); (pathlib.Path(sys.argv[1]) / STATE).touch(); os._exit(0)"  # noqa: E501
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-    with Claim(tmp_path) as claim:
-        assert claim.stale
+    with DataFolderLock(tmp_path) as folder:
+        assert folder.stale
         assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
 
 
 def test_the_note_is_replaced_whole(tmp_path: Path) -> None:
-    with Claim(tmp_path) as claim:
-        claim.write(state())
+    with DataFolderLock(tmp_path) as folder:
+        folder.write(state())
         first = (tmp_path / STATE).stat().st_ino
         with (tmp_path / STATE).open() as old:
-            claim.write(state(port=9))
+            folder.write(state(port=9))
             assert json.load(old)["port"] == 2
         assert (tmp_path / STATE).stat().st_ino != first
 
@@ -372,7 +372,7 @@ def test_the_note_is_replaced_whole(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written"):
-        Claim(tmp_path / "file" / "data")
+        DataFolderLock(tmp_path / "file" / "data")
 
 
 # The port

@@ -15,7 +15,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process.lock import ChildState
 from lightgate.gateway.process.logs import say
-from lightgate.gateway.process.parent_death import TETHER_ENV
+from lightgate.gateway.process.parent_death import PARENT_DEATH_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,9 +190,9 @@ class Child:
     async def _spawn(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             *self.spec.argv,
-            stdin=asyncio.subprocess.PIPE,  # the tether: never written, closed by our death
+            stdin=asyncio.subprocess.PIPE,  # never written; our death closes it
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, **self.spec.env, TETHER_ENV: "1"},
+            env={**os.environ, **self.spec.env, PARENT_DEATH_ENV: "1"},
             limit=_LINE_LIMIT,
             start_new_session=True,  # Ctrl-C is ours alone: we decide who stops, and when
         )

@@ -20,7 +20,7 @@ import msgspec
 
 from lightgate.clock.marks import Marks
 from lightgate.dialect.request import Message, Request
-from lightgate.gateway.process.parent_death import hold
+from lightgate.gateway.process.parent_death import end_with_parent
 from lightgate.provider.call import Call
 from lightgate.provider.catalogue import own_provider
 from lightgate.provider.prepare import prepare
@@ -147,7 +147,7 @@ def main() -> int:
     """Read the facts, send, and end quietly."""
     import uvloop
 
-    hold(os.environ)
+    end_with_parent(os.environ)
     uvloop.run(_run(msgspec.json.decode(sys.argv[1], type=Traffic)))
     return 0
 

@@ -1,4 +1,4 @@
-"""The claim on a data folder: one `lightgate up` at a time, and a note of who it is."""
+"""Lock a data folder for one `lightgate up`, and write down which process and ports hold it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     """What `supervisor.json` says; `port` and `console_port` are the ones that were bound."""
 
     pid: int
@@ -40,7 +40,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[ChildState, ...] = ()
 
 
-class Claim:
+class DataFolderLock:
     """A held lock on the folder; it ends with the process, however that ends."""
 
     def __init__(self, data: Path) -> None:
@@ -59,7 +59,7 @@ class Claim:
     ) -> None:
         self.release()
 
-    def write(self, state: State) -> None:
+    def write(self, state: SupervisorState) -> None:
         """Replace `supervisor.json` by atomic rename."""
         fresh = self._data / f"{STATE}.new"
         fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
@@ -73,10 +73,10 @@ class Claim:
             self._lock = -1
 
 
-def read_state(data: Path) -> State | None:
+def read_state(data: Path) -> SupervisorState | None:
     """Who runs on this folder, or None where nobody says so."""
     try:
-        return msgspec.json.decode((data / STATE).read_bytes(), type=State)
+        return msgspec.json.decode((data / STATE).read_bytes(), type=SupervisorState)
     except (OSError, msgspec.DecodeError):
         return None
 

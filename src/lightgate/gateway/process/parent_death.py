@@ -1,4 +1,4 @@
-"""The tether: a child ends with its parent, also when the parent is killed with -9.
+"""End a child process with its parent, also when the parent is killed with -9.
 
 The parent keeps the writing end of the child's standard input and never writes to it. However the
 parent dies, the system closes that end and the child reads the end of the file. This is the way
@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-TETHER_ENV: Final = "LIGHTGATE_TETHERED"
+PARENT_DEATH_ENV: Final = "LIGHTGATE_ENDS_WITH_PARENT"
 GRACE_S: Final = 1.5  # an orphan's time to say good-bye; what it has written to a file is safe
 STDIN: Final = 0
 
 
-def hold(env: MutableMapping[str, str], *, grace_s: float = GRACE_S) -> bool:
+def end_with_parent(env: MutableMapping[str, str], *, grace_s: float = GRACE_S) -> bool:
     """In a child: watch for the parent's death, if the parent asks for it; whether it does.
 
     A daemon thread waits, so that a busy event loop cannot miss it. At the parent's death the
     process gets SIGTERM, and is gone after the grace whatever it does.
     """
-    if env.pop(TETHER_ENV, "") != "1":
+    if env.pop(PARENT_DEATH_ENV, "") != "1":
         return False
-    threading.Thread(target=_wait, args=(grace_s,), name="tether", daemon=True).start()
+    threading.Thread(target=_wait, args=(grace_s,), name="parent-death", daemon=True).start()
     return True
 
 

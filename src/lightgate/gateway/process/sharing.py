@@ -28,7 +28,7 @@ _decode: Final = msgspec.json.Decoder(FormState).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Learning:
+class FormSharing:
     """The exchange of form between the workers of one machine."""
 
     def __init__(self, data: Path, worker: int, forms: Forms, now_ns: Callable[[], int]) -> None:

@@ -27,9 +27,9 @@ from lightgate.gateway.cache.disk import BUSY_S, DiskCache
 from lightgate.gateway.http.app import Gateway
 from lightgate.gateway.process.journal import JournalWriter
 from lightgate.gateway.process.logs import secrets_of, start_child
-from lightgate.gateway.process.parent_death import hold
+from lightgate.gateway.process.parent_death import end_with_parent
 from lightgate.gateway.process.probe import Prober
-from lightgate.gateway.process.sharing import SHARE_TICKS, Learning
+from lightgate.gateway.process.sharing import SHARE_TICKS, FormSharing
 from lightgate.gateway.process.state import State
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
@@ -84,8 +84,8 @@ class Worker:
     def _learn(self) -> None:
         """Know what the last life and the other workers know, and look where nobody has looked."""
         options, state = self._options, self.state
-        self._learning = Learning(options.data, options.index, state.forms, state.now_ns)
-        self._learning.adopt(own=True)
+        self._sharing = FormSharing(options.data, options.index, state.forms, state.now_ns)
+        self._sharing.adopt(own=True)
         self._ticks = 0
         self._keeping: asyncio.Future[None] | None = None
         state.each_second.append(self._share)
@@ -97,11 +97,11 @@ class Worker:
         if self._ticks % SHARE_TICKS:
             return
         if self._keeping is None or self._keeping.done():
-            news = self._learning.news()
+            news = self._sharing.news()
             if news is not None:
                 loop = self.state.loop
-                self._keeping = loop.run_in_executor(None, self._learning.keep, news)
-        self._learning.adopt()
+                self._keeping = loop.run_in_executor(None, self._sharing.keep, news)
+        self._sharing.adopt()
 
     def _keep_answers(self, served: Served) -> None:
         """Open the cache's second tier once some model needs it; in a thread, and lazily."""
@@ -148,7 +148,7 @@ class Worker:
         await self.client.close()
         if self._keeping is not None:
             await self._keeping  # or it would write over the last word
-        self._learning.share()
+        self._sharing.share()
         if self._disk is not None:
             self._disk.close()
         state.journal.close()
@@ -220,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     async def serve() -> None:
         await Worker(options).run()
 
-    hold(os.environ)
+    end_with_parent(os.environ)
     start_child(os.environ, secrets=secrets_of(None, os.environ, also=_key_variables(options.data)))
     try:
         uvloop.run(serve())
