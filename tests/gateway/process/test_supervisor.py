@@ -201,7 +201,7 @@ async def test_a_signal_before_everything_is_up_stops_the_start() -> None:
 
 
 def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    """The watch for the parent alone: the child ignores SIGTERM, and nobody is left to send it SIGKILL."""
+    """Only the watch for the parent is left: the child ignores SIGTERM, no one sends SIGKILL."""
     child = textwrap.dedent(
         """
         import os, signal
