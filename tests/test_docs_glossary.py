@@ -16,7 +16,8 @@ from lightgate.clock.attempt import Role, Source
 from lightgate.clock.marks import StampSource
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import TokensSource
-from lightgate.config.model import Config, ModelTable, Policy
+from lightgate.config.model import Config, ModelTable
+from lightgate.config.values import Policy
 from lightgate.ledger.runs.run import VerdictName
 from lightgate.ledger.store.schema import metadata
 
