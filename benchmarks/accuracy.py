@@ -23,7 +23,7 @@ from typing import Any
 
 from lightgate.clock.quantile import quantiles
 from lightgate.ledger.runs.folder import RunFolder
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 MS = 1e6
@@ -85,7 +85,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for streams in map(int, options.streams.split(",")):
             out = Path(folder) / str(streams)
-            with SimProcess(Options(world="selftest")) as sim:
+            with SimProcess(SimOptions(world="selftest")) as sim:
                 bench(sim.facts.providers["lab"], streams, out)
                 first, last = errors(out, log(sim.url))
             cell = RunFolder(out).run().cells[0]

@@ -26,7 +26,7 @@ from lightgate.provider.call import Call
 from lightgate.provider.prepare import prepare
 from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.fetch import fetch
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, SimProcess(Options(world="selftest")) as sim:
+    with tempfile.TemporaryDirectory() as folder, SimProcess(SimOptions(world="selftest")) as sim:
         data = Path(folder)
         text = CONFIG.format(url=sim.facts.providers["lab"])
         put_snapshot(data, make_snapshot(parse_config(text), (), {}))

@@ -33,7 +33,7 @@ from lightgate.route.cascade.tiers import Cascade, cascade_of, rungs, starting
 from lightgate.route.cascade.verify import State
 from lightgate.route.plan.alias import Alias
 from lightgate.route.plan.hedge import LAG_TOKENS, SPEND, HedgeBudgets, Price
-from lightgate.sim.latency import Curve, Dice
+from lightgate.sim.latency import Dice, SpeedCurve
 from lightgate.sim.weather import Sky
 from lightgate.sim.world import load
 
@@ -265,7 +265,9 @@ def cases(found: list[tuple[Prompt, Level]], odds: Odds, rounds: int) -> list[Ca
     for name in MODELS:
         provider, _, model = name.partition("/")
         maker = world.providers[provider]
-        models.append((Curve(maker.models[model].curve).at(LOAD), Sky(world.weather, 1, provider)))
+        models.append(
+            (SpeedCurve(maker.models[model].curve).at(LOAD), Sky(world.weather, 1, provider))
+        )
     made = []
     for number in range(rounds * len(found)):
         prompt, level = found[number % len(found)]

@@ -37,7 +37,7 @@ from lightgate.ledger.store import schema
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key
 from lightgate.ledger.store.queries import spend_per_key
 from lightgate.ledger.store.store import Ledger
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 READY_S, ANSWER_S = 30.0, 20.0
@@ -226,7 +226,7 @@ async def besiege(folder: Path, kills: int, clients: int, seed: int) -> Verdict:
     """Kill so many workers one after the other, then look."""
     world = folder / "one.toml"
     world.write_text(WORLD)
-    with SimProcess(Options(world=str(world))) as sim:
+    with SimProcess(SimOptions(world=str(world))) as sim:
         siege = Siege(folder / "data", sim.facts.providers["lab"], seed)
         try:
             for _ in range(kills):

@@ -34,7 +34,7 @@ from lightgate.provider.call import call
 from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
 from lightgate.route.plan.hedge import SHARE, SPEND
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 from lightgate.sim.world import load
 from lightgate.wire.client.client import Client
@@ -106,7 +106,7 @@ def under_one_sky(stack: ExitStack, folder: Path, world: str, seed: int) -> list
     """A simulator and a gateway for every policy before it."""
     folder.mkdir(parents=True)
     (folder / "world.toml").write_text(WORLDS[world])
-    options = Options(world=str(folder / "world.toml"), seed=seed)
+    options = SimOptions(world=str(folder / "world.toml"), seed=seed)
     sim = stack.enter_context(SimProcess(options))
     makers = load(options.world).providers
     models = {maker: next(iter(makers[maker].models)) for maker in makers}

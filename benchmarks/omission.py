@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from lightgate.ledger.runs.folder import RunFolder
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 RATE, TTFT_MS = 20, 20.0
@@ -62,7 +62,7 @@ def _measure(
     """What every request waited in truth, and the quantiles that `bench` made of it."""
     world, out = folder / "one.toml", folder / "run"
     world.write_text(WORLD)
-    with SimProcess(Options(world=str(world))) as sim:
+    with SimProcess(SimOptions(world=str(world))) as sim:
         target = f"lab={sim.facts.providers['lab']}#m"
         command = [sys.executable, "-m", "lightgate", "bench", target, "--shape", "constant"]
         load = ["--rate", f"{RATE}/s", "--requests", str(requests), "--out", str(out)]

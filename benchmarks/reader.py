@@ -19,7 +19,7 @@ import uvloop
 from lightgate.bench.load.loop import Done, Load, closed_loop
 from lightgate.bench.selftest.plan import SCENARIOS, Cell
 from lightgate.bench.selftest.run import DEADLINES, WORLD, Lab, pin_cores
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 from lightgate.wire.client.client import Client
 
@@ -98,7 +98,7 @@ def main() -> None:
     plain = SCENARIOS[0]
     cell = Cell(plain, options.streams, options.streams * 3, 100, "kernel")
     costs: dict[str, list[float]] = {"bytes": [], "read": [], "kernel": []}
-    with SimProcess(Options(world=WORLD, cpu=core)) as sim:
+    with SimProcess(SimOptions(world=WORLD, cpu=core)) as sim:
         lab = Lab(sim.facts)
         for _ in range(options.rounds):
             for way, seen in costs.items():

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from lightgate.config.load import parse_config
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 ALLOWED_MS = 100.0
@@ -183,7 +183,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder) / "one.toml"
         world.write_text(WORLD)
-        with SimProcess(Options(world=str(world), trouble=True)) as sim:
+        with SimProcess(SimOptions(world=str(world), trouble=True)) as sim:
             holds = asyncio.run(_measure(Path(folder) / "data", sim, args.requests))
     print(f"\nevery p99 is within {ALLOWED_MS:g} ms" if holds else "\nTOO SLOW")
     return 0 if holds else 6

@@ -23,7 +23,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 BOUND_MS = 3.0
@@ -47,7 +47,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder) / "load.toml"
         world.write_text(WORLD.format(gap_ms=1000 / options.rate), encoding="utf-8")
-        with SimProcess(Options(world=str(world), cpu=first)) as sim:
+        with SimProcess(SimOptions(world=str(world), cpu=first)) as sim:
             before, waited = cpu_seconds(sim.pid), queued_seconds(sim.pid)
             began = time.monotonic()
             command = [sys.executable, __file__, "--read-port", str(sim.facts.port)]

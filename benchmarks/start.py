@@ -42,10 +42,10 @@ def main() -> int:
     if options.open:
         return many_streams(options.streams)
 
-    from lightgate.sim.server.serve import Options
+    from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
 
-    with SimProcess(Options(world="selftest")) as sim:
+    with SimProcess(SimOptions(world="selftest")) as sim:
         base = sim.facts.providers["lab"]
         times = measure(sim.url, base, options.rounds)
     show(times, options.rounds)
@@ -143,7 +143,7 @@ def many_streams(streams: int) -> int:
     from lightgate.bench.load.loop import Done, Load, closed_loop
     from lightgate.bench.selftest.plan import SLOW, Cell
     from lightgate.bench.selftest.run import DEADLINES, WORLD, Lab
-    from lightgate.sim.server.serve import Options
+    from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
     from lightgate.wire.client.client import Client
     from lightgate.wire.link.stamper import best_source
@@ -157,7 +157,7 @@ def many_streams(streams: int) -> int:
         await closed_loop(client, Load(streams, 1.0), lab.jobs(cell), DEADLINES, done.append)
         await client.close()
 
-    with SimProcess(Options(world=WORLD)) as sim:
+    with SimProcess(SimOptions(world=WORLD)) as sim:
         uvloop.run(drive(Lab(sim.facts)))
     good = sum(item.called.error is None for item in done)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -15,7 +15,7 @@ from lightgate import errors
 from lightgate.cli.exits import Exit
 from lightgate.cli.main import VERBS, cli
 from lightgate.config.load import parse_config
-from lightgate.config.model import Config, Table
+from lightgate.config.model import Config, ConfigTable
 from lightgate.dialect.quirks import Quirks
 from lightgate.price.rates import Cost, CostSource, Rates
 from lightgate.provider.catalogue import catalogue
@@ -105,7 +105,7 @@ def test_abort_sources_are_named() -> None:
 # Configuration
 
 
-def keys(table: type[Table], path: str) -> Iterator[tuple[str, Any, Any]]:
+def keys(table: type[ConfigTable], path: str) -> Iterator[tuple[str, Any, Any]]:
     """Every key below a table with its field and its schema."""
     schema = table.model_json_schema()["properties"]
     for name, field in table.model_fields.items():
@@ -122,8 +122,8 @@ def keys(table: type[Table], path: str) -> Iterator[tuple[str, Any, Any]]:
             yield from keys(inner, f"{here}{many}.")
 
 
-def inner_table(annotation: Any) -> type[Table] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Table):
+def inner_table(annotation: Any) -> type[ConfigTable] | None:
+    if isinstance(annotation, type) and issubclass(annotation, ConfigTable):
         return annotation
     found = (inner_table(argument) for argument in get_args(annotation))
     return next((table for table in found if table is not None), None)

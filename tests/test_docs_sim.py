@@ -14,23 +14,23 @@ from lightgate.cli.sim import command
 from lightgate.sim import world as worlds
 from lightgate.sim.answer.script import KINDS
 from lightgate.sim.faults import ELSEWHERE, FAULTS
-from lightgate.sim.log import Entry
+from lightgate.sim.log import SimLogEntry
 
 DOCS = Path(__file__).parents[1] / "docs"
 WORLDS = (DOCS / "reference" / "worlds.md").read_text("utf-8")
 FAULT_PAGE = (DOCS / "reference" / "faults.md").read_text("utf-8")
 GUIDE = (DOCS / "guides" / "simulate.md").read_text("utf-8")
-SECTIONS: dict[str, type[worlds.Table]] = {
+SECTIONS: dict[str, type[worlds.WorldTable]] = {
     "World": worlds.World,
-    "Provider": worlds.Maker,
-    "Model": worlds.Model,
-    "Point of a curve": worlds.Point,
+    "Provider": worlds.WorldProvider,
+    "Model": worlds.WorldModel,
+    "Point of a curve": worlds.LoadPoint,
     "Exact script": worlds.Exact,
-    "Shape": worlds.Shape,
+    "Shape": worlds.AnswerShape,
     "Stall": worlds.Stall,
-    "Rate": worlds.Rate,
-    "Prompt cache": worlds.Cache,
-    "Price": worlds.Price,
+    "Rate": worlds.WorldRate,
+    "Prompt cache": worlds.WorldCache,
+    "Price": worlds.WorldPrice,
     "Fault rule": worlds.FaultRule,
     "Weather": worlds.Weather,
 }
@@ -53,7 +53,7 @@ def default_in_words(field: msgspec.structs.FieldInfo) -> str:
         return "none"
     if isinstance(default, bool):
         return str(default).lower()
-    if isinstance(default, worlds.Shape):
+    if isinstance(default, worlds.AnswerShape):
         return "plain"
     if isinstance(default, int | float):
         return str(default)
@@ -68,12 +68,12 @@ def test_every_key_of_a_world_has_its_row(heading: str) -> None:
 
 
 def test_no_table_of_a_world_is_left_out() -> None:
-    assert set(SECTIONS.values()) == set(worlds.Table.__subclasses__())
+    assert set(SECTIONS.values()) == set(worlds.WorldTable.__subclasses__())
 
 
 @pytest.mark.parametrize("key", ["answer", "dialect", "line_end", "reasoning_field", "usage"])
 def test_the_words_of_a_choice_are_listed(key: str) -> None:
-    table = worlds.Maker if key == "dialect" else worlds.Shape
+    table = worlds.WorldProvider if key == "dialect" else worlds.AnswerShape
     (kind,) = [f.type for f in msgspec.structs.fields(table) if f.name == key]
     listed = next(
         row[1]
@@ -134,7 +134,7 @@ def test_the_guide_names_options_and_fields_that_exist() -> None:
         for text in option.opts
     }
     assert set(re.findall(r"--[a-z]+", GUIDE)) <= options
-    fields = set(Entry.__slots__) | {"plan", "tokens"}
+    fields = set(SimLogEntry.__slots__) | {"plan", "tokens"}
     for name in (
         "received_ns",
         "outcome",

@@ -9,7 +9,7 @@ import pytest
 
 from lightgate.bench.selftest.plan import OTHER_SCENARIOS, SCENARIOS, Cell
 from lightgate.bench.selftest.run import Lab, run_cell
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 from lightgate.wire.link.stamper import best_source
 
@@ -28,7 +28,7 @@ PROVIDERS = ("lab", "lab-anthropic", "lab-gemini")
 @pytest.fixture
 def sim() -> Iterator[SimProcess]:
     """A fresh simulator: which of its requests fail goes by their number."""
-    with SimProcess(Options(world="selftest")) as sim:
+    with SimProcess(SimOptions(world="selftest")) as sim:
         yield sim
 
 

@@ -11,8 +11,7 @@ from lightgate.bench.selftest.truth import Entry, Sent, compare, decode_page
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect import kinds
 from lightgate.sim.answer.script import HEAD, TEXT, Script
-from lightgate.sim.log import Entry as Logged
-from lightgate.sim.log import SimLog
+from lightgate.sim.log import SimLog, SimLogEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +134,7 @@ def test_the_simulators_own_delay_is_kept_apart(measured: Measure, shape: type[S
 
 
 def test_the_page_of_a_real_log_can_be_read() -> None:
-    log, logged = SimLog(), Logged("r", "lab", "s1", 0)
+    log, logged = SimLog(), SimLogEntry("r", "lab", "s1", 0)
     logged.received_ns = logged.start_ns = 5 * MS
     logged.script = Script(streamed=True)
     logged.script.add(0, HEAD)

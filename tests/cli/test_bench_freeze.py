@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.ledger.runs.folder import RunFolder
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def test_five_seconds_of_silence_are_seen(start: Start, tmp_path: Path) ->
     world.write_text(WORLD)
     load = ("--shape", "constant", "--rate", "20/s", "--requests", str(REQUESTS))
     sizes = ("--prompt-tokens", "64", "--max-tokens", "2", "--out", str(out))
-    with SimProcess(Options(world=str(world))) as sim:
+    with SimProcess(SimOptions(world=str(world))) as sim:
         url = sim.facts.providers["lab"]
         process = await start("bench", f"lab={url}#m", *load, *sizes)
         await lines(out / "attempts.jsonl", 20)

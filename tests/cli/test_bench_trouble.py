@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.ledger.runs.folder import RunFolder
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ LOAD = ("--concurrency", "1", "--requests", "12", "--prompt-tokens", "64", "--ma
 def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimProcess]:
     path = tmp_path_factory.mktemp("world") / "trouble.toml"
     path.write_text(WORLD)
-    with SimProcess(Options(world=str(path))) as process:
+    with SimProcess(SimOptions(world=str(path))) as process:
         yield process
 
 

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.config.litellm.convert import import_litellm
-from lightgate.config.litellm.deployment import Known
+from lightgate.config.litellm.deployment import KnownProvider
 from lightgate.config.load import parse_config
 from lightgate.errors import ConfigError
 from lightgate.provider.catalogue import catalogue
 
 if TYPE_CHECKING:
-    from lightgate.config.litellm.convert import Imported
+    from lightgate.config.litellm.convert import ImportedConfig
     from lightgate.config.model import Config
 
 KNOWN = {
-    name: Known(row.base_url, row.dialect, row.auth, row.key_env)
+    name: KnownProvider(row.base_url, row.dialect, row.auth, row.key_env)
     for name, row in catalogue().items()
 }
 # A production file as people have it: load balancing, fallbacks, own servers, secrets in the text.
@@ -80,7 +80,7 @@ environment_variables:
 """
 
 
-def imported(text: str, env: dict[str, str] | None = None) -> Imported:
+def imported(text: str, env: dict[str, str] | None = None) -> ImportedConfig:
     return import_litellm(text, known=KNOWN, env=env or {})
 
 
@@ -92,7 +92,7 @@ def one(params: str, more: str = "") -> str:
     return f"model_list:\n  - model_name: m\n    litellm_params: {{{params}}}\n{more}"
 
 
-def notes(made: Imported) -> dict[str, str]:
+def notes(made: ImportedConfig) -> dict[str, str]:
     return {note.where: note.said for note in made.notes}
 
 

@@ -22,7 +22,7 @@ from lightgate.ledger.store.keys import KeyTerms, new_key
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world import parse
 from lightgate.wire.client.client import Client
-from lightgate.wire.door.door import Door, Limits
+from lightgate.wire.door.door import Door, DoorLimits
 from sim.conftest import QUICK, SAY, Answer, Line
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ async def start(tmp_path: Path, own: OwnTime | None) -> AsyncIterator[Start]:
             worker=0,
         )
         gateway = Gateway(state, data)
-        limits = more.get("limits") or Limits()
+        limits = more.get("limits") or DoorLimits()
         door = Door(gateway.handle, limits=limits, gate=gateway.gate)
         rig = Rig(sim, state, door, await door.listen("127.0.0.1", 0), data)
         rig.keys = {name: secret for name, (secret, _) in made.items()}

@@ -15,7 +15,7 @@ from lightgate.sim.faults import FAULTS, parse_fault
 if TYPE_CHECKING:
     from gateway.conftest import Rig, Start
     from lightgate.ledger.journal.notes import Settled
-    from lightgate.wire.client.dns import Address
+    from lightgate.wire.client.dns import SocketAddress
     from sim.conftest import Answer
 
 TIMEOUT_S = 2.0
@@ -169,7 +169,7 @@ class Names:
         self._wait_s = wait_s
         self.asked = 0
 
-    async def __call__(self, host: str, port: int) -> list[Address]:
+    async def __call__(self, host: str, port: int) -> list[SocketAddress]:
         self.asked += 1
         await asyncio.sleep(self._wait_s)
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway.conftest import Start
-    from lightgate.sim.log import Entry
+    from lightgate.sim.log import SimLogEntry
 
 SOON_S = 1.0  # benchmarks/rescue.py prints the real number, which is a hundredth of it
 
@@ -70,7 +70,7 @@ async def test_a_client_that_leaves_closes_every_upstream(start: Start, window: 
     late = window in {"mid-stream", "after-a-race"}
     left = await leave(field, {"stream": stream}, spoken(field) if late else heard(field, count))
 
-    def gone() -> list[Entry]:
+    def gone() -> list[SimLogEntry]:
         return [entry for entry in rig.sim.log.entries if entry.gone]
 
     open_then = 2 if "race" in window and stream else 1

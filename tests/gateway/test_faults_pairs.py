@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gateway.conftest import Start
     from lightgate.gateway.exchange.attempt import Leg
     from lightgate.ledger.journal.notes import AttemptNote, Settled
-    from lightgate.sim.log import Entry
+    from lightgate.sim.log import SimLogEntry
     from sim.conftest import Answer
 
 pytestmark = pytest.mark.timeout(600)  # seconds: thousands of requests, and each has its own limit
@@ -211,9 +211,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 class Log:
     """The simulator's entries by the attempts that they belong to."""
 
-    def __init__(self, entries: tuple[Entry, ...], books: list[Settled]) -> None:
-        self._of: dict[str, Entry] = {}
-        by_maker: dict[str, list[Entry]] = {}
+    def __init__(self, entries: tuple[SimLogEntry, ...], books: list[Settled]) -> None:
+        self._of: dict[str, SimLogEntry] = {}
+        by_maker: dict[str, list[SimLogEntry]] = {}
         for entry in sorted(entries, key=lambda entry: entry.received_ns):
             by_maker.setdefault(entry.provider, []).append(entry)
         sent = [note for settled in books for note in settled.attempts if note.send is not None]
@@ -228,7 +228,7 @@ class Log:
                 place = bisect_right(starts, entry.received_ns) - 1  # a lane asks one at a time
                 self._of[notes[maker][place].facts.id] = entry
 
-    def of(self, note: AttemptNote) -> Entry | None:
+    def of(self, note: AttemptNote) -> SimLogEntry | None:
         return self._of.get(note.facts.id)
 
     def first_ns(self, note: AttemptNote) -> int | None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lightgate.clock.tokens import Usage
 from lightgate.price.cost import price_of
-from lightgate.price.rates import Cost, Rates, Terms
+from lightgate.price.rates import Cost, PriceTerms, Rates
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 OWN = Rates(
@@ -24,7 +24,7 @@ TOKENS = st.integers(min_value=0, max_value=10_000_000)
 
 
 def own(usage: Usage, rates: Rates = OWN, *, batch: bool = False) -> Cost:
-    return price_of(None, "m", usage, AT, terms=Terms(override=rates, batch=batch))
+    return price_of(None, "m", usage, AT, terms=PriceTerms(override=rates, batch=batch))
 
 
 def test_own_rates_by_kind_of_token() -> None:
@@ -64,14 +64,14 @@ def test_no_list_no_price() -> None:
 
 
 def test_by_the_hour_comes_before_every_token_price() -> None:
-    terms = Terms(override=OWN, hourly_cost=Decimal("2.69"))
+    terms = PriceTerms(override=OWN, hourly_cost=Decimal("2.69"))
     cost = price_of("groq", "m", Usage(tokens_in=1, tokens_out=1), AT, terms=terms)
     assert cost == Cost(cost_source="hourly")
 
 
 def test_own_rates_come_before_the_list() -> None:
     usage = Usage(tokens_in=1_000_000, tokens_out=0)
-    cost = price_of("openai", "gpt-4o", usage, AT, terms=Terms(override=OWN))
+    cost = price_of("openai", "gpt-4o", usage, AT, terms=PriceTerms(override=OWN))
     assert (cost.cost_usd, cost.cost_source) == (Decimal(2), "override")
 
 

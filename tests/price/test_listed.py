@@ -10,7 +10,7 @@ import pytest
 from lightgate.clock.tokens import Usage
 from lightgate.price.cost import price_of
 from lightgate.price.listed import list_as_of, models_of, rates_of
-from lightgate.price.rates import Terms
+from lightgate.price.rates import PriceTerms
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 MILLION = Usage(tokens_in=1_000_000, tokens_out=1_000_000)
@@ -43,7 +43,7 @@ def test_a_batch_is_cheaper_where_the_list_says_so() -> None:
     assert rates is not None
     assert rates.batch_input is not None
     assert rates.batch_output is not None
-    batch = price_of("openai", "gpt-4o", MILLION, AT, terms=Terms(batch=True))
+    batch = price_of("openai", "gpt-4o", MILLION, AT, terms=PriceTerms(batch=True))
     assert batch.cost_usd == rates.batch_input + rates.batch_output
     standard = price_of("openai", "gpt-4o", MILLION, AT)
     assert standard.cost_usd is not None
@@ -51,7 +51,7 @@ def test_a_batch_is_cheaper_where_the_list_says_so() -> None:
 
 
 def test_a_batch_without_a_listed_price_is_unknown() -> None:
-    cost = price_of("groq", "gemma2-9b-it", MILLION, AT, terms=Terms(batch=True))
+    cost = price_of("groq", "gemma2-9b-it", MILLION, AT, terms=PriceTerms(batch=True))
     assert cost.cost_usd is None
     assert cost.cost_source is None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 from sdk.environment import HERE, python_of, run_in
 from sdk.gate import Gate, gateway
@@ -88,7 +88,7 @@ def sdk(request: pytest.FixtureRequest) -> str:
 def simulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimProcess]:
     world = tmp_path_factory.mktemp("world") / "conformance.toml"
     world.write_text(WORLD, "utf-8")
-    with SimProcess(Options(world=str(world))) as sim:
+    with SimProcess(SimOptions(world=str(world))) as sim:
         yield sim
 
 

@@ -14,7 +14,7 @@ from lightgate.config.load import parse_config
 from lightgate.config.model import Config
 from lightgate.gateway.process.demo import with_simulated
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 from lightgate.sim.world import load
 from sdk.environment import ROOT, bare_env, run_in
@@ -46,7 +46,7 @@ def snippet(section: str, language: str) -> str:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     data = tmp_path_factory.mktemp("demo")
-    with SimProcess(Options(world=WORLD)) as sim:
+    with SimProcess(SimOptions(world=WORLD)) as sim:
         config = with_simulated(Config(), sim.facts, load(WORLD))
         put_snapshot(data, make_snapshot(config, (), {}))
         with worker(data) as port:

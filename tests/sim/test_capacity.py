@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from lightgate.sim.capacity import Bucket, Slots
-from lightgate.sim.server.connections import Seen
-from lightgate.sim.world import Rate
+from lightgate.sim.server.connections import UsedConnections
+from lightgate.sim.world import WorldRate
 
 S = 1_000_000_000
 
@@ -35,7 +35,7 @@ def test_a_slot_that_was_promised_on_stays_promised() -> None:
 
 
 def test_the_bucket_lets_a_burst_pass_then_a_rate() -> None:
-    bucket = Bucket(Rate(per_s=2.0, burst=3))
+    bucket = Bucket(WorldRate(per_s=2.0, burst=3))
     assert [bucket.take(0) for _ in range(4)] == [None, None, None, 0.5]
     assert bucket.take(S // 4) == 0.25
     assert bucket.take(S // 2) is None
@@ -45,14 +45,14 @@ def test_the_bucket_lets_a_burst_pass_then_a_rate() -> None:
 
 
 def test_stamps_out_of_order_do_not_drain_the_bucket() -> None:
-    bucket = Bucket(Rate(per_s=1.0, burst=2))
+    bucket = Bucket(WorldRate(per_s=1.0, burst=2))
     assert bucket.take(5 * S) is None
     assert bucket.take(4 * S) is None
     assert bucket.take(5 * S) == 1.0
 
 
 def test_connections_are_remembered_up_to_a_bound() -> None:
-    seen = Seen(most=2)
+    seen = UsedConnections(most=2)
     assert [seen.before("a", 1), seen.before("a", 1), seen.before("a", 2)] == [False, True, False]
     seen.before("b", 1)
     seen.before("c", 1)

@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from lightgate.sim.latency import Curve, Dice
+from lightgate.sim.latency import Dice, SpeedCurve
 from lightgate.sim.weather import Sky, Spells
-from lightgate.sim.world import Point, Weather, load
+from lightgate.sim.world import LoadPoint, Weather, load
 
 GROQ = load("tables-2025").providers["groq"].models["llama-3.1-70b"].curve
 
 
 def test_the_table_is_met_at_its_own_loads() -> None:
-    curve, z95 = Curve(GROQ), 1.6448536
+    curve, z95 = SpeedCurve(GROQ), 1.6448536
     for point in GROQ:
         at = curve.at(point.load)
         assert math.exp(at.ttft_mu) * 1e3 == pytest.approx(point.ttft_ms[0])
@@ -23,7 +23,7 @@ def test_the_table_is_met_at_its_own_loads() -> None:
 
 
 def test_between_loads_it_is_linear_in_their_logarithm() -> None:
-    curve = Curve(GROQ)
+    curve = SpeedCurve(GROQ)
     low, middle, high = curve.at(8), curve.at(16), curve.at(32)
     assert middle.ttft_mu == pytest.approx((low.ttft_mu + high.ttft_mu) / 2)
     beyond = curve.at(64)
@@ -31,16 +31,16 @@ def test_between_loads_it_is_linear_in_their_logarithm() -> None:
 
 
 def test_one_point_holds_at_every_load() -> None:
-    curve = Curve((Point(load=1, ttft_ms=(100, 200), tps=(50, 40)),))
+    curve = SpeedCurve((LoadPoint(load=1, ttft_ms=(100, 200), tps=(50, 40)),))
     assert curve.at(1) == curve.at(1000)
 
 
 def test_no_load_makes_a_spread_negative() -> None:
     falling = (
-        Point(load=1, ttft_ms=(100, 400), tps=(50, 20)),
-        Point(load=8, ttft_ms=(100, 110), tps=(50, 49)),
+        LoadPoint(load=1, ttft_ms=(100, 400), tps=(50, 20)),
+        LoadPoint(load=8, ttft_ms=(100, 110), tps=(50, 49)),
     )
-    far = Curve(falling).at(4096)
+    far = SpeedCurve(falling).at(4096)
     assert far.ttft_sigma == 0
     assert far.tps_sigma == 0
 
@@ -59,7 +59,7 @@ def test_the_dice_depend_on_seed_provider_and_number_alone() -> None:
 
 
 def test_many_requests_reproduce_p50_and_p95() -> None:
-    sky, parameters = Sky(None, 1, "groq"), Curve(GROQ).at(8)
+    sky, parameters = Sky(None, 1, "groq"), SpeedCurve(GROQ).at(8)
     drawn = [sky.luck(parameters, Dice(3, "groq", n), 0.0) for n in range(4000)]
     ttft = np.array([luck.ttft_ns for luck in drawn]) / 1e6
     tps = np.array([luck.tps for luck in drawn])
@@ -82,7 +82,7 @@ def test_a_bad_episode_slows_and_a_shock_is_shared() -> None:
     calm = Weather(good_mean_s=1e15, shock_every_s=1e15, stall=0, mid_stall=0, fail=0, hang=0)
     bad = Weather(good_mean_s=1e-9, bad_mean_s=1e15, shock_every_s=1e15, stall=0, mid_stall=0)
     shock = Weather(good_mean_s=1e15, shock_every_s=1e-9, shock_mean_s=1e15, stall=0, mid_stall=0)
-    parameters, dice = Curve(GROQ).at(1), Dice(1, "groq", 0)
+    parameters, dice = SpeedCurve(GROQ).at(1), Dice(1, "groq", 0)
     plain = Sky(calm, 1, "groq").luck(parameters, dice, 10.0)
     worse = Sky(bad, 1, "groq").luck(parameters, dice, 10.0)
     shocked = Sky(shock, 1, "groq").luck(parameters, dice, 10.0)
@@ -95,7 +95,7 @@ def test_a_bad_episode_slows_and_a_shock_is_shared() -> None:
 
 def test_the_weather_is_as_frequent_as_it_says() -> None:
     weather = Weather(good_mean_s=1e15, shock_every_s=1e15)
-    sky, parameters = Sky(weather, 1, "groq"), Curve(GROQ).at(1)
+    sky, parameters = Sky(weather, 1, "groq"), SpeedCurve(GROQ).at(1)
     drawn = [sky.luck(parameters, Dice(9, "groq", n), 0.0) for n in range(20_000)]
     share = len(drawn)
     assert sum(luck.fails for luck in drawn) / share == pytest.approx(0.005, rel=0.3)

@@ -3,11 +3,11 @@ from __future__ import annotations
 import msgspec
 
 from lightgate.sim.answer.script import TEXT, Script
-from lightgate.sim.log import Entry, SimLog
+from lightgate.sim.log import SimLog, SimLogEntry
 
 
-def entry(number: int, beats: int = 2) -> Entry:
-    made = Entry(f"id{number}", "lab", "m", number)
+def entry(number: int, beats: int = 2) -> SimLogEntry:
+    made = SimLogEntry(f"id{number}", "lab", "m", number)
     made.start_ns = 1000
     made.script = Script(streamed=True)
     for beat in range(beats):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lightgate.errors import ConfigError
 from lightgate.sim.answer.script import TEXT
 from lightgate.sim.prompt_cache import NS_PER_S, PromptCache
-from lightgate.sim.world import Cache, parse
+from lightgate.sim.world import WorldCache, parse
 from sim.conftest import QUICK
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Serve = Callable[..., Awaitable[Sim]]
 
-SMALL = Cache(block=2, saves=0.5, keep_s=10, blocks=8)
+SMALL = WorldCache(block=2, saves=0.5, keep_s=10, blocks=8)
 NEWS = "eight of them!!!"  # four tokens, of which the last is always read anew
 
 
@@ -58,7 +58,7 @@ def test_what_nobody_asked_for_is_forgotten() -> None:
 
 
 def test_a_short_beginning_may_not_count() -> None:
-    cache = PromptCache(Cache(block=2, least=4))
+    cache = PromptCache(WorldCache(block=2, least=4))
     cache.read("m", NEWS * 2, 0)
     assert cache.read("m", NEWS[:8] + "x" * 20, 0) == 0
     assert cache.read("m", NEWS + "x" * 20, 0) == 4
@@ -73,7 +73,7 @@ def test_the_first_token_comes_sooner() -> None:
 
 @given(st.lists(st.text(alphabet="ab", max_size=80), max_size=30))
 def test_it_never_finds_more_than_was_there(prompts: list[str]) -> None:
-    cache = PromptCache(Cache(block=1, blocks=10_000))
+    cache = PromptCache(WorldCache(block=1, blocks=10_000))
     seen: list[str] = []
     for prompt in prompts:
         cached = cache.read("m", prompt, 0)

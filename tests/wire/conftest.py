@@ -22,7 +22,7 @@ import uvloop
 from lightgate.clock.marks import Marks
 from lightgate.errors import AttemptError
 from lightgate.wire.client.client import Client
-from lightgate.wire.client.dns import Address, Resolver
+from lightgate.wire.client.dns import Resolver, SocketAddress
 from lightgate.wire.client.proxy import Proxies
 from lightgate.wire.client.roundtrip import Deadlines, Exchange, Headers
 from lightgate.wire.link.tls import client_context
@@ -262,8 +262,8 @@ class Rig:
     def secure_client(self, **settings: Any) -> Client:
         """A client that trusts the scene's authority, and finds every name on this machine."""
 
-        async def lookup(host: str, port: int) -> list[Address]:
-            return [Address(socket.AF_INET, ("127.0.0.1", port))]
+        async def lookup(host: str, port: int) -> list[SocketAddress]:
+            return [SocketAddress(socket.AF_INET, ("127.0.0.1", port))]
 
         return self.client(context=self._context, resolver=Resolver(lookup), **settings)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.errors import Cancelled, DeadlineMissed, StreamError
-from lightgate.wire.client.dns import Address, Resolver
+from lightgate.wire.client.dns import Resolver, SocketAddress
 from lightgate.wire.client.roundtrip import Deadlines, Exchange
 from lightgate.wire.origin import Origin
 
@@ -257,7 +257,7 @@ def test_cancelled_while_shaking_hands(play: Play, *, closing: bool) -> None:
 
 
 def test_cancelled_while_the_resolver_thinks(play: Play) -> None:
-    async def never(host: str, port: int) -> list[Address]:
+    async def never(host: str, port: int) -> list[SocketAddress]:
         await asyncio.Event().wait()
         return []
 

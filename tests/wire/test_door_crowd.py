@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from lightgate.wire.door.door import Door, Inbound, Limits, Reply
+from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
 from lightgate.wire.link.anchor import kernel_stamps_available
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def drip(writer: asyncio.StreamWriter, stop: asyncio.Event) -> None:
 
 
 async def scene(stamp: StampSource) -> None:
-    door = Door(handler, stamp=stamp, limits=Limits(body_bytes=2_000_000))
+    door = Door(handler, stamp=stamp, limits=DoorLimits(body_bytes=2_000_000))
     port = await door.listen("127.0.0.1", 0)
     idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CROWD)]
     slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.clock.source import ManualClock
-from lightgate.wire.door.door import Door, Inbound, Limits, Reply
+from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
 from lightgate.wire.door.inbound import RequestError
 from lightgate.wire.door.intake import Intake
 from lightgate.wire.door.service import Service
@@ -106,7 +106,7 @@ def by_h11(raw: bytes) -> Parsed | None:
 
 def by_us(raw: bytes, cuts: list[int], count: int) -> list[Parsed]:
     """Requests as the door's intake reads them, from reads that end at the cuts."""
-    intake = Intake(Limits())
+    intake = Intake(DoorLimits())
     edges = [0, *sorted({cut % (len(raw) + 1) for cut in cuts}), len(raw)]
     found: list[Parsed] = []
     for left, right in itertools.pairwise(edges):
@@ -158,7 +158,7 @@ def test_a_client_that_repeats_its_head_is_read_as_one_that_does_not(
 )
 def test_what_stands_for_a_repeated_length_is_a_length(length: bytes) -> None:
     head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: %b\r\nx: y\r\n\r\n"
-    fresh, worn = Intake(Limits()), Intake(Limits())
+    fresh, worn = Intake(DoorLimits()), Intake(DoorLimits())
     assert worn.take(head % b"3" + b"abc", 0) == b""
     said: list[object] = []
     for intake in (fresh, worn):
@@ -334,7 +334,7 @@ async def test_the_date_is_made_once_a_second() -> None:
         raise AssertionError("not called")
 
     clock = ManualClock(wall_ns=1_700_000_000_900_000_000)
-    service = Service(handler, Limits(), clock)
+    service = Service(handler, DoorLimits(), clock)
     first = service.date()
     assert first == b"Tue, 14 Nov 2023 22:13:20 GMT"
     clock.advance(50_000_000)

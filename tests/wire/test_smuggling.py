@@ -9,7 +9,7 @@ import contextlib
 import h11
 import pytest
 
-from lightgate.wire.door.door import Door, Inbound, Limits, Reply
+from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
 from lightgate.wire.door.inbound import RequestError
 from lightgate.wire.door.intake import Intake
 
@@ -208,7 +208,7 @@ def h11_refuses(raw: bytes) -> bool:
         return True
 
 
-async def ask(raw: bytes, limits: Limits) -> tuple[bytes, list[bytes]]:
+async def ask(raw: bytes, limits: DoorLimits) -> tuple[bytes, list[bytes]]:
     """What the door answers until it closes, and the targets that reached the handler."""
     seen: list[bytes] = []
 
@@ -231,7 +231,7 @@ async def ask(raw: bytes, limits: Limits) -> tuple[bytes, list[bytes]]:
 @pytest.mark.parametrize("name", REFUSED)
 async def test_refused_and_closed(name: str) -> None:
     status, raw = REFUSED[name]
-    answer, seen = await ask(raw + SECOND, Limits(body_bytes=1 << 20))
+    answer, seen = await ask(raw + SECOND, DoorLimits(body_bytes=1 << 20))
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert b"\r\nconnection: close\r\n" in answer
     assert answer.count(b"\r\ndate: ") == 1
@@ -244,7 +244,7 @@ def test_refused_at_every_split(name: str) -> None:
     raw += SECOND
     step = max(1, len(raw) // 60)
     for size in {1, *range(step, min(len(raw), 400), step)}:
-        intake = Intake(Limits(body_bytes=1 << 20))
+        intake = Intake(DoorLimits(body_bytes=1 << 20))
         pieces = [raw[at : at + size] for at in range(0, len(raw), size)]
         with pytest.raises(RequestError) as caught:
             collections.deque((intake.take(piece, 0) for piece in pieces), maxlen=0)
@@ -255,7 +255,7 @@ def test_refused_at_every_split(name: str) -> None:
 @pytest.mark.parametrize("name", ACCEPTED)
 async def test_accepted(name: str) -> None:
     raw, method, target, body = ACCEPTED[name]
-    answer, seen = await ask(raw + b"GARBAGE\n", Limits())
+    answer, seen = await ask(raw + b"GARBAGE\n", DoorLimits())
     assert seen == [target]
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"\r\n\r\n" + method + b" " + target + b" " + body in answer
@@ -265,7 +265,7 @@ async def test_accepted(name: str) -> None:
 def test_accepted_at_every_split(name: str) -> None:
     raw, method, target, body = ACCEPTED[name]
     for cut in range(1, len(raw)):
-        intake = Intake(Limits())
+        intake = Intake(DoorLimits())
         assert intake.take(raw[:cut], 0) is None
         assert intake.take(raw[cut:] + b"next", 0) == b"next"
         assert (intake.head.method, intake.head.target, intake.body) == (method, target, body)

@@ -119,12 +119,12 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
         yield _priced(found, given["hourly_cost"])
         return
     from lightgate.bench.load.simulated import targets
-    from lightgate.sim.server.serve import Options
+    from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
     from lightgate.sim.world import load
 
     world = load(given["world"])
-    with SimProcess(Options(world=given["world"], seed=given["seed"] or 1)) as sim:
+    with SimProcess(SimOptions(world=given["world"], seed=given["seed"] or 1)) as sim:
         every = targets(sim.facts, world)
         wanted = [target for target in every if not names or target.name in names]
         if not wanted or len(wanted) < len(set(names)):

@@ -63,12 +63,12 @@ def explain(*, config_file: Path | None, as_json: bool) -> None:
 
     API keys are shown by the name of their variable, and whether it is set.
     """
-    from lightgate.cli.explained import Explainer, Row
+    from lightgate.cli.explained import ExplainedRow, Explainer
 
     path = find_config(config_file, env=os.environ, cwd=Path.cwd())
     text = _text(path) if path is not None else ""
     name = str(path) if path is not None else "lightgate.toml"
-    first = Row("(the file)", None if path is None else name, _found_by(config_file, path))
+    first = ExplainedRow("(the file)", None if path is None else name, _found_by(config_file, path))
     rows = [first, *Explainer(parse_config(text, name=name), text, name, os.environ).rows()]
     if as_json:
         emit_json([row._asdict() for row in rows])
@@ -99,11 +99,11 @@ def import_file(*, file: Path, out: Path | None, as_json: bool) -> None:
     What has no counterpart is listed in comments and on stderr. Keys in plain text are not copied.
     """
     from lightgate.config.litellm.convert import import_litellm
-    from lightgate.config.litellm.deployment import Known
+    from lightgate.config.litellm.deployment import KnownProvider
     from lightgate.provider.catalogue import catalogue
 
     known = {
-        name: Known(row.base_url, row.dialect, row.auth, row.key_env)
+        name: KnownProvider(row.base_url, row.dialect, row.auth, row.key_env)
         for name, row in catalogue().items()
     }
     made = import_litellm(_text(file), known=known, env=os.environ, name=file.name)

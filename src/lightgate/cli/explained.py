@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from lightgate.config.duration import duration_text
 from lightgate.config.load import key_path
-from lightgate.config.model import Config, Table
+from lightgate.config.model import Config, ConfigTable
 from lightgate.config.place import line_numbers, line_of
 from lightgate.config.written import value_text
 from lightgate.errors import UsageError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 
 
-class Row(NamedTuple):
+class ExplainedRow(NamedTuple):
     """A key, its value as it would be written, and its source."""
 
     key: str
@@ -41,30 +41,32 @@ class Explainer:
         self._name = name
         self._env = env
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[ExplainedRow]:
         """All rows, in the order of the reference."""
         yield from self._table(self._config, ())
         for name in self._used():
             yield from self._provider(name)
         yield from self._listed()
 
-    def _table(self, table: Table, path: Path) -> Iterator[Row]:
+    def _table(self, table: ConfigTable, path: Path) -> Iterator[ExplainedRow]:
         for name, schema in _schemas(type(table)).items():
             value = getattr(table, name)
             here = (*path, name)
             if here == ("providers",):
                 continue  # together with what the catalogue says
-            if isinstance(value, Table):
+            if isinstance(value, ConfigTable):
                 yield from self._table(value, here)
-            elif isinstance(value, dict) and all(isinstance(v, Table) for v in value.values()):
+            elif isinstance(value, dict) and all(
+                isinstance(v, ConfigTable) for v in value.values()
+            ):
                 for inner, nested in value.items():
                     yield from self._table(nested, (*here, inner))
-            elif value and isinstance(value, tuple) and isinstance(value[0], Table):
+            elif value and isinstance(value, tuple) and isinstance(value[0], ConfigTable):
                 for number, nested in enumerate(value):
                     yield from self._table(nested, (*here, number))
             else:
                 source = self._place(here) if name in table.model_fields_set else "default"
-                yield Row(key_path(here), _shown(value, schema), source)
+                yield ExplainedRow(key_path(here), _shown(value, schema), source)
 
     def _place(self, path: Path) -> str:
         return f"{self._name}:{line_of(self._lines, path)}"
@@ -78,37 +80,39 @@ class Explainer:
         names = [*config.providers, *(target.partition("/")[0] for target in targets)]
         return list(dict.fromkeys(names))
 
-    def _provider(self, name: str) -> Iterator[Row]:
+    def _provider(self, name: str) -> Iterator[ExplainedRow]:
         path: Path = ("providers", name)
         try:
             provider = provider_named(name, self._config)
         except UsageError:
-            yield Row(key_path(path), None, "unknown")
+            yield ExplainedRow(key_path(path), None, "unknown")
             return
         table = self._config.providers.get(name)
         said = table.model_fields_set if table is not None else frozenset[str]()
         rest = "catalogue" if name in catalogue() else "default"
         for key, value in _facts(provider).items():
             source = self._place((*path, key)) if key in said else rest
-            yield Row(key_path((*path, key)), value, source)
+            yield ExplainedRow(key_path((*path, key)), value, source)
         yield self._key(provider, path, said=bool(table is not None and table.api_key), rest=rest)
         if table is not None and table.hourly_cost is not None:
             cost = format(table.hourly_cost, "f")
-            yield Row(key_path((*path, "hourly_cost")), cost, self._place((*path, "hourly_cost")))
+            yield ExplainedRow(
+                key_path((*path, "hourly_cost")), cost, self._place((*path, "hourly_cost"))
+            )
         for variable, value in (table.variables if table is not None else {}).items():
             here = (*path, "variables", variable)
-            yield Row(key_path(here), value, self._place(here))
+            yield ExplainedRow(key_path(here), value, self._place(here))
 
-    def _key(self, provider: Provider, path: Path, *, said: bool, rest: str) -> Row:
+    def _key(self, provider: Provider, path: Path, *, said: bool, rest: str) -> ExplainedRow:
         """The key's variable and whether it is set; never the key."""
         variable, ready = key_variable(provider, self._config, self._env)
         value = "none" if variable is None else f"env:{variable}"
         source = self._place((*path, "api_key")) if said else rest
         if variable is not None:
             source += ", set in the environment" if ready else ", not set in the environment"
-        return Row(key_path((*path, "api_key")), value, source)
+        return ExplainedRow(key_path((*path, "api_key")), value, source)
 
-    def _listed(self) -> Iterator[Row]:
+    def _listed(self) -> Iterator[ExplainedRow]:
         """List prices of the models' targets that have none of their own."""
         from lightgate.price.listed import models_of
 
@@ -126,7 +130,7 @@ class Explainer:
                         for key in ("input", "output"):
                             value = getattr(rates, key)
                             shown = None if value is None else format(value, "f")
-                            yield Row(key_path(("prices", target, key)), shown, source)
+                            yield ExplainedRow(key_path(("prices", target, key)), shown, source)
 
 
 def _facts(provider: Provider) -> dict[str, str | None]:
@@ -139,7 +143,7 @@ def _facts(provider: Provider) -> dict[str, str | None]:
 
 
 @functools.cache
-def _schemas(table: type[Table]) -> dict[str, Any]:
+def _schemas(table: type[ConfigTable]) -> dict[str, Any]:
     found: dict[str, Any] = table.model_json_schema()["properties"]
     return found
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.process.lock import ChildState
     from lightgate.gateway.served.snapshot import Snapshot
     from lightgate.route.form.prior import Prior
-    from lightgate.sim.server.serve import Facts
+    from lightgate.sim.server.serve import SimFacts
     from lightgate.sim.world import World
 
 CONSOLE_HOST: Final = "127.0.0.1"
@@ -106,7 +106,7 @@ class Launch:
         if self._demo is None:
             self._demo = self._path is None and not self._providers
         self._world = self._load_world()
-        self._facts: Facts | None = None
+        self._facts: SimFacts | None = None
         self._keys: tuple[KeyRecord, ...] = ()
         self._port = self._console_port = 0  # known once they are reserved
 
@@ -153,10 +153,10 @@ class Launch:
     async def _start_data_plane(self, supervisor: Supervisor) -> Snapshot:
         """The workers; before them the simulator, whose port the snapshot needs."""
         if self._demo:
-            from lightgate.sim.server.serve import Facts
+            from lightgate.sim.server.serve import SimFacts
 
             (told,) = await supervisor.start(self._simulator())
-            self._facts = msgspec.convert(told, Facts)
+            self._facts = msgspec.convert(told, SimFacts)
         snapshot = self._make_snapshot(self._first_priors())
         put_snapshot(self.data, snapshot)
         await supervisor.start(*self._workers())
@@ -315,9 +315,9 @@ class Launch:
         )  # fmt: skip
 
     def _simulator(self) -> ChildSpec:
-        from lightgate.sim.server.serve import Options
+        from lightgate.sim.server.serve import SimOptions
 
-        options = Options(world=self._wishes.world, until_eof=True)
+        options = SimOptions(world=self._wishes.world, until_eof=True)
         return ChildSpec(
             name="simulator",
             argv=_module("lightgate.sim", msgspec.json.encode(options).decode()),

@@ -79,7 +79,7 @@ def _run(plan: list[Cell], *, pin: bool) -> list[CellResult]:
     import uvloop
 
     from lightgate.bench.selftest.run import WORLD, Lab, pin_cores, run_cell, settle
-    from lightgate.sim.server.serve import Options
+    from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
 
     progress = _Progress(plan)
@@ -94,7 +94,7 @@ def _run(plan: list[Cell], *, pin: bool) -> list[CellResult]:
         return results
 
     core = pin_cores() if pin else None
-    with SimProcess(Options(world=WORLD, cpu=core)) as sim:
+    with SimProcess(SimOptions(world=WORLD, cpu=core)) as sim:
         lab = Lab(sim.facts)
         results: list[CellResult] = uvloop.run(every())
     return results

@@ -9,8 +9,8 @@ import click
 from lightgate.cli.output import Column, dollars, emit_table, note
 
 if TYPE_CHECKING:
-    from lightgate.sim.server.serve import Facts
-    from lightgate.sim.world import Maker, World
+    from lightgate.sim.server.serve import SimFacts
+    from lightgate.sim.world import World, WorldProvider
 
 _COLUMNS = (
     Column("provider"),
@@ -53,11 +53,11 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     They speak the dialects of OpenAI, Anthropic and Gemini and accept any key. Stop with Ctrl-C.
     """
-    from lightgate.sim.server.serve import Options, serve
+    from lightgate.sim.server.serve import SimOptions, serve
 
     if list_worlds:
         return _list_worlds(as_json=as_json)
-    options = Options(
+    options = SimOptions(
         world=world, host=host, port=port, seed=seed, own_ports=own_ports, trouble=trouble
     )
     return serve(options, _say_json if as_json else _say)
@@ -75,14 +75,14 @@ def _list_worlds(*, as_json: bool) -> int:
     return 0
 
 
-def _say_json(facts: Facts, world: World) -> None:
+def _say_json(facts: SimFacts, world: World) -> None:
     import msgspec
 
     del world
     click.echo(msgspec.json.encode(facts).decode())
 
 
-def _say(facts: Facts, world: World) -> None:
+def _say(facts: SimFacts, world: World) -> None:
     rows = [
         (name, maker.dialect, title, *_speed(maker, title), facts.providers[name])
         for name, maker in world.providers.items()
@@ -95,7 +95,7 @@ def _say(facts: Facts, world: World) -> None:
     note(f"Simulating {facts.world} with seed {facts.seed} on port {facts.port}; Ctrl-C stops.")
 
 
-def _speed(maker: Maker, title: str) -> tuple[str, str, str]:
+def _speed(maker: WorldProvider, title: str) -> tuple[str, str, str]:
     """Medians of a single request, and the price of its output."""
     model = maker.models[title]
     price = dollars(None if model.price is None else model.price.output)
@@ -111,7 +111,7 @@ def _speed(maker: Maker, title: str) -> tuple[str, str, str]:
     return f"{model.exact.ttft_ms:g} ms", f"{1000 / middle:.0f}" if middle else "unknown", price
 
 
-def _curl(facts: Facts, world: World) -> str:
+def _curl(facts: SimFacts, world: World) -> str:
     """A line that can be pasted, in the first provider's dialect."""
     name, maker = next(iter(world.providers.items()))
     model, base = next(iter(maker.models)), facts.providers[name]

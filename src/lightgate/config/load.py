@@ -133,9 +133,9 @@ def _near(word: str, known: Sequence[str]) -> str:
 
 def _known_keys(path: Sequence[str | int]) -> list[str]:
     """The keys that the table at `path` has."""
-    from lightgate.config.model import Config, Table
+    from lightgate.config.model import Config, ConfigTable
 
-    table: type[Table] = Config
+    table: type[ConfigTable] = Config
     for part in path:
         field = table.model_fields.get(str(part))
         inner = _table_in(field.annotation) if field is not None else None
@@ -145,8 +145,8 @@ def _known_keys(path: Sequence[str | int]) -> list[str]:
 
 def _table_in(annotation: Any) -> Any:
     """The table class inside `X | None`, `dict[str, X]` or `tuple[X, ...]`."""
-    from lightgate.config.model import Table
+    from lightgate.config.model import ConfigTable
 
-    if isinstance(annotation, type) and issubclass(annotation, Table):
+    if isinstance(annotation, type) and issubclass(annotation, ConfigTable):
         return annotation
     return next((found for arg in get_args(annotation) if (found := _table_in(arg))), None)

@@ -35,13 +35,13 @@ from lightgate.config.values import (
 _LEVELS: Final = ("simple", "medium", "complex")
 
 
-class Table(BaseModel):
+class ConfigTable(BaseModel):
     """A table of the file: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class BreakerTable(Table):
+class BreakerTable(ConfigTable):
     """When a failing target is left alone, and for how long; read by the gateway."""
 
     streak: Whole = Field(
@@ -59,7 +59,7 @@ class BreakerTable(Table):
         return self
 
 
-class GatewayTable(Table):
+class GatewayTable(ConfigTable):
     """Where the gateway listens and keeps its files; read by the gateway."""
 
     host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
@@ -81,7 +81,7 @@ class GatewayTable(Table):
     breaker: BreakerTable = Field(default_factory=BreakerTable, description="circuit breaker")
 
 
-class LedgerTable(Table):
+class LedgerTable(ConfigTable):
     """Where records are kept; read by the gateway."""
 
     url: LedgerUrl = Field(default="sqlite", description='"sqlite" or "postgresql://..."')
@@ -90,13 +90,13 @@ class LedgerTable(Table):
     )
 
 
-class SharedTable(Table):
+class SharedTable(ConfigTable):
     """What several machines share; read by the gateway."""
 
     url: SharedUrl = Field(default="", description='"" or "redis://..."')
 
 
-class ProviderTable(Table):
+class ProviderTable(ConfigTable):
     """A provider: changes to a known one, or an endpoint of your own."""
 
     base_url: BaseUrl | None = Field(
@@ -119,7 +119,7 @@ class ProviderTable(Table):
     )
 
 
-class SloTable(Table):
+class SloTable(ConfigTable):
     """What a target must meet to be eligible; read by the gateway."""
 
     ttft_p50: Duration | None = Field(default=None, description="time to first token, median")
@@ -142,7 +142,7 @@ class SloTable(Table):
     )
 
 
-class CacheTable(Table):
+class CacheTable(ConfigTable):
     """Whether equal requests may be answered from memory; read by the gateway."""
 
     mode: Literal["off", "exact", "any"] = Field(
@@ -157,7 +157,7 @@ class CacheTable(Table):
     )
 
 
-class TierTable(Table):
+class TierTable(ConfigTable):
     """One step of a cascade; read by the gateway."""
 
     upto: Literal["simple", "medium", "complex"] | None = Field(
@@ -173,7 +173,7 @@ class TierTable(Table):
         return self
 
 
-class ModelTable(Table):
+class ModelTable(ConfigTable):
     """What clients ask for, and how it is answered; read by the gateway."""
 
     targets: tuple[TargetName, ...] = Field(default=(), description="candidates, provider/model")
@@ -256,7 +256,7 @@ class ModelTable(Table):
         return self
 
 
-class PriceTable(Table):
+class PriceTable(ConfigTable):
     """Your own price of one target, in dollars per million tokens."""
 
     input: Dollars = Field(description="prompt tokens")
@@ -270,7 +270,7 @@ class PriceTable(Table):
     as_of: date | None = Field(default=None, description="the day from which the price is known")
 
 
-class PriorTable(Table):
+class PriorTable(ConfigTable):
     """What you know of a target before the gateway has seen it; read by the gateway."""
 
     ttft: Duration | None = Field(default=None, description="time to first token, median")
@@ -290,7 +290,7 @@ class PriorTable(Table):
         return self
 
 
-class Config(Table):
+class Config(ConfigTable):
     """The whole file."""
 
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="the gateway")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightgate.price.rates import LIST_TERMS, MTOK, Cost, Rates, Terms
+from lightgate.price.rates import LIST_TERMS, MTOK, Cost, PriceTerms, Rates
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 def price_of(
-    price_provider: str | None, model: str, usage: Usage, at: datetime, *, terms: Terms = LIST_TERMS
+    price_provider: str | None,
+    model: str,
+    usage: Usage,
+    at: datetime,
+    *,
+    terms: PriceTerms = LIST_TERMS,
 ) -> Cost:
     """The cost of one request: own dollars per hour, then own rates, then the list.
 

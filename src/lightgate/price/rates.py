@@ -38,7 +38,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     price_as_of: str | None = None
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class PriceTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What differs from the list: own rates, dollars per hour, the batch tier."""
 
     override: Rates | None = None
@@ -46,4 +46,4 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     batch: bool = False
 
 
-LIST_TERMS: Final = Terms()
+LIST_TERMS: Final = PriceTerms()

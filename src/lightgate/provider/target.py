@@ -11,7 +11,7 @@ import msgspec
 from lightgate.config.address import check_base_url
 from lightgate.errors import ConfigError, CredentialsError, UsageError
 from lightgate.price.cost import price_of
-from lightgate.price.rates import Cost, Rates, Terms
+from lightgate.price.rates import Cost, PriceTerms, Rates
 from lightgate.provider.catalogue import catalogue, did_you_mean, own_provider, provider_named
 from lightgate.provider.secret import Secret, first_set, key_from_env
 from lightgate.provider.spec import Provider, Variable, fill, placeholders
@@ -53,7 +53,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def cost(self, usage: Usage, at: datetime, *, batch: bool = False) -> Cost:
         """What one request cost here; the first call reads the price list, so not while timing."""
-        terms = Terms(override=self.rates, hourly_cost=self.hourly_cost, batch=batch)
+        terms = PriceTerms(override=self.rates, hourly_cost=self.hourly_cost, batch=batch)
         return price_of(self.provider.price_provider, self.model, usage, at, terms=terms)
 
 

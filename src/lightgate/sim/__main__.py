@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lightgate.errors import LightgateError
-from lightgate.sim.server.serve import Facts, Options, serve
+from lightgate.sim.server.serve import SimFacts, SimOptions, serve
 
 if TYPE_CHECKING:
     from lightgate.sim.world import World
 
 
-def _announce(facts: Facts, world: World) -> None:
+def _announce(facts: SimFacts, world: World) -> None:
     del world
     sys.stdout.write(msgspec.json.encode(facts).decode() + "\n")
     sys.stdout.flush()
@@ -23,7 +23,7 @@ def _announce(facts: Facts, world: World) -> None:
 def main() -> int:
     """Read the options, serve, and say in one sentence what went wrong."""
     try:
-        options = msgspec.json.decode(sys.argv[1] if len(sys.argv) > 1 else "{}", type=Options)
+        options = msgspec.json.decode(sys.argv[1] if len(sys.argv) > 1 else "{}", type=SimOptions)
         return serve(options, _announce)
     except msgspec.ValidationError as error:
         sys.stderr.write(f"lightgate: {error}\n")

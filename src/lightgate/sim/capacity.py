@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lightgate.sim.world import Rate
+    from lightgate.sim.world import WorldRate
 
 
 class Slots:
@@ -37,7 +37,7 @@ class Slots:
 class Bucket:
     """A token bucket over requests."""
 
-    def __init__(self, rate: Rate) -> None:
+    def __init__(self, rate: WorldRate) -> None:
         self._rate = rate
         self._level = float(rate.burst)
         self._seen_ns: int | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 import msgspec
 import numpy as np
 
-from lightgate.sim.answer.plan import Argument, Draft, Refusal
+from lightgate.sim.answer.plan import AnswerPlan, Argument, ErrorAnswer
 from lightgate.sim.answer.script import (
     BURSTS,
     CUT,
@@ -38,121 +38,121 @@ _PAGE: Final = (
 )
 
 
-def _wait(draft: Draft, name: bytes, value: str) -> None:
-    draft.refusal = Refusal(429, f"{_BUSY}.", ((name, value.encode()),))
+def _wait(draft: AnswerPlan, name: bytes, value: str) -> None:
+    draft.refusal = ErrorAnswer(429, f"{_BUSY}.", ((name, value.encode()),))
 
 
-def rate_limited(draft: Draft, argument: Argument) -> None:
+def rate_limited(draft: AnswerPlan, argument: Argument) -> None:
     """Retry-After in seconds."""
     _wait(draft, b"retry-after", f"{argument.number:g}")
 
 
-def rate_limited_date(draft: Draft, argument: Argument) -> None:
+def rate_limited_date(draft: AnswerPlan, argument: Argument) -> None:
     """Retry-After as a date."""
     _wait(draft, b"retry-after", formatdate(draft.wall_s + argument.number, usegmt=True))
 
 
-def rate_limited_ms(draft: Draft, argument: Argument) -> None:
+def rate_limited_ms(draft: AnswerPlan, argument: Argument) -> None:
     """The header of milliseconds."""
     _wait(draft, b"retry-after-ms", f"{argument.number:g}")
 
 
-def rate_limited_epoch(draft: Draft, argument: Argument) -> None:
+def rate_limited_epoch(draft: AnswerPlan, argument: Argument) -> None:
     """Retry-After as an instant of the wall clock."""
     _wait(draft, b"retry-after", str(int(draft.wall_s + argument.number)))
 
 
-def rate_limited_silent(draft: Draft, argument: Argument) -> None:
+def rate_limited_silent(draft: AnswerPlan, argument: Argument) -> None:
     """The hint is in the sentence alone."""
-    draft.refusal = Refusal(429, f"{_BUSY}, please try again in {argument.number:g}s.")
+    draft.refusal = ErrorAnswer(429, f"{_BUSY}, please try again in {argument.number:g}s.")
 
 
-def status(draft: Draft, argument: Argument) -> None:
+def status(draft: AnswerPlan, argument: Argument) -> None:
     """An error status."""
     code = min(max(argument.count, 400), 599)
-    draft.refusal = Refusal(code, f"Simulated status {code}.")
+    draft.refusal = ErrorAnswer(code, f"Simulated status {code}.")
 
 
-def error_200(draft: Draft, argument: Argument) -> None:
+def error_200(draft: AnswerPlan, argument: Argument) -> None:
     """The error object of a status, under the status 200."""
     code = min(max(argument.count, 400), 599)
-    draft.refusal = Refusal(code, f"Simulated status {code} inside a 200.", shown_status=200)
+    draft.refusal = ErrorAnswer(code, f"Simulated status {code} inside a 200.", shown_status=200)
 
 
-def null(draft: Draft, _: Argument) -> None:
+def null(draft: AnswerPlan, _: Argument) -> None:
     """No list of choices."""
     draft.null_choices = True
 
 
-def finish(draft: Draft, argument: Argument) -> None:
+def finish(draft: AnswerPlan, argument: Argument) -> None:
     """A finish reason, verbatim."""
     draft.finish = argument.text
 
 
-def finish_every(draft: Draft, _: Argument) -> None:
+def finish_every(draft: AnswerPlan, _: Argument) -> None:
     """The finish reason on every chunk."""
     draft.finish_every = True
 
 
-def usage(draft: Draft, argument: Argument) -> None:
+def usage(draft: AnswerPlan, argument: Argument) -> None:
     """Where the usage is: the part of the fault's name after the dash."""
     style = cast("UsageStyle", argument.fault.partition("-")[2])
     draft.shape = msgspec.structs.replace(draft.shape, usage=style)
 
 
-def crlf(draft: Draft, _: Argument) -> None:
+def crlf(draft: AnswerPlan, _: Argument) -> None:
     """Line ends."""
     draft.shape = msgspec.structs.replace(draft.shape, line_end="crlf")
 
 
-def cr(draft: Draft, _: Argument) -> None:
+def cr(draft: AnswerPlan, _: Argument) -> None:
     """Line ends."""
     draft.shape = msgspec.structs.replace(draft.shape, line_end="cr")
 
 
-def comments(draft: Draft, _: Argument) -> None:
+def comments(draft: AnswerPlan, _: Argument) -> None:
     """Comments between events."""
     draft.shape = msgspec.structs.replace(draft.shape, comments=True)
 
 
-def utf8_split(draft: Draft, argument: Argument) -> None:
+def utf8_split(draft: AnswerPlan, argument: Argument) -> None:
     """Characters in two segments."""
     gap = max(argument.number, 0.0)
     draft.shape = msgspec.structs.replace(draft.shape, wide=True, split_ms=gap)
 
 
-def bom(draft: Draft, _: Argument) -> None:
+def bom(draft: AnswerPlan, _: Argument) -> None:
     """A byte order mark."""
     draft.bom = True
 
 
-def no_space(draft: Draft, _: Argument) -> None:
+def no_space(draft: AnswerPlan, _: Argument) -> None:
     """The optional space of SSE left out."""
     draft.no_space = True
 
 
-def blank_lines(draft: Draft, argument: Argument) -> None:
+def blank_lines(draft: AnswerPlan, argument: Argument) -> None:
     """Empty lines as keep-alives before the body."""
     draft.blank_lines = min(argument.count, 1000)
 
 
-def ignore_cancel(draft: Draft, _: Argument) -> None:
+def ignore_cancel(draft: AnswerPlan, _: Argument) -> None:
     """A hang-up changes nothing."""
     draft.ignores_cancel = True
 
 
-def stale(draft: Draft, _: Argument) -> None:
+def stale(draft: AnswerPlan, _: Argument) -> None:
     """The server decides on the connection's history."""
     draft.stale = True
 
 
-def hang(draft: Draft, _: Argument) -> None:
+def hang(draft: AnswerPlan, _: Argument) -> None:
     """Not a byte."""
     draft.script.truncate(0)
     draft.script.add(0, HANG)
 
 
-def _stop(draft: Draft, tokens: int, last: int) -> None:
+def _stop(draft: AnswerPlan, tokens: int, last: int) -> None:
     """End after so many tokens with this beat; after half of the body if it is not streamed."""
     script = draft.script
     if script.streamed:
@@ -168,26 +168,26 @@ def _stop(draft: Draft, tokens: int, last: int) -> None:
     script.add(at, last)
 
 
-def truncated(draft: Draft, argument: Argument) -> None:
+def truncated(draft: AnswerPlan, argument: Argument) -> None:
     """A proper end too early."""
     _stop(draft, argument.count, END)
 
 
-def reset(draft: Draft, argument: Argument) -> None:
+def reset(draft: AnswerPlan, argument: Argument) -> None:
     """A reset in between."""
     _stop(draft, argument.count, RESET)
 
 
-def stream_error(draft: Draft, argument: Argument) -> None:
+def stream_error(draft: AnswerPlan, argument: Argument) -> None:
     """An error event; an answer that is not streamed becomes an error under status 200."""
     if not draft.script.streamed:
-        draft.refusal = Refusal(529, "Overloaded.", shown_status=200)
+        draft.refusal = ErrorAnswer(529, "Overloaded.", shown_status=200)
         return
     _stop(draft, argument.count, ERROR)
     draft.script.add(draft.script.end_ns, END)
 
 
-def bad_chunk(draft: Draft, argument: Argument) -> None:
+def bad_chunk(draft: AnswerPlan, argument: Argument) -> None:
     """Chunked framing that cannot be read."""
     draft.junk = b"zz\r\nnot a chunk\r\n"
     if draft.script.streamed:
@@ -200,7 +200,7 @@ def bad_chunk(draft: Draft, argument: Argument) -> None:
     draft.script.add(draft.script.end_ns, CUT)
 
 
-def empty(draft: Draft, _: Argument) -> None:
+def empty(draft: AnswerPlan, _: Argument) -> None:
     """Everything but the tokens."""
     script = draft.script
     draft.empty = True
@@ -210,18 +210,18 @@ def empty(draft: Draft, _: Argument) -> None:
         script.add(at, kind)
 
 
-def no_last_chunk(draft: Draft, _: Argument) -> None:
+def no_last_chunk(draft: AnswerPlan, _: Argument) -> None:
     """Close instead of the end."""
     _replace_end(draft, CUT)
 
 
-def _replace_end(draft: Draft, last: int) -> None:
+def _replace_end(draft: AnswerPlan, last: int) -> None:
     script = draft.script
     if script.streamed and len(script) and script.kind[-1] == END:
         script.kind[-1] = last
 
 
-def _body_of(draft: Draft, junk: bytes) -> None:
+def _body_of(draft: AnswerPlan, junk: bytes) -> None:
     at = draft.script.at_ns[0] if len(draft.script) else 0
     draft.junk = junk
     draft.script.truncate(0)
@@ -229,19 +229,19 @@ def _body_of(draft: Draft, junk: bytes) -> None:
         draft.script.add(at, kind)
 
 
-def garbage(draft: Draft, _: Argument) -> None:
+def garbage(draft: AnswerPlan, _: Argument) -> None:
     """Bytes of a fixed seed: the same noise every time."""
     noise = np.random.Generator(np.random.PCG64(13)).integers(0, 256, 2048, dtype=np.uint8)
     _body_of(draft, noise.tobytes() + b"\n\n")
 
 
-def html(draft: Draft, _: Argument) -> None:
+def html(draft: AnswerPlan, _: Argument) -> None:
     """A page of some proxy."""
     _body_of(draft, _PAGE)
     draft.content_type = b"text/html"
 
 
-def huge_event(draft: Draft, argument: Argument) -> None:
+def huge_event(draft: AnswerPlan, argument: Argument) -> None:
     """An event of an unknown kind, so that its size is its only sin."""
     size = min(argument.count, 128 * 1024 * 1024)
     frame = b'data: {"object":"sim.filler","choices":[],"filler":"%b"}\n\n'
@@ -251,7 +251,7 @@ def huge_event(draft: Draft, argument: Argument) -> None:
     draft.script.insert(index, at, JUNK)
 
 
-def drip(draft: Draft, argument: Argument) -> None:
+def drip(draft: AnswerPlan, argument: Argument) -> None:
     """Every burst so long after the one before."""
     script, step = draft.script, round(max(argument.number, 0.0) * NS)
     if not script.streamed:
@@ -263,7 +263,7 @@ def drip(draft: Draft, argument: Argument) -> None:
         script.shift(index, wanted - script.at_ns[index])
 
 
-def stall(draft: Draft, argument: Argument) -> None:
+def stall(draft: AnswerPlan, argument: Argument) -> None:
     """A pause, or the end of all writing."""
     script, seconds = draft.script, argument.second_number
     index = script.after(argument.count) if script.streamed else 0
@@ -275,12 +275,12 @@ def stall(draft: Draft, argument: Argument) -> None:
     script.add(at, HANG)
 
 
-def silence(draft: Draft, argument: Argument) -> None:
+def silence(draft: AnswerPlan, argument: Argument) -> None:
     """Everything later."""
     draft.script.shift(0, round(max(argument.number, 0.0) * NS))
 
 
-def early_role(draft: Draft, argument: Argument) -> None:
+def early_role(draft: AnswerPlan, argument: Argument) -> None:
     """The opening event now, all else later."""
     script = draft.script
     head = script.at_ns[0]
@@ -291,7 +291,7 @@ def early_role(draft: Draft, argument: Argument) -> None:
     script.shift(2, max(wanted - script.at_ns[2], 0))
 
 
-def early_close(draft: Draft, _: Argument) -> None:
+def early_close(draft: AnswerPlan, _: Argument) -> None:
     """Headers and nothing else."""
     script = draft.script
     at = script.at_ns[0] if script.streamed else script.end_ns
@@ -300,24 +300,24 @@ def early_close(draft: Draft, _: Argument) -> None:
     script.add(at, CUT)
 
 
-def double_done(draft: Draft, _: Argument) -> None:
+def double_done(draft: AnswerPlan, _: Argument) -> None:
     """One marker too many."""
     _after_done(draft, DONE)
 
 
-def after_done(draft: Draft, _: Argument) -> None:
+def after_done(draft: AnswerPlan, _: Argument) -> None:
     """A token that comes too late."""
     _after_done(draft, TEXT)
 
 
-def _after_done(draft: Draft, kind: int) -> None:
+def _after_done(draft: AnswerPlan, kind: int) -> None:
     script = draft.script
     if script.first_of(DONE) is not None and script.kind[-1] in LAST_WORDS:
         # No tokens are planned for it: a client must not count what follows the marker.
         script.insert(len(script) - 1, script.end_ns, kind)
 
 
-def no_finish(draft: Draft, _: Argument) -> None:
+def no_finish(draft: AnswerPlan, _: Argument) -> None:
     """The finish chunk left out."""
     index = draft.script.first_of(FINISH)
     if index is not None:
@@ -326,7 +326,7 @@ def no_finish(draft: Draft, _: Argument) -> None:
         del draft.script.tokens[index]
 
 
-def long_length(draft: Draft, _: Argument) -> None:
+def long_length(draft: AnswerPlan, _: Argument) -> None:
     """More promised than sent, then a close; a stream loses its tail too, so that none is there."""
     draft.length = 512
     script = draft.script

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
 from lightgate.sim import fault_effects as troubles
-from lightgate.sim.answer.plan import Argument, Draft
+from lightgate.sim.answer.plan import AnswerPlan, Argument
 
 Where = Literal["request", "port"]
-Work = Callable[[Draft, Argument], None]
+Work = Callable[[AnswerPlan, Argument], None]
 
 
 EVENT_LIMIT: Final = 4 * 1024 * 1024  # bytes of one event that a client must accept
 
 
-class Fault(NamedTuple):
+class SimFault(NamedTuple):
     """A row; `outcome` is the class that a correct client records (None: as without it)."""
 
     name: str
@@ -43,7 +43,7 @@ class Fault(NamedTuple):
 class FaultCall(NamedTuple):
     """A fault with its argument."""
 
-    fault: Fault
+    fault: SimFault
     argument: Argument
 
     @property
@@ -68,13 +68,13 @@ class FaultCall(NamedTuple):
 
 
 _ROWS: Final = (
-    Fault("refused", "F1", "nothing listens on the port", "reset", where="port"),
-    Fault("tls-self-signed", "F3", "a certificate that nobody signed", "reset", where="port"),
-    Fault("tls-expired", "F3", "a certificate of the past", "reset", where="port"),
-    Fault("tls-wrong-name", "F3", "a certificate for another host", "reset", where="port"),
-    Fault("tls-truncated", "F3", "closes in the middle of the handshake", "reset", where="port"),
-    Fault("hang", "F4", "reads the request and never writes", "timeout", late=troubles.hang),
-    Fault(
+    SimFault("refused", "F1", "nothing listens on the port", "reset", where="port"),
+    SimFault("tls-self-signed", "F3", "a certificate that nobody signed", "reset", where="port"),
+    SimFault("tls-expired", "F3", "a certificate of the past", "reset", where="port"),
+    SimFault("tls-wrong-name", "F3", "a certificate for another host", "reset", where="port"),
+    SimFault("tls-truncated", "F3", "closes in the middle of the handshake", "reset", where="port"),
+    SimFault("hang", "F4", "reads the request and never writes", "timeout", late=troubles.hang),
+    SimFault(
         "rate-limited",
         "F5",
         "429 with Retry-After in seconds",
@@ -83,7 +83,7 @@ _ROWS: Final = (
         "2",
         early=troubles.rate_limited,
     ),
-    Fault(
+    SimFault(
         "rate-limited-date",
         "F6",
         "429 with Retry-After as a date so far from now",
@@ -92,7 +92,7 @@ _ROWS: Final = (
         "30",
         early=troubles.rate_limited_date,
     ),
-    Fault(
+    SimFault(
         "rate-limited-ms",
         "F6",
         "429 with retry-after-ms",
@@ -101,7 +101,7 @@ _ROWS: Final = (
         "1500",
         early=troubles.rate_limited_ms,
     ),
-    Fault(
+    SimFault(
         "rate-limited-epoch",
         "F6",
         "429 with Retry-After as seconds since 1970",
@@ -110,7 +110,7 @@ _ROWS: Final = (
         "30",
         early=troubles.rate_limited_epoch,
     ),
-    Fault(
+    SimFault(
         "rate-limited-silent",
         "F7",
         "429 whose only hint is in its sentence",
@@ -119,7 +119,7 @@ _ROWS: Final = (
         "20",
         early=troubles.rate_limited_silent,
     ),
-    Fault(
+    SimFault(
         "status",
         "F8",
         "an error status in the dialect's shape",
@@ -128,7 +128,7 @@ _ROWS: Final = (
         "503",
         early=troubles.status,
     ),
-    Fault(
+    SimFault(
         "error-200",
         "F9",
         "status 200 with an error object instead of an answer",
@@ -137,11 +137,11 @@ _ROWS: Final = (
         "429",
         early=troubles.error_200,
     ),
-    Fault("choices-null", "F9", "status 200 with `choices: null`", "empty", early=troubles.null),
-    Fault(
+    SimFault("choices-null", "F9", "status 200 with `choices: null`", "empty", early=troubles.null),
+    SimFault(
         "empty", "F9", "status 200, a proper end, and not one token", "empty", late=troubles.empty
     ),
-    Fault(
+    SimFault(
         "stream-error",
         "F10",
         "an error event inside the stream, then the end",
@@ -150,7 +150,7 @@ _ROWS: Final = (
         "1",
         late=troubles.stream_error,
     ),
-    Fault(
+    SimFault(
         "truncated",
         "F11",
         "ends cleanly without finish and terminal marker",
@@ -159,7 +159,7 @@ _ROWS: Final = (
         "5",
         late=troubles.truncated,
     ),
-    Fault(
+    SimFault(
         "no-last-chunk",
         "F11",
         "terminal marker sent, last HTTP chunk missing",
@@ -167,7 +167,7 @@ _ROWS: Final = (
         late=troubles.no_last_chunk,
         streams_only=True,
     ),
-    Fault(
+    SimFault(
         "reset",
         "F12",
         "TCP reset inside the answer",
@@ -176,9 +176,11 @@ _ROWS: Final = (
         "5",
         late=troubles.reset,
     ),
-    Fault("garbage", "F13", "random bytes as the body", "stream_error", late=troubles.garbage),
-    Fault("html", "F13", "an HTML error page with status 200", "stream_error", late=troubles.html),
-    Fault(
+    SimFault("garbage", "F13", "random bytes as the body", "stream_error", late=troubles.garbage),
+    SimFault(
+        "html", "F13", "an HTML error page with status 200", "stream_error", late=troubles.html
+    ),
+    SimFault(
         "utf8-split",
         "F14",
         "multi-byte text, every character split over two segments",
@@ -188,10 +190,10 @@ _ROWS: Final = (
         early=troubles.utf8_split,
         streams_only=True,
     ),
-    Fault("crlf", "F15", "lines end with CRLF", "ok", early=troubles.crlf, streams_only=True),
-    Fault("cr", "F15", "lines end with CR", "ok", early=troubles.cr, streams_only=True),
-    Fault("bom", "F15", "a byte order mark first", "ok", early=troubles.bom, streams_only=True),
-    Fault(
+    SimFault("crlf", "F15", "lines end with CRLF", "ok", early=troubles.crlf, streams_only=True),
+    SimFault("cr", "F15", "lines end with CR", "ok", early=troubles.cr, streams_only=True),
+    SimFault("bom", "F15", "a byte order mark first", "ok", early=troubles.bom, streams_only=True),
+    SimFault(
         "no-space",
         "F15",
         "no space after `data:`",
@@ -199,7 +201,7 @@ _ROWS: Final = (
         early=troubles.no_space,
         streams_only=True,
     ),
-    Fault(
+    SimFault(
         "comments",
         "F16",
         "a comment before every event",
@@ -207,7 +209,7 @@ _ROWS: Final = (
         early=troubles.comments,
         streams_only=True,
     ),
-    Fault(
+    SimFault(
         "blank-lines",
         "F16",
         "blank lines before the body",
@@ -216,7 +218,7 @@ _ROWS: Final = (
         "3",
         early=troubles.blank_lines,
     ),
-    Fault(
+    SimFault(
         "huge-event",
         "F18",
         "one event of so many bytes before the first token",
@@ -226,8 +228,10 @@ _ROWS: Final = (
         late=troubles.huge_event,
         streams_only=True,
     ),
-    Fault("drip", "F19", "one token in so many seconds", "ok", "seconds", "10", late=troubles.drip),
-    Fault(
+    SimFault(
+        "drip", "F19", "one token in so many seconds", "ok", "seconds", "10", late=troubles.drip
+    ),
+    SimFault(
         "stall",
         "F20",
         "stops inside the answer, for ever without a time",
@@ -236,8 +240,8 @@ _ROWS: Final = (
         "5",
         late=troubles.stall,
     ),
-    Fault("early-close", "F21", "closes after the headers", "reset", late=troubles.early_close),
-    Fault(
+    SimFault("early-close", "F21", "closes after the headers", "reset", late=troubles.early_close),
+    SimFault(
         "double-done",
         "F22",
         "the terminal marker twice",
@@ -245,7 +249,7 @@ _ROWS: Final = (
         late=troubles.double_done,
         streams_only=True,
     ),
-    Fault(
+    SimFault(
         "after-done",
         "F22",
         "a token after the terminal marker",
@@ -253,7 +257,7 @@ _ROWS: Final = (
         late=troubles.after_done,
         streams_only=True,
     ),
-    Fault(
+    SimFault(
         "no-finish",
         "F22",
         "no finish chunk before the terminal marker",
@@ -261,13 +265,15 @@ _ROWS: Final = (
         late=troubles.no_finish,
         streams_only=True,
     ),
-    Fault("usage-absent", "F23", "no usage at all", "ok", early=troubles.usage),
-    Fault("usage-finish", "F23", "usage in the finish chunk", "ok", early=troubles.usage),
-    Fault("usage-separate", "F23", "usage in a chunk of its own", "ok", early=troubles.usage),
-    Fault("usage-late", "F23", "the same, 40 ms late", "ok", early=troubles.usage),
-    Fault("usage-every", "F23", "running usage in every chunk", "ok", early=troubles.usage),
-    Fault("usage-fused", "F23", "usage in the chunk of the last token", "ok", early=troubles.usage),
-    Fault(
+    SimFault("usage-absent", "F23", "no usage at all", "ok", early=troubles.usage),
+    SimFault("usage-finish", "F23", "usage in the finish chunk", "ok", early=troubles.usage),
+    SimFault("usage-separate", "F23", "usage in a chunk of its own", "ok", early=troubles.usage),
+    SimFault("usage-late", "F23", "the same, 40 ms late", "ok", early=troubles.usage),
+    SimFault("usage-every", "F23", "running usage in every chunk", "ok", early=troubles.usage),
+    SimFault(
+        "usage-fused", "F23", "usage in the chunk of the last token", "ok", early=troubles.usage
+    ),
+    SimFault(
         "finish",
         "F24",
         "this finish reason, verbatim (`null` for none)",
@@ -276,7 +282,7 @@ _ROWS: Final = (
         "abort",
         early=troubles.finish,
     ),
-    Fault(
+    SimFault(
         "finish-every",
         "F24",
         "the finish reason on every chunk",
@@ -284,7 +290,7 @@ _ROWS: Final = (
         early=troubles.finish_every,
         streams_only=True,
     ),
-    Fault(
+    SimFault(
         "silence",
         "F25",
         "nothing at all for so long, then the answer",
@@ -293,7 +299,7 @@ _ROWS: Final = (
         "120",
         late=troubles.silence,
     ),
-    Fault(
+    SimFault(
         "early-role",
         "F26",
         "the role chunk at once, the first token so much later",
@@ -303,28 +309,28 @@ _ROWS: Final = (
         late=troubles.early_role,
         streams_only=True,
     ),
-    Fault(
+    SimFault(
         "ignore-cancel",
         "F36",
         "goes on generating (and billing) after the client left",
         "ok",
         early=troubles.ignore_cancel,
     ),
-    Fault(
+    SimFault(
         "stale",
         "F37",
         "closes a reused connection on its next request; a fresh one is served",
         None,
         early=troubles.stale,
     ),
-    Fault(
+    SimFault(
         "long-length",
         "F38",
         "Content-Length says more than there is",
         "reset",
         late=troubles.long_length,
     ),
-    Fault(
+    SimFault(
         "bad-chunk",
         "F38",
         "a chunk size that is not a number",

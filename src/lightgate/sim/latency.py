@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from lightgate.sim.world import Point
+    from lightgate.sim.world import LoadPoint
 
 Z95: Final = 1.6448536269514722  # the standard normal quantile of 0.95
 NS: Final = 1_000_000_000
@@ -30,10 +30,10 @@ class Parameters(NamedTuple):
     tps_sigma: float
 
 
-class Curve:
+class SpeedCurve:
     """A model's speed by load."""
 
-    def __init__(self, points: tuple[Point, ...]) -> None:
+    def __init__(self, points: tuple[LoadPoint, ...]) -> None:
         self._loads = [math.log2(point.load) for point in points]
         self._rows = [_parameters(point) for point in points]
 
@@ -52,7 +52,7 @@ class Curve:
         return Parameters(ttft_mu, max(ttft_sigma, 0.0), tps_mu, max(tps_sigma, 0.0))
 
 
-def _parameters(point: Point) -> Parameters:
+def _parameters(point: LoadPoint) -> Parameters:
     ttft50, ttft95 = point.ttft_ms
     tps50, tps_slow = point.tps
     return Parameters(

@@ -20,7 +20,7 @@ PAGE: Final = 1_000  # entries of one answer: a longer one would hold up the str
 MOST_BEATS: Final = 4_000_000  # 25 bytes each
 
 
-class Entry:
+class SimLogEntry:
     """One request; filled while it is served, frozen when it is over."""
 
     __slots__ = (
@@ -95,7 +95,7 @@ class SimLog:
 
     def __init__(self, most_entries: int = MOST_ENTRIES, most_beats: int = MOST_BEATS) -> None:
         self._limits = (most_entries, most_beats)
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[SimLogEntry] = deque()
         self._beats = 0
         self._next = 0  # number of the next entry
         self.dropped = 0
@@ -104,11 +104,11 @@ class SimLog:
         return len(self._entries)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[SimLogEntry, ...]:
         """All that are kept."""
         return tuple(self._entries)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: SimLogEntry) -> None:
         """A request is over."""
         self._entries.append(entry)
         self._next += 1

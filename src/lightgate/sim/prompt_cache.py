@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from lightgate.sim.world import Cache
+    from lightgate.sim.world import WorldCache
 
 CHARS_PER_TOKEN: Final = 4  # of the simulator's own counting
 NS_PER_S: Final = 1_000_000_000
@@ -20,7 +20,7 @@ NS_PER_S: Final = 1_000_000_000
 class PromptCache:
     """The blocks that one provider keeps, those used last at the end."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: WorldCache) -> None:
         self._cache = cache
         self._used_ns: OrderedDict[bytes, int] = OrderedDict()
 

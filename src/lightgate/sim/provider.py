@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from lightgate.clock.source import SYSTEM, Clock
-from lightgate.sim.answer.plan import Draft, Refusal
+from lightgate.sim.answer.plan import AnswerPlan, ErrorAnswer
 from lightgate.sim.answer.script import (
     HANG,
     WHOLE,
@@ -23,24 +23,24 @@ from lightgate.sim.answer.script import (
 from lightgate.sim.capacity import Bucket, Slots
 from lightgate.sim.dialects import anthropic, chat, gemini, responses
 from lightgate.sim.faults import FaultCall, parse_fault
-from lightgate.sim.latency import NS, Curve, Dice
+from lightgate.sim.latency import NS, Dice, SpeedCurve
 from lightgate.sim.prompt_cache import PromptCache
 from lightgate.sim.weather import Luck, Sky
 
 if TYPE_CHECKING:
-    from lightgate.sim.answer.ask import Ask
-    from lightgate.sim.world import Maker, Model, Shape, Stall, World
+    from lightgate.sim.answer.ask import SimRequest
+    from lightgate.sim.world import AnswerShape, Stall, World, WorldModel, WorldProvider
 
 DEFAULT_TOKENS = 100
 
 
-class Plan(NamedTuple):
+class PlannedRequest(NamedTuple):
     """What one request will get, decided before its first byte is answered."""
 
     number: int
     id: str
     start_ns: int
-    draft: Draft
+    draft: AnswerPlan
     counts: Counts
     reason: str  # stop | length | tool
     load: int
@@ -51,20 +51,22 @@ class Plan(NamedTuple):
     slot: tuple[int, int] | None  # the slot and the instant until which it is held
 
 
-class Station:
+class SimProvider:
     """A provider with its weather, queue, limiter and request numbers."""
 
     def __init__(
         self, name: str, world: World, *, seed: int, born_ns: int, clock: Clock = SYSTEM
     ) -> None:
         self.name = name
-        self.maker: Maker = world.providers[name]
+        self.maker: WorldProvider = world.providers[name]
         self._clock = clock
         self._seed = seed
         self._born_ns = born_ns
         self._sky = Sky(self.maker.weather or world.weather, seed, name)
         self._curves = {
-            title: Curve(model.curve) for title, model in self.maker.models.items() if model.curve
+            title: SpeedCurve(model.curve)
+            for title, model in self.maker.models.items()
+            if model.curve
         }
         self._slots = Slots(self.maker.slots) if self.maker.slots else None
         self._bucket = Bucket(self.maker.rate) if self.maker.rate else None
@@ -72,7 +74,7 @@ class Station:
         self._number = 0
         self.in_flight = 0
 
-    def plan(self, ask: Ask, received_ns: int, fault: FaultCall | None) -> Plan:
+    def plan(self, ask: SimRequest, received_ns: int, fault: FaultCall | None) -> PlannedRequest:
         """Decide everything about a request; the model must be one of this provider's."""
         number, self._number = self._number, self._number + 1
         self.in_flight += 1
@@ -84,7 +86,7 @@ class Station:
             fault = None
         wait_s = self._bucket.take(received_ns) if self._bucket else None
         counts, reason = _length(ask, model.shape)
-        draft = Draft(model.shape, Script(streamed=ask.stream), self._clock.wall_ns() / NS)
+        draft = AnswerPlan(model.shape, Script(streamed=ask.stream), self._clock.wall_ns() / NS)
         if fault is not None and fault.fault.early is not None:
             fault.fault.early(draft, fault.argument)
         luck = self._luck(ask.model_name, dice, load, received_ns)
@@ -107,7 +109,7 @@ class Station:
                 if draft.refusal is not None:
                     _write_refusal(draft, draft.script.end_ns)
         start_ns, slot = self._admit(draft, received_ns)
-        return Plan(
+        return PlannedRequest(
             number=number,
             id=blake2b(f"{self._seed}/{self.name}/{number}".encode(), digest_size=12).hexdigest(),
             start_ns=start_ns,
@@ -122,14 +124,14 @@ class Station:
             slot=slot,
         )
 
-    def over(self, plan: Plan, now_ns: int, *, gone: bool) -> None:
+    def over(self, plan: PlannedRequest, now_ns: int, *, gone: bool) -> None:
         """A request has ended; an abandoned one gives its slot back."""
         self.in_flight -= 1
         if gone and plan.slot is not None and self._slots is not None:
             slot, held_until_ns = plan.slot
             self._slots.release(slot, held_until_ns, now_ns)
 
-    def _rule(self, model: Model, number: int, dice: Dice) -> FaultCall | None:
+    def _rule(self, model: WorldModel, number: int, dice: Dice) -> FaultCall | None:
         """The first rule that fits; shares stack, so that each has its own part of the dice."""
         floor = 0.0
         for rule in (*model.faults, *self.maker.faults):
@@ -146,16 +148,16 @@ class Station:
             return None
         return self._sky.luck(curve.at(load), dice, (received_ns - self._born_ns) / NS)
 
-    def _misfortune(self, draft: Draft, luck: Luck) -> str:
+    def _misfortune(self, draft: AnswerPlan, luck: Luck) -> str:
         weather = self._sky.weather
         if luck.fails and weather is not None:
-            draft.refusal = Refusal(503, "The simulated provider failed.")
+            draft.refusal = ErrorAnswer(503, "The simulated provider failed.")
             _write_refusal(draft, round(weather.fail_s * NS))
             return "http_error"
         draft.script.add(0, HANG)
         return "timeout"
 
-    def _admit(self, draft: Draft, received_ns: int) -> tuple[int, tuple[int, int] | None]:
+    def _admit(self, draft: AnswerPlan, received_ns: int) -> tuple[int, tuple[int, int] | None]:
         if self._slots is None or draft.refusal is not None:
             return received_ns, None
         slot, start_ns = self._slots.start(received_ns)
@@ -164,7 +166,7 @@ class Station:
         return start_ns, (slot, until_ns)
 
 
-def tail_of(ask: Ask, shape: Shape) -> Tail:
+def tail_of(ask: SimRequest, shape: AnswerShape) -> Tail:
     """The beats after the last token in the dialect of the request."""
     if ask.kind in {"chat", "completions"}:
         tail = chat.tail(shape.usage, asked=ask.usage_asked)
@@ -173,7 +175,7 @@ def tail_of(ask: Ask, shape: Shape) -> Tail:
     return tails[ask.kind]
 
 
-def _length(ask: Ask, shape: Shape) -> tuple[Counts, str]:
+def _length(ask: SimRequest, shape: AnswerShape) -> tuple[Counts, str]:
     """The tokens of the answer by kind, and why it ends."""
     if ask.kind == "embeddings":
         return Counts(0, 0, 0, 0), "stop"
@@ -189,7 +191,7 @@ def _length(ask: Ask, shape: Shape) -> tuple[Counts, str]:
     return counts, "length" if cut else "tool" if counts.tool else "stop"
 
 
-def _pace(model: Model, dice: Dice, luck: Luck | None, counts: Counts, number: int) -> Pace:
+def _pace(model: WorldModel, dice: Dice, luck: Luck | None, counts: Counts, number: int) -> Pace:
     exact = model.exact
     if exact is None:
         if luck is None:
@@ -214,7 +216,7 @@ def _stalls(stall: Stall, number: int, dice: Dice) -> bool:
     return dice.mid < stall.share
 
 
-def _write_script(draft: Draft, ask: Ask, counts: Counts, pace: Pace) -> None:
+def _write_script(draft: AnswerPlan, ask: SimRequest, counts: Counts, pace: Pace) -> None:
     if draft.refusal is not None:
         _write_refusal(draft, 0)
     elif ask.stream and ask.kind != "embeddings":
@@ -223,15 +225,15 @@ def _write_script(draft: Draft, ask: Ask, counts: Counts, pace: Pace) -> None:
         draft.script = whole_script(counts, pace)
 
 
-def _write_refusal(draft: Draft, at_ns: int) -> None:
+def _write_refusal(draft: AnswerPlan, at_ns: int) -> None:
     draft.script = Script(streamed=False)
     draft.script.add(at_ns, WHOLE)
 
 
-def _busy(wait_s: float) -> Refusal:
+def _busy(wait_s: float) -> ErrorAnswer:
     # Rounded up: whoever waits that long is let in.
     whole = int(wait_s) + 1
-    return Refusal(429, "Rate limit reached.", ((b"retry-after", b"%d" % whole),))
+    return ErrorAnswer(429, "Rate limit reached.", ((b"retry-after", b"%d" % whole),))
 
 
 def _named(luck: Luck | None) -> str | None:

@@ -22,11 +22,11 @@ UsageStyle = Literal["auto", "absent", "finish", "separate", "late", "every", "f
 _SHIPPED = resources.files("lightgate.sim") / "worlds"
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WorldTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of a world file; an unknown key is an error."""
 
 
-class Point(Table, frozen=True):
+class LoadPoint(WorldTable, frozen=True):
     """A model at one load: p50 and p95 of TTFT in ms, p50 and slow p95 of tokens per second."""
 
     load: int
@@ -34,14 +34,14 @@ class Point(Table, frozen=True):
     tps: tuple[float, float]
 
 
-class Exact(Table, frozen=True):
+class Exact(WorldTable, frozen=True):
     """A script without chance: TTFT and the time per token in ms (a pair: uniform between them)."""
 
     ttft_ms: float
     gap_ms: float | tuple[float, float]
 
 
-class Stall(Table, frozen=True):
+class Stall(WorldTable, frozen=True):
     """One pause after this share of the tokens, in every n-th stream or in a share of them."""
 
     ms: float
@@ -51,7 +51,7 @@ class Stall(Table, frozen=True):
     phase: int = 0
 
 
-class Shape(Table, frozen=True):
+class AnswerShape(WorldTable, frozen=True):
     """How an answer is cut into chunks and segments, and what it contains."""
 
     tokens: int | None = None  # natural length; None: as long as the request allows
@@ -74,7 +74,7 @@ class Shape(Table, frozen=True):
     stall: Stall | None = None
 
 
-class Weather(Table, frozen=True):
+class Weather(WorldTable, frozen=True):
     """What goes wrong by chance; durations in seconds, shares per request."""
 
     good_mean_s: float = 1800.0
@@ -95,14 +95,14 @@ class Weather(Table, frozen=True):
     shock_ttft: float = 2.0
 
 
-class Rate(Table, frozen=True):
+class WorldRate(WorldTable, frozen=True):
     """A token bucket over requests: so many a second, so many at once."""
 
     per_s: float
     burst: int = 1
 
 
-class Cache(Table, frozen=True):
+class WorldCache(WorldTable, frozen=True):
     """A prompt cache: beginnings of prompts in whole blocks, kept for a while after their last use.
 
     A prompt that is all cached has its TTFT shortened by the share `saves`, a part of it by as much
@@ -116,7 +116,7 @@ class Cache(Table, frozen=True):
     blocks: int = 100_000  # kept at most
 
 
-class FaultRule(Table, frozen=True):
+class FaultRule(WorldTable, frozen=True):
     """A fault by name for every n-th request (n % every == phase) or a share of them."""
 
     name: str
@@ -126,24 +126,24 @@ class FaultRule(Table, frozen=True):
     share: float = 0.0
 
 
-class Price(Table, frozen=True):
+class WorldPrice(WorldTable, frozen=True):
     """Dollars per million tokens."""
 
     input: Decimal
     output: Decimal
 
 
-class Model(Table, frozen=True):
+class WorldModel(WorldTable, frozen=True):
     """One model of a provider: a curve or an exact script, and the shape of its answers."""
 
-    curve: tuple[Point, ...] = ()
+    curve: tuple[LoadPoint, ...] = ()
     exact: Exact | None = None
-    shape: Shape = Shape()
+    shape: AnswerShape = AnswerShape()
     faults: tuple[FaultRule, ...] = ()
-    price: Price | None = None
+    price: WorldPrice | None = None
 
 
-class Maker(Table, frozen=True):
+class WorldProvider(WorldTable, frozen=True):
     """One simulated provider."""
 
     title: str = ""
@@ -151,21 +151,21 @@ class Maker(Table, frozen=True):
     key: str | None = None  # None: any key is welcome
     load: int | None = None  # None: as many as are in flight
     slots: int | None = None  # None: no queue
-    rate: Rate | None = None
-    cache: Cache | None = None  # None: every prompt is read anew
+    rate: WorldRate | None = None
+    cache: WorldCache | None = None  # None: every prompt is read anew
     weather: Weather | None = None
     faults: tuple[FaultRule, ...] = ()
     hourly_cost: Decimal | None = None
-    models: dict[str, Model] = {}
+    models: dict[str, WorldModel] = {}
 
 
-class World(Table, frozen=True):
+class World(WorldTable, frozen=True):
     """A set of simulated providers; `source` says where its numbers come from."""
 
     name: str
     title: str
     source: str
-    providers: dict[str, Maker]
+    providers: dict[str, WorldProvider]
     weather: Weather | None = None
 
 
@@ -284,13 +284,13 @@ def _problems(world: World) -> list[str]:
     return found
 
 
-def _cache_problems(cache: Cache | None) -> list[str]:
+def _cache_problems(cache: WorldCache | None) -> list[str]:
     if cache is None or (0 <= cache.saves <= 1 and min(cache.block, cache.blocks) >= 1):
         return []
     return ["saves is a share, block and blocks are at least 1"]
 
 
-def _curve_problems(curve: tuple[Point, ...]) -> list[str]:
+def _curve_problems(curve: tuple[LoadPoint, ...]) -> list[str]:
     found = []
     loads = [point.load for point in curve]
     if loads != sorted(set(loads)) or (loads and loads[0] < 1):

@@ -21,7 +21,7 @@ from lightgate.dialect.request import Message, Request
 from lightgate.errors import RateLimited, UsageError
 from lightgate.provider.prepare import prepare
 from lightgate.sim.server.listing import base_urls
-from lightgate.sim.server.serve import Facts
+from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world import parse
 from lightgate.wire.client.client import Client
@@ -428,7 +428,7 @@ async def test_against_the_simulator(client: Client) -> None:
     server = SimServer(world, seed=1)
     port = await server.start()
     urls = base_urls(world, "127.0.0.1", port, {})
-    facts = Facts(
+    facts = SimFacts(
         port=port, host="127.0.0.1", pid=1, world="w", seed=1, providers=urls, trouble_ports={}
     )
     asked = Request(model="m", messages=(Message(role="user", content="hi"),), max_tokens=4)

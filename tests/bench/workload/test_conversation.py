@@ -25,7 +25,7 @@ from lightgate.clock.outcome import Outcome
 from lightgate.dialect.request import Message, ToolCall
 from lightgate.errors import UsageError
 from lightgate.sim.server.listing import base_urls
-from lightgate.sim.server.serve import Facts
+from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world import parse
 from lightgate.wire.client.client import Client
@@ -75,7 +75,7 @@ async def sims() -> AsyncIterator[dict[str, Target]]:
     world = parse(WORLD, "small")
     server = SimServer(world, seed=1)
     port = await server.start("127.0.0.1", 0)
-    facts = Facts(
+    facts = SimFacts(
         port=port,
         host="127.0.0.1",
         pid=0,

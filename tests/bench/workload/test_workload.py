@@ -21,7 +21,7 @@ from lightgate.provider.prepare import prepare
 from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
 from lightgate.sim.server.listing import base_urls
-from lightgate.sim.server.serve import Facts
+from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world import parse
 from lightgate.wire.client.client import Client
@@ -242,7 +242,7 @@ async def sims() -> AsyncIterator[dict[str, Target]]:
     world = parse(WORLD, "small")
     server = SimServer(world, seed=1)
     port = await server.start("127.0.0.1", 0)
-    facts = Facts(
+    facts = SimFacts(
         port=port,
         host="127.0.0.1",
         pid=0,

@@ -16,7 +16,7 @@ from lightgate.gateway.process.demo import (
     with_simulated,
 )
 from lightgate.gateway.served.snapshot import make_snapshot
-from lightgate.sim.server.serve import Facts
+from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world import load, shipped
 from lightgate.wire.client.client import Client
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from lightgate.sim.world import World
 
 
-def facts(world: World) -> Facts:
-    return Facts(
+def facts(world: World) -> SimFacts:
+    return SimFacts(
         port=1, host="127.0.0.1", pid=1, world=world.name, seed=1, trouble_ports={},
         providers={name: f"http://127.0.0.1:1/{name}/v1" for name in world.providers},
     )  # fmt: skip

@@ -27,9 +27,9 @@ def at_the_endpoint(raw: bytes) -> bytes:
 
 
 async def test_the_corpus_of_tricks_reaches_no_provider(behind: Behind, upstream: Upstream) -> None:
-    from lightgate.wire.door.door import Limits
+    from lightgate.wire.door.door import DoorLimits
 
-    rig = await behind(limits=Limits(body_bytes=1 << 20, linger_s=0.05))
+    rig = await behind(limits=DoorLimits(body_bytes=1 << 20, linger_s=0.05))
     assert len(REFUSED) >= 40
     for name, (status, raw) in REFUSED.items():
         got = await say(rig.port, at_the_endpoint(raw) + SECOND)

@@ -14,8 +14,8 @@ from lightgate import __version__
 from lightgate.gateway.admit.overrides import read_headers
 from lightgate.gateway.request.refusal import Refusing
 from lightgate.ledger.store.keys import KeyTerms
-from lightgate.wire.door.inbound import Head, Inbound, RequestError
-from lightgate.wire.door.limits import Limits
+from lightgate.wire.door.inbound import Inbound, RequestError, RequestHead
+from lightgate.wire.door.limits import DoorLimits
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ async def shared(behind: Behind, upstream: Upstream) -> tuple[int, Upstream]:
 def test_a_forwarded_value_is_one_line_or_refused(name: bytes, value: bytes) -> None:
     raw = b"GET / HTTP/1.1\r\nhost: a\r\n%b: %b\r\n\r\n" % (name, value)
     try:
-        head = Head(raw, Limits())
+        head = RequestHead(raw, DoorLimits())
     except RequestError:
         return
     inbound = Inbound(

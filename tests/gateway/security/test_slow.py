@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.security.conftest import chat_body, chat_stream, chunk, whole
-from lightgate.wire.door.door import Limits
+from lightgate.wire.door.door import DoorLimits
 from lightgate.wire.door.reply import Reply
 from sim.conftest import SAY
 
@@ -35,7 +35,7 @@ async def test_a_crowd_that_drips_delays_nobody_and_is_sent_away(
     behind: Behind, upstream: Upstream, drip: str
 ) -> None:
     upstream.script = whole(chat_body())
-    rig = await behind(limits=Limits(idle_s=1.0, head_s=1.0, body_s=1.0, linger_s=0.1))
+    rig = await behind(limits=DoorLimits(idle_s=1.0, head_s=1.0, body_s=1.0, linger_s=0.1))
     crowd = [await _one(rig.port, DRIPS[drip]) for _ in range(CROWD)]
     dripping = asyncio.ensure_future(_drip(crowd, DRIPS[drip]))
     # A byte that comes after the end is answered with a reset, and a reset takes unread bytes away.
@@ -87,7 +87,7 @@ async def test_a_client_that_does_not_read_is_cut_and_its_call_ended(
             yield chunk("x" * 10_000)
 
     upstream.script = endless
-    rig = await behind(limits=Limits(write_s=0.4))
+    rig = await behind(limits=DoorLimits(write_s=0.4))
     body = json.dumps({"model": "raw/m", "messages": SAY, "stream": True}).encode()
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.sim.answer.ask import Ask, BadAsk, Kind, read_ask
+from lightgate.sim.answer.ask import BadSimRequest, Kind, SimRequest, read_request
 from lightgate.sim.server.routes import find_call, find_key, read_target
 
 SAY = [{"role": "user", "content": "12345678"}]
@@ -42,8 +42,8 @@ FIELDS = [
 ]
 
 
-def ask(kind: Kind, **fields: Any) -> Ask:
-    return read_ask(kind, json.dumps({"model": "m", **fields}).encode())
+def ask(kind: Kind, **fields: Any) -> SimRequest:
+    return read_request(kind, json.dumps({"model": "m", **fields}).encode())
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "max_output_tokens"])
@@ -56,7 +56,7 @@ def test_gemini_keeps_its_facts_elsewhere() -> None:
         "contents": [{"parts": [{"text": "12345678"}]}],
         "generationConfig": {"maxOutputTokens": 5},
     }
-    got = read_ask("gemini", json.dumps(body).encode(), "m!reset:3", stream=True)
+    got = read_request("gemini", json.dumps(body).encode(), "m!reset:3", stream=True)
     assert (got.cap, got.stream, got.tokens_in) == (5, True, 2)
     assert (got.model_name, got.fault) == ("m", "reset:3")
 
@@ -95,19 +95,19 @@ def test_embedding_inputs() -> None:
     ],
 )
 def test_a_bad_body_is_refused_in_words(body: bytes) -> None:
-    with pytest.raises(BadAsk) as caught:
-        read_ask("chat", body)
+    with pytest.raises(BadSimRequest) as caught:
+        read_request("chat", body)
     assert str(caught.value).endswith(".")
 
 
 @pytest.mark.parametrize("cap", [0, -1, 1.5, "9", True, 10**9])
 def test_a_bad_cap_is_refused(cap: Any) -> None:
-    with pytest.raises(BadAsk, match="max_tokens"):
+    with pytest.raises(BadSimRequest, match="max_tokens"):
         ask("chat", messages=SAY, max_tokens=cap)
 
 
 def test_anthropic_demands_a_cap() -> None:
-    with pytest.raises(BadAsk, match="max_tokens"):
+    with pytest.raises(BadSimRequest, match="max_tokens"):
         ask("messages", messages=SAY)
 
 
@@ -118,8 +118,8 @@ def test_anthropic_demands_a_cap() -> None:
 )
 def test_any_object_is_an_ask_or_refused(kind: Kind, tree: dict[str, Any]) -> None:
     try:
-        got = read_ask(kind, json.dumps(tree).encode())
-    except BadAsk:
+        got = read_request(kind, json.dumps(tree).encode())
+    except BadSimRequest:
         return
     assert got.tokens_in >= 1
     assert got.cap is None or got.cap >= 1
@@ -128,8 +128,8 @@ def test_any_object_is_an_ask_or_refused(kind: Kind, tree: dict[str, Any]) -> No
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_refused_or_read(body: bytes) -> None:
-    with pytest.raises(BadAsk):
-        read_ask("chat", body)
+    with pytest.raises(BadSimRequest):
+        read_request("chat", body)
 
 
 def test_targets() -> None:
@@ -189,7 +189,7 @@ def test_a_tool_is_demanded_or_forbidden(
 def test_the_fewest_tokens() -> None:
     assert ask("chat", messages=SAY).least == 0
     assert ask("chat", messages=SAY, min_tokens=5, max_tokens=9).least == 5
-    with pytest.raises(BadAsk, match="min_tokens"):
+    with pytest.raises(BadSimRequest, match="min_tokens"):
         ask("chat", messages=SAY, min_tokens=10, max_tokens=9)
 
 
@@ -202,4 +202,4 @@ def test_the_prompt_is_its_text_in_order() -> None:
         "systemInstruction": {"parts": [{"text": "a"}]},
         "contents": [{"parts": [{"text": "b"}]}],
     }
-    assert read_ask("gemini", json.dumps(body).encode(), "m").prompt == "ab"
+    assert read_request("gemini", json.dumps(body).encode(), "m").prompt == "ab"

@@ -7,7 +7,7 @@ import pytest
 import uvloop
 
 from lightgate.clock.source import SYSTEM, ManualClock
-from lightgate.sim.answer.pacer import Pacer
+from lightgate.sim.answer.pacer import SimPacer
 from lightgate.wire.link.alarm import Alarm, KernelAlarm, LoopAlarm, best_alarm
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Stage:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.alarms: list[StubAlarm] = []
-        self.pacer = Pacer(self.clock, self._alarm, spin_ns=0)
+        self.pacer = SimPacer(self.clock, self._alarm, spin_ns=0)
         self.seen: list[tuple[str, int]] = []
 
     def _alarm(self, wake: Callable[[], None]) -> Alarm:

@@ -25,7 +25,7 @@ from lightgate.sim.answer.script import (
     stream_script,
     whole_script,
 )
-from lightgate.sim.world import Shape
+from lightgate.sim.world import AnswerShape
 
 MS = 1_000_000
 CHAT = Tail((FINISH, USAGE, DONE))
@@ -39,7 +39,9 @@ def beats(script: Script) -> list[tuple[int, str, int]]:
 
 
 def test_a_plain_stream() -> None:
-    script = stream_script(Counts(0, 0, 3, 0), Pace(200 * MS, 10 * MS), Shape(role_ms=0), CHAT)
+    script = stream_script(
+        Counts(0, 0, 3, 0), Pace(200 * MS, 10 * MS), AnswerShape(role_ms=0), CHAT
+    )
     assert beats(script) == [
         (0, "head", 0),
         (0, "role", 0),
@@ -54,7 +56,7 @@ def test_a_plain_stream() -> None:
 
 
 def test_bundles_keep_the_speed_after_the_first_burst() -> None:
-    shape = Shape(chunk=4, first=8)
+    shape = AnswerShape(chunk=4, first=8)
     script = stream_script(Counts(0, 0, 100, 0), Pace(200 * MS, 10 * MS), shape, CHAT)
     bursts = [beat for beat in beats(script) if beat[2]]
     assert bursts[0] == (200, "text", 8)
@@ -66,7 +68,7 @@ def test_bundles_keep_the_speed_after_the_first_burst() -> None:
 
 def test_a_burst_never_mixes_kinds() -> None:
     counts = Counts(5, 0, 5, 5)
-    script = stream_script(counts, Pace(MS, MS), Shape(chunk=4, first=4), CHAT)
+    script = stream_script(counts, Pace(MS, MS), AnswerShape(chunk=4, first=4), CHAT)
     got = [
         (kind, tokens) for kind, tokens in zip(script.kind, script.tokens, strict=True) if tokens
     ]
@@ -74,7 +76,7 @@ def test_a_burst_never_mixes_kinds() -> None:
 
 
 def test_usage_may_be_late_and_without_a_usage_chunk_the_finish_is() -> None:
-    shape = Shape(usage="late", usage_late_ms=40)
+    shape = AnswerShape(usage="late", usage_late_ms=40)
     late = beats(stream_script(Counts(0, 0, 1, 0), Pace(MS, MS), shape, CHAT))
     assert late[-4:] == [(1, "finish", 0), (41, "usage", 0), (41, "done", 0), (41, "end", 0)]
     other = beats(stream_script(Counts(0, 0, 1, 0), Pace(MS, MS), shape, Tail((FINISH, DONE))))
@@ -82,7 +84,7 @@ def test_usage_may_be_late_and_without_a_usage_chunk_the_finish_is() -> None:
 
 
 def test_a_split_character_starts_early() -> None:
-    shape = Shape(split_ms=3)
+    shape = AnswerShape(split_ms=3)
     script = stream_script(Counts(0, 0, 2, 0), Pace(200 * MS, 10 * MS), shape, CHAT)
     assert beats(script)[1:5] == [
         (197, "part", 0),
@@ -94,7 +96,9 @@ def test_a_split_character_starts_early() -> None:
 
 def test_a_tool_call_in_one_piece_comes_at_its_end() -> None:
     tail = Tail((FINISH,), whole_tools=True, opens=False)
-    script = stream_script(Counts(0, 0, 0, 5), Pace(100 * MS, 10 * MS), Shape(role_ms=0), tail)
+    script = stream_script(
+        Counts(0, 0, 0, 5), Pace(100 * MS, 10 * MS), AnswerShape(role_ms=0), tail
+    )
     assert beats(script) == [
         (0, "head", 0),
         (140, "tool", 5),
@@ -116,7 +120,7 @@ def test_without_streaming_all_comes_at_the_last_token() -> None:
 
 
 def test_editing_keeps_the_columns_together() -> None:
-    script = stream_script(Counts(0, 0, 3, 0), Pace(10, 10), Shape(role_ms=0), CHAT)
+    script = stream_script(Counts(0, 0, 3, 0), Pace(10, 10), AnswerShape(role_ms=0), CHAT)
     assert script.after(0) == 2
     assert script.after(2) == 4
     assert script.after(99) == len(script)
@@ -141,7 +145,7 @@ def test_editing_keeps_the_columns_together() -> None:
 def test_any_shape_streams_every_token_once_and_never_goes_back(
     total: int, chunk: int, first: int, events: int, reasoning: float, hidden: float, answer: str
 ) -> None:
-    shape = Shape(
+    shape = AnswerShape(
         chunk=chunk,
         first=first,
         events=events,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from lightgate.sim.answer.ask import read_ask
+from lightgate.sim.answer.ask import read_request
 from lightgate.sim.latency import NS
 from lightgate.sim.world import load
 
@@ -60,7 +60,7 @@ async def test_the_same_seed_gives_the_same_answers(serve: Serve) -> None:
     async def run(seed: int) -> list[tuple[list[int], str]]:
         sim = await serve(load("selftest"), seed=seed)
         station = sim.server._stations["lab"]
-        ask = read_ask("chat", b'{"model":"slow","messages":[{}],"stream":true}')
+        ask = read_request("chat", b'{"model":"slow","messages":[{}],"stream":true}')
         plans = [station.plan(ask, 0, None) for _ in range(5)]
         return [(list(plan.draft.script.at_ns), plan.id) for plan in plans]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.errors import LightgateError
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 ORPHAN = """
 import os, sys
-from lightgate.sim.server.serve import Options
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
-sim = SimProcess(Options(world="selftest"))
+sim = SimProcess(SimOptions(world="selftest"))
 print(sim.facts.port, flush=True)
 sys.stdin.read()
 os._exit(0)
@@ -29,7 +29,7 @@ os._exit(0)
 
 
 def test_a_child_serves_until_it_is_closed() -> None:
-    with SimProcess(Options(world="selftest", seed=3, trouble=True)) as sim:
+    with SimProcess(SimOptions(world="selftest", seed=3, trouble=True)) as sim:
         assert (sim.facts.world, sim.facts.seed, sim.facts.pid) == ("selftest", 3, sim.pid)
         root = f"http://127.0.0.1:{sim.facts.port}"
         assert sim.url == root
@@ -45,11 +45,11 @@ def test_a_child_serves_until_it_is_closed() -> None:
 
 def test_a_child_that_cannot_start_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LightgateError, match="did not start"):
-        SimProcess(Options(world="atlantis"))
+        SimProcess(SimOptions(world="atlantis"))
     assert "There is no world 'atlantis'." in capfd.readouterr().err
     taken = socket.create_server(("127.0.0.1", 0))
     with taken, pytest.raises(LightgateError, match="did not start"):
-        SimProcess(Options(world="selftest", port=taken.getsockname()[1]))
+        SimProcess(SimOptions(world="selftest", port=taken.getsockname()[1]))
     assert "cannot listen" in capfd.readouterr().err
 
 

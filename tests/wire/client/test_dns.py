@@ -9,7 +9,7 @@ import pytest
 from lightgate.clock.source import ManualClock
 from lightgate.errors import NameUnknown
 from lightgate.wire.client import dns
-from lightgate.wire.client.dns import RETRY_NS, TTL_NS, Address, Resolver, system_lookup
+from lightgate.wire.client.dns import RETRY_NS, TTL_NS, Resolver, SocketAddress, system_lookup
 
 if TYPE_CHECKING:
     from wire.conftest import Play, Rig, Wire
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 V4, V6 = int(socket.AF_INET), int(socket.AF_INET6)
 
 
-def four(n: int) -> Address:
-    return Address(V4, (f"192.0.2.{n}", 80))
+def four(n: int) -> SocketAddress:
+    return SocketAddress(V4, (f"192.0.2.{n}", 80))
 
 
-def six(n: int) -> Address:
-    return Address(V6, (f"2001:db8::{n}", 80))
+def six(n: int) -> SocketAddress:
+    return SocketAddress(V6, (f"2001:db8::{n}", 80))
 
 
 class Book:
     """A look-up that answers what it is told to."""
 
-    def __init__(self, answer: list[Address] | Exception) -> None:
+    def __init__(self, answer: list[SocketAddress] | Exception) -> None:
         self.answer = answer
         self.asked = 0
 
-    async def __call__(self, host: str, port: int) -> list[Address]:
+    async def __call__(self, host: str, port: int) -> list[SocketAddress]:
         self.asked += 1
         await asyncio.sleep(0)
         if isinstance(self.answer, Exception):
@@ -55,7 +55,7 @@ async def test_an_answer_is_kept_for_its_time() -> None:
 
 @pytest.mark.parametrize("fault", [socket.gaierror(-3, "Try again"), OSError(), []])
 async def test_the_last_good_answer_outlives_a_resolver_that_fails(
-    fault: Exception | list[Address],
+    fault: Exception | list[SocketAddress],
 ) -> None:
     clock, book = ManualClock(), Book([four(1)])
     resolver = Resolver(book, clock)
@@ -78,7 +78,7 @@ async def test_the_last_good_answer_outlives_a_resolver_that_fails(
         ([], "it has no address"),
     ],
 )
-async def test_a_name_without_an_answer(fault: Exception | list[Address], says: str) -> None:
+async def test_a_name_without_an_answer(fault: Exception | list[SocketAddress], says: str) -> None:
     book = Book(fault)
     resolver = Resolver(book, ManualClock())
     for _ in range(2):  # a failure is not remembered
@@ -91,7 +91,7 @@ async def test_a_name_without_an_answer(fault: Exception | list[Address], says: 
 async def test_a_slow_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns, "TIMEOUT_S", 0.01)
 
-    async def never(host: str, port: int) -> list[Address]:
+    async def never(host: str, port: int) -> list[SocketAddress]:
         await asyncio.Event().wait()
         return []
 
@@ -113,14 +113,16 @@ async def test_a_defect_of_the_look_up_surfaces() -> None:
         ([four(1), four(1), four(2)], [four(1), four(2)]),
     ],
 )
-async def test_the_families_take_turns(found: list[Address], tried: list[Address]) -> None:
+async def test_the_families_take_turns(
+    found: list[SocketAddress], tried: list[SocketAddress]
+) -> None:
     assert (await Resolver(Book(found)).resolve("a.test", 80))[0] == tried
 
 
 @pytest.mark.parametrize(("host", "family"), [("192.0.2.1", V4), ("2001:db8::1", V6)])
 async def test_an_address_is_not_looked_up(host: str, family: int) -> None:
     book = Book([])
-    assert await Resolver(book).resolve(host, 443) == ([Address(family, (host, 443))], False)
+    assert await Resolver(book).resolve(host, 443) == ([SocketAddress(family, (host, 443))], False)
     assert book.asked == 0
 
 
@@ -141,7 +143,7 @@ async def test_a_name_is_asked_for_once_at_a_time() -> None:
 async def test_the_question_outlives_the_one_who_asked_first_but_not_the_last() -> None:
     go = asyncio.Event()
 
-    async def lookup(host: str, port: int) -> list[Address]:
+    async def lookup(host: str, port: int) -> list[SocketAddress]:
         await go.wait()
         return [four(1)]
 
@@ -179,9 +181,9 @@ def test_the_next_address_is_tried(play: Play) -> None:
     async def scene(rig: Rig) -> None:
         server = rig.serve(ok, host="a.test")
         # The first refuses; the second needs IPv6, which the machine may not have; the third is up.
-        refused = Address(V4, ("127.0.0.2", server.port))
-        other = Address(V6, ("::1", server.port))
-        good = Address(V4, ("127.0.0.1", server.port))
+        refused = SocketAddress(V4, ("127.0.0.2", server.port))
+        other = SocketAddress(V6, ("::1", server.port))
+        good = SocketAddress(V4, ("127.0.0.1", server.port))
         client = rig.client(resolver=Resolver(Book([refused, good, other])))
         kept = await rig.ask(client, server.origin)
         assert kept.status == 204
@@ -194,7 +196,7 @@ def test_the_next_address_is_tried(play: Play) -> None:
 def test_no_address_answers(play: Play) -> None:
     async def scene(rig: Rig) -> None:
         server = rig.serve(ok, host="a.test")
-        nobody = [Address(V4, (f"127.0.0.{n}", 1)) for n in (2, 3, 4)]
+        nobody = [SocketAddress(V4, (f"127.0.0.{n}", 1)) for n in (2, 3, 4)]
         client = rig.client(resolver=Resolver(Book(nobody)))
         error = await rig.fails(client, server.origin)
         assert "refused the connection" in error.message
@@ -210,9 +212,12 @@ def test_two_addresses_at_once_leave_one_socket(
 
     async def scene(rig: Rig) -> None:
         server = rig.serve(ok, host="a.test")
-        both = [Address(V4, ("127.0.0.1", server.port)), Address(V4, ("127.0.0.1", server.port))]
+        both = [
+            SocketAddress(V4, ("127.0.0.1", server.port)),
+            SocketAddress(V4, ("127.0.0.1", server.port)),
+        ]
         # Different to the resolver, the same to the kernel.
-        both[1] = Address(V4, ("localhost", server.port))
+        both[1] = SocketAddress(V4, ("localhost", server.port))
         client = rig.client(resolver=Resolver(Book(both)))
         before = rig.sockets()
         kept = await rig.ask(client, server.origin)

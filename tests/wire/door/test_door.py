@@ -18,7 +18,7 @@ import uvloop
 
 from lightgate.errors import ConfigError
 from lightgate.wire.door.connection import ServerConnection
-from lightgate.wire.door.door import Door, Inbound, Limits, Reply
+from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
 from lightgate.wire.link.anchor import kernel_stamps_available
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def echo(inbound: Inbound, reply: Reply) -> None:
 
 
 async def opened(
-    handler: Handler, stamp: StampSource = "read", limits: Limits | None = None
+    handler: Handler, stamp: StampSource = "read", limits: DoorLimits | None = None
 ) -> tuple[Door, asyncio.StreamReader, asyncio.StreamWriter]:
     door = Door(handler, stamp=stamp, limits=limits)
     port = await door.listen("127.0.0.1", 0)
@@ -126,9 +126,9 @@ async def settle(condition: Callable[[], bool]) -> None:
 
 async def only_guest(door: Door) -> ServerConnection:
     await settle(lambda: door.connections > 0)
-    (guest,) = door._service.guests
-    assert isinstance(guest, ServerConnection)
-    return guest
+    (connection,) = door._service.connections
+    assert isinstance(connection, ServerConnection)
+    return connection
 
 
 def test_keep_alive_and_stamps(run: Callable[[Scene], None], stamp: StampSource) -> None:
@@ -211,7 +211,7 @@ def test_reading_pauses_behind_a_running_request(
             await gate.wait()
             reply.whole(200, (), b"%d" % len(inbound.body))
 
-        door, reader, writer = await opened(handler, stamp, Limits(queue_bytes=1000))
+        door, reader, writer = await opened(handler, stamp, DoorLimits(queue_bytes=1000))
         writer.write(GET)
         await started.wait()
         big = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n" + b"x" * 9_000_000
@@ -348,7 +348,7 @@ def test_a_client_that_takes_nothing_is_cut_off(
             finally:
                 over.set()
 
-        door = Door(handler, stamp=stamp, limits=Limits(write_s=0.05))
+        door = Door(handler, stamp=stamp, limits=DoorLimits(write_s=0.05))
         port = await door.listen("127.0.0.1", 0)
         loop = asyncio.get_running_loop()
         with socket.socket() as client:
@@ -376,7 +376,7 @@ def test_deadlines(
     run: Callable[[Scene], None], stamp: StampSource, sent: bytes, status: int | None
 ) -> None:
     async def scene() -> None:
-        short = Limits(idle_s=60 if sent else 0.03, head_s=0.03, body_s=0.03)
+        short = DoorLimits(idle_s=60 if sent else 0.03, head_s=0.03, body_s=0.03)
         door, reader, writer = await opened(echo, stamp, short)
         writer.write(sent)
         got = await reader.read()
@@ -407,7 +407,7 @@ def test_a_refused_body_may_be_sent_to_its_end(
     run: Callable[[Scene], None], stamp: StampSource
 ) -> None:
     async def scene() -> None:
-        door, reader, writer = await opened(echo, stamp, Limits(body_bytes=1000))
+        door, reader, writer = await opened(echo, stamp, DoorLimits(body_bytes=1000))
         writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\n\r\n")
         writer.write(b"x" * 5_000_000)
         await writer.drain()
@@ -421,7 +421,7 @@ def test_a_refused_body_may_be_sent_to_its_end(
 def test_expect_100_continue(run: Callable[[Scene], None], stamp: StampSource) -> None:
     async def scene() -> None:
         head = b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
-        door, reader, writer = await opened(echo, stamp, Limits(body_bytes=10))
+        door, reader, writer = await opened(echo, stamp, DoorLimits(body_bytes=10))
         writer.write(head % 2)
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"hi" + head % 2 + b"ho" + head % 11)

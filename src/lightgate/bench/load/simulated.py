@@ -10,11 +10,11 @@ from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
 
 if TYPE_CHECKING:
-    from lightgate.sim.server.serve import Facts
-    from lightgate.sim.world import Price, World
+    from lightgate.sim.server.serve import SimFacts
+    from lightgate.sim.world import World, WorldPrice
 
 
-def target(facts: Facts, world: World, provider: str, model: str) -> Target:
+def target(facts: SimFacts, world: World, provider: str, model: str) -> Target:
     """One model of one simulated provider; no key is needed."""
     maker = world.providers[provider]
     # The simulator writes as many tokens as it is asked for.
@@ -38,7 +38,7 @@ def target(facts: Facts, world: World, provider: str, model: str) -> Target:
     )
 
 
-def targets(facts: Facts, world: World) -> list[Target]:
+def targets(facts: SimFacts, world: World) -> list[Target]:
     """Every model of every provider of a world."""
     return [
         target(facts, world, provider, model)
@@ -47,7 +47,7 @@ def targets(facts: Facts, world: World) -> list[Target]:
     ]
 
 
-def _rates(price: Price | None) -> Rates | None:
+def _rates(price: WorldPrice | None) -> Rates | None:
     return (
         None if price is None else Rates(input=price.input, output=price.output, source="override")
     )

@@ -13,13 +13,13 @@ import numpy as np
 
 from lightgate.route.health.failure import RATE_LIMITED, by_status
 from lightgate.sim.capacity import Bucket, Slots
-from lightgate.sim.latency import Curve, Dice, Parameters
+from lightgate.sim.latency import Dice, Parameters, SpeedCurve
 from lightgate.sim.weather import Sky, Spells
 
 if TYPE_CHECKING:
     from lightgate.bench.rehearse.scene import Scene, Turn
     from lightgate.route.health.failure import Failure
-    from lightgate.sim.world import Maker, Model, Weather
+    from lightgate.sim.world import Weather, WorldModel, WorldProvider
 
 NS: Final = 1_000_000_000
 BORN_NS: Final = 1_000 * NS  # the instant at which a rehearsal's clock starts
@@ -112,8 +112,8 @@ class _Site:
 
     def __init__(self, scene: Scene, place: int, seed: int) -> None:
         offer = scene.offers[place]
-        maker: Maker = scene.world.providers[offer.provider]
-        self.model: Model = maker.models[offer.target.partition("/")[2]]
+        maker: WorldProvider = scene.world.providers[offer.provider]
+        self.model: WorldModel = maker.models[offer.target.partition("/")[2]]
         self.provider = offer.provider
         self.load = scene.load or maker.load
         weather = maker.weather or scene.world.weather
@@ -125,7 +125,7 @@ class _Site:
             else Spells(seed, offer.provider, weather.good_mean_s, weather.bad_mean_s)
         )
         self.turns: list[Turn] = [turn for turn in scene.turns if turn.target == offer.target]
-        self._curve = Curve(self.model.curve) if self.model.curve else None
+        self._curve = SpeedCurve(self.model.curve) if self.model.curve else None
         self._at: dict[int, Parameters] = {}
 
     def at(self, load: int) -> Parameters:
@@ -215,7 +215,7 @@ class WorldGround:
         return Fate(start_ns - now_ns + first_ns, decode_ns, tps, tokens, slot=(slot, until_ns))
 
 
-def _exact(model: Model) -> Parameters:
+def _exact(model: WorldModel) -> Parameters:
     """An exact script as a distribution without width."""
     from lightgate.bench.rehearse.scene import believed
 

@@ -14,12 +14,12 @@ import msgspec
 from lightgate.errors import UsageError
 from lightgate.provider.catalogue import catalogue
 from lightgate.sim import world as worlds
-from lightgate.sim.latency import Curve
+from lightgate.sim.latency import SpeedCurve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lightgate.sim.world import Maker, Model, World
+    from lightgate.sim.world import World, WorldModel, WorldProvider
 
 NS: Final = 1_000_000_000
 PRIOR_LOAD: Final = 8  # where a scene has no load of its own, priors are those of this one
@@ -175,7 +175,7 @@ def _chosen(offers: list[Offer], wanted: tuple[str, ...]) -> list[Offer]:
     return found
 
 
-def _model(world: World, target: str) -> Model:
+def _model(world: World, target: str) -> WorldModel:
     provider, _, title = target.partition("/")
     return world.providers[provider].models[title]
 
@@ -185,7 +185,9 @@ def _unpriced(offer: Offer) -> Offer:
     return msgspec.structs.replace(offer, price_in=PRICES[0], price_out=PRICES[1])
 
 
-def _offer(provider: str, maker: Maker, title: str, model: Model, load: int | None) -> Offer:
+def _offer(
+    provider: str, maker: WorldProvider, title: str, model: WorldModel, load: int | None
+) -> Offer:
     row = catalogue().get(provider)
     price = model.price
     ttft, ttft95, speed, slow = believed(model, load or maker.load or PRIOR_LOAD)
@@ -202,14 +204,14 @@ def _offer(provider: str, maker: Maker, title: str, model: Model, load: int | No
     )
 
 
-def believed(model: Model, load: int) -> tuple[float, float, float, float]:
+def believed(model: WorldModel, load: int) -> tuple[float, float, float, float]:
     """What a table says about a model at a load: p50 and p95 of TTFT (ms), speed and slow speed."""
     if model.exact is not None:
         gap = model.exact.gap_ms
         middle = sum(gap) / 2 if isinstance(gap, tuple) else gap
         speed = 1000.0 / max(middle, 1e-3)
         return model.exact.ttft_ms, model.exact.ttft_ms, speed, speed
-    at = Curve(model.curve).at(load)
+    at = SpeedCurve(model.curve).at(load)
     spread, slower = math.exp(1.6448536 * at.ttft_sigma), math.exp(1.6448536 * at.tps_sigma)
     ttft, speed = 1000.0 * math.exp(at.ttft_mu), math.exp(at.tps_mu)
     return ttft, ttft * spread, speed, speed / slower

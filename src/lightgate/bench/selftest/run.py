@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from lightgate.bench.selftest.plan import Cell
     from lightgate.bench.selftest.truth import Entry
-    from lightgate.sim.server.serve import Facts
+    from lightgate.sim.server.serve import SimFacts
 
 WORLD: Final = "selftest"
 RAMP_S: Final = {1: 0.0, 32: 0.5}  # the rest: one second, so that first tokens do not come as one
@@ -38,7 +38,7 @@ DEADLINES: Final = Deadlines(connect_s=10, first_byte_s=30, idle_s=10, total_s=1
 class Lab:
     """A running simulator of the world `selftest`, and how far its log was read."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: SimFacts) -> None:
         self._facts = facts
         self._world = load(WORLD)
         self._read = 0  # the number of the next entry of the log

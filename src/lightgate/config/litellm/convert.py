@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lightgate.config.duration import parse_duration
-from lightgate.config.litellm.groups import Groups
-from lightgate.config.litellm.providers import Providers
+from lightgate.config.litellm.groups import ModelGroups
+from lightgate.config.litellm.providers import ImportedProviders
 from lightgate.config.litellm.settings import read_settings
 from lightgate.config.written import comment, one_line, table_text
 from lightgate.errors import ConfigError
@@ -18,44 +18,48 @@ from lightgate.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lightgate.config.litellm.deployment import Known
-    from lightgate.config.litellm.settings import Settings
+    from lightgate.config.litellm.deployment import KnownProvider
+    from lightgate.config.litellm.settings import LiteLLMSettings
 
 _MAX_OPEN_NS: Final = parse_duration("300s")  # the breaker's own default
 _HEDGE: Final = 'hedge = "off": one request at a time, as LiteLLM does; "auto" is our own default.'
 
 
-class Note(NamedTuple):
+class ImportNote(NamedTuple):
     """Something that was not carried over, or not exactly: where it stood, and why."""
 
     where: str
     said: str
 
 
-class Imported(NamedTuple):
+class ImportedConfig(NamedTuple):
     """The text of a configuration, and what to look at."""
 
     text: str
-    notes: tuple[Note, ...]
+    notes: tuple[ImportNote, ...]
 
 
 def import_litellm(
-    text: str, *, known: Mapping[str, Known], env: Mapping[str, str], name: str = "config.yaml"
-) -> Imported:
+    text: str,
+    *,
+    known: Mapping[str, KnownProvider],
+    env: Mapping[str, str],
+    name: str = "config.yaml",
+) -> ImportedConfig:
     """Read LiteLLM's YAML; `known` is our catalogue, `env` fills addresses that it names."""
     data = _read(text, name)
-    notes: list[Note] = []
+    notes: list[ImportNote] = []
 
     def tell(where: str, said: str) -> None:
-        notes.append(Note(one_line(where), one_line(said)))
+        notes.append(ImportNote(one_line(where), one_line(said)))
 
     settings = read_settings(data, tell)
-    providers = Providers(known, env)
-    groups = Groups(settings, providers, known, tell)
+    providers = ImportedProviders(known, env)
+    groups = ModelGroups(settings, providers, known, tell)
     for place, entry in enumerate(_entries(data)):
         groups.add(f"model_list[{place}]", entry)
     tables = [*_gateway(settings), *providers.text(), *groups.models(), *groups.prices()]
-    return Imported(_page(name, tables, notes), tuple(notes))
+    return ImportedConfig(_page(name, tables, notes), tuple(notes))
 
 
 def _read(text: str, name: str) -> dict[str, Any]:
@@ -80,7 +84,7 @@ def _entries(data: Mapping[str, Any]) -> Sequence[object]:
     return listed if isinstance(listed, list) else []
 
 
-def _gateway(settings: Settings) -> list[str]:
+def _gateway(settings: LiteLLMSettings) -> list[str]:
     if settings.streak is None and settings.open is None:
         return []
     longer = settings.open is not None and parse_duration(settings.open) > _MAX_OPEN_NS
@@ -92,7 +96,7 @@ def _gateway(settings: Settings) -> list[str]:
     return [table_text(("gateway", "breaker"), values)]
 
 
-def _page(name: str, tables: Sequence[str], notes: Sequence[Note]) -> str:
+def _page(name: str, tables: Sequence[str], notes: Sequence[ImportNote]) -> str:
     head = [comment(f"Made from {name} by `lightgate config import-litellm`.")]
     if notes:
         head += ["#", comment("Not carried over, or not exactly:")]

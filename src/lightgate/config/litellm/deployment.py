@@ -44,7 +44,7 @@ _PATHS: Final = {"ollama": "/v1", "anthropic": "/v1", "azure": "/openai/v1", "lm
 _REPLACE: Final = "https://replace-me.invalid/v1"
 
 
-class Known(NamedTuple):
+class KnownProvider(NamedTuple):
     """What the importer must know of a provider in the catalogue."""
 
     base_url: str
@@ -53,21 +53,23 @@ class Known(NamedTuple):
     key_env: tuple[str, ...]
 
 
-class Key(NamedTuple):
+class ImportedKey(NamedTuple):
     """An API key: by its variable, in plain text (only compared, never written), or none."""
 
     variable: str | None = None
     plain: str | None = None
 
 
-class Address(NamedTuple):
+class ImportedUrl(NamedTuple):
     """A base URL, or the reason why it must be looked at."""
 
     url: str | None
     remark: str = ""
 
 
-def kind_and_model(params: Mapping[str, Any], known: Mapping[str, Known]) -> tuple[str, str]:
+def kind_and_model(
+    params: Mapping[str, Any], known: Mapping[str, KnownProvider]
+) -> tuple[str, str]:
     """Our name of the provider, or LiteLLM's where we know none; and the model there."""
     asked = str(params.get("model", ""))
     prefix, slash, model = asked.partition("/")
@@ -81,18 +83,18 @@ def kind_and_model(params: Mapping[str, Any], known: Mapping[str, Known]) -> tup
     return next((kind for pattern, kind in _INFERRED if pattern.match(asked)), "openai"), asked
 
 
-def key_of(params: Mapping[str, Any]) -> Key | None:
+def key_of(params: Mapping[str, Any]) -> ImportedKey | None:
     """The key that an entry names; None where it names none."""
     given = params.get("api_key")
     if given is None:
         return None
     text = str(given).strip()
     if text.startswith(_ENV) and _VARIABLE.fullmatch(text.removeprefix(_ENV)):
-        return Key(variable=text.removeprefix(_ENV))
-    return Key() if text.lower() in _NO_KEY else Key(plain=text)
+        return ImportedKey(variable=text.removeprefix(_ENV))
+    return ImportedKey() if text.lower() in _NO_KEY else ImportedKey(plain=text)
 
 
-def address_of(params: Mapping[str, Any], kind: str, env: Mapping[str, str]) -> Address | None:
+def address_of(params: Mapping[str, Any], kind: str, env: Mapping[str, str]) -> ImportedUrl | None:
     """The base URL that an entry names, in our form; None where it names none."""
     given = params.get("api_base") or params.get("base_url")
     if given is None:
@@ -103,14 +105,16 @@ def address_of(params: Mapping[str, Any], kind: str, env: Mapping[str, str]) -> 
         text = env.get(variable, "").strip()
         remark = f"the base URL was in ${variable}"
         if not text:
-            return Address(_REPLACE, f"{remark}, which is not set here: write it down")
+            return ImportedUrl(_REPLACE, f"{remark}, which is not set here: write it down")
     try:
         url = check_base_url(text)
     except ValueError as reason:
-        return Address(_REPLACE, f"its api_base is no base URL for us ({reason}): write it down")
+        return ImportedUrl(
+            _REPLACE, f"its api_base is no base URL for us ({reason}): write it down"
+        )
     path = _PATHS.get(kind, "")
     wanted = urlsplit(url).path in {"", "/"} and path
-    return Address(url + path if wanted else url, remark)
+    return ImportedUrl(url + path if wanted else url, remark)
 
 
 def resource_of(url: str) -> str | None:

@@ -13,9 +13,9 @@ from lightgate.config.written import table_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lightgate.config.litellm.deployment import Known
-    from lightgate.config.litellm.providers import Providers
-    from lightgate.config.litellm.settings import Settings, Tell
+    from lightgate.config.litellm.deployment import KnownProvider
+    from lightgate.config.litellm.providers import ImportedProviders
+    from lightgate.config.litellm.settings import LiteLLMSettings, Tell
     from lightgate.config.values import Policy
     from lightgate.config.written import Value
 
@@ -46,11 +46,15 @@ class _Deployment(NamedTuple):
     retries: int | None
 
 
-class Groups:
+class ModelGroups:
     """Collects entries by `model_name`, then writes `[models]` and `[prices]`."""
 
     def __init__(
-        self, settings: Settings, providers: Providers, known: Mapping[str, Known], tell: Tell
+        self,
+        settings: LiteLLMSettings,
+        providers: ImportedProviders,
+        known: Mapping[str, KnownProvider],
+        tell: Tell,
     ) -> None:
         self._settings = settings
         self._providers = providers

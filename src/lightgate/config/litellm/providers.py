@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from lightgate.config.litellm.deployment import Key, address_of, key_of, resource_of
+from lightgate.config.litellm.deployment import ImportedKey, address_of, key_of, resource_of
 from lightgate.config.written import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lightgate.config.litellm.deployment import Address, Known
+    from lightgate.config.litellm.deployment import ImportedUrl, KnownProvider
 
 # Engines that people run themselves: their own address replaces the catalogue's.
 _ENGINES: Final = frozenset({"azure", "vllm", "sglang", "llamacpp", "ollama", "lmstudio", "tgi"})
@@ -36,11 +36,11 @@ class _Wish(NamedTuple):
 
     kind: str
     url: str | None
-    key: Key | None
+    key: ImportedKey | None
     variables: tuple[tuple[str, str], ...]
 
 
-class _Entry(NamedTuple):
+class _ProviderEntry(NamedTuple):
     base_url: str | None
     dialect: str | None
     api_key: str | None
@@ -48,14 +48,14 @@ class _Entry(NamedTuple):
     remarks: tuple[str, ...]
 
 
-class Providers:
+class ImportedProviders:
     """Collects tables; `name_for` gives the table that serves an entry of LiteLLM's."""
 
-    def __init__(self, known: Mapping[str, Known], env: Mapping[str, str]) -> None:
+    def __init__(self, known: Mapping[str, KnownProvider], env: Mapping[str, str]) -> None:
         self._known = known
         self._env = env
         self._names: dict[_Wish, str] = {}
-        self._tables: dict[str, _Entry] = {}
+        self._tables: dict[str, _ProviderEntry] = {}
         self._plain: dict[str, str] = {}
 
     def name_for(self, kind: str, params: Mapping[str, Any]) -> tuple[str | None, str]:
@@ -106,7 +106,7 @@ class Providers:
             name = f"{wanted}-{number}"
         return name
 
-    def _entry(self, name: str, wish: _Wish, address: Address | None) -> _Entry:
+    def _entry(self, name: str, wish: _Wish, address: ImportedUrl | None) -> _ProviderEntry:
         row = self._known.get(wish.kind)
         remarks = [] if address is None or not address.remark else [address.remark]
         own = name not in self._known
@@ -119,7 +119,7 @@ class Providers:
         api_key, said = self._key_text(name, wish, own=own)
         if said:
             remarks.append(said)
-        return _Entry(url, dialect, api_key, dict(wish.variables), tuple(remarks))
+        return _ProviderEntry(url, dialect, api_key, dict(wish.variables), tuple(remarks))
 
     def _key_text(self, name: str, wish: _Wish, *, own: bool) -> tuple[str | None, str]:
         key, row = wish.key, self._known.get(wish.kind)
@@ -138,14 +138,14 @@ class Providers:
         return f"env:{variable}", f"its key stood in the YAML; put it into ${variable}"
 
 
-def _repeatable(row: Known, url: str | None, variables: object) -> bool:
+def _repeatable(row: KnownProvider, url: str | None, variables: object) -> bool:
     """Whether a provider of the catalogue can stand in the file a second time."""
     fixed = url is not None or "{" not in row.base_url
     return fixed and not variables and (row.dialect, row.auth) in _USUAL
 
 
 def _variables(
-    kind: str, params: Mapping[str, Any], address: Address | None
+    kind: str, params: Mapping[str, Any], address: ImportedUrl | None
 ) -> tuple[tuple[str, str], ...]:
     found = {
         ours: str(params[theirs])

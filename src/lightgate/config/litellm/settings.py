@@ -60,7 +60,7 @@ _WHY: Final = {
 _NO_COUNTERPART: Final = "has no counterpart"
 
 
-class Settings(NamedTuple):
+class LiteLLMSettings(NamedTuple):
     """What holds for all models."""
 
     policy: Policy = "weighted"
@@ -75,7 +75,7 @@ class Settings(NamedTuple):
     cache_ttl: str | None = None
 
 
-def read_settings(data: Mapping[str, Any], tell: Tell) -> Settings:
+def read_settings(data: Mapping[str, Any], tell: Tell) -> LiteLLMSettings:
     """Read the three sections, and tell of everything else in the file."""
     found: dict[str, Any] = {}
     for section in _SECTIONS:
@@ -91,7 +91,7 @@ def read_settings(data: Mapping[str, Any], tell: Tell) -> Settings:
     for key in data:
         if key not in {"model_list", *_SECTIONS}:
             tell(key, why(key))
-    return Settings(**found)
+    return LiteLLMSettings(**found)
 
 
 def why(key: str) -> str:
@@ -170,7 +170,7 @@ def _fails(value: object) -> int | None:
     return None if count is None else count + 1
 
 
-class _Reader(NamedTuple):
+class _SettingReader(NamedTuple):
     """The field that a setting fills, how it is read, and what is not the same."""
 
     field: str
@@ -179,18 +179,24 @@ class _Reader(NamedTuple):
 
 
 _READERS: Final = {
-    "routing_strategy": _Reader("policy", lambda value: _STRATEGIES.get(str(value))),
-    "num_retries": _Reader(
+    "routing_strategy": _SettingReader("policy", lambda value: _STRATEGIES.get(str(value))),
+    "num_retries": _SettingReader(
         "retries", _tries, "used where there is one target; of several, the next one is tried"
     ),
-    "timeout": _Reader("timeout", seconds),
-    "request_timeout": _Reader("timeout", seconds),
-    "stream_timeout": _Reader("ttft_timeout", seconds, "the deadline of the first token here"),
-    "cooldown_time": _Reader("open", seconds, "the first pause; it doubles while failures go on"),
-    "allowed_fails": _Reader("streak", _fails, "counted in a row here, not in a minute"),
-    "fallbacks": _Reader("fallbacks", _lists),
-    "default_fallbacks": _Reader("default_fallbacks", _names),
-    "model_group_alias": _Reader("aliases", _aliases, "an alias is listed at /v1/models too"),
+    "timeout": _SettingReader("timeout", seconds),
+    "request_timeout": _SettingReader("timeout", seconds),
+    "stream_timeout": _SettingReader(
+        "ttft_timeout", seconds, "the deadline of the first token here"
+    ),
+    "cooldown_time": _SettingReader(
+        "open", seconds, "the first pause; it doubles while failures go on"
+    ),
+    "allowed_fails": _SettingReader("streak", _fails, "counted in a row here, not in a minute"),
+    "fallbacks": _SettingReader("fallbacks", _lists),
+    "default_fallbacks": _SettingReader("default_fallbacks", _names),
+    "model_group_alias": _SettingReader(
+        "aliases", _aliases, "an alias is listed at /v1/models too"
+    ),
 }
 
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lightgate.config.model import Config
-    from lightgate.sim.server.serve import Facts
-    from lightgate.sim.world import Model, World
+    from lightgate.sim.server.serve import SimFacts
+    from lightgate.sim.world import World, WorldModel
 
 PREFIX: Final = "sim-"  # a simulated provider never goes by the name of a real one
 ALIAS: Final = "demo"
@@ -53,7 +53,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     seed: int = 1
 
 
-def with_simulated(config: Config, facts: Facts, world: World) -> Config:
+def with_simulated(config: Config, facts: SimFacts, world: World) -> Config:
     """The configuration with every provider of a running simulator, and aliases for their models.
 
     A model that several providers have is an alias of its own name; `demo` is one of each provider.
@@ -88,7 +88,7 @@ def first_targets(world: World) -> list[str]:
     return [f"{PREFIX}{name}/{next(iter(maker.models))}" for name, maker in world.providers.items()]
 
 
-def _price(target: str, model: Model) -> dict[str, Any]:
+def _price(target: str, model: WorldModel) -> dict[str, Any]:
     if model.price is None:
         return {}
     return {target: {"input": model.price.input, "output": model.price.output}}

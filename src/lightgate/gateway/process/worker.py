@@ -36,7 +36,7 @@ from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal
 from lightgate.wire.client.client import Client
-from lightgate.wire.door.door import Door, Limits
+from lightgate.wire.door.door import Door, DoorLimits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ class Worker:
         )
         self._keep_answers(served)
         self._learn()
-        limits = Limits(body_bytes=served.terms.max_body_bytes)
+        limits = DoorLimits(body_bytes=served.terms.max_body_bytes)
         gateway = Gateway(self.state, options.data)
         self._door = Door(gateway.handle, limits=limits, gate=gateway.gate)
 

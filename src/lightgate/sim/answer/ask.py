@@ -25,11 +25,11 @@ LONGEST: Final = 1_000_000  # tokens
 _SYSTEM: Final = ("system", "systemInstruction", "instructions")  # each dialect's own
 
 
-class BadAsk(Exception):  # noqa: N818 - it is the request that is bad, not the program
+class BadSimRequest(Exception):  # noqa: N818 - it is the request that is bad, not the program
     """The body is not a request of this dialect; the message is the answer's."""
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class SimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request for tokens."""
 
     kind: Kind
@@ -60,23 +60,25 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         return self.model.partition("!")[2]
 
 
-def read_ask(kind: Kind, body: bytes, path_model: str = "", *, stream: bool = False) -> Ask:
+def read_request(
+    kind: Kind, body: bytes, path_model: str = "", *, stream: bool = False
+) -> SimRequest:
     """Read a body; Gemini names model and streaming in the path."""
     try:
         tree = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise BadAsk("The body is not valid JSON.") from None
+        raise BadSimRequest("The body is not valid JSON.") from None
     if not isinstance(tree, dict):
-        raise BadAsk("The body is not a JSON object.")
+        raise BadSimRequest("The body is not a JSON object.")
     model = path_model or tree.get("model")
     if not isinstance(model, str) or not model:
-        raise BadAsk("The field `model` is missing.")
+        raise BadSimRequest("The field `model` is missing.")
     content, field = _content(kind, tree)
     if content is None:
-        raise BadAsk(f"The field `{field}` is missing.")
+        raise BadSimRequest(f"The field `{field}` is missing.")
     prompt = "".join(map(_text, (*map(tree.get, _SYSTEM), content)))
     choice, cap = _choice(tree), _cap(kind, tree)
-    return Ask(
+    return SimRequest(
         kind=kind,
         model=model,
         stream=stream if kind == "gemini" else tree.get("stream") is True,
@@ -125,7 +127,7 @@ def _cap(kind: Kind, tree: dict[str, Any]) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LONGEST:
-        raise BadAsk(f"The field `{field}` must be a number from 1 to {LONGEST}.")
+        raise BadSimRequest(f"The field `{field}` must be a number from 1 to {LONGEST}.")
     return value
 
 
@@ -135,7 +137,7 @@ def _least(tree: dict[str, Any], cap: int | None) -> int:
         return 0
     most = LONGEST if cap is None else cap
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise BadAsk(f"The field `min_tokens` must be a number from 0 to {most}.")
+        raise BadSimRequest(f"The field `min_tokens` must be a number from 0 to {most}.")
     return value
 
 
@@ -143,7 +145,7 @@ def _is_true(tree: Any, field: str) -> bool:
     return isinstance(tree, dict) and tree.get(field) is True
 
 
-class _Choice(NamedTuple):
+class _ToolChoice(NamedTuple):
     """What a request says about calling tools."""
 
     demanded: bool = False
@@ -151,21 +153,21 @@ class _Choice(NamedTuple):
     name: str | None = None
 
 
-def _choice(tree: dict[str, Any]) -> _Choice:
+def _choice(tree: dict[str, Any]) -> _ToolChoice:
     """A word or an object in `tool_choice`; Gemini has a mode and names in `toolConfig`."""
     config = tree.get("toolConfig")
     calling = config.get("functionCallingConfig") if isinstance(config, dict) else None
     if isinstance(calling, dict):
         mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
         first = names[0] if isinstance(names, list) and names else None
-        return _Choice(mode == "ANY", mode == "NONE", first if isinstance(first, str) else None)
+        return _ToolChoice(mode == "ANY", mode == "NONE", first if isinstance(first, str) else None)
     choice = tree.get("tool_choice")
     if not isinstance(choice, dict):
-        return _Choice(choice == "required", choice == "none")
+        return _ToolChoice(choice == "required", choice == "none")
     kind, inner = choice.get("type"), choice.get("function")
     name = (inner if isinstance(inner, dict) else choice).get("name")
     demanded = kind in {"any", "tool", "function"}
-    return _Choice(demanded, kind == "none", name if isinstance(name, str) else None)
+    return _ToolChoice(demanded, kind == "none", name if isinstance(name, str) else None)
 
 
 def _tool_name(tools: Any) -> str | None:

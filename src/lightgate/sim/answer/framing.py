@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from lightgate.sim.answer.plan import Draft
+    from lightgate.sim.answer.plan import AnswerPlan
 
 _LINE_ENDS: Final = {"lf": b"\n", "crlf": b"\r\n", "cr": b"\r"}
 _COMMENT: Final = b": sim keep-alive\n\n"
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-class Dress:
+class EventFraming:
     """Changes how events are written, never what they say; JSON has no raw line ends to spoil."""
 
     __slots__ = ("_before", "_comment", "_end", "_space", "plain")
 
-    def __init__(self, draft: Draft, *, events: bool) -> None:
+    def __init__(self, draft: AnswerPlan, *, events: bool) -> None:
         self._end = _LINE_ENDS[draft.shape.line_end]
         self._comment = draft.shape.comments and events
         self._space = not draft.no_space

@@ -36,7 +36,7 @@ class Ticket:
         self.paced = None
 
 
-class Pacer:
+class SimPacer:
     """Fires each paced thing at its instant, never before."""
 
     def __init__(

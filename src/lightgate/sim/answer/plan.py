@@ -12,7 +12,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from lightgate.sim.answer.script import Script
-    from lightgate.sim.world import Shape
+    from lightgate.sim.world import AnswerShape
 
 LARGEST: Final = 1e9  # beyond that an argument is a typing error
 
@@ -49,7 +49,7 @@ class Argument(msgspec.Struct, frozen=True):
         return float(parts[1]) if len(parts) > 1 else None
 
 
-class Refusal(NamedTuple):
+class ErrorAnswer(NamedTuple):
     """An answer of a status alone, in the dialect's error shape."""
 
     status: int
@@ -58,7 +58,7 @@ class Refusal(NamedTuple):
     shown_status: int | None = None  # the status of the HTTP answer, where it lies
 
 
-class Draft:
+class AnswerPlan:
     """Everything that a fault may change about one answer."""
 
     __slots__ = (
@@ -80,11 +80,11 @@ class Draft:
         "wall_s",
     )
 
-    def __init__(self, shape: Shape, script: Script, wall_s: float) -> None:
+    def __init__(self, shape: AnswerShape, script: Script, wall_s: float) -> None:
         self.shape = shape
         self.script = script  # empty until the early faults have been applied
         self.wall_s = wall_s  # seconds since 1970, for dates in headers
-        self.refusal: Refusal | None = None
+        self.refusal: ErrorAnswer | None = None
         self.finish: str | None = None  # verbatim finish reason
         self.finish_every = False
         self.null_choices = False

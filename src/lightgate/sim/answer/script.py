@@ -10,7 +10,7 @@ from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from lightgate.sim.world import Shape
+    from lightgate.sim.world import AnswerShape
 
 (
     HEAD,  # status line and headers
@@ -153,7 +153,7 @@ class Script:
         return None if found < 0 else found
 
 
-def divide(total: int, shape: Shape, *, tool: bool) -> Counts:
+def divide(total: int, shape: AnswerShape, *, tool: bool) -> Counts:
     """Split an answer's tokens by kind; at least one of them is an answer's."""
     reasoning = min(round(total * shape.reasoning), total - 1)
     hidden = min(round(total * shape.hidden), total - 1 - reasoning)
@@ -173,7 +173,7 @@ class Tail(NamedTuple):
     opens: bool = True  # there is an event before the first token
 
 
-def stream_script(counts: Counts, pace: Pace, shape: Shape, tail: Tail) -> Script:
+def stream_script(counts: Counts, pace: Pace, shape: AnswerShape, tail: Tail) -> Script:
     """The beats of a streamed answer."""
     script = Script(streamed=True)
     script.add(_ns(shape.head_ms), HEAD)
@@ -202,7 +202,7 @@ def whole_script(counts: Counts, pace: Pace) -> Script:
     return script
 
 
-def _bursts(counts: Counts, shape: Shape, *, whole_tools: bool) -> list[tuple[int, int, int]]:
+def _bursts(counts: Counts, shape: AnswerShape, *, whole_tools: bool) -> list[tuple[int, int, int]]:
     """(kind, first token, one past the last) of every burst; no burst mixes kinds."""
     size = shape.chunk * shape.events
     out: list[tuple[int, int, int]] = []

@@ -8,7 +8,7 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from lightgate.sim.answer.framing import Dress, split_point
+from lightgate.sim.answer.framing import EventFraming, split_point
 from lightgate.sim.answer.script import (
     BURSTS,
     CUT,
@@ -26,9 +26,9 @@ from lightgate.sim.answer.script import (
 )
 
 if TYPE_CHECKING:
-    from lightgate.sim.answer.plan import Draft
-    from lightgate.sim.dialects.answer import Voice
-    from lightgate.sim.log import Entry
+    from lightgate.sim.answer.plan import AnswerPlan
+    from lightgate.sim.dialects.answer import Renderer
+    from lightgate.sim.log import SimLogEntry
     from lightgate.wire.door.door import Reply
 
 _LINGER_NOT: Final = struct.pack("ii", 1, 0)  # close with a reset
@@ -39,7 +39,7 @@ _NO_END: Final = 1 << 40  # a content length that no stream reaches
 Header = tuple[bytes, bytes]
 
 
-class Stream:
+class ScriptPlayer:
     """One answer on its way out; `over` is done when nothing more will be written."""
 
     __slots__ = (
@@ -62,7 +62,12 @@ class Stream:
     )
 
     def __init__(
-        self, entry: Entry, draft: Draft, voice: Voice | None, reply: Reply, headers: list[Header]
+        self,
+        entry: SimLogEntry,
+        draft: AnswerPlan,
+        voice: Renderer | None,
+        reply: Reply,
+        headers: list[Header],
     ) -> None:
         self._script = draft.script
         self._start_ns = entry.start_ns
@@ -72,7 +77,7 @@ class Stream:
         self._voice = voice
         self._reply = reply
         self._headers = headers
-        self._dress = Dress(draft, events=draft.script.streamed)
+        self._dress = EventFraming(draft, events=draft.script.streamed)
         self._index = 0
         self._first = 0  # streamed tokens before the beat that is ready
         self._body = self._error = b""

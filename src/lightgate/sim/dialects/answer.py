@@ -8,11 +8,11 @@ from typing import Protocol
 import msgspec
 
 from lightgate.sim.answer.script import Counts
-from lightgate.sim.dialects.words import Words
+from lightgate.sim.dialects.words import TokenText
 from lightgate.sim.world import UsageStyle
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What is said, apart from when."""
 
     id: str
@@ -22,8 +22,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     tokens_in: int
     tokens_cached: int = 0
     reason: str  # stop | length | tool
-    words: Words
-    tool_words: Words
+    words: TokenText
+    tool_words: TokenText
     tool_name: str
     usage: UsageStyle
     usage_asked: bool = False  # stream_options.include_usage
@@ -40,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return names[self.reason]
 
 
-class Voice(Protocol):
+class Renderer(Protocol):
     """Renders the beats of one answer in one dialect."""
 
     content_type: bytes  # of a stream

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.json import decode, encode
 
 from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, Tail
-from lightgate.sim.dialects.answer import Answer, Spread
+from lightgate.sim.dialects.answer import SimAnswer, Spread
 from lightgate.sim.dialects.words import plain
 
 REASONS: Final = {"stop": "end_turn", "length": "max_tokens", "tool": "tool_use"}
@@ -20,12 +20,12 @@ def event(name: str, fields: dict[str, object]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
-class MessageVoice:
+class MessageRenderer:
     """One message."""
 
     content_type = b"text/event-stream; charset=utf-8"
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: SimAnswer) -> None:
         self._answer = answer
         self._opened = False
         self._block = -1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.json import encode
 
 from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, USAGE, Tail
-from lightgate.sim.dialects.answer import Answer, Spread
+from lightgate.sim.dialects.answer import SimAnswer, Spread
 from lightgate.sim.dialects.words import plain
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def tail(style: UsageStyle, *, asked: bool) -> Tail:
     return Tail((FINISH, USAGE, DONE) if separate else (FINISH, DONE))
 
 
-def usage_counts(answer: Answer) -> dict[str, object]:
+def usage_counts(answer: SimAnswer) -> dict[str, object]:
     """The usage object of the chat and completions endpoints."""
     counts = answer.counts
     return {
@@ -35,17 +35,17 @@ def usage_counts(answer: Answer) -> dict[str, object]:
     }
 
 
-def sends_usage(answer: Answer) -> bool:
+def sends_usage(answer: SimAnswer) -> bool:
     """Whether a stream of this style carries usage."""
     return answer.usage != "absent" and (answer.usage in _ALWAYS or answer.usage_asked)
 
 
-class ChatVoice:
+class ChatRenderer:
     """One chat completion."""
 
     content_type = b"text/event-stream; charset=utf-8"
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: SimAnswer) -> None:
         self._answer = answer
         self._reason = encode(answer.reason_in(REASONS))
         head = {

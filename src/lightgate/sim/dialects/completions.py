@@ -5,19 +5,19 @@ from __future__ import annotations
 from msgspec.json import encode
 
 from lightgate.sim.answer.script import DONE, FINISH, ROLE, USAGE
-from lightgate.sim.dialects.answer import Answer, Spread
+from lightgate.sim.dialects.answer import SimAnswer, Spread
 from lightgate.sim.dialects.chat import sends_usage, usage_counts
 from lightgate.sim.dialects.words import plain
 
 REASONS = {"stop": "stop", "length": "length", "tool": "stop"}
 
 
-class CompletionVoice:
+class CompletionRenderer:
     """One text completion."""
 
     content_type = b"text/event-stream; charset=utf-8"
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: SimAnswer) -> None:
         self._answer = answer
         self._reason = encode(answer.reason_in(REASONS))
         self._head = (b"data: " + encode(self._frame())[:-1] + b',"choices":') + (

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.json import decode, encode
 
 from lightgate.sim.answer.script import FINISH, REASONING, ROLE, TEXT, Tail
-from lightgate.sim.dialects.answer import Answer, Spread
+from lightgate.sim.dialects.answer import SimAnswer, Spread
 from lightgate.sim.dialects.words import plain
 
 REASONS: Final = {"stop": "STOP", "length": "MAX_TOKENS", "tool": "STOP"}
@@ -15,10 +15,10 @@ REASONS: Final = {"stop": "STOP", "length": "MAX_TOKENS", "tool": "STOP"}
 TAIL: Final = Tail((FINISH,), whole_tools=True, opens=False)
 
 
-class GeminiVoice:
+class GeminiRenderer:
     """One generateContent answer; `array` is the form of a stream without alt=sse."""
 
-    def __init__(self, answer: Answer, *, array: bool = False) -> None:
+    def __init__(self, answer: SimAnswer, *, array: bool = False) -> None:
         self._answer = answer
         self._array = array
         self.content_type = b"application/json" if array else b"text/event-stream"

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.json import encode
 
 from lightgate.sim.answer.script import FINISH, REASONING, ROLE, TEXT, Tail
-from lightgate.sim.dialects.answer import Answer, Spread
+from lightgate.sim.dialects.answer import SimAnswer, Spread
 from lightgate.sim.dialects.words import plain
 
 # response.completed (or .incomplete) holds finish and usage and is the terminal marker.
@@ -19,12 +19,12 @@ _DELTAS: Final = {
 }
 
 
-class ResponseVoice:
+class ResponseRenderer:
     """One response."""
 
     content_type = b"text/event-stream; charset=utf-8"
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: SimAnswer) -> None:
         self._answer = answer
         self._number = 0
         self._opened = False

@@ -27,7 +27,7 @@ def plain(piece: bytes) -> str:
     return text
 
 
-class Words(Protocol):
+class TokenText(Protocol):
     """A supply of tokens."""
 
     def piece(self, first: int, count: int) -> bytes:

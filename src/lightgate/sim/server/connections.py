@@ -8,7 +8,7 @@ from typing import Final
 MOST: Final = 65_536  # the oldest are forgotten first
 
 
-class Seen:
+class UsedConnections:
     """A bounded memory of connections, by peer and instant of accept."""
 
     def __init__(self, most: int = MOST) -> None:

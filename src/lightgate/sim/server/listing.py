@@ -10,13 +10,13 @@ from msgspec.json import encode
 from lightgate.sim.server.routes import VERSION
 
 if TYPE_CHECKING:
-    from lightgate.sim.world import Maker, World
+    from lightgate.sim.world import World, WorldProvider
 
 _CREATED = 1_750_000_000  # June 2025; model lists need some date, and it must not change
 _CREATED_TEXT = "2025-06-15T15:06:40Z"
 
 
-def models_document(maker: Maker) -> bytes:
+def models_document(maker: WorldProvider) -> bytes:
     """The list of a provider's models, in its dialect."""
     items = [_model(maker, name) for name in maker.models]
     tree: dict[str, Any] = {"object": "list", "data": items}
@@ -28,12 +28,12 @@ def models_document(maker: Maker) -> bytes:
     return encode(tree)
 
 
-def model_document(maker: Maker, name: str) -> bytes | None:
+def model_document(maker: WorldProvider, name: str) -> bytes | None:
     """One model; None if there is none of that name."""
     return encode(_model(maker, name)) if name in maker.models else None
 
 
-def _model(maker: Maker, name: str) -> dict[str, object]:
+def _model(maker: WorldProvider, name: str) -> dict[str, object]:
     if maker.dialect == "anthropic":
         return {"type": "model", "id": name, "display_name": name, "created_at": _CREATED_TEXT}
     if maker.dialect == "gemini":

@@ -22,7 +22,7 @@ VERSION: Final[dict[Family, str]] = {"openai": "v1", "anthropic": "v1", "gemini"
 _KEY_HEADERS: Final = (b"x-api-key", b"api-key", b"x-goog-api-key")
 
 
-class Target(NamedTuple):
+class SimPath(NamedTuple):
     """A request target in its parts."""
 
     provider: str | None
@@ -30,7 +30,7 @@ class Target(NamedTuple):
     query: dict[str, str]
 
 
-class Call(NamedTuple):
+class SimEndpoint(NamedTuple):
     """A request for tokens."""
 
     kind: Kind
@@ -39,32 +39,32 @@ class Call(NamedTuple):
     array: bool = False  # a Gemini stream as a JSON array
 
 
-def read_target(target: bytes, providers: Container[str], own: str | None) -> Target:
+def read_target(target: bytes, providers: Container[str], own: str | None) -> SimPath:
     """Split a target; `own` is the provider of a port that serves only one."""
     path, _, query = target.decode("latin-1").partition("?")
     parts = dict(parse_qsl(query, keep_blank_values=True))
     path = unquote(path).lstrip("/")
     if own is not None:
-        return Target(own, path, parts)
+        return SimPath(own, path, parts)
     first, _, rest = path.partition("/")
     if first in providers:
-        return Target(first, rest, parts)
-    return Target(None, path, parts)
+        return SimPath(first, rest, parts)
+    return SimPath(None, path, parts)
 
 
-def find_call(family: Family, target: Target) -> Call | None:
+def find_call(family: Family, target: SimPath) -> SimEndpoint | None:
     """The endpoint of a POST; None if this dialect has none there."""
     if family != "gemini":
         kind = _POSTS.get((family, target.path))
-        return None if kind is None else Call(kind)
+        return None if kind is None else SimEndpoint(kind)
     head, _, rest = target.path.partition("/models/")
     model, _, method = rest.rpartition(":")
     if head not in {"v1beta", "v1"} or not model:
         return None
     if method == "generateContent":
-        return Call("gemini", model)
+        return SimEndpoint("gemini", model)
     if method == "streamGenerateContent":
-        return Call("gemini", model, stream=True, array=target.query.get("alt") != "sse")
+        return SimEndpoint("gemini", model, stream=True, array=target.query.get("alt") != "sse")
     return None
 
 

@@ -22,7 +22,7 @@ STDIN: Final = 0
 TIDY_S: Final = 5.0
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SimOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to run it; `until_eof` stops at the end of standard input, so with its parent."""
 
     world: str = "tables-2025"
@@ -35,7 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cpu: int | None = None  # run on this core alone, where the system can
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class SimFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a client needs to know once it runs."""
 
     port: int
@@ -47,7 +47,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     trouble_ports: dict[str, int]
 
 
-def serve(options: Options, announce: Callable[[Facts, World], None]) -> int:
+def serve(options: SimOptions, announce: Callable[[SimFacts, World], None]) -> int:
     """Serve until SIGINT (130), SIGTERM (0) or, if wanted, the end of standard input (0)."""
     import uvloop
 
@@ -58,7 +58,9 @@ def serve(options: Options, announce: Callable[[Facts, World], None]) -> int:
     return code
 
 
-async def _serve(options: Options, world: World, announce: Callable[[Facts, World], None]) -> int:
+async def _serve(
+    options: SimOptions, world: World, announce: Callable[[SimFacts, World], None]
+) -> int:
     server = SimServer(
         world, seed=options.seed, own_ports=options.own_ports, trouble=options.trouble
     )
@@ -86,7 +88,7 @@ async def _serve(options: Options, world: World, announce: Callable[[Facts, Worl
     gc.freeze()
     gc.disable()
     tidying = loop.create_task(_tidy(server))
-    facts = Facts(
+    facts = SimFacts(
         port=port,
         host=options.host,
         pid=os.getpid(),

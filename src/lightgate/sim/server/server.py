@@ -10,31 +10,31 @@ from msgspec.json import encode
 
 from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
-from lightgate.sim.answer.ask import FAMILY_OF, Ask, BadAsk, read_ask
-from lightgate.sim.answer.pacer import Pacer
+from lightgate.sim.answer.ask import FAMILY_OF, BadSimRequest, SimRequest, read_request
+from lightgate.sim.answer.pacer import SimPacer
 from lightgate.sim.answer.script import CUT, FINISH, USAGE, WHOLE
 from lightgate.sim.answer.speech import body_of, usage_of, voice_of
-from lightgate.sim.answer.stream import Stream
+from lightgate.sim.answer.stream import ScriptPlayer
 from lightgate.sim.dialects.refusals import refusal, stream_error
 from lightgate.sim.faults import FaultCall, parse_fault
 from lightgate.sim.latency import Dice
-from lightgate.sim.log import PAGE, Entry, SimLog
-from lightgate.sim.provider import Plan, Station
-from lightgate.sim.server.connections import Seen
+from lightgate.sim.log import PAGE, SimLog, SimLogEntry
+from lightgate.sim.provider import PlannedRequest, SimProvider
+from lightgate.sim.server.connections import UsedConnections
 from lightgate.sim.server.listing import model_document, models_document, world_document
-from lightgate.sim.server.routes import Call, Target, find_call, find_key, read_target
+from lightgate.sim.server.routes import SimEndpoint, SimPath, find_call, find_key, read_target
 from lightgate.sim.server.trouble_ports import TroublePorts
-from lightgate.wire.door.door import Door, Inbound, Limits, Reply
+from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
 from lightgate.wire.link.stamper import best_source
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import StampSource
-    from lightgate.sim.dialects.answer import Voice
+    from lightgate.sim.dialects.answer import Renderer
     from lightgate.sim.world import Family, World
 
 _JSON: Final = (b"content-type", b"application/json")
 # Long silences are part of the game: a client may keep a connection idle for as long as it likes.
-_LIMITS: Final = Limits(idle_s=3600.0, body_bytes=256 * 1024 * 1024)
+_LIMITS: Final = DoorLimits(idle_s=3600.0, body_bytes=256 * 1024 * 1024)
 
 
 class SimServer:
@@ -57,10 +57,10 @@ class SimServer:
         self._stamp: StampSource = stamp or best_source()
         self._own_ports = own_ports
         self._trouble = TroublePorts() if trouble else None
-        self._stations: dict[str, Station] = {}
+        self._stations: dict[str, SimProvider] = {}
         self._doors: list[Door] = []
-        self._pacer: Pacer | None = None
-        self._seen = Seen()
+        self._pacer: SimPacer | None = None
+        self._seen = UsedConnections()
         self._ids = Ids()
 
     @property
@@ -72,9 +72,9 @@ class SimServer:
         """Listen; the port of all providers."""
         Dice(self.seed, "", 0)  # numpy takes milliseconds to throw its first dice
         born_ns = SYSTEM.now_ns()
-        self._pacer = Pacer()
+        self._pacer = SimPacer()
         self._stations = {
-            name: Station(name, self.world, seed=self.seed, born_ns=born_ns)
+            name: SimProvider(name, self.world, seed=self.seed, born_ns=born_ns)
             for name in self.world.providers
         }
         try:
@@ -129,7 +129,7 @@ class SimServer:
             else:
                 await self._serve(inbound, reply, station, call, request_id)
 
-    def _answer_own(self, inbound: Inbound, reply: Reply, target: Target) -> None:
+    def _answer_own(self, inbound: Inbound, reply: Reply, target: SimPath) -> None:
         """The simulator's own pages."""
         route = (inbound.method, target.path)
         if route == (b"GET", "health/live"):
@@ -150,7 +150,7 @@ class SimServer:
             error = {"error": {"message": message, "type": "invalid_request_error"}}
             reply.whole(404, (_JSON,), encode(error))
 
-    def _list(self, reply: Reply, station: Station, target: Target, request_id: str) -> None:
+    def _list(self, reply: Reply, station: SimProvider, target: SimPath, request_id: str) -> None:
         head, _, name = target.path.partition("/models")
         body = None
         if head in {"v1", "v1beta"}:
@@ -164,13 +164,18 @@ class SimServer:
         reply.whole(200, (_JSON, (b"x-request-id", request_id.encode())), body)
 
     async def _serve(
-        self, inbound: Inbound, reply: Reply, station: Station, call: Call, request_id: str
+        self,
+        inbound: Inbound,
+        reply: Reply,
+        station: SimProvider,
+        call: SimEndpoint,
+        request_id: str,
     ) -> None:
         reused = self._seen.before(inbound.peer, inbound.accepted_ns)
         try:
-            ask = read_ask(call.kind, inbound.body, call.model, stream=call.stream)
+            ask = read_request(call.kind, inbound.body, call.model, stream=call.stream)
             fault = _fault(inbound, ask)
-        except BadAsk as error:
+        except BadSimRequest as error:
             _refuse(reply, station, 400, str(error), request_id)
             return
         if ask.model_name not in station.maker.models:
@@ -186,7 +191,14 @@ class SimServer:
         await self._play(entry, station, plan, ask, reply, array=call.array)
 
     async def _play(
-        self, entry: Entry, station: Station, plan: Plan, ask: Ask, reply: Reply, *, array: bool
+        self,
+        entry: SimLogEntry,
+        station: SimProvider,
+        plan: PlannedRequest,
+        ask: SimRequest,
+        reply: Reply,
+        *,
+        array: bool,
     ) -> None:
         draft = plan.draft
         voice = voice_of(ask, plan, array=array)
@@ -200,7 +212,7 @@ class SimServer:
             entry.usage = usage_of(ask, voice)
         headers = _headers(entry, plan, voice, family)
         error = stream_error(family, ask.kind, "Overloaded.", entry.request_id)
-        stream = Stream(entry, draft, voice, reply, headers)
+        stream = ScriptPlayer(entry, draft, voice, reply, headers)
         pacer = self._pacer
         if pacer is None:
             return
@@ -222,8 +234,10 @@ class SimServer:
             self.log.add(entry)
 
 
-def _entry(inbound: Inbound, ask: Ask, plan: Plan, station: Station, request_id: str) -> Entry:
-    entry = Entry(request_id, station.name, ask.model, plan.number)
+def _entry(
+    inbound: Inbound, ask: SimRequest, plan: PlannedRequest, station: SimProvider, request_id: str
+) -> SimLogEntry:
+    entry = SimLogEntry(request_id, station.name, ask.model, plan.number)
     entry.kind = ask.kind
     entry.accepted_ns = inbound.accepted_ns
     entry.received_ns = inbound.received_ns
@@ -241,14 +255,14 @@ def _entry(inbound: Inbound, ask: Ask, plan: Plan, station: Station, request_id:
     return entry
 
 
-def _told_usage(entry: Entry) -> bool:
+def _told_usage(entry: SimLogEntry) -> bool:
     """Whether the write that carries the final usage went out."""
     carrier = (USAGE,) if USAGE in entry.script.kind else (FINISH, WHOLE)
     return any(kind in carrier for kind in entry.script.kind[: len(entry.actual_ns)])
 
 
 def _headers(
-    entry: Entry, plan: Plan, voice: Voice | None, family: Family
+    entry: SimLogEntry, plan: PlannedRequest, voice: Renderer | None, family: Family
 ) -> list[tuple[bytes, bytes]]:
     draft = plan.draft
     kind = b"application/json"
@@ -265,19 +279,19 @@ def _headers(
     return headers
 
 
-def _refuse(reply: Reply, station: Station, status: int, message: str, request_id: str) -> None:
+def _refuse(reply: Reply, station: SimProvider, status: int, message: str, request_id: str) -> None:
     body = refusal(station.maker.dialect, status, message, request_id)
     reply.whole(status, (_JSON, (b"x-request-id", request_id.encode())), body)
 
 
-def _fault(inbound: Inbound, ask: Ask) -> FaultCall | None:
+def _fault(inbound: Inbound, ask: SimRequest) -> FaultCall | None:
     written = inbound.header(b"x-sim-fault")
     text = ask.fault if written is None else written.decode("latin-1")
     if not text:
         return None
     fault = parse_fault(text)
     if fault is None:
-        raise BadAsk(f"There is no fault `{text[:80]}`, or it does not take that argument.")
+        raise BadSimRequest(f"There is no fault `{text[:80]}`, or it does not take that argument.")
     return fault
 
 
@@ -290,6 +304,6 @@ def _request_id(inbound: Inbound) -> str | None:
     return text if text.isascii() and text.isprintable() else None
 
 
-def _number(target: Target, name: str, default: int) -> int:
+def _number(target: SimPath, name: str, default: int) -> int:
     text = target.query.get(name, "")
     return int(text) if text.isdecimal() and len(text) < 16 else default

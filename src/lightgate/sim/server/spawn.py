@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from lightgate.errors import ConfigError, LightgateError, UsageError
-from lightgate.sim.server.serve import Facts, Options
+from lightgate.sim.server.serve import SimFacts, SimOptions
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -23,7 +23,7 @@ STOP_S: Final = 5.0
 class SimProcess:
     """A running simulator; a context manager that stops it."""
 
-    def __init__(self, options: Options, *, ready_s: float = READY_S) -> None:
+    def __init__(self, options: SimOptions, *, ready_s: float = READY_S) -> None:
         options = msgspec.structs.replace(options, until_eof=True)
         command = [sys.executable, "-m", "lightgate.sim", msgspec.json.encode(options).decode()]
         # Standard input is never written to: its end, also by our death, tells the child to stop.
@@ -77,7 +77,7 @@ class SimProcess:
         kind = kinds.get(self._child.wait(STOP_S), LightgateError)
         return kind("The simulator did not start; its reason is above.")
 
-    def _ready(self, ready_s: float) -> Facts:
+    def _ready(self, ready_s: float) -> SimFacts:
         """Wait for the line of facts; a child that ends instead has said why on stderr."""
         out = self._child.stdout
         if out is None:
@@ -92,4 +92,4 @@ class SimProcess:
                 if not piece:
                     raise self._failed()
                 line += piece
-        return msgspec.json.decode(line, type=Facts)
+        return msgspec.json.decode(line, type=SimFacts)

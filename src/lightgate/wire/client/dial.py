@@ -15,7 +15,7 @@ from lightgate.errors import AttemptError, ConnectionFailed, TlsFailed
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
-    from lightgate.wire.client.dns import Address, Resolver
+    from lightgate.wire.client.dns import Resolver, SocketAddress
     from lightgate.wire.client.proxy import Proxies, Proxy
     from lightgate.wire.link.link import Link
     from lightgate.wire.link.stamper import Stamper
@@ -84,7 +84,7 @@ class Dialer:
         )
 
 
-async def _connect(addresses: list[Address], name: str) -> socket.socket:
+async def _connect(addresses: list[SocketAddress], name: str) -> socket.socket:
     """The first address that answers; the next one starts a moment after the one before."""
     if len(addresses) == 1:
         return await _connect_one(addresses[0], name)
@@ -121,7 +121,7 @@ def _close_late(task: asyncio.Task[socket.socket]) -> None:
         task.result().close()
 
 
-async def _connect_one(address: Address, name: str) -> socket.socket:
+async def _connect_one(address: SocketAddress, name: str) -> socket.socket:
     sock: socket.socket | None = None
     try:
         sock = socket.socket(address.family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

@@ -15,7 +15,7 @@ RETRY_NS: Final = 5 * 1_000_000_000  # a resolver that failed is left alone for 
 TIMEOUT_S: Final = 2.0
 
 
-class Address(NamedTuple):
+class SocketAddress(NamedTuple):
     """One socket address."""
 
     family: int
@@ -25,16 +25,16 @@ class Address(NamedTuple):
 class Lookup(Protocol):
     """What asks the system's resolver; tests put their own in its place."""
 
-    async def __call__(self, host: str, port: int) -> list[Address]:
+    async def __call__(self, host: str, port: int) -> list[SocketAddress]:
         """All addresses of a host, or an OSError."""
         ...
 
 
-async def system_lookup(host: str, port: int) -> list[Address]:
+async def system_lookup(host: str, port: int) -> list[SocketAddress]:
     """Ask the system's resolver, in a thread of the loop."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [Address(int(family), (str(sa[0]), int(sa[1]))) for family, _, _, _, sa in found]
+    return [SocketAddress(int(family), (str(sa[0]), int(sa[1]))) for family, _, _, _, sa in found]
 
 
 class _Question:
@@ -42,7 +42,7 @@ class _Question:
 
     __slots__ = ("task", "waiting")
 
-    def __init__(self, task: asyncio.Task[list[Address]]) -> None:
+    def __init__(self, task: asyncio.Task[list[SocketAddress]]) -> None:
         self.task = task
         self.waiting = 0
 
@@ -53,10 +53,12 @@ class Resolver:
     def __init__(self, lookup: Lookup = system_lookup, clock: Clock = SYSTEM) -> None:
         self._lookup = lookup
         self._clock = clock
-        self._known: dict[tuple[str, int], tuple[int, list[Address]]] = {}  # good until, answer
+        self._known: dict[
+            tuple[str, int], tuple[int, list[SocketAddress]]
+        ] = {}  # good until, answer
         self._asking: dict[tuple[str, int], _Question] = {}
 
-    async def resolve(self, host: str, port: int) -> tuple[list[Address], bool]:
+    async def resolve(self, host: str, port: int) -> tuple[list[SocketAddress], bool]:
         """The addresses, families alternating, and whether the resolver had to be asked."""
         try:
             literal = ipaddress.ip_address(host)
@@ -64,13 +66,13 @@ class Resolver:
             pass
         else:
             family = socket.AF_INET if literal.version == 4 else socket.AF_INET6
-            return [Address(int(family), (host, port))], False
+            return [SocketAddress(int(family), (host, port))], False
         known = self._known.get((host, port))
         if known is not None and self._clock.now_ns() < known[0]:
             return known[1], False
         return await self._ask(host, port), True
 
-    async def _ask(self, host: str, port: int) -> list[Address]:
+    async def _ask(self, host: str, port: int) -> list[SocketAddress]:
         """Ask, or join those who have asked; the last one to leave ends the question."""
         question = self._asking.get((host, port))
         if question is None:
@@ -88,7 +90,7 @@ class Resolver:
             ):
                 del self._asking[host, port]
 
-    async def _answer(self, host: str, port: int) -> list[Address]:
+    async def _answer(self, host: str, port: int) -> list[SocketAddress]:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 found = _alternate(await self._lookup(host, port))
@@ -116,11 +118,11 @@ def _reason(error: OSError | UnicodeError) -> str:
     return "no such host"
 
 
-def _alternate(found: list[Address]) -> list[Address]:
+def _alternate(found: list[SocketAddress]) -> list[SocketAddress]:
     """Keep the resolver's order, but let the two families take turns."""
     first = [a for a in found if a.family == found[0].family] if found else []
     other = [a for a in found if a.family != found[0].family] if found else []
-    mixed: list[Address] = []
+    mixed: list[SocketAddress] = []
     for i in range(max(len(first), len(other))):
         mixed += first[i : i + 1] + other[i : i + 1]
     return list(dict.fromkeys(mixed))

@@ -25,7 +25,7 @@ class Fetched(NamedTuple):
     marks: Marks
 
 
-class _Collector:
+class _WholeBody:
     def __init__(self, marks: Marks) -> None:
         self.marks = marks
         self.status = 0
@@ -66,7 +66,7 @@ async def fetch(
             raise UsageError(f"The value of the header {name!r} has a line break in it.")
         lines.append(f"{name}: {value}")
     marks = Marks()
-    collector = _Collector(marks)
+    collector = _WholeBody(marks)
     payload = "\r\n".join((*lines, "", "")).encode("latin-1")
     await client.exchange(origin, payload, collector, marks, deadlines or Deadlines())
     return Fetched(collector.status, collector.headers, b"".join(collector.parts), marks)

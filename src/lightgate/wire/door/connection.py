@@ -23,7 +23,7 @@ from lightgate.wire.link.deadline import Deadline
 from lightgate.wire.link.link import Link
 
 if TYPE_CHECKING:
-    from lightgate.wire.door.inbound import Head
+    from lightgate.wire.door.inbound import RequestHead
     from lightgate.wire.door.service import Service
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class ServerConnection:
         self._mark = 0  # unsent bytes when the write deadline was set
         self._deadline = Deadline(self._loop, self._expire)
         self._deadline.set(service.limits.idle_s)
-        service.guests.add(self)
+        service.connections.add(self)
         link.attach(self)
 
     # Reply's room
@@ -197,7 +197,7 @@ class ServerConnection:
             if intake.awaits_go:
                 self.link.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _turned_away(self, head: Head, stamp: int) -> bool:
+    def _turned_away(self, head: RequestHead, stamp: int) -> bool:
         """Whether the gate has answered a head whose body has not come."""
         gate = self._service.gate
         if gate is None:
@@ -226,7 +226,7 @@ class ServerConnection:
         self._entered = False
         self._task = self._loop.create_task(self._run(inbound, reply))
 
-    def _inbound(self, head: Head, body: bytes, stamp: int) -> Inbound:
+    def _inbound(self, head: RequestHead, body: bytes, stamp: int) -> Inbound:
         first_ns = self._intake.first_ns
         # A busy loop accepts late; the kernel had the connection before it had bytes on it.
         self._accepted_ns = min(self._accepted_ns, first_ns)

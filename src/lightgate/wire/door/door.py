@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from lightgate.errors import ConfigError
 from lightgate.wire.door.connection import ServerConnection
 from lightgate.wire.door.inbound import Inbound
-from lightgate.wire.door.limits import Limits
+from lightgate.wire.door.limits import DoorLimits
 from lightgate.wire.door.reply import Reply
 from lightgate.wire.door.service import Service
 from lightgate.wire.link.listen import BACKLOG, Arrival, KernelListener, open_sockets
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lightgate.wire.door.connection import ServedLink
     from lightgate.wire.door.service import Gate, Handler
 
-__all__ = ["Door", "Inbound", "Limits", "Reply"]
+__all__ = ["Door", "DoorLimits", "Inbound", "Reply"]
 
 
 class _Listener(Protocol):
@@ -43,13 +43,13 @@ class Door:
         handler: Handler,
         *,
         stamp: StampSource = "read",
-        limits: Limits | None = None,
+        limits: DoorLimits | None = None,
         tls: ssl.SSLContext | None = None,
         gate: Gate | None = None,
     ) -> None:
         if tls is not None and stamp == "kernel":
             raise ConfigError("A door with TLS stamps when it reads.", hint="Use stamp='read'.")
-        self._limits = limits or Limits()
+        self._limits = limits or DoorLimits()
         self._service = Service(handler, self._limits, gate=gate)
         self._stamper = Stamper("kernel") if stamp == "kernel" else None
         self._tls = tls
@@ -58,7 +58,7 @@ class Door:
     @property
     def connections(self) -> int:
         """Clients that are connected now."""
-        return len(self._service.guests)
+        return len(self._service.connections)
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Start accepting; the port that was bound (a free one for 0)."""
@@ -71,11 +71,11 @@ class Door:
     async def drain(self, budget_s: float) -> None:
         """Accept no more, let running replies finish within the budget, then abort the rest."""
         self._stop_accepting()
-        for guest in tuple(self._service.guests):
-            guest.retire()
+        for connection in tuple(self._service.connections):
+            connection.retire()
         try:
             async with asyncio.timeout(budget_s):
-                while self._service.guests:
+                while self._service.connections:
                     self._service.emptied.clear()
                     await self._service.emptied.wait()
         except TimeoutError:
@@ -85,9 +85,13 @@ class Door:
     async def close(self) -> None:
         """Stop now: sockets are closed, handlers cancelled and waited for."""
         self._stop_accepting()
-        running = [guest.task for guest in self._service.guests if guest.task is not None]
-        for guest in tuple(self._service.guests):
-            guest.abort()
+        running = [
+            connection.task
+            for connection in self._service.connections
+            if connection.task is not None
+        ]
+        for connection in tuple(self._service.connections):
+            connection.abort()
         if running:  # a handler that will not be cancelled must not stop the door
             await asyncio.wait(running, timeout=self._limits.linger_s)
         if self._stamper is not None:

@@ -14,7 +14,7 @@ import httptools
 import msgspec
 
 if TYPE_CHECKING:
-    from lightgate.wire.door.limits import Limits
+    from lightgate.wire.door.limits import DoorLimits
 
 Header = tuple[bytes, bytes]
 
@@ -80,7 +80,7 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return None
 
 
-class Head:
+class RequestHead:
     """The head of a request, and what it says about what follows it."""
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Head:
         "target",
     )
 
-    def __init__(self, raw: bytes, limits: Limits) -> None:
+    def __init__(self, raw: bytes, limits: DoorLimits) -> None:
         self._fields: list[Header] = []
         self._watched: dict[bytes, bytes] = {}
         self._twice = b""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lightgate.wire.door.chunked import ChunkedBody
-from lightgate.wire.door.inbound import PLAIN, Head, RequestError
+from lightgate.wire.door.inbound import PLAIN, RequestError, RequestHead
 from lightgate.wire.door.repeat import Repeat, repeat_of
 
 if TYPE_CHECKING:
-    from lightgate.wire.door.limits import Limits
+    from lightgate.wire.door.limits import DoorLimits
 
 IDLE: Final = 0  # nothing of a request has come
 HEAD: Final = 1  # its head is unfinished
@@ -33,9 +33,9 @@ class Intake:
         "phase",
     )
 
-    head: Head  # of the request that came last; unset until the first one
+    head: RequestHead  # of the request that came last; unset until the first one
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: DoorLimits) -> None:
         self._limits = limits
         self._buffer = b""  # an unfinished head
         self._scanned = 0  # bytes of it known to be sound
@@ -84,7 +84,7 @@ class Intake:
         raw = data[start:end]
         length = -1 if self._repeat is None else self._repeat.length(raw)
         if length < 0:
-            self.head = head = Head(raw, self._limits)
+            self.head = head = RequestHead(raw, self._limits)
             self._repeat = repeat_of(raw, head)
             length = head.length
         self._buffer = b""
@@ -105,7 +105,7 @@ class Intake:
             raise RequestError(400, "A control character or a bare line end is in the head.")
         self._scanned += len(part)
 
-    def _begin_body(self, head: Head, length: int, rest: bytes) -> bytes | None:
+    def _begin_body(self, head: RequestHead, length: int, rest: bytes) -> bytes | None:
         limit = self._limits.body_bytes
         if head.chunked:
             self._chunks = ChunkedBody(limit)

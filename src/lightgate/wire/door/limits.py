@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Deadlines in seconds, sizes in bytes; all of them hold per connection."""
 
     idle_s: float = 75.0  # without a byte, before the first request or between two

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from lightgate.wire.door.inbound import Head
+    from lightgate.wire.door.inbound import RequestHead
 
 _FIELD: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
 _DIGITS: Final = 15
@@ -34,7 +34,7 @@ class Repeat(NamedTuple):
         return -1
 
 
-def repeat_of(raw: bytes, head: Head) -> Repeat | None:
+def repeat_of(raw: bytes, head: RequestHead) -> Repeat | None:
     """What to compare the next head with; None where it declares no length in the usual way."""
     found = None if head.chunked or head.expects else _FIELD.search(raw)
     if found is None:

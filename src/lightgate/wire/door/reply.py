@@ -28,7 +28,7 @@ _STATUS_LINES: Final = {
 _BODILESS: Final = frozenset((204, 304))
 
 
-class Room(Protocol):
+class ReplyConnection(Protocol):
     """What a reply needs of the connection that it goes out on."""
 
     writing_paused: bool
@@ -68,7 +68,9 @@ class Reply:
         "started",
     )
 
-    def __init__(self, room: Room, method: bytes, minor: int, *, keep_alive: bool) -> None:
+    def __init__(
+        self, room: ReplyConnection, method: bytes, minor: int, *, keep_alive: bool
+    ) -> None:
         self._room = room
         self._minor = minor
         self._mute = method == b"HEAD"  # the framing of an answer without its body

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lightgate.wire.door.inbound import Inbound
-    from lightgate.wire.door.limits import Limits
+    from lightgate.wire.door.limits import DoorLimits
     from lightgate.wire.door.reply import Reply
 
     Handler = Callable[[Inbound, Reply], Awaitable[None]]
     Gate = Callable[[Inbound, Reply], None]
 
 
-class Guest(Protocol):
+class DoorConnection(Protocol):
     """A connection, as the door sees it."""
 
     @property
@@ -42,21 +42,21 @@ class Service:
         "_date",
         "_second",
         "closing",
+        "connections",
         "emptied",
         "gate",
-        "guests",
         "handler",
         "limits",
     )
 
     def __init__(
-        self, handler: Handler, limits: Limits, clock: Clock = SYSTEM, gate: Gate | None = None
+        self, handler: Handler, limits: DoorLimits, clock: Clock = SYSTEM, gate: Gate | None = None
     ) -> None:
         self.handler = handler
         self.gate = gate
         self.limits = limits
         self.closing = False  # every reply is its connection's last
-        self.guests: set[Guest] = set()
+        self.connections: set[DoorConnection] = set()
         self.emptied = asyncio.Event()
         self._clock = clock
         self._second = -1
@@ -70,8 +70,8 @@ class Service:
             self._date = formatdate(second, usegmt=True).encode()
         return self._date
 
-    def forget(self, guest: Guest) -> None:
+    def forget(self, connection: DoorConnection) -> None:
         """The connection and its handler are over."""
-        self.guests.discard(guest)
-        if not self.guests:
+        self.connections.discard(connection)
+        if not self.connections:
             self.emptied.set()
