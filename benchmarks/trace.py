@@ -42,7 +42,7 @@ from lightgate.config.load import parse_config
 from lightgate.gateway.process.worker import Options as WorkerOptions
 from lightgate.gateway.process.worker import Worker
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
-from lightgate.sim.server.serve import Options as SimOptions
+from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 if TYPE_CHECKING:
