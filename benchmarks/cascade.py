@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lightgate.route.cascade.climb import Climb
 from lightgate.route.cascade.complexity import LEVELS, Level, score
+from lightgate.route.cascade.course import CascadeCourse
 from lightgate.route.cascade.features import gist_of
-from lightgate.route.cascade.tiers import Cascade, cascade_of, rungs, starting
+from lightgate.route.cascade.tiers import Cascade, cascade_of, starting, tier_turns
 from lightgate.route.cascade.verify import State
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.hedge import LAG_TOKENS, SPEND, HedgeBudgets, Price
+from lightgate.route.plan.hedge import LAG_TOKENS, SPEND, HedgeBudgets, TargetPrice
 from lightgate.sim.latency import Dice, SpeedCurve
 from lightgate.sim.weather import Sky
 from lightgate.sim.world import load
@@ -40,7 +40,7 @@ from lightgate.sim.world import load
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lightgate.route.cascade.tiers import Rung
+    from lightgate.route.cascade.tiers import TierTurn
 
 DATA = Path(__file__).parent / "data" / "complexity.jsonl"
 DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
@@ -289,21 +289,21 @@ def cases(found: list[tuple[Prompt, Level]], odds: Odds, rounds: int) -> list[Ca
     return made
 
 
-def token_prices() -> tuple[Price, ...]:
+def token_prices() -> tuple[TargetPrice, ...]:
     world, made = load(WORLD), []
     for name in MODELS:
         provider, _, model = name.partition("/")
         price = world.providers[provider].models[model].price
         if price is None:
             raise ValueError(f"{name} has no price")
-        made.append(Price(float(price.input) * 1000, float(price.output) * 1000))
+        made.append(TargetPrice(float(price.input) * 1000, float(price.output) * 1000))
     return tuple(made)
 
 
 class Course:
     """One policy over all the requests, with one key's budget for starts ahead."""
 
-    def __init__(self, cascade: Cascade, prices: Sequence[Price]) -> None:
+    def __init__(self, cascade: Cascade, prices: Sequence[TargetPrice]) -> None:
         self.cascade = cascade
         self._prices = prices
         self._budgets = HedgeBudgets()
@@ -311,8 +311,8 @@ class Course:
     def fly(self, case: Case) -> Flown:
         """Climb until an answer is delivered."""
         self._budgets.deposit("")
-        ladder = rungs(self.cascade, starting(self.cascade, case.level))
-        climb, begun, may = Climb(ladder), {0: 0}, True
+        ladder = tier_turns(self.cascade, starting(self.cascade, case.level))
+        climb, begun, may = CascadeCourse(ladder), {0: 0}, True
         move, out_ns, ended, reserve = climb.begin(), 0, set[int](), None
         while not climb.over:
             ends = {n: at + self._take(case, ladder[n]).end_ns for n, at in begun.items()}
@@ -342,19 +342,19 @@ class Course:
         used = ahead and 1 in ended
         return Flown(ladder[won].tier, first, ends[won], nano + vain, vain, take.bad, ahead, used)
 
-    def _closed_nano(self, case: Case, rung: Rung, after_ns: int) -> float:
+    def _closed_nano(self, case: Case, rung: TierTurn, after_ns: int) -> float:
         """What an answer costs that is closed so long after its start."""
         take = self._take(case, rung)
         return self._nano(case, rung, min(take.said(after_ns) + LAG_TOKENS, take.tokens))
 
-    def _take(self, case: Case, rung: Rung) -> Take:
+    def _take(self, case: Case, rung: TierTurn) -> Take:
         return case.takes[rung.tier]
 
-    def _nano(self, case: Case, rung: Rung, tokens: int) -> float:
+    def _nano(self, case: Case, rung: TierTurn, tokens: int) -> float:
         return self._prices[rung.tier].nano(case.tokens_in, tokens)
 
 
-def alone(case: Case, tier: int, prices: Sequence[Price]) -> Flown:
+def alone(case: Case, tier: int, prices: Sequence[TargetPrice]) -> Flown:
     take = case.takes[tier]
     nano = prices[tier].nano(case.tokens_in, take.tokens)
     return Flown(tier, take.ttft_ns, take.end_ns, nano, bad=take.bad)

@@ -18,11 +18,11 @@ import msgspec
 
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
+from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import Ask, decide
-from lightgate.route.plan.hedge import HedgeBudgets, Price
-from lightgate.route.plan.slo import Slo
+from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,10 +97,10 @@ def decisions(policy: str, rounds: int, calls: int) -> list[float]:
         targets=TARGETS,
         policy=policy,
         hedge="auto",
-        slo=Slo(ttft_p95=900_000_000, speed_p50=80.0),
+        slo=ServiceLevels(ttft_p95=900_000_000, speed_p50=80.0),
     )
-    prices = {target: Price(100.0 - place, 400.0) for place, target in enumerate(TARGETS)}
-    ask = Ask(alias=alias, tokens_in=500, max_tokens=512, streamed=True, prices=prices)
+    prices = {target: TargetPrice(100.0 - place, 400.0) for place, target in enumerate(TARGETS)}
+    ask = PlanAsk(alias=alias, tokens_in=500, max_tokens=512, streamed=True, prices=prices)
     dice = random.Random(2)  # noqa: S311 - the same every time
     draws = [dice.random() for _ in range(calls)]
     clock = [3600 * NS]

@@ -20,8 +20,8 @@ from lightgate.gateway.served.snapshot import make_snapshot
 from lightgate.gateway.served.tiers import tiers_of
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.route.cascade.verify import BUILT_IN
-from lightgate.route.health.retry_budget import RetryBudget
 from lightgate.route.plan.alias import Alias
+from lightgate.route.plan.course import RetryBudget
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

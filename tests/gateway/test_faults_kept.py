@@ -10,8 +10,8 @@ import pytest
 
 from gateway.faulted import ROWS, Field, Row
 from lightgate.ledger.store.keys import KeyTerms
-from lightgate.route.health.observe import Witness
-from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.observe import Observer
+from lightgate.route.plan.course import RetryBudget
 from lightgate.route.plan.hedge import HedgeBudgets
 from sim.conftest import SAY
 
@@ -41,7 +41,7 @@ async def test_only_whole_answers_are_kept(
     start: Start, monkeypatch: pytest.MonkeyPatch, race: int, stream: bool
 ) -> None:
     """Every fault, alone and against itself; what failed is asked for again."""
-    monkeypatch.setattr(Witness, "failed", lambda self, *end: self.forms.ended(*end[:3]))
+    monkeypatch.setattr(Observer, "failed", lambda self, *end: self.forms.ended(*end[:3]))
     monkeypatch.setattr(RetryBudget, "may", lambda *_: True)
     monkeypatch.setattr(HedgeBudgets, "may", lambda *_: True)
     rows = on_requests()

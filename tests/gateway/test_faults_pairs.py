@@ -18,8 +18,8 @@ import pytest
 
 from gateway.faulted import ROWS, Field, Row, last_error, said
 from lightgate.gateway.exchange.exchange import Flight
-from lightgate.route.health.observe import Witness
-from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.observe import Observer
+from lightgate.route.plan.course import RetryBudget
 from lightgate.route.plan.hedge import HedgeBudgets
 from lightgate.sim.answer.script import BURSTS
 from sim.conftest import QUICK
@@ -200,10 +200,10 @@ def closed(leg: Leg) -> bool:
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pair depends on those before it: failures teach nothing, and every budget is full."""
 
-    def forget(witness: Witness, target: str, size: int, now_ns: int, *_: object) -> None:
-        witness.forms.ended(target, size, now_ns)
+    def forget(observer: Observer, target: str, size: int, now_ns: int, *_: object) -> None:
+        observer.forms.ended(target, size, now_ns)
 
-    monkeypatch.setattr(Witness, "failed", forget)
+    monkeypatch.setattr(Observer, "failed", forget)
     monkeypatch.setattr(RetryBudget, "may", lambda *_: True)
     monkeypatch.setattr(HedgeBudgets, "may", lambda *_: True)
 

@@ -18,9 +18,9 @@ from lightgate.route.form.prior import Z95, Prior
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import SERVER
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import Ask, decide
-from lightgate.route.plan.finish import Answer, Rival, waits_ns
-from lightgate.route.plan.hedge import HedgeBudgets, Price
+from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.finish import ExpectedAnswer, Rival, waits_ns
+from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 
 NS = 1_000_000_000
 LAG_S = 0.1  # between closing a stream and its end at the provider
@@ -114,7 +114,7 @@ class Arena:
         self.names = tuple(f"p{place}/m" for place in range(len(world.services)))
         self.alias = Alias(name="m", targets=self.names, policy=policy, **alias)
         self.prices = {
-            name: Price(100.0, 400.0, abort_stops=service.abort_stops)
+            name: TargetPrice(100.0, 400.0, abort_stops=service.abort_stops)
             for name, service in zip(self.names, world.services, strict=True)
         }
         self.breakers = Breakers(Rules(), lambda: 0.5)
@@ -181,7 +181,7 @@ class Arena:
 
     def arrive(self, now: float, number: int) -> None:
         world = self.world
-        ask = Ask(
+        ask = PlanAsk(
             alias=self.alias,
             tokens_in=world.tokens_in,
             max_tokens=world.tokens,
@@ -252,7 +252,9 @@ class Arena:
         if self.plans[number].finish == "whole" and silent:
             rivals = [Rival(self.names[o.place], int(o.began * NS)) for o in silent]
             spoke = Rival(self.names[leg.place], int(leg.first * NS))
-            until = waits_ns(spoke, rivals, self.forms, Answer(0, self.world.tokens), int(now * NS))
+            until = waits_ns(
+                spoke, rivals, self.forms, ExpectedAnswer(0, self.world.tokens), int(now * NS)
+            )
         if until is None:
             self.commit(now, number, leg)
         else:

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from lightgate.route.form.forms import Forms
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import SERVER
-from lightgate.route.health.observe import Witness
-from lightgate.route.health.retry_budget import RetryBudget
-from lightgate.route.plan.alias import Shape, lay_out
-from lightgate.route.plan.course import Course
+from lightgate.route.observe import Observer
+from lightgate.route.plan.alias import Layout, lay_out
+from lightgate.route.plan.course import Course, RetryBudget
 from lightgate.route.plan.hedge import RACE_SPEND, HedgeBudgets
 from lightgate.route.plan.plan import Plan
 
@@ -23,13 +22,13 @@ MS = 1_000_000
 
 def plan(*, race: int = 1, hedge_ms: int | None = None, targets: int = 4) -> Plan:
     order = [f"p{place}/m" for place in range(targets)]
-    shape = Shape(0, 2 * S, race, None if hedge_ms is None else hedge_ms * MS)
+    shape = Layout(0, 2 * S, race, None if hedge_ms is None else hedge_ms * MS)
     steps = lay_out(order, targets, shape)
     return Plan(steps, "ordered", "a test", reserve_nano=1000.0, own_nano=1000.0)
 
 
-def witness() -> Witness:
-    return Witness(Breakers(Rules(), lambda: 0.5), Forms({}), HedgeBudgets())
+def observer() -> Observer:
+    return Observer(Breakers(Rules(), lambda: 0.5), Forms({}), HedgeBudgets())
 
 
 def test_a_hedge_that_follows_a_failure_is_a_fallback() -> None:
@@ -55,11 +54,11 @@ def test_a_hedge_in_its_own_time_stays_one() -> None:
 @pytest.mark.parametrize("race", [2, 3, 4])
 def test_a_race_of_any_width_starts_with_the_first_request(race: int) -> None:
     """Each racer may cost what the answer does, however many there are."""
-    seen, raced = witness(), plan(race=race)
+    seen, raced = observer(), plan(race=race)
     seen.arrived("k")
     assert all(seen.may_start("k", step, raced) for step in raced.steps[1:race])
     dear = msgspec.structs.replace(raced, reserve_nano=1001.0)
-    assert not witness().may_start("k", dear.steps[1], dear)
+    assert not observer().may_start("k", dear.steps[1], dear)
     seen.settled("k", raced, ["racer"] * (race - 1), 1000.0, 1000.0 * (race - 1))
     paid, _, racers = seen.budgets.spent("k")
     assert paid == 1000.0
@@ -76,7 +75,7 @@ def test_no_sequence_of_races_costs_more_than_its_share(
     events: list[tuple[int, float, float, bool]],
 ) -> None:
     """Several under way at once, answers as dear as expected, losers at most as dear."""
-    seen = witness()
+    seen = observer()
     under_way: list[tuple[Plan, list[str], float]] = []
     paid = lost = 0.0
     for race, size, part, ends in events:

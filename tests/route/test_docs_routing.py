@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lightgate.route.health import breaker, retry_budget
+from lightgate.route.health import breaker
 from lightgate.route.health.breaker import SECOND_NS, Breakers, Rules
 from lightgate.route.health.failure import STATUSES, by_status
-from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.decide import PlanAsk, decide
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "routing.md").read_text("utf-8")
 
@@ -48,6 +48,8 @@ def test_the_breakers_numbers() -> None:
 
 
 def test_the_budgets_numbers() -> None:
+    from lightgate.route.plan import course as retry_budget
+
     found = rows("The retry budget")
     assert found["share"][0] == f"{retry_budget.SHARE_PERCENT} % of requests"
     assert found["floor"][0] == f"{retry_budget.FLOOR_PER_S} per second"
@@ -85,7 +87,7 @@ def test_the_plans_of_the_page_are_real() -> None:
 
     targets = ("a/x", "b/y", "c/z")
     shown = {
-        decide(Ask(alias=Alias(name="m", targets=targets, **more)), quiet, 0, 0.5).text
+        decide(PlanAsk(alias=Alias(name="m", targets=targets, **more)), quiet, 0, 0.5).text
         for quiet in [Breakers(Rules(), lambda: 0.5)]
         for more in ({}, {"race": 2}, {"hedge": "800ms"})
     }
@@ -93,11 +95,10 @@ def test_the_plans_of_the_page_are_real() -> None:
 
 
 def test_the_numbers_of_form_and_hedges() -> None:
-    from lightgate.route.form import change, newcomer, pairs, prior, size
+    from lightgate.route.form import change, pairs, prior, size
     from lightgate.route.form import forms as form
-    from lightgate.route.form import slowdown as along
     from lightgate.route.form import target as belief
-    from lightgate.route.plan import hedge, learned, score
+    from lightgate.route.plan import hedge, ranking, score
 
     minutes = form.WARM_NS // SECOND_NS
     expected = {
@@ -110,13 +111,13 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "after a change": "median of 3",
         "out of form": f"{belief.OUT_OF_FORM}",
         "given up": f"{belief.CUT}",
-        "speed goes along": f"{along.USUAL}",
-        "probed sooner": f"{along.FAR}",
+        "speed goes along": f"{change.USUAL_SLOPE}",
+        "probed sooner": f"{change.FAR}",
         "failure": f"{belief.FAILURE_S:g} s",
         "errors": f"{belief.ERRORS} of {belief.ERROR_WEIGHT:g}",
         "load": f"{belief.CROWD}",
         "prior": f"{prior.Prior(1.0, 1.0, 1.0, 1.0).weight:g} samples",
-        "newcomer": f"{newcomer.HOPE:g} x",
+        "newcomer": f"{prior.HOPE:g} x",
         "quantiles": f"{size.RECENT} samples",
         "first-token deadline": f"{belief.DEADLINE:g} x p99",
         "stay": f"{1 - score.STAY:.0%}".replace("%", " %"),
@@ -149,7 +150,7 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "race spend": f"{hedge.RACE_SPEND * 100:g} %",
         "correlated": f"{pairs.WORSE:.0%}".replace("%", " %"),
         "same provider": f"{pairs.SAME}",
-        "bills aborts": f"{learned.BILLED - 1:.0%}".replace("%", " %"),
+        "bills aborts": f"{ranking.BILLED - 1:.0%}".replace("%", " %"),
         "sick": f"{hedge.SICK * 100:g} %",
         "incident": f"{form.INCIDENT_NS // SECOND_NS} s",
     }
@@ -175,8 +176,7 @@ def test_every_policy_has_its_row() -> None:
 
 def test_the_numbers_of_limits_and_promises() -> None:
     from lightgate.route.form import in_flight as room
-    from lightgate.route.form import pairs
-    from lightgate.route.plan import promise
+    from lightgate.route.form import pairs, slo
 
     found = rows("In flight")
     assert found["complaint"][0] == "half"
@@ -186,6 +186,6 @@ def test_the_numbers_of_limits_and_promises() -> None:
     assert f"below {room.LEAST_QUEUED:g} in flight" in found["queue"][1]
     assert f"from {room.MOST:g} on" in found["growth"][1]
     found = rows("Promises")
-    assert found["step"][0] == f"{promise.STEP}"
-    assert found["strictest"][0] == f"{promise.MOST}"
+    assert found["step"][0] == f"{slo.STEP}"
+    assert found["strictest"][0] == f"{slo.STRICTEST}"
     assert f"within {pairs.TOGETHER_NS // SECOND_NS} s of each other" in PAGE

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
+from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import Ask, decide
-from lightgate.route.plan.hedge import HedgeBudgets, Price
+from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 from lightgate.route.plan.policy import POLICIES
-from lightgate.route.plan.slo import Slo
 
 if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan
@@ -28,9 +28,9 @@ PRIORS = {
 }
 NAMES = tuple(PRIORS)
 PRICES = {
-    "soon/m": Price(100.0, 400.0),
-    "fast/m": Price(1000.0, 4000.0),
-    "mid/m": Price(10.0, 40.0, cached_in=1.0),
+    "soon/m": TargetPrice(100.0, 400.0),
+    "fast/m": TargetPrice(1000.0, 4000.0),
+    "mid/m": TargetPrice(10.0, 40.0, cached_in=1.0),
 }
 
 
@@ -39,7 +39,7 @@ def plan(
 ) -> Plan:
     now_ns, budgets = asked.pop("now", 0), asked.pop("budgets", None)
     return decide(
-        Ask(
+        PlanAsk(
             alias=Alias(name="m", targets=NAMES, policy=policy, **asked.pop("alias", {})),
             **{"tokens_in": 500, "expected_tokens": 500, **asked},
         ),
@@ -79,14 +79,16 @@ def test_cheapest_and_batch_are_dollars() -> None:
 
 
 def test_cheapest_keeps_its_service_levels() -> None:
-    levels = {"slo": Slo(ttft_p95=450_000_000)}
+    levels = {"slo": ServiceLevels(ttft_p95=450_000_000)}
     assert order(plan("cheapest", prices=PRICES, alias=levels))[0] == "soon"
-    assert order(plan("cheapest", prices=PRICES, slo=Slo(speed_p50=150.0)))[0] == "fast"
+    assert order(plan("cheapest", prices=PRICES, slo=ServiceLevels(speed_p50=150.0)))[0] == "fast"
     assert order(plan("batch", prices=PRICES, alias=levels))[0] == "mid"
 
 
 def test_where_nobody_meets_the_levels_who_misses_least_is_first() -> None:
-    assert order(plan("cheapest", prices=PRICES, slo=Slo(ttft_p99=160_000_000)))[0] == "soon"
+    assert (
+        order(plan("cheapest", prices=PRICES, slo=ServiceLevels(ttft_p99=160_000_000)))[0] == "soon"
+    )
 
 
 def test_an_unknown_price_is_the_dearest() -> None:
@@ -99,7 +101,7 @@ def test_an_unknown_price_is_the_dearest() -> None:
 
 def test_balanced_weighs_both() -> None:
     assert order(plan("balanced", prices=PRICES))[0] == "mid"
-    even = dict.fromkeys(NAMES, Price(10.0, 40.0))
+    even = dict.fromkeys(NAMES, TargetPrice(10.0, 40.0))
     assert order(plan("balanced", prices=even)) == order(plan("fastest"))
 
 
@@ -110,7 +112,7 @@ def test_a_conversation_stays_where_its_prompt_is_warm() -> None:
     forms.stick("talk", "b/m", 0)
     alias = Alias(name="m", targets=("a/m", "b/m"), policy="agent")
     quiet = Breakers(Rules(), lambda: 0.5)
-    ask = Ask(alias=alias, tokens_in=9000, expected_tokens=50, session="talk")
+    ask = PlanAsk(alias=alias, tokens_in=9000, expected_tokens=50, session="talk")
     assert decide(ask, quiet, 0, 0.5, forms).steps[0].target == "b/m"
     assert decide(ask, quiet, 700 * S, 0.5, Forms(twins)).steps[0].target == "a/m"
     for _ in range(3):
@@ -137,7 +139,7 @@ def test_the_incumbent_is_left_for_more_than_7_percent_only() -> None:
     quiet = Breakers(Rules(), lambda: 0.5)
 
     def first(now_ns: int) -> str:
-        return decide(Ask(alias=alias), quiet, now_ns, 0.5, forms).steps[0].target
+        return decide(PlanAsk(alias=alias), quiet, now_ns, 0.5, forms).steps[0].target
 
     assert first(0) == "a/m"
     forms.form("a/m").sizes[0].long += 0.06
@@ -152,7 +154,9 @@ def test_under_load_near_equals_share() -> None:
         forms.started(name, 0, 0)
     alias = Alias(name="m", targets=NAMES, policy="fastest")
     quiet = Breakers(Rules(), lambda: 0.5)
-    firsts = {decide(Ask(alias=alias), quiet, 0, n / 10, forms).steps[0].target for n in range(10)}
+    firsts = {
+        decide(PlanAsk(alias=alias), quiet, 0, n / 10, forms).steps[0].target for n in range(10)
+    }
     assert firsts == set(NAMES)
 
 
@@ -202,7 +206,7 @@ def test_a_second_of_another_provider_is_preferred() -> None:
         }
     )
     alias = Alias(name="m", targets=("a/x", "a/y", "b/x"), policy="voice", hedge="auto")
-    found = decide(Ask(alias=alias), Breakers(Rules(), lambda: 0.5), 0, 0.5, forms, paid())
+    found = decide(PlanAsk(alias=alias), Breakers(Rules(), lambda: 0.5), 0, 0.5, forms, paid())
     assert [step.target for step in found.steps] == ["a/x", "b/x", "a/y"]
 
 
@@ -211,7 +215,7 @@ def test_racing_is_a_right_and_has_a_budget() -> None:
     assert [s.role for s in plan("fastest", alias=race).steps] == ["racer"] * 3
     assert plan("fastest", alias=race, may_race=False).steps[1].start_ns is None
     assert [s.role for s in plan("fastest", alias=race, max_fanout=2).steps][2] == "fallback"
-    dear = {**PRICES, "soon/m": Price(1e6, 1e6)}
+    dear = {**PRICES, "soon/m": TargetPrice(1e6, 1e6)}
     refused = plan("fastest", alias=race, prices=dear, budgets=HedgeBudgets())
     assert refused.steps[0].role == "primary"
 
@@ -232,14 +236,14 @@ def test_every_learned_plan_keeps_its_promises(
     hedge: str,
     race: int,
     retries: int,
-    prices: dict[str, Price] | None,
+    prices: dict[str, TargetPrice] | None,
 ) -> None:
     forms = Forms(PRIORS)
     for number, (name, ttft_s) in enumerate(samples):
         forms.started(name, 0, number * S)
         forms.first(name, 0, number * S, int(ttft_s * S))
     alias = Alias(name="m", targets=NAMES, policy=policy, hedge=hedge, race=race, retries=retries)
-    ask = Ask(alias=alias, prices=prices)
+    ask = PlanAsk(alias=alias, prices=prices)
     quiet = Breakers(Rules(), lambda: 0.5)
     found = decide(ask, quiet, 40 * S, draw, forms, paid())
     assert sorted(step.target for step in found.steps) == sorted(NAMES * (retries + 1))

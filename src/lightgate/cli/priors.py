@@ -12,7 +12,7 @@ from lightgate.cli.output import Column, emit_json, emit_table
 
 if TYPE_CHECKING:
     from lightgate.config.model import Config
-    from lightgate.route.form.priors import Foreknown
+    from lightgate.route.form.prior import SourcedPrior
 
 _DAY_S = 86_400.0
 _HOUR_S = 3_600.0
@@ -41,7 +41,7 @@ def show_priors(config: Config | None, data: Path | None, *, as_json: bool) -> N
     )
 
 
-def _facts(target: str, word: Foreknown) -> dict[str, Any]:
+def _facts(target: str, word: SourcedPrior) -> dict[str, Any]:
     prior = word.prior
     return {
         "target": target,
@@ -56,7 +56,7 @@ def _facts(target: str, word: Foreknown) -> dict[str, Any]:
     }
 
 
-def _cells(word: Foreknown) -> tuple[str, ...]:
+def _cells(word: SourcedPrior) -> tuple[str, ...]:
     prior = word.prior
     return (
         f"{prior.ttft_ms:.0f}",

@@ -29,7 +29,7 @@ from lightgate.config.load import parse_config
 from lightgate.errors import ConfigError
 from lightgate.route.form.forms import Forms
 from lightgate.route.health.breaker import Breakers, Rules
-from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.plan.course import RetryBudget
 from sim.conftest import Answer
 
 if TYPE_CHECKING:
@@ -572,6 +572,6 @@ def winners(first: str, second: str) -> set[str]:
 def forget_failures(rig: Rig) -> None:
     """Each pair meets targets that nothing is known of."""
     state = rig.state
-    state.breakers = state.witness.breakers = Breakers(Rules(), lambda: 0.5)
-    state.forms = state.witness.forms = Forms(state.served.priors)
+    state.breakers = state.observer.breakers = Breakers(Rules(), lambda: 0.5)
+    state.forms = state.observer.forms = Forms(state.served.priors)
     state.retries = RetryBudget()

@@ -27,7 +27,7 @@ from lightgate.ledger.store.keys import KeyTerms, new_key
 from lightgate.ledger.store.seen import HISTORY
 from lightgate.ledger.store.store import FILE, Ledger
 from lightgate.route.form.prior import DEFAULT, Prior
-from lightgate.route.plan.slo import Slo
+from lightgate.route.form.slo import ServiceLevels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +93,7 @@ def test_a_house_believes_what_the_snapshot_says() -> None:
 def test_the_service_levels_reach_the_router() -> None:
     text = LAB + '[models.m]\ntargets = ["lab/a"]\nslo = { ttft_p95 = "500ms", speed_p50 = 80 }\n'
     (alias,) = make_snapshot(parse_config(text), (), {}).aliases
-    assert alias.slo == Slo(ttft_p95=500_000_000, speed_p50=80.0)
+    assert alias.slo == ServiceLevels(ttft_p95=500_000_000, speed_p50=80.0)
 
 
 def test_other_priors_leave_the_rest_of_the_snapshot_alone(tmp_path: Path) -> None:

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.errors import ConfigError
-from lightgate.route.cascade.climb import NOTHING, Climb, Move
+from lightgate.route.cascade.course import NOTHING, CascadeCourse, Move
 from lightgate.route.cascade.tiers import (
     Cascade,
     cascade_of,
-    rungs,
     starting,
     tier_ask,
+    tier_turns,
 )
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.decide import PlanAsk, decide
 
 if TYPE_CHECKING:
     from lightgate.route.cascade.complexity import Level
-    from lightgate.route.cascade.tiers import Rung
+    from lightgate.route.cascade.tiers import TierTurn
 
 SMALL, MIDDLE, LARGE = ("s/a", "s/b"), ("m/a", "s/b"), ("l/a",)
 ALIAS = Alias(name="smart", targets=("s/a", "s/b", "m/a", "l/a"), policy="cascade", hedge="off")
@@ -71,14 +71,14 @@ def test_tiers_that_do_not_rise_are_an_error(tiers: list[Any]) -> None:
 
 def test_the_plan_of_a_tier_is_decides_over_its_targets() -> None:
     cascade, breakers = three(), Breakers(Rules(), lambda: 0.5)
-    ask = Ask(alias=ALIAS, policy="cascade")
+    ask = PlanAsk(alias=ALIAS, policy="cascade")
 
     plan = decide(tier_ask(cascade, 0, ask), breakers, 0, 0.5)
 
     assert tuple(step.target for step in plan.steps) == SMALL
     assert tier_ask(cascade, 0, ask).alias.policy == "fastest"
     assert tier_ask(cascade, 0, ask).policy is None
-    assert tier_ask(cascade, 0, Ask(alias=ALIAS, policy="cheapest")).policy == "cheapest"
+    assert tier_ask(cascade, 0, PlanAsk(alias=ALIAS, policy="cheapest")).policy == "cheapest"
 
 
 def test_tiers_are_remembered_apart() -> None:
@@ -86,30 +86,30 @@ def test_tiers_are_remembered_apart() -> None:
 
 
 def test_a_target_whose_answer_failed_is_not_asked_again() -> None:
-    cascade, ask = three(), Ask(alias=ALIAS)
+    cascade, ask = three(), PlanAsk(alias=ALIAS)
 
     assert tier_ask(cascade, 1, ask, frozenset(("s/b",))).alias.targets == ("m/a",)
     assert tier_ask(cascade, 2, ask, frozenset(LARGE)).alias.targets == LARGE
 
 
 def test_rungs_go_up_and_then_down() -> None:
-    found = [(rung.tier, rung.role, rung.checked) for rung in rungs(three(), 1)]
+    found = [(rung.tier, rung.role, rung.checked) for rung in tier_turns(three(), 1)]
 
     assert found == [(1, "start", True), (2, "next", False), (0, "below", False)]
 
 
 def test_without_checks_nothing_is_held_back_or_started_ahead() -> None:
-    found = rungs(three(verify=(), ahead_ns=5), 0)
+    found = tier_turns(three(verify=(), ahead_ns=5), 0)
 
     assert [rung.checked for rung in found] == [False, False, False]
     assert [rung.role for rung in found] == ["start", "next", "next"]
 
 
 def test_only_the_tier_after_the_first_starts_ahead() -> None:
-    found = [(rung.role, rung.start_ns) for rung in rungs(three(ahead_ns=5), 0)]
+    found = [(rung.role, rung.start_ns) for rung in tier_turns(three(ahead_ns=5), 0)]
 
     assert found == [("start", 0), ("ahead", 5), ("next", None)]
-    assert [rung.role for rung in rungs(three(ahead_ns=5), 2)] == ["start", "below", "below"]
+    assert [rung.role for rung in tier_turns(three(ahead_ns=5), 2)] == ["start", "below", "below"]
     assert [tier.alias.ahead_ns for tier in three(ahead_ns=5).tiers] == [None] * 3
 
 
@@ -117,7 +117,7 @@ def test_only_the_tier_after_the_first_starts_ahead() -> None:
 
 
 def test_an_answer_that_passes_ends_it() -> None:
-    climb = Climb(rungs(three(), 0))
+    climb = CascadeCourse(tier_turns(three(), 0))
 
     assert climb.begin() == Move(start=(0,))
     assert climb.answered(0, "passed") == Move(deliver=0, verified=True, over=True)
@@ -125,14 +125,14 @@ def test_an_answer_that_passes_ends_it() -> None:
 
 
 def test_an_answer_that_was_not_checked_does_not_escalate() -> None:
-    climb = Climb(rungs(three(), 0))
+    climb = CascadeCourse(tier_turns(three(), 0))
     climb.begin()
 
     assert climb.answered(0, "unchecked") == Move(deliver=0, verified=None, over=True)
 
 
 def test_each_failure_goes_one_up_and_the_last_tier_is_passed_on_as_it_comes() -> None:
-    climb = Climb(rungs(three(), 0))
+    climb = CascadeCourse(tier_turns(three(), 0))
     climb.begin()
 
     assert climb.answered(0, "failed") == Move(start=(1,))
@@ -141,7 +141,7 @@ def test_each_failure_goes_one_up_and_the_last_tier_is_passed_on_as_it_comes() -
 
 
 def test_the_best_answer_that_failed_its_checks_is_better_than_none() -> None:
-    climb = Climb(rungs(three(), 0))
+    climb = CascadeCourse(tier_turns(three(), 0))
     climb.begin()
     climb.answered(0, "failed")
     climb.answered(1, "failed")
@@ -150,35 +150,35 @@ def test_the_best_answer_that_failed_its_checks_is_better_than_none() -> None:
 
 
 def test_the_tiers_below_answer_only_where_nobody_above_did() -> None:
-    climb = Climb(rungs(three(), 1))
+    climb = CascadeCourse(tier_turns(three(), 1))
     climb.begin()
     climb.failed(1 - 1)
 
     assert climb.failed(1) == Move(start=(2,), release=2)
     assert climb.answered(2) == Move(deliver=2, over=True)
 
-    climb = Climb(rungs(three(), 1))
+    climb = CascadeCourse(tier_turns(three(), 1))
     climb.begin()
     climb.answered(0, "failed")
     assert climb.failed(1) == Move(deliver=0, verified=False, over=True)
 
 
 def test_nobody_goes_on_with_anothers_words() -> None:
-    climb = Climb(rungs(three(), 2))
+    climb = CascadeCourse(tier_turns(three(), 2))
     assert climb.begin() == Move(start=(0,), release=0)
 
     assert climb.failed(0, committed=True) == Move(over=True)
 
 
 def test_a_released_rung_that_failed_before_its_first_token_is_followed() -> None:
-    climb = Climb(rungs(three(), 2))
+    climb = CascadeCourse(tier_turns(three(), 2))
     climb.begin()
 
     assert climb.failed(0) == Move(start=(1,), release=1)
 
 
 def test_ahead_starts_by_the_clock_and_is_closed_when_the_first_passes() -> None:
-    climb = Climb(rungs(three(ahead_ns=300), 0))
+    climb = CascadeCourse(tier_turns(three(ahead_ns=300), 0))
     climb.begin()
 
     assert climb.due_ns() == 300
@@ -189,7 +189,7 @@ def test_ahead_starts_by_the_clock_and_is_closed_when_the_first_passes() -> None
 
 
 def test_ahead_has_the_client_once_the_first_failed() -> None:
-    climb = Climb(rungs(two(ahead_ns=0), 0))
+    climb = CascadeCourse(tier_turns(two(ahead_ns=0), 0))
     climb.begin()
     climb.tick(0)
 
@@ -198,7 +198,7 @@ def test_ahead_has_the_client_once_the_first_failed() -> None:
 
 
 def test_ahead_may_be_done_first() -> None:
-    climb = Climb(rungs(two(ahead_ns=0), 0))
+    climb = CascadeCourse(tier_turns(two(ahead_ns=0), 0))
     climb.begin()
     climb.tick(0)
 
@@ -206,7 +206,7 @@ def test_ahead_may_be_done_first() -> None:
 
 
 def test_a_first_that_fails_early_does_not_wait_for_the_clock() -> None:
-    climb = Climb(rungs(three(ahead_ns=300), 0))
+    climb = CascadeCourse(tier_turns(three(ahead_ns=300), 0))
     climb.begin()
 
     assert climb.failed(0) == Move(start=(1,))
@@ -214,7 +214,7 @@ def test_a_first_that_fails_early_does_not_wait_for_the_clock() -> None:
 
 
 def test_an_answer_ahead_that_fails_its_checks_leaves_the_turn_where_it_is() -> None:
-    climb = Climb(rungs(three(ahead_ns=0), 0))
+    climb = CascadeCourse(tier_turns(three(ahead_ns=0), 0))
     climb.begin()
     climb.tick(0)
 
@@ -227,7 +227,7 @@ def test_an_answer_ahead_that_fails_its_checks_leaves_the_turn_where_it_is() -> 
 class Seen:
     """Follows a climb as a gateway would, and says where it breaks a promise."""
 
-    def __init__(self, ladder: tuple[Rung, ...]) -> None:
+    def __init__(self, ladder: tuple[TierTurn, ...]) -> None:
         self.ladder = ladder
         self.started: list[int] = []
         self.ended: list[int] = []  # answered, failed or cancelled: each once
@@ -276,8 +276,8 @@ class Seen:
 def test_every_climb_keeps_its_promises(
     start: int, ahead: int | None, checked: bool, events: list[tuple[str, int]]
 ) -> None:
-    ladder = rungs(three(VERIFY if checked else (), ahead), start)
-    climb, seen = Climb(ladder), Seen(ladder)
+    ladder = tier_turns(three(VERIFY if checked else (), ahead), start)
+    climb, seen = CascadeCourse(ladder), Seen(ladder)
     seen.take(climb.begin())
     for kind, number in events:
         running = seen.running

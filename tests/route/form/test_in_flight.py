@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.route.form.forms import Forms, FormState
-from lightgate.route.form.in_flight import LEAST_QUEUED, PAUSE_NS, SAMPLES, Room
+from lightgate.route.form.in_flight import LEAST_QUEUED, PAUSE_NS, SAMPLES, InFlightLimit
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.decide import PlanAsk, decide
 
 if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan
@@ -37,7 +37,7 @@ def forms() -> Forms:
 
 def plan(known: Forms, policy: str = "fastest", **alias: object) -> Plan:
     model = Alias(name="m", targets=(A, B, C), policy=policy, **alias)  # type: ignore[arg-type]
-    return decide(Ask(alias=model), Breakers(Rules(), lambda: 0.5), 0, 0.5, known)
+    return decide(PlanAsk(alias=model), Breakers(Rules(), lambda: 0.5), 0, 0.5, known)
 
 
 def fill(known: Forms, target: str, flying: int = 4) -> None:
@@ -54,47 +54,47 @@ def test_without_a_complaint_there_is_no_limit() -> None:
     for _ in range(1000):
         known.started(A, 0, 0)
     known.failed(A, 0, 0, SERVER, None)
-    assert known.form(A).room.limit == math.inf
+    assert known.form(A).limit.most == math.inf
     assert not known.crowded
 
 
 def test_a_429_halves_it_once_for_all_that_were_sent_together() -> None:
-    room = Room(0.4)
+    room = InFlightLimit(0.4)
     for _ in range(10):
         room.refused(20, 0)
-    assert room.limit == 10
+    assert room.most == 10
     room.refused(20, PAUSE_NS)
-    assert room.limit == 5
+    assert room.most == 5
     room.refused(0, 10 * PAUSE_NS)
-    assert room.limit == 1
+    assert room.most == 1
 
 
 def test_it_grows_by_one_for_each_round_while_it_is_used() -> None:
-    room = Room(0.4)
+    room = InFlightLimit(0.4)
     room.refused(20, 0)
     for _ in range(10):
         room.answered(10)
-    assert room.limit == pytest.approx(11, abs=0.1)
+    assert room.most == pytest.approx(11, abs=0.1)
     for _ in range(1000):
         room.answered(1)
-    assert room.limit < 12
+    assert room.most < 12
 
 
 def test_a_tail_that_doubles_is_a_queue() -> None:
-    room = Room(math.log(1.5))
+    room = InFlightLimit(math.log(1.5))
     for number in range(SAMPLES * 5):
         room.first(0.4 if number % 10 == 0 else 0.0, 30, number)
-    assert room.limit == math.inf
+    assert room.most == math.inf
     for number in range(SAMPLES):
         room.first(1.5 if number % 10 == 0 else 0.0, 30, number)
-    assert room.limit == 15
+    assert room.most == 15
 
 
 def test_a_tail_of_a_target_that_we_hardly_use_is_not_our_queue() -> None:
-    room = Room(math.log(1.5))
+    room = InFlightLimit(math.log(1.5))
     for number in range(SAMPLES * 2):
         room.first(1.5 if number % 10 == 0 else 0.0, int(LEAST_QUEUED) - 1, number)
-    assert room.limit == math.inf
+    assert room.most == math.inf
 
 
 def test_who_is_full_comes_behind_those_with_room() -> None:
@@ -137,12 +137,12 @@ def test_the_limit_survives_and_old_files_have_none() -> None:
     state = known.export()
     other = forms()
     other.adopt(msgspec.json.decode(msgspec.json.encode(state), type=FormState), 0)
-    assert other.form(A).room.limit == known.form(A).room.limit
+    assert other.form(A).limit.most == known.form(A).limit.most
     rows = msgspec.json.decode(msgspec.json.encode(state))
     old = {"targets": {name: row[:12] for name, row in rows["targets"].items()}}
     third = forms()
     third.adopt(msgspec.json.decode(msgspec.json.encode(old), type=FormState), 0)
-    assert third.form(A).room.limit == math.inf
+    assert third.form(A).limit.most == math.inf
 
 
 EVENTS = st.lists(st.sampled_from(["start", "end", "429", "done"]), max_size=300)
@@ -164,5 +164,5 @@ def test_who_is_full_is_known_at_every_moment(events: list[str]) -> None:
         else:
             known.finished(A, 0, now, 100, S)
             known.ended(A, 0, now)
-        assert form.room.limit >= 1.0
+        assert form.limit.most >= 1.0
         assert (A in known.crowded) == form.full

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lightgate.route.form.forms import Forms
-from lightgate.route.form.newcomer import guessed
-from lightgate.route.form.prior import DEFAULT, Prior
+from lightgate.route.form.prior import DEFAULT, Prior, guessed
 from route.arena import Arena, Service, World
 
 KNOWN = ((220.0, 250.0), (400.0, 120.0), (300.0, 90.0))  # ms to the first token, tokens per second

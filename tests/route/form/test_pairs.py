@@ -15,7 +15,7 @@ from lightgate.route.form.pairs import MOST, SAME, TOGETHER_NS, Pairs
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.decide import PlanAsk, decide
 
 S = 1_000_000_000
 A, B, C = "a/m", "b/m", "c/m"
@@ -94,14 +94,14 @@ def test_the_second_is_the_one_that_is_not_slow_with_the_first() -> None:
     forms = Forms({A: Prior(200.0, 300.0, 200.0, 150.0), B: prior, C: prior})
     alias = Alias(name="m", targets=(A, B, C), policy="fastest", hedge="500ms")
     breakers = Breakers(Rules(), lambda: 0.5)
-    assert decide(Ask(alias=alias), breakers, 0, 0.5, forms).steps[1].target == B
+    assert decide(PlanAsk(alias=alias), breakers, 0, 0.5, forms).steps[1].target == B
     dice = random.Random(5)  # noqa: S311 - a test's own draws
     for number in range(200):
         shared, now = dice.gauss(0, 0.3), number * 10 * S
         forms.first(A, 0, now, int(0.2 * math.exp(shared) * S))
         forms.first(B, 0, now, int(0.4 * math.exp(shared) * S))
         forms.first(C, 0, now, int(0.4 * math.exp(dice.gauss(0, 0.3)) * S))
-    plan = decide(Ask(alias=alias), breakers, 2000 * S, 0.5, forms)
+    plan = decide(PlanAsk(alias=alias), breakers, 2000 * S, 0.5, forms)
     assert [step.target for step in plan.steps] == [A, C, B]
 
 

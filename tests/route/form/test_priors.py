@@ -6,9 +6,19 @@ from hypothesis import strategies as st
 
 from lightgate.ledger.store.seen import Seen
 from lightgate.route.form.forms import Forms
-from lightgate.route.form.newcomer import HOPE, guessed
-from lightgate.route.form.prior import CERTAIN, DEFAULT, DOUBTFUL, Prior
-from lightgate.route.form.priors import HALF_LIFE_S, Told, Words, foreknow, model_of
+from lightgate.route.form.prior import (
+    CERTAIN,
+    DEFAULT,
+    DOUBTFUL,
+    HALF_LIFE_S,
+    HOPE,
+    ConfiguredPrior,
+    Prior,
+    PriorSources,
+    guessed,
+    known_priors,
+    model_of,
+)
 from lightgate.route.form.target import NEVER, Form
 
 NS = 1_000_000_000
@@ -23,9 +33,9 @@ def seen(ttft_ms: float = 200.0, speed: float = 100.0, n: int = 50, age_s: float
 
 
 def test_the_best_word_counts() -> None:
-    told = {"a/m": Told(ttft_ms=10.0, speed_tps=1.0)}
+    told = {"a/m": ConfiguredPrior(ttft_ms=10.0, speed_tps=1.0)}
     traffic, runs = {"a/m": seen(20.0), "b/m": seen(30.0)}, {"b/m": seen(40.0), "x/m": seen(50.0)}
-    found = foreknow([("a/m", "b/m", "x/m")], Words(told, traffic, runs))
+    found = known_priors([("a/m", "b/m", "x/m")], PriorSources(told, traffic, runs))
     assert [(word.source, word.prior.ttft_ms) for word in found.values()] == [
         ("config", 10.0), ("traffic", 30.0), ("runs", 50.0),
     ]  # fmt: skip
@@ -34,20 +44,26 @@ def test_the_best_word_counts() -> None:
 
 def test_what_the_configuration_leaves_out_is_scaled_to_the_next_best_word() -> None:
     traffic = {"a/m": seen(200.0, 100.0)}
-    by_ttft = foreknow(GROUPS, Words({"a/m": Told(ttft_ms=400.0)}, traffic, {}))["a/m"]
+    by_ttft = known_priors(
+        GROUPS, PriorSources({"a/m": ConfiguredPrior(ttft_ms=400.0)}, traffic, {})
+    )["a/m"]
     assert (by_ttft.source, by_ttft.prior.ttft_ms) == ("config", 400.0)
     assert by_ttft.prior.ttft_p95_ms == pytest.approx(1200.0)
     assert by_ttft.prior.speed_tps == 100.0
-    by_speed = foreknow(GROUPS, Words({"a/m": Told(speed_tps=50.0)}, traffic, {}))["a/m"].prior
+    by_speed = known_priors(
+        GROUPS, PriorSources({"a/m": ConfiguredPrior(speed_tps=50.0)}, traffic, {})
+    )["a/m"].prior
     assert by_speed.ttft_ms == 200.0
     assert by_speed.speed_slow_tps == pytest.approx(25.0)
-    alone = foreknow(GROUPS, Words({"a/m": Told(ttft_ms=60.0)}, {}, {}))["a/m"].prior
+    alone = known_priors(GROUPS, PriorSources({"a/m": ConfiguredPrior(ttft_ms=60.0)}, {}, {}))[
+        "a/m"
+    ].prior
     assert (alone.speed_tps, alone.weight) == (DEFAULT.speed_tps, DOUBTFUL)
 
 
 def test_a_newcomer_is_judged_by_its_model_then_by_its_alias_then_not_at_all() -> None:
     traffic = {"b/m": seen(300.0, 100.0), "far/org/M": seen(100.0, 200.0), "d/x": seen(900.0, 9.0)}
-    found = foreknow([*GROUPS, ("e/lonely",), ("d/x", "f/y")], Words({}, traffic, {}))
+    found = known_priors([*GROUPS, ("e/lonely",), ("d/x", "f/y")], PriorSources({}, traffic, {}))
     assert found["a/m"].source == "same model"
     assert found["a/m"].prior == guessed([found["b/m"].prior, _prior(100.0, 200.0)])
     assert (found["a/m"].prior.ttft_ms, found["a/m"].prior.speed_tps) == (200.0, HOPE * 200.0)
@@ -67,8 +83,8 @@ def test_models_are_compared_without_provider_path_and_case() -> None:
 
 def test_what_was_measured_long_ago_or_seldom_is_less_certain() -> None:
     def weight(n: int, age_s: float) -> float:
-        words = Words({}, {"a/m": seen(n=n, age_s=age_s)}, {})
-        return foreknow(GROUPS, words)["a/m"].prior.weight
+        words = PriorSources({}, {"a/m": seen(n=n, age_s=age_s)}, {})
+        return known_priors(GROUPS, words)["a/m"].prior.weight
 
     assert weight(50, 0.0) == CERTAIN
     assert weight(50, HALF_LIFE_S) == (CERTAIN + DOUBTFUL) / 2
@@ -84,14 +100,14 @@ def test_what_was_measured_long_ago_or_seldom_is_less_certain() -> None:
     ),
     st.dictionaries(
         st.sampled_from(["a/m", "b/m", "d/n"]),
-        st.builds(Told, ttft_ms=st.none() | st.floats(0.1, 1e5),
+        st.builds(ConfiguredPrior, ttft_ms=st.none() | st.floats(0.1, 1e5),
                   speed_tps=st.none() | st.floats(0.1, 1e5)),
     ),
 )  # fmt: skip
 def test_every_target_has_a_prior_whatever_is_known(
-    traffic: dict[str, Seen], told: dict[str, Told]
+    traffic: dict[str, Seen], told: dict[str, ConfiguredPrior]
 ) -> None:
-    found = foreknow([("a/m", "b/m"), ("c/n", "d/n", "a/m")], Words(told, traffic, {}))
+    found = known_priors([("a/m", "b/m"), ("c/n", "d/n", "a/m")], PriorSources(told, traffic, {}))
     assert list(found) == ["a/m", "b/m", "c/n", "d/n"]
     for target, word in found.items():
         assert DOUBTFUL <= word.prior.weight <= CERTAIN

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightgate.route.form.change import STEEPEST, USUAL_SLOPE, Slowdown
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
-from lightgate.route.form.slowdown import MOST, USUAL, Along
 
 S = 1_000_000_000
 A = "a/m"
@@ -46,7 +46,7 @@ def speed(forms: Forms, now_s: float) -> float:
 def test_who_gets_late_is_taken_for_slow_before_an_answer_has_shown_it() -> None:
     forms = calm()
     late(forms, 70)
-    assert speed(forms, 73) == pytest.approx(200.0 * 5**-USUAL, rel=0.1)
+    assert speed(forms, 73) == pytest.approx(200.0 * 5**-USUAL_SLOPE, rel=0.1)
 
 
 def test_answers_that_began_before_the_change_do_not_speak_against_it() -> None:
@@ -76,25 +76,25 @@ def test_who_recovers_gets_its_speed_back_though_nobody_has_seen_it() -> None:
 
 
 def test_a_target_whose_speed_does_not_go_along_is_learned() -> None:
-    along = Along()
-    assert along.slope == USUAL
+    slowdown = Slowdown()
+    assert slowdown.slope == USUAL_SLOPE
     for _ in range(20):
-        along.saw(1.6, 0.0)
-    assert along.slope < 0.1
-    before = along.slope
-    along.saw(0.1, 3.0)  # in calm weather nothing is learned
-    assert along.slope == before
+        slowdown.saw(1.6, 0.0)
+    assert slowdown.slope < 0.1
+    before = slowdown.slope
+    slowdown.saw(0.1, 3.0)  # in calm weather nothing is learned
+    assert slowdown.slope == before
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=200), NUMBERS, NUMBERS, NUMBERS)
 def test_the_guess_is_bounded_whatever_was_seen(
     seen: list[tuple[float, float]], speed_log: float, late_log: float, jump: float
 ) -> None:
-    along = Along()
+    slowdown = Slowdown()
     for pair in seen:
-        along.saw(*pair)
-    assert 0.0 <= along.slope <= MOST
-    guess = along.guess(speed_log, late_log, jump)
+        slowdown.saw(*pair)
+    assert 0.0 <= slowdown.slope <= STEEPEST
+    guess = slowdown.guess(speed_log, late_log, jump)
     if jump > 0.0:
         assert guess <= speed_log
     else:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.route.health.retry_budget import FLOOR_PER_S, LIFE_S, SHARE_PERCENT, RetryBudget
+from lightgate.route.plan.course import FLOOR_PER_S, LIFE_S, SHARE_PERCENT, RetryBudget
 
 S = 1_000_000_000
 

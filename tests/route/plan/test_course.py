@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.route.health.failure import CLIENT, FINE, SERVER, by_status
-from lightgate.route.health.retry_budget import RetryBudget
-from lightgate.route.plan.alias import Shape, lay_out
-from lightgate.route.plan.course import AUTO_TTFT_NS, Course
+from lightgate.route.plan.alias import Layout, lay_out
+from lightgate.route.plan.course import AUTO_TTFT_NS, Course, RetryBudget
 from lightgate.route.plan.plan import Plan
 
 S = 1_000_000_000
@@ -16,7 +15,7 @@ BUSY = by_status(429)
 
 
 def course(race: int = 1, hedge_ns: int | None = None, retries: int = 0, at: int = 5 * S) -> Course:
-    shape = Shape(retries, 8 * S, race, hedge_ns)
+    shape = Layout(retries, 8 * S, race, hedge_ns)
     return Course(Plan(lay_out(NAMES, 3, shape), "ordered", ""), at, at + 120 * S)
 
 
@@ -117,7 +116,7 @@ def test_how_long_the_first_has(race: int, expected: int) -> None:
 
 
 def test_the_last_has_what_is_left() -> None:
-    plan = Plan(lay_out(NAMES[:2], 2, Shape(0, None, 1, None)), "ordered", "")
+    plan = Plan(lay_out(NAMES[:2], 2, Layout(0, None, 1, None)), "ordered", "")
     on = Course(plan, 0, 100 * S)
     first = on.due(0)
     assert first is not None

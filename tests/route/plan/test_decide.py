@@ -13,7 +13,7 @@ from lightgate.errors import ConfigError
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.decide import PlanAsk, decide
 from lightgate.route.plan.plan import Plan, Step
 
 S = 1_000_000_000
@@ -33,7 +33,7 @@ def breakers(**holds_s: float) -> Breakers:
 
 
 def plan(of: Alias, held: Breakers | None = None, draw: float = 0.5, **asked: Any) -> Plan:
-    return decide(Ask(alias=of, **asked), held or breakers(), 1, draw)
+    return decide(PlanAsk(alias=of, **asked), held or breakers(), 1, draw)
 
 
 def order(found: Plan) -> str:
@@ -87,7 +87,7 @@ def test_an_open_target_whose_pause_is_over_gets_one_probe_in_its_place() -> Non
     held = breakers()
     for _ in range(3):
         held.failed("a/m", 0, SERVER, None, 0)
-    ask = Ask(alias=alias())
+    ask = PlanAsk(alias=alias())
     assert order(decide(ask, held, 5 * S - 1, 0.5)) == "bca"
     assert order(decide(ask, held, 5 * S, 0.5)) == "abc"
     held.started("a/m", 5 * S)
@@ -221,7 +221,7 @@ def test_every_plan_keeps_its_promises(
     of: Alias, holds: dict[str, float], draw: float, race: int | None, now_ns: int
 ) -> None:
     held = breakers(**holds)
-    found = decide(Ask(alias=of, race=race), held, now_ns, draw)
+    found = decide(PlanAsk(alias=of, race=race), held, now_ns, draw)
     counts = Counter(step.target for step in found.steps)
     assert counts == dict.fromkeys(of.targets, of.retries + 1)
     assert found.steps[-1].ttft_ns is None
@@ -239,7 +239,7 @@ def test_every_plan_keeps_its_promises(
     assert allowed == sorted(allowed, reverse=True), "a held one before one that is well"
     if len(early) > 1:
         assert all(held.allows(target, now_ns) for target in early)
-    assert decide(Ask(alias=of, race=race), held, now_ns, draw) == found
+    assert decide(PlanAsk(alias=of, race=race), held, now_ns, draw) == found
 
 
 @given(st.integers(1, 30), st.floats(0.0, 1.0))

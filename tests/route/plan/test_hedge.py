@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
-from lightgate.route.form.size import Size
+from lightgate.route.form.size import PromptSize
 from lightgate.route.health.failure import SERVER
-from lightgate.route.plan.finish import PATIENCE_S, WORTH, Answer, Rival, still_s, waits_ns
+from lightgate.route.plan.finish import PATIENCE_S, WORTH, ExpectedAnswer, Rival, still_s, waits_ns
 from lightgate.route.plan.hedge import (
     RACE_SPEND,
     SHARE,
     SPEND,
     HedgeBudgets,
-    Price,
+    TargetPrice,
     chance,
     delay_ns,
     quantile_of,
@@ -25,8 +25,8 @@ from lightgate.route.plan.hedge import (
 S = 1_000_000_000
 
 
-def size(*ttfts_s: float) -> Size:
-    found = Size(-1.609, 0.25)  # 200 ms
+def size(*ttfts_s: float) -> PromptSize:
+    found = PromptSize(-1.609, 0.25)  # 200 ms
     found.fill(ttfts_s)
     return found
 
@@ -70,8 +70,11 @@ def test_a_target_that_fails_is_nobodys_second() -> None:
 
 
 def test_what_a_loser_costs() -> None:
-    assert reserve_nano(Price(100.0, 400.0), 500, 512) == 500 * 100 + 15 * 400
-    assert reserve_nano(Price(100.0, 400.0, abort_stops=False), 500, 512) == 500 * 100 + 512 * 400
+    assert reserve_nano(TargetPrice(100.0, 400.0), 500, 512) == 500 * 100 + 15 * 400
+    assert (
+        reserve_nano(TargetPrice(100.0, 400.0, abort_stops=False), 500, 512)
+        == 500 * 100 + 512 * 400
+    )
 
 
 @given(
@@ -127,7 +130,7 @@ def held(
 ) -> int:
     """For how long the slower one, which has just spoken, is held back for the faster one."""
     spoke = Rival("s/m", now if since is None else since)
-    until = waits_ns(spoke, [Rival("f/m", 0)], forms, Answer(0, tokens, worth), now)
+    until = waits_ns(spoke, [Rival("f/m", 0)], forms, ExpectedAnswer(0, tokens, worth), now)
     return 0 if until is None else until - now
 
 

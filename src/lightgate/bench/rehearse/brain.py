@@ -10,13 +10,13 @@ import msgspec
 from lightgate.bench.rehearse.rehearse import Role
 from lightgate.route.form.forms import Forms, bucket
 from lightgate.route.form.prior import Prior
+from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Breakers, Rules
-from lightgate.route.health.observe import Witness
+from lightgate.route.observe import Observer
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import Ask, decide
-from lightgate.route.plan.finish import Answer, Rival, waits_ns
-from lightgate.route.plan.hedge import HedgeBudgets, Price
-from lightgate.route.plan.slo import Slo
+from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.finish import ExpectedAnswer, Rival, waits_ns
+from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     hedge: str = "auto"
     race: int = 1
-    slo: Slo | None = None
+    slo: ServiceLevels | None = None
 
     @property
     def name(self) -> str:
@@ -74,17 +74,17 @@ class Brain:
         self._prices = {offer.target: _price(offer) for offer in offers}
         jitter = random.Random(seed).random  # noqa: S311 - the same jitter for the same seed
         self.forms = Forms({offer.target: _prior(offer) for offer in offers})
-        self._witness = Witness(Breakers(Rules(), jitter), self.forms, HedgeBudgets())
+        self._observer = Observer(Breakers(Rules(), jitter), self.forms, HedgeBudgets())
 
     @property
     def budgets(self) -> HedgeBudgets:
         """What was set aside and spent on second attempts."""
-        return self._witness.budgets
+        return self._observer.budgets
 
     def plan(self, wanted: Wanted, now_ns: int) -> Plan:
         """Ask the real code."""
-        self._witness.arrived(KEY)
-        ask = Ask(
+        self._observer.arrived(KEY)
+        ask = PlanAsk(
             alias=self._alias,
             tokens_in=wanted.tokens_in,
             streamed=True,
@@ -92,12 +92,12 @@ class Brain:
             prices=self._prices,
             key=KEY,
         )
-        witness = self._witness
-        return decide(ask, witness.breakers, now_ns, wanted.draw, witness.forms, witness.budgets)
+        observer = self._observer
+        return decide(ask, observer.breakers, now_ns, wanted.draw, observer.forms, observer.budgets)
 
     def may_start(self, step: Step, plan: Plan) -> bool:
         """Whether the budget has room for it."""
-        return self._witness.may_start(KEY, step, plan)
+        return self._observer.may_start(KEY, step, plan)
 
     def waits_ns(
         self, plan: Plan, spoke: Try, first_ns: int, rivals: Sequence[Try], now_ns: int
@@ -108,48 +108,48 @@ class Brain:
         names, size = self._names, bucket(spoke.wanted.tokens_in)
         silent = [Rival(names[rival.place], rival.began_ns) for rival in rivals]
         speaker = Rival(names[spoke.place], first_ns)
-        return waits_ns(speaker, silent, self.forms, Answer(size, self._tokens), now_ns)
+        return waits_ns(speaker, silent, self.forms, ExpectedAnswer(size, self._tokens), now_ns)
 
     def began(self, tried: Try) -> None:
         """An attempt starts."""
-        self._witness.began(self._names[tried.place], _size(tried), tried.began_ns)
+        self._observer.began(self._names[tried.place], _size(tried), tried.began_ns)
 
     def first(self, tried: Try, now_ns: int) -> None:
         """Its first useful token is here."""
-        self._witness.spoke(self._names[tried.place], _size(tried), now_ns, tried.began_ns)
+        self._observer.spoke(self._names[tried.place], _size(tried), now_ns, tried.began_ns)
 
     def done(self, tried: Try, now_ns: int, tokens: int, decode_ns: int) -> None:
         """It answered whole."""
         target, decoded = self._names[tried.place], (tokens, decode_ns)
-        self._witness.succeeded(target, _size(tried), now_ns, tried.began_ns, decoded)
+        self._observer.succeeded(target, _size(tried), now_ns, tried.began_ns, decoded)
 
     def failed(self, tried: Try, now_ns: int, failure: Failure, wait_s: float | None) -> None:
         """It failed."""
         target, end = self._names[tried.place], (failure, wait_s)
-        self._witness.failed(target, _size(tried), now_ns, tried.began_ns, end)
+        self._observer.failed(target, _size(tried), now_ns, tried.began_ns, end)
 
     def lost(self, tried: Try, now_ns: int, *, spoke: bool) -> None:
         """It was cancelled because another one has the client."""
         target = self._names[tried.place]
-        self._witness.lost(target, _size(tried), now_ns, tried.began_ns, spoke=spoke)
+        self._observer.lost(target, _size(tried), now_ns, tried.began_ns, spoke=spoke)
 
     def answered(self, ttft_ns: int, tokens: int, decode_ns: int) -> None:
         """A client has its answer."""
-        self._witness.answered(self._alias.name, ttft_ns, (tokens, decode_ns))
+        self._observer.answered(self._alias.name, ttft_ns, (tokens, decode_ns))
 
     def unanswered(self) -> None:
         """A client got none."""
-        self._witness.unanswered(self._alias.name)
+        self._observer.unanswered(self._alias.name)
 
     def settled(
         self, plan: Plan, beside: Sequence[StepRole], winner_usd: float, lost_usd: float
     ) -> None:
         """The request is over, and its price is known."""
-        self._witness.settled(KEY, plan, beside, winner_usd * NANO, lost_usd * NANO)
+        self._observer.settled(KEY, plan, beside, winner_usd * NANO, lost_usd * NANO)
 
     def stale(self, now_ns: int) -> list[int]:
         """The targets that want a probe and may be asked."""
-        allows = self._witness.breakers.allows
+        allows = self._observer.breakers.allows
         names = self.forms.stale(now_ns, STALE_NS)
         return [self._places[name] for name in names if allows(name, now_ns)]
 
@@ -172,8 +172,8 @@ def _prior(offer: Offer) -> Prior:
     return Prior(offer.ttft_ms, offer.ttft_p95_ms, offer.speed_tps, offer.speed_slow_tps)
 
 
-def _price(offer: Offer) -> Price:
-    return Price(
+def _price(offer: Offer) -> TargetPrice:
+    return TargetPrice(
         offer.price_in * _PER_TOKEN,
         offer.price_out * _PER_TOKEN,
         abort_stops=not offer.bills_aborts,

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from lightgate.bench.rehearse.scene import TTFT_TIMEOUT_NS
-from lightgate.route.plan.alias import Shape, lay_out
+from lightgate.route.plan.alias import Layout, lay_out
 from lightgate.route.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Plain:
         self._budget = min(self._budget + HEDGE_SHARE, HEDGE_STORE)
         hedge_ns = int(self._hedge_s(order[0]) * NS) if self._hedged else None
         names = [self._names[place] for place in order]
-        steps = lay_out(names, len(names), Shape(0, TTFT_TIMEOUT_NS, 1, hedge_ns))
+        steps = lay_out(names, len(names), Layout(0, TTFT_TIMEOUT_NS, 1, hedge_ns))
         return Plan(steps, self._order.name, self._order.name)
 
     def may_start(self, step: Step, plan: Plan) -> bool:

@@ -16,8 +16,7 @@ from lightgate.bench.rehearse.tally import Tally, price
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import DeadlineMissed
 from lightgate.route.health.failure import what
-from lightgate.route.health.retry_budget import RetryBudget
-from lightgate.route.plan.course import Course
+from lightgate.route.plan.course import Course, RetryBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lightgate.dialect.gather import can_gather
 from lightgate.gateway.admit.overrides import NO_WISHES
 from lightgate.gateway.served.tiers import plan_tiers
-from lightgate.route.plan.decide import Ask, decide
+from lightgate.route.plan.decide import PlanAsk, decide
 from lightgate.route.plan.policy import POLICIES
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
     if alias.is_static and wishes is NO_WISHES and race is None and not state.breakers.troubled:
         return alias.in_order  # nothing that is known could change it
     key_id = "" if key is None else key.id
-    state.witness.arrived(key_id)
+    state.observer.arrived(key_id)
     hedge = wishes.hedge
     if not wanted.streamed and not _streams(state, alias, wanted):
         hedge, race = "off", 1
@@ -38,7 +38,7 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
         or (race or alias.race) > 1
         or (hedge or alias.hedge) != "off"
     )
-    ask = Ask(
+    ask = PlanAsk(
         alias=alias,
         tokens_in=wanted.tokens_in,
         max_tokens=guest.cap or wanted.max_tokens,

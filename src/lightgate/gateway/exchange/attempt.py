@@ -171,10 +171,10 @@ class Leg:
         size = self._flight.size
         if error is None:
             self.failure = FINE
-            state.witness.succeeded(target, size, now, began, self._decoded(called))
+            state.observer.succeeded(target, size, now, began, self._decoded(called))
         elif self.lost and isinstance(error, Cancelled):
             self.failure = CANCELLED
-            state.witness.lost(target, size, now, began, spoke=self.heard)
+            state.observer.lost(target, size, now, began, spoke=self.heard)
         else:
             status = called.status
             if isinstance(error, StreamError):
@@ -182,7 +182,7 @@ class Leg:
             self.failure = what(called.outcome, status, error, hurried=hurried)
             self.unstreamable = self._flight.gathers and _will_not_stream(status, error)
             wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
-            state.witness.failed(target, size, now, began, (self.failure, wait_s))
+            state.observer.failed(target, size, now, began, (self.failure, wait_s))
         self.bill = self.billed(called)
         return called
 
@@ -199,7 +199,7 @@ class Leg:
         self.bill = self.billed(self.called)
         if self.began_ns:
             target, size = self.step.target, self._flight.size
-            state.witness.lost(target, size, state.now_ns(), self.began_ns, spoke=self.heard)
+            state.observer.lost(target, size, state.now_ns(), self.began_ns, spoke=self.heard)
 
     def billed(self, called: Called) -> Bill:
         """What the provider will charge, as far as it can be known.

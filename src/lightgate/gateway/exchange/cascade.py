@@ -13,8 +13,8 @@ import msgspec
 
 from lightgate.gateway.exchange.exchange import Flight
 from lightgate.route.cascade.answer import read_answer
-from lightgate.route.cascade.climb import Climb
-from lightgate.route.cascade.tiers import rungs
+from lightgate.route.cascade.course import CascadeCourse
+from lightgate.route.cascade.tiers import tier_turns
 from lightgate.route.cascade.verify import verify
 from lightgate.route.cascade.wants import wants_of
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.body import Wanted
     from lightgate.gateway.served.tiers import Tiers
     from lightgate.provider.call import Called
-    from lightgate.route.cascade.climb import Move
+    from lightgate.route.cascade.course import Move
     from lightgate.route.cascade.verify import Verdict
     from lightgate.wire.door.inbound import Inbound
     from lightgate.wire.door.reply import Reply
@@ -82,9 +82,9 @@ class Ascent(Flight):
     ) -> None:
         super().__init__(state, inbound, reply, entry, wanted)
         self._checks = tiers.checks
-        self._rungs = rungs(tiers.cascade, entry.plan.steps[0].tier)
+        self._rungs = tier_turns(tiers.cascade, entry.plan.steps[0].tier)
         self._top = len(tiers.cascade.tiers) - 1  # whose answers are not checked
-        self._climb = Climb(self._rungs)
+        self._climb = CascadeCourse(self._rungs)
         self._climb.begin()
         self._hold = Hold()
         self._let_out: Leg | None = None  # too long to be held

@@ -87,7 +87,7 @@ class Ladder(Ascent):
         if resting or sick(forms.form(step.target), now) or forms.incident(now):
             return
         key = "" if self.entry.key is None else self.entry.key.id
-        if not state.witness.may_start(key, step, self.plan):
+        if not state.observer.may_start(key, step, self.plan):
             self._tell(f"no budget to start {step.target} ahead")
             return
         self.beside.append(step.role)
@@ -170,7 +170,7 @@ class Ladder(Ascent):
         if not leg.heard:
             leg.heard = True
             now = self._state.now_ns()
-            self._state.witness.spoke(leg.step.target, self.size, now, leg.began_ns)
+            self._state.observer.spoke(leg.step.target, self.size, now, leg.began_ns)
         if not ahead.waits(leg):
             self.winner = leg
             self.first_in_ns = leg.marks.first

@@ -23,7 +23,7 @@ from lightgate.gateway.exchange.settle import settle
 from lightgate.gateway.request.refusal import Refusal, of_attempts, of_error, status_of
 from lightgate.route.form.size import bucket
 from lightgate.route.plan.course import AUTO_TTFT_NS
-from lightgate.route.plan.finish import WORTH, Answer, Rival, waits_ns
+from lightgate.route.plan.finish import WORTH, ExpectedAnswer, Rival, waits_ns
 
 if TYPE_CHECKING:
     from lightgate.gateway.admit.admit import Entry
@@ -243,7 +243,7 @@ class Flight:
         if limit_ns is not None:
             state.patience.wait(leg, now + limit_ns)
         leg.began_ns = now
-        state.witness.began(leg.step.target, self.size, now)
+        state.observer.began(leg.step.target, self.size, now)
         try:
             called = await leg.call.run(
                 state.client, leg.deadlines(self._due_ns - now, self.alias.idle_timeout_ns)
@@ -265,7 +265,7 @@ class Flight:
         now = state.now_ns()
         if not leg.heard:
             leg.heard = True
-            state.witness.spoke(leg.step.target, self.size, now, leg.began_ns)
+            state.observer.spoke(leg.step.target, self.size, now, leg.began_ns)
         if now < leg.held_ns:
             return False
         whole = self.gathers or self.plan.finish == "whole"
@@ -314,7 +314,7 @@ class Flight:
         state = self._state
         tokens = state.expected_tokens(self.alias.name) or self.wanted.max_tokens or USUAL_TOKENS
         # A client that wants the whole has no use for an early first token.
-        answer = Answer(self.size, tokens, 0.0 if self.gathers else WORTH)
+        answer = ExpectedAnswer(self.size, tokens, 0.0 if self.gathers else WORTH)
         spoke = Rival(leg.step.target, leg.marks.first or now)
         until = waits_ns(spoke, rivals, state.forms, answer, now)
         if until is None:

@@ -104,7 +104,7 @@ class Race:
             now = time.monotonic_ns()
             beside = course.due_by_clock(now)
             if beside is not None:
-                if not self._state.witness.may_start(self._key, beside, flight.plan):
+                if not self._state.observer.may_start(self._key, beside, flight.plan):
                     course.postpone()
                     continue
                 flight.beside.append(beside.role)

@@ -47,7 +47,7 @@ def _teach(state: State, flight: Flight) -> None:
         leg.let_go()
     state.spent_nano += won + lost
     if flight.plan is not flight.alias.in_order:  # a plan that a budget had no part in
-        state.witness.settled(key_id, flight.plan, flight.beside, won, lost)
+        state.observer.settled(key_id, flight.plan, flight.beside, won, lost)
     if flight.alias.slo is not None:
         _judge(state, flight)
     if winner is not None and winner.called is not None and winner.called.error is None:
@@ -65,9 +65,9 @@ def _judge(state: State, flight: Flight) -> None:
         marks, asked_ns = winner.marks, flight.inbound.received_ns
         if called.streamed and marks.first is not None and marks.last is not None:
             decoded = (called.tokens.out or 0, marks.last - marks.first)
-            state.witness.answered(model, marks.first - asked_ns, decoded)
+            state.observer.answered(model, marks.first - asked_ns, decoded)
     elif _status(flight) >= 500:
-        state.witness.unanswered(model)
+        state.observer.unanswered(model)
 
 
 def _attempt(flight: Flight, leg: Leg, place: int) -> AttemptNote:

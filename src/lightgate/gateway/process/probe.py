@@ -74,13 +74,13 @@ class Prober:
         request = Request(model=target.target.model, messages=(_ASK,), max_tokens=1, stream=True)
         began = state.now_ns()
         wall_ns = state.wall_ns()
-        state.witness.began(name, 0, began)
+        state.observer.began(name, 0, began)
         try:
             called = await Call(prepare(target.target, request), marks).run(
                 state.client, _DEADLINES
             )
         except LightgateError:  # what cannot even be asked says nothing
-            state.witness.lost(name, 0, state.now_ns(), began, spoke=True)
+            state.observer.lost(name, 0, state.now_ns(), began, spoke=True)
             return
         finally:
             self._busy = False
@@ -89,18 +89,18 @@ class Prober:
         self._write(target, marks, called, wall_ns)
 
     def _learn(self, target: str, marks: Marks, called: Called, began: int) -> None:
-        witness, now = self._state.witness, self._state.now_ns()
+        observer, now = self._state.observer, self._state.now_ns()
         error = called.error
         if marks.first is not None and marks.send is not None:
-            witness.spoke(target, 0, began + (marks.first - marks.send), began)
+            observer.spoke(target, 0, began + (marks.first - marks.send), began)
         if error is None:
-            witness.succeeded(target, 0, now, began, (0, 0))
+            observer.succeeded(target, 0, now, began, (0, 0))
             return
         status = called.status
         if isinstance(error, StreamError):
             status = named_status(error.word, error.code) or status
         wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
-        witness.failed(target, 0, now, began, (what(called.outcome, status, error), wait_s))
+        observer.failed(target, 0, now, began, (what(called.outcome, status, error), wait_s))
 
     def _write(self, served: ServedTarget, marks: Marks, called: Called, wall_ns: int) -> None:
         """A row of its own, at its price: what we spend ourselves is in the books, too."""

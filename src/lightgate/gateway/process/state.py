@@ -15,8 +15,8 @@ from lightgate.gateway.cache.single_flight import SingleFlight
 from lightgate.gateway.exchange.timers import Patience
 from lightgate.route.form.forms import Forms
 from lightgate.route.health.breaker import Breakers
-from lightgate.route.health.observe import Witness
-from lightgate.route.health.retry_budget import RetryBudget
+from lightgate.route.observe import Observer
+from lightgate.route.plan.course import RetryBudget
 from lightgate.route.plan.hedge import HedgeBudgets
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class State:
         self.retries = RetryBudget()
         self.forms = Forms(served.priors)
         self.budgets = HedgeBudgets()
-        self.witness = Witness(self.breakers, self.forms, self.budgets)
+        self.observer = Observer(self.breakers, self.forms, self.budgets)
         self.unstreamable: set[str] = set()  # targets that would not stream a whole answer
         self._lengths: dict[str, float] = {}  # tokens of an alias' answers, lately
         self.flights: set[Flight] = set()  # requests under way

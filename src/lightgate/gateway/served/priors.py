@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from lightgate.errors import LightgateError
-from lightgate.route.form.priors import Told, Words, foreknow
+from lightgate.route.form.prior import ConfiguredPrior, PriorSources, known_priors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from lightgate.config.model import Config, ModelTable, PriorTable
     from lightgate.ledger.store.seen import Seen
-    from lightgate.route.form.prior import Prior
-    from lightgate.route.form.priors import Foreknown
+    from lightgate.route.form.prior import Prior, SourcedPrior
 
 NS_PER_MS = 1e6
 logger = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 def foreknown(
     config: Config, data: Path | None = None, now: datetime | None = None, *, strict: bool = False
-) -> dict[str, Foreknown]:
+) -> dict[str, SourcedPrior]:
     """What is known of every target that a model names; without a folder, by what is configured.
 
     Where the ledger cannot be read, it says nothing, or with `strict` LedgerFailed is raised.
@@ -37,13 +36,13 @@ def foreknown(
     targets = {target for group in groups for target in group}
     told = {target: word for target in targets if (word := _told(config, target)) is not None}
     if data is None or now is None:
-        return foreknow(groups, Words(told, {}, {}))
+        return known_priors(groups, PriorSources(told, {}, {}))
     traffic = _gathered(lambda: _traffic(config, data, now), strict=strict)
     runs = _gathered(lambda: _runs(data, now), strict=strict)
-    return foreknow(groups, Words(told, traffic, runs))
+    return known_priors(groups, PriorSources(told, traffic, runs))
 
 
-def priors_of(known: Mapping[str, Foreknown]) -> dict[str, Prior]:
+def priors_of(known: Mapping[str, SourcedPrior]) -> dict[str, Prior]:
     """The priors for a snapshot: those that somebody has a word for."""
     return {target: word.prior for target, word in known.items() if word.source != "default"}
 
@@ -68,13 +67,13 @@ def _groups(table: ModelTable) -> list[tuple[str, ...]]:
     return [table.targets]
 
 
-def _told(config: Config, target: str) -> Told | None:
+def _told(config: Config, target: str) -> ConfiguredPrior | None:
     table: PriorTable | None = config.priors.get(target)
     if table is None:
         table = config.priors.get(target.partition("/")[0])
     if table is None:
         return None
-    return Told(
+    return ConfiguredPrior(
         ttft_ms=None if table.ttft is None else table.ttft / NS_PER_MS,
         ttft_p95_ms=None if table.ttft_p95 is None else table.ttft_p95 / NS_PER_MS,
         speed_tps=table.speed,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lightgate.gateway.served.snapshot import Reach, Snapshot
     from lightgate.route.form.prior import Prior
-    from lightgate.route.plan.hedge import Price
+    from lightgate.route.plan.hedge import TargetPrice
 
 _MOST_LOOSE: Final = 1000  # targets under their own name; clients may ask for any model
 
@@ -43,7 +43,7 @@ class Served:
         self.aliases: dict[str, Alias] = {alias.name: alias for alias in snapshot.aliases}
         self._targets: dict[str, ServedTarget] = {}
         self._loose: dict[str, Alias] = {}
-        self._prices: dict[str, dict[str, Price]] = {}
+        self._prices: dict[str, dict[str, TargetPrice]] = {}
         self.tiers = tiers_of(snapshot.aliases)
         for alias in snapshot.aliases:
             for target in alias.targets:
@@ -79,7 +79,7 @@ class Served:
             for target in alias.targets
         }
 
-    def prices(self, alias: Alias) -> dict[str, Price]:
+    def prices(self, alias: Alias) -> dict[str, TargetPrice]:
         """The known prices of an alias' targets."""
         known = self._prices.get(alias.name)
         if known is None:

@@ -22,9 +22,9 @@ from lightgate.ledger.store.keys import KeyRecord
 from lightgate.price.rates import Rates
 from lightgate.provider.spec import Provider
 from lightgate.route.form.prior import Prior
+from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.slo import Slo
 from lightgate.route.prompt.cache_key import CacheRule
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _alias(name: str, table: ModelTable) -> Alias:
         race=table.race,
         trim=table.trim,
         concise=table.concise,
-        slo=None if table.slo is None else Slo(**table.slo.model_dump()),
+        slo=None if table.slo is None else ServiceLevels(**table.slo.model_dump()),
         cache=_cache(table),
         tiers=tuple((tier.upto, tier.targets) for tier in table.tiers),
         verify=table.verify,

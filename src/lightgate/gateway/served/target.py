@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.body import Fields, Wanted
     from lightgate.gateway.spend.price import TokenPrices
     from lightgate.provider.target import Target
-    from lightgate.route.plan.hedge import Price
+    from lightgate.route.plan.hedge import TargetPrice
 
 _PATHS: Final = {
     "openai-chat": "/chat/completions",
@@ -68,7 +68,7 @@ class ServedTarget:
         self._heads: dict[tuple[str, bool], bytes] = {}
 
     @property
-    def price(self) -> Price | None:
+    def price(self) -> TargetPrice | None:
         """For the router; None where nobody knows it."""
         return self.prices.price(abort_stops=self.abort_stops_billing)
 

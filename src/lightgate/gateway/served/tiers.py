@@ -11,7 +11,7 @@ from lightgate.route.cascade.answer import reads
 from lightgate.route.cascade.complexity import score
 from lightgate.route.cascade.features import gist_of
 from lightgate.route.cascade.own_check import GROUP, own_checks
-from lightgate.route.cascade.tiers import Cascade, cascade_of, rungs, starting, tier_ask
+from lightgate.route.cascade.tiers import Cascade, cascade_of, starting, tier_ask, tier_turns
 from lightgate.route.cascade.verify import BUILT_IN, Check, checks_of
 from lightgate.route.form.size import bucket
 from lightgate.route.plan.decide import decide
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.body import Wanted
     from lightgate.route.plan.alias import Alias
-    from lightgate.route.plan.decide import Ask
+    from lightgate.route.plan.decide import PlanAsk
 
 _REASONS: Final = 3  # that a plan tells, the weightiest
 
@@ -50,7 +50,7 @@ def tiers_of(aliases: Iterable[Alias]) -> dict[str, Tiers]:
     }
 
 
-def plan_tiers(state: State, cascade: Cascade, ask: Ask, wanted: Wanted, now_ns: int) -> Plan:
+def plan_tiers(state: State, cascade: Cascade, ask: PlanAsk, wanted: Wanted, now_ns: int) -> Plan:
     """A plan that begins in the tier for the request's level and goes on with the others.
 
     Only the first tier is hedged or raced; the steps of the others follow a failure, or an answer
@@ -64,7 +64,7 @@ def plan_tiers(state: State, cascade: Cascade, ask: Ask, wanted: Wanted, now_ns:
     )
     first = _decided(state, tier_ask(cascade, start, ask), now_ns)
     steps = [Step(s.target, s.start_ns, s.ttft_ns, s.role, start) for s in first.steps]
-    for rung in rungs(cascade, start)[1:]:
+    for rung in tier_turns(cascade, start)[1:]:
         tried = frozenset([step.target for step in steps])
         after = tier_ask(cascade, rung.tier, ask, tried)
         after = msgspec.structs.replace(after, race=1, hedge="off")
@@ -89,7 +89,7 @@ def plan_tiers(state: State, cascade: Cascade, ask: Ask, wanted: Wanted, now_ns:
     )
 
 
-def _may_be_ahead(cascade: Cascade, start: int, ask: Ask, wanted: Wanted) -> bool:
+def _may_be_ahead(cascade: Cascade, start: int, ask: PlanAsk, wanted: Wanted) -> bool:
     """Whether the next tier may start beside the first: not where nobody checks, or in a race.
 
     A client that wants no hedge wants no other attempt of our own choice either.
@@ -100,7 +100,7 @@ def _may_be_ahead(cascade: Cascade, start: int, ask: Ask, wanted: Wanted) -> boo
     return race <= 1 and ask.hedge != "off" and reads(wanted.path.dialect)
 
 
-def _whole_nano(ask: Ask, target: str) -> float:
+def _whole_nano(ask: PlanAsk, target: str) -> float:
     """What a whole answer costs: one that is held back while another is checked may get so far."""
     prices = ask.prices or {}
     tokens = ask.max_tokens or ask.expected_tokens or USUAL_TOKENS
@@ -108,13 +108,13 @@ def _whole_nano(ask: Ask, target: str) -> float:
     return max((price.nano(ask.tokens_in, tokens) for price in known), default=0.0)
 
 
-def _decided(state: State, ask: Ask, now_ns: int) -> Plan:
+def _decided(state: State, ask: PlanAsk, now_ns: int) -> Plan:
     race = ask.alias.race if ask.race is None else ask.race
     budgets = None if race > 1 else state.budgets
     return decide(ask, state.breakers, now_ns, state.draw(), state.forms, budgets)
 
 
-def _hurried(state: State, ask: Ask, step: Step) -> Step:
+def _hurried(state: State, ask: PlanAsk, step: Step) -> Step:
     """The step with a deadline for its first token: the last of its tier is not the last of all."""
     due_ns = step.ttft_ns or ask.ttft_timeout_ns or ask.alias.ttft_timeout_ns
     if due_ns is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from lightgate.route.plan.hedge import Price
+from lightgate.route.plan.hedge import TargetPrice
 
 if TYPE_CHECKING:
     from lightgate.clock.tokens import Tokens
@@ -75,11 +75,11 @@ class TokenPrices:
         pico = tokens_in * self._in + tokens_out * self._out
         return Bill((pico + 500) // 1000, "estimated", self.as_of)
 
-    def price(self, *, abort_stops: bool) -> Price | None:
+    def price(self, *, abort_stops: bool) -> TargetPrice | None:
         """Nano-dollars per token, for the router; what is paid by the hour costs nothing more."""
         if not self.known:
             return None
-        return Price(self._in / 1000, self._out / 1000, self._cached / 1000, abort_stops)
+        return TargetPrice(self._in / 1000, self._out / 1000, self._cached / 1000, abort_stops)
 
     def worst(self, tokens_in: int, tokens_out: int | None) -> int:
         """The most that a request can cost, in nano-dollars; zero where nothing is known."""

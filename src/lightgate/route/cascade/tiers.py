@@ -20,7 +20,7 @@ from lightgate.route.plan.alias import Alias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.route.plan.decide import Ask
+    from lightgate.route.plan.decide import PlanAsk
 
 Role = Literal["start", "ahead", "next", "below"]
 WITHIN: Final = "fastest"  # the policy inside a tier, where the client asks for none
@@ -45,7 +45,7 @@ class Cascade(msgspec.Struct, frozen=True):
     ahead_ns: int | None = None
 
 
-class Rung(msgspec.Struct, frozen=True):
+class TierTurn(msgspec.Struct, frozen=True):
     """One tier's turn in answering a request.
 
     start  begins at once and has the client
@@ -97,7 +97,7 @@ def starting(cascade: Cascade, level: Level) -> int:
     return len(cascade.tiers) - 1
 
 
-def rungs(cascade: Cascade, start: int) -> tuple[Rung, ...]:
+def tier_turns(cascade: Cascade, start: int) -> tuple[TierTurn, ...]:
     """The turns of the tiers: the first, those above it, then those below it.
 
     Where the cascade has an `ahead_ns` and answers are checked, the second begins that long after
@@ -111,12 +111,14 @@ def rungs(cascade: Cascade, start: int) -> tuple[Rung, ...]:
         checked = bool(cascade.verify) and place < last
         if place == start + 1 and cascade.ahead_ns is not None and cascade.verify:
             role, start_ns = "ahead", cascade.ahead_ns
-        made.append(Rung(place, role, start_ns, checked))
-    made += [Rung(place, "below") for place in range(start - 1, -1, -1)]
+        made.append(TierTurn(place, role, start_ns, checked))
+    made += [TierTurn(place, "below") for place in range(start - 1, -1, -1)]
     return tuple(made)
 
 
-def tier_ask(cascade: Cascade, place: int, ask: Ask, tried: frozenset[str] = frozenset()) -> Ask:
+def tier_ask(
+    cascade: Cascade, place: int, ask: PlanAsk, tried: frozenset[str] = frozenset()
+) -> PlanAsk:
     """The question for `decide`: the request, with this tier's targets for its own.
 
     `tried` are targets whose answers have failed; they are left out unless the tier has no other.

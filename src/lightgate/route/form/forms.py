@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.route.form.newcomer import reseed
+from lightgate.route.form.change import FAR
 from lightgate.route.form.pairs import Pairs
 from lightgate.route.form.prior import DEFAULT, Z90, Prior
 from lightgate.route.form.size import BUCKETS, RECENT, bucket
-from lightgate.route.form.slowdown import FAR
+from lightgate.route.form.slo import Promise
 from lightgate.route.form.state import FormState, merge, record
 from lightgate.route.form.target import NEVER, NS, Form
 from lightgate.route.health.failure import RATE_LIMITED
-from lightgate.route.plan.promise import Promise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lightgate.route.form.slo import ServiceLevels
     from lightgate.route.health.failure import Failure
-    from lightgate.route.plan.slo import Slo
 
 __all__ = ["BUCKETS", "RECENT", "Form", "FormState", "Forms", "Prediction", "Prior", "bucket"]
 
@@ -81,7 +80,7 @@ class Forms:
             if form is None:
                 self.by_target[target] = Form(prior)
             elif form.prior != prior:
-                reseed(form, prior)
+                form.use_prior(prior)
 
     def form(self, target: str) -> Form:
         """The form of a target; that of an unknown one begins with the default prior."""
@@ -127,7 +126,7 @@ class Forms:
         form = self.form(target)
         form.failed(bucket, now_ns, wait_s or 0.0)
         if failure is RATE_LIMITED:
-            form.room.refused(form.in_flight, now_ns)
+            form.limit.refused(form.in_flight, now_ns)
         if failure.kind in _CONNECTS:
             if len(self._refusals) >= MOST:
                 self._refusals.clear()
@@ -155,7 +154,7 @@ class Forms:
 
     # What is asked
 
-    def promise(self, model: str, slo: Slo) -> Promise:
+    def promise(self, model: str, slo: ServiceLevels) -> Promise:
         """How the service levels of a model are kept."""
         promise = self.promises.get(model)
         if promise is None or promise.slo != slo:

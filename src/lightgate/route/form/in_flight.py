@@ -25,13 +25,13 @@ CHANCE: Final = 4 * 0.24
 USUAL_ALPHA: Final = 0.05
 
 
-class Room:
+class InFlightLimit:
     """The limit of one target."""
 
-    __slots__ = ("_cut_ns", "_tail", "_until", "firm", "limit", "usual")
+    __slots__ = ("_cut_ns", "_tail", "_until", "firm", "most", "usual")
 
     def __init__(self, usual: float) -> None:
-        self.limit = math.inf
+        self.most = math.inf
         self.firm = False  # the target itself has said so
         self.usual = usual  # log of p95/p50
         self._cut_ns = -(1 << 62)
@@ -45,10 +45,10 @@ class Room:
 
     def answered(self, in_flight: int) -> None:
         """A whole answer: room for one more, once as many have come as the limit allows."""
-        if in_flight * 2.0 >= self.limit:
-            self.limit += 1.0 / self.limit
-            if self.limit > MOST:
-                self.limit, self.firm = math.inf, False
+        if in_flight * 2.0 >= self.most:
+            self.most += 1.0 / self.most
+            if self.most > MOST:
+                self.most, self.firm = math.inf, False
 
     def first(self, log: float, in_flight: int, now_ns: int) -> None:
         """A first token; `log` is of its time against the long run's."""
@@ -68,5 +68,5 @@ class Room:
 
     def _cut(self, in_flight: int, now_ns: int, least: float) -> None:
         if now_ns - self._cut_ns >= PAUSE_NS:
-            self.limit = max(least, min(self.limit, in_flight) / 2.0)
+            self.most = max(least, min(self.most, in_flight) / 2.0)
             self._cut_ns = now_ns

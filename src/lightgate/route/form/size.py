@@ -18,7 +18,7 @@ def bucket(tokens_in: int) -> int:
     return 0 if tokens_in < BUCKETS[0] else 1 if tokens_in < BUCKETS[1] else 2
 
 
-class Size:
+class PromptSize:
     """Logarithms of seconds in the long run, seconds of the last ones."""
 
     __slots__ = ("_ranked", "_until_rank", "delays", "long", "recent", "seen", "variance")

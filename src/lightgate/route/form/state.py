@@ -16,7 +16,7 @@ from lightgate.route.form.size import ENOUGH
 from lightgate.route.form.target import FORGET_S, NEVER, NS
 
 if TYPE_CHECKING:
-    from lightgate.route.form.size import Size
+    from lightgate.route.form.size import PromptSize
     from lightgate.route.form.target import Form
 
 
@@ -44,7 +44,7 @@ class TargetState(msgspec.Struct, frozen=True, array_like=True):
     speed_last_ns: int
     errors: float
     ends: float
-    along: tuple[float, float] = (0.0, 0.0)  # products and squares
+    slowdown: tuple[float, float] = (0.0, 0.0)  # products and squares
     limit: float | None = None  # in flight; None: no limit
     tail: float | None = None  # the usual log of p95/p50
 
@@ -72,9 +72,9 @@ def record(form: Form) -> TargetState:
         form.speed_last_ns,
         form.errors,
         form.ends,
-        (form.along.moved, form.along.squares),
-        form.room.limit if form.room.firm else None,
-        form.room.usual,
+        (form.slowdown.moved, form.slowdown.squares),
+        form.limit.most if form.limit.firm else None,
+        form.limit.usual,
     )
 
 
@@ -106,7 +106,7 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     form.until_ns = NEVER
 
 
-def _merge_size(mine: Size, its: SizeState, *, newer: bool, blank: bool) -> None:
+def _merge_size(mine: PromptSize, its: SizeState, *, newer: bool, blank: bool) -> None:
     share = 1.0 if blank else _share(mine.seen, its.seen)
     mine.long += share * (its.long - mine.long)
     mine.variance += share * (its.variance - mine.variance)
@@ -134,15 +134,15 @@ def _merge_speed(form: Form, known: TargetState, now_ns: int) -> None:
 
 def _merge_room(form: Form, known: TargetState, *, newer: bool) -> None:
     """Of the slope, who has seen more is believed; of the limit, who was there last."""
-    moved, squares = known.along
-    if squares > form.along.squares:
-        form.along.moved, form.along.squares = moved, squares
+    moved, squares = known.slowdown
+    if squares > form.slowdown.squares:
+        form.slowdown.moved, form.slowdown.squares = moved, squares
     if newer:
         if known.limit is not None:
-            form.room.limit, form.room.firm = max(1.0, known.limit), True
-        elif form.room.firm:
-            form.room.limit, form.room.firm = math.inf, False
-        form.room.usual = form.room.usual if known.tail is None else known.tail
+            form.limit.most, form.limit.firm = max(1.0, known.limit), True
+        elif form.limit.firm:
+            form.limit.most, form.limit.firm = math.inf, False
+        form.limit.usual = form.limit.usual if known.tail is None else known.tail
 
 
 def _fresh(last_ns: int, now_ns: int) -> float:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from lightgate.route.form.change import SLACK, Change
-from lightgate.route.form.in_flight import Room
+from lightgate.route.form.change import FAR, SLACK, ChangeDetector, Slowdown
+from lightgate.route.form.in_flight import InFlightLimit
 from lightgate.route.form.prior import DOUBTFUL, Z80, Z95
-from lightgate.route.form.size import ENOUGH, OFFSETS, Size
-from lightgate.route.form.slowdown import FAR, Along
-from lightgate.route.form.window import Window
+from lightgate.route.form.size import ENOUGH, OFFSETS, PromptSize
+from lightgate.route.health.window import CountWindow
 
 if TYPE_CHECKING:
     from lightgate.route.form.prior import Prior
@@ -64,7 +63,6 @@ class Form:
         "_since",
         "_speed_change",
         "_speed_since",
-        "along",
         "changed_ns",
         "deviation",
         "dues_ns",
@@ -72,14 +70,15 @@ class Form:
         "errors",
         "in_flight",
         "last_ns",
+        "limit",
         "load",
         "mean",
         "misses",
         "noise",
         "p_error",
         "prior",
-        "room",
         "sizes",
+        "slowdown",
         "slowness",
         "speed_deviation",
         "speed_last_ns",
@@ -97,17 +96,17 @@ class Form:
     def __init__(self, prior: Prior) -> None:
         self.prior = prior
         log, sigma = prior.ttft_log, prior.ttft_sigma
-        self.sizes = tuple([Size(log + offset, sigma) for offset in OFFSETS])
+        self.sizes = tuple([PromptSize(log + offset, sigma) for offset in OFFSETS])
         self.deviation = 0.0  # at last_ns
         self.variance = sigma * sigma
         self.noise = max(sigma, 0.05)  # sigma without stalls and changes
         self.last_ns = NEVER
-        self._change = Change()
-        self._speed_change = Change()
+        self._change = ChangeDetector()
+        self._speed_change = ChangeDetector()
         self._since = self._speed_since = SETTLED  # samples that the short run holds
         self._calm_ns = NEVER  # when a first token was last about as expected
         self.changed_ns = NEVER  # and when it was before the last change
-        self.along = Along()
+        self.slowdown = Slowdown()
         self.speed_long = prior.speed_log
         self.speed_variance = prior.speed_sigma**2
         self.speed_deviation = 0.0
@@ -117,8 +116,8 @@ class Form:
         self.ends = 0.0
         self.in_flight = 0
         self.usual_in_flight = 0.0
-        self.room = Room(max(sigma, 0.05) * Z95)
-        self.trouble = Window(10, 3_000_000_000)  # failures, ends: of the last 30 s
+        self.limit = InFlightLimit(max(sigma, 0.05) * Z95)
+        self.trouble = CountWindow(10, 3_000_000_000)  # failures, ends: of the last 30 s
 
         self.until_ns = NEVER  # until when the following is good
         self.ttfts_s: tuple[float, ...] = ()  # expected (median) time to first token, by size
@@ -129,6 +128,19 @@ class Form:
         self.load = 1.0  # what more or less load than usual makes of the time to first token
         self.dues_ns: tuple[int | None, ...] = ()  # when it is given up, by size
         self.misses: dict[int, float] = {}  # what was found out about service levels
+
+    def use_prior(self, prior: Prior) -> None:
+        """Take another prior; what was seen stays, what was not begins with the prior."""
+        self.prior = prior
+        if self.last_ns == NEVER:
+            sigma = prior.ttft_sigma
+            for size, offset in zip(self.sizes, OFFSETS, strict=True):
+                size.long, size.variance = prior.ttft_log + offset, sigma * sigma
+                size.delays.clear()
+            self.variance, self.noise = sigma * sigma, max(sigma, 0.05)
+        if not self.speed_seen:
+            self.speed_long, self.speed_variance = prior.speed_log, prior.speed_sigma**2
+        self.until_ns = NEVER
 
     # What is believed
 
@@ -169,7 +181,7 @@ class Form:
     @property
     def full(self) -> bool:
         """Whether it has as many in flight as it may."""
-        return self.room.firm and self.in_flight >= self.room.limit
+        return self.limit.firm and self.in_flight >= self.limit.most
 
     def log_speed(self, now_ns: int) -> float:
         """The logarithm of the expected speed in tokens per second."""
@@ -203,7 +215,7 @@ class Form:
         if self.speed_seen < TRIALS and self.prior.weight <= DOUBTFUL:
             return self.in_flight + 1.0
         crowd = ((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
-        limit = self.room.limit
+        limit = self.limit.most
         if self.in_flight > limit:  # above it, as many times as much
             crowd *= self.in_flight / limit
         return float(crowd)
@@ -211,7 +223,7 @@ class Form:
     def first(self, size: int, now_ns: int, ttft_s: float) -> None:
         """A useful first token came."""
         log = math.log(max(ttft_s, 1e-4))
-        self.room.first(log - self.sizes[size].long, self.in_flight, now_ns)
+        self.limit.first(log - self.sizes[size].long, self.in_flight, now_ns)
         self._sample(size, now_ns, log)
         self.sizes[size].add(ttft_s)
         self.errors *= ERROR_KEEP
@@ -234,7 +246,7 @@ class Form:
 
     def finished(self, now_ns: int, tokens: int, decode_s: float) -> None:
         """A complete answer: its speed."""
-        self.room.answered(self.in_flight)
+        self.limit.answered(self.in_flight)
         if tokens < LEAST_TOKENS or decode_s <= 0.0:
             return
         log = math.log(tokens / decode_s)
@@ -248,7 +260,7 @@ class Form:
         self.speed_seen += 1
         if now_ns - decode_s * NS < self.changed_ns + CLOSE_NS:
             return  # begun before the weather changed: of the long run alone
-        self.along.saw(self.fresh(now_ns) * self.deviation, self.speed_long - log)
+        self.slowdown.saw(self.fresh(now_ns) * self.deviation, self.speed_long - log)
         self._speed_since += 1
         weight = min(self.prior.weight + self.speed_seen, self._speed_since)
         alpha = max(ALPHA, 1.0 / weight)
@@ -297,7 +309,7 @@ class Form:
         self.deviation, self._since = deviation, 3
         self.changed_ns, self._speed_since = self._calm_ns, 1
         speed = self.log_speed(now_ns) - self.speed_long
-        self.speed_deviation = self.along.guess(speed, deviation, jump)
+        self.speed_deviation = self.slowdown.guess(speed, deviation, jump)
 
     def _lasting(self, size: int, now_ns: int, log: float) -> None:
         """Move the long run of a size; sizes that were never seen follow the first one that is."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from lightgate.route.form.window import Window
+from lightgate.route.health.window import CountWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -68,7 +68,7 @@ class Breaker:
     def __init__(self, rules: Rules, draw: Callable[[], float]) -> None:
         self._rules = rules
         self._draw = draw
-        self._window = Window(BUCKETS, BUCKET_NS)  # good, all
+        self._window = CountWindow(BUCKETS, BUCKET_NS)  # good, all
         self._streak = 0
         self._changed_ns = _NEVER  # the last opening or closing
         self._held_ns = _NEVER  # when the hold was set

@@ -11,8 +11,8 @@ import msgspec
 from lightgate.config.duration import parse_duration
 from lightgate.errors import ConfigError
 from lightgate.route.cascade.complexity import Level
+from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.plan.plan import Plan, Role, Step
-from lightgate.route.plan.slo import Slo
 from lightgate.route.prompt.cache_key import CacheRule
 
 
@@ -34,7 +34,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     hedge: str = "off"
     race: int = 1
     cache: CacheRule = CacheRule()
-    slo: Slo | None = None
+    slo: ServiceLevels | None = None
     tiers: tuple[tuple[Level | None, tuple[str, ...]], ...] = ()  # of a cascade, the cheapest first
     verify: tuple[str, ...] = ()  # names of the checks that a tier's answer has to pass
     ahead_ns: int | None = None  # when the next tier starts beside a checked one; None: in its turn
@@ -77,9 +77,9 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return alone and not self.tiers and self.policy == "ordered"
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> Layout:
         """How its plans are laid out where the request asks for nothing else."""
-        return Shape(self.retries, self.ttft_timeout_ns, self.race, self.hedge_ns)
+        return Layout(self.retries, self.ttft_timeout_ns, self.race, self.hedge_ns)
 
     @cached_property
     def in_order(self) -> Plan:
@@ -88,7 +88,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return Plan(steps, "ordered", "configured order")
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Layout(msgspec.Struct, frozen=True):
     """What turns an order of targets into steps."""
 
     retries: int
@@ -105,7 +105,7 @@ def fixed_hedge_ns(hedge: str) -> int | None:
     return parse_duration(hedge)
 
 
-def lay_out(order: Sequence[str], well: int, shape: Shape) -> tuple[Step, ...]:
+def lay_out(order: Sequence[str], well: int, shape: Layout) -> tuple[Step, ...]:
     """Turn an order of targets, the first `well` of them allowed, into steps.
 
     Only targets that are allowed race or hedge. A target's retries come before the next target,

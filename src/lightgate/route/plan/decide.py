@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lightgate.route.plan.alias import Alias, Shape, fixed_hedge_ns, lay_out
-from lightgate.route.plan.hedge import Price
-from lightgate.route.plan.learned import Draft
+from lightgate.route.form.slo import ServiceLevels
+from lightgate.route.plan.alias import Alias, Layout, fixed_hedge_ns, lay_out
+from lightgate.route.plan.hedge import TargetPrice
 from lightgate.route.plan.plan import Plan
 from lightgate.route.plan.policy import POLICIES
-from lightgate.route.plan.slo import Slo
+from lightgate.route.plan.ranking import Ranking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightgate.route.plan.hedge import HedgeBudgets
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class PlanAsk(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about a request before it is sent; None: as the alias says, or unknown.
 
     `expected_tokens` are those of the answer, by the key's history. `prices` are of all targets;
@@ -41,15 +41,15 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     ttft_timeout_ns: int | None = None
     expected_tokens: int | None = None
     session: str | None = None
-    slo: Slo | None = None
-    prices: Mapping[str, Price] | None = None
+    slo: ServiceLevels | None = None
+    prices: Mapping[str, TargetPrice] | None = None
     may_race: bool = True
     max_fanout: int = 8
     key: str = ""
 
 
 def decide(
-    ask: Ask,
+    ask: PlanAsk,
     breakers: Breakers,
     now_ns: int,
     draw: float,
@@ -80,7 +80,7 @@ def decide(
     well = len(order)
     if not all_well:
         order, well = _well_first(order, breakers, now_ns)
-    draft = Draft(ask, forms, now_ns, draw)
+    draft = Ranking(ask, forms, now_ns, draw)
     room = well
     if forms.crowded and well > 1:
         order, room = _room_first(order, well, forms.crowded)
@@ -91,7 +91,7 @@ def decide(
     return draft.plan(name, reason)
 
 
-def _unlearned(ask: Ask, all_well: bool, breakers: Breakers, now_ns: int, draw: float) -> Plan:
+def _unlearned(ask: PlanAsk, all_well: bool, breakers: Breakers, now_ns: int, draw: float) -> Plan:
     """The plan of a gateway that knows nothing: by configuration and weights."""
     alias = ask.alias
     weighted = (ask.policy or alias.policy) == "weighted"
@@ -114,8 +114,8 @@ def _unlearned(ask: Ask, all_well: bool, breakers: Breakers, now_ns: int, draw: 
     return Plan(lay_out(order, well, shape), "weighted" if weighted else "ordered", reason)
 
 
-def _asked(ask: Ask, shape: Shape) -> Shape:
-    return Shape(
+def _asked(ask: PlanAsk, shape: Layout) -> Layout:
+    return Layout(
         shape.retries,
         shape.ttft_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns,
         shape.race if ask.race is None else ask.race,

@@ -26,7 +26,7 @@ class Rival(NamedTuple):
     since_ns: int
 
 
-class Answer(NamedTuple):
+class ExpectedAnswer(NamedTuple):
     """What is asked for: its size, its expected length, and what a second of silence costs."""
 
     size: int
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 def waits_ns(
-    spoke: Rival, rivals: Sequence[Rival], forms: Forms, answer: Answer, now_ns: int
+    spoke: Rival, rivals: Sequence[Rival], forms: Forms, answer: ExpectedAnswer, now_ns: int
 ) -> int | None:
     """Until when the target that spoke is held back for a better finisher; None: it wins now.
 

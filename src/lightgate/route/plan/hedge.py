@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lightgate.route.form.size import Size
+    from lightgate.route.form.size import PromptSize
     from lightgate.route.form.target import Form
 
 SHARE: Final = 0.15  # of a key's requests may be hedged
@@ -32,7 +32,7 @@ Z: Final[Mapping[float, float]] = MappingProxyType(
 Duplicate = Literal["hedge", "racer"]
 
 
-class Price(msgspec.Struct, frozen=True):
+class TargetPrice(msgspec.Struct, frozen=True):
     """One target's price in nano-dollars per token, and whether closing a stream stops the bill."""
 
     tokens_in: float
@@ -52,7 +52,7 @@ def quantile_of(hedge: str, *, billed: bool) -> float | None:
     return int(hedge[1:]) / 100 if hedge.startswith("p") else None
 
 
-def delay_ns(size: Size, q: float) -> int:
+def delay_ns(size: PromptSize, q: float) -> int:
     """How long the first attempt is waited for: its own quantile, with a ceiling and a floor."""
     known = size.delays.get(q)
     if known is None:
@@ -80,7 +80,7 @@ def sick(form: Form, now_ns: int) -> bool:
     return window.second >= SICK_ENDS and window.first > SICK * window.second
 
 
-def reserve_nano(price: Price, tokens_in: int, most_tokens: int) -> float:
+def reserve_nano(price: TargetPrice, tokens_in: int, most_tokens: int) -> float:
     """The most that an attempt should cost if it loses, its answer being `most_tokens` long."""
     out = min(LAG_TOKENS, most_tokens) if price.abort_stops else most_tokens
     return tokens_in * price.tokens_in + out * price.tokens_out

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lightgate.route.plan.slo import excess
+from lightgate.route.form.slo import excess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lightgate.route.form.slo import LevelsAsked, ServiceLevels
     from lightgate.route.form.target import Form
-    from lightgate.route.plan.hedge import Price
+    from lightgate.route.plan.hedge import TargetPrice
     from lightgate.route.plan.policy import Policy
-    from lightgate.route.plan.slo import Look, Slo
 
 STAY: Final = 0.93  # who was first the last time counts as 7 % better than it is
 NEAR: Final = 1.10  # what is within 10 % of the best is as good
@@ -38,7 +38,7 @@ def seconds(
 
 
 def costs(
-    targets: Sequence[str], prices: Mapping[str, Price], tokens_in: int, tokens: int
+    targets: Sequence[str], prices: Mapping[str, TargetPrice], tokens_in: int, tokens: int
 ) -> list[float]:
     """Nano-dollars on each target; an unknown price is the dearest known, 0 where none is."""
     nanos, unknown = [], False
@@ -65,7 +65,7 @@ def beside(times: Sequence[float], nanos: Sequence[float]) -> list[float]:
     return [at / quickest + nano / least for at, nano in zip(times, nanos, strict=True)]
 
 
-def misses(slo: Slo | None, known: Sequence[Form], look: Look) -> list[float]:
+def misses(slo: ServiceLevels | None, known: Sequence[Form], look: LevelsAsked) -> list[float]:
     """By how much each target may miss its service levels; 0 where it is good enough."""
     # Once, not once for each target.
     key = hash((0 if slo is None else slo.mark, look.size, look.tokens, look.margins))

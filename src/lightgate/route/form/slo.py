@@ -1,4 +1,9 @@
-"""Service levels of a model, and whether a target is likely to keep them."""
+"""Service levels of a model: whether a target is likely to keep them, and whether they are kept.
+
+Predictions can be wrong for all targets at once. What was promised is therefore kept in closed
+loop: each miss makes the share of misses that is expected of a target smaller, each request in time
+larger again, so that at the promised share the two are in balance.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +19,14 @@ if TYPE_CHECKING:
 BOUND: Final = 1.28  # standard errors above the belief: wrong one time in ten
 SAMPLES: Final = 2.0 / 0.12  # that the short run remembers
 TOLERATED: Final = 0.2  # of failures, where no level is set: the breaker's own ratio
+STEP: Final = 0.1  # of the margin: a promise of 95 % that holds 90 % is at its strictest after 200
+STRICTEST: Final = 0.9  # a tenth of the promised share is the least that is asked for
+GRAIN: Final = 16.0  # the margin is read in sixteenths: predictions that it enters are kept
 _SQRT2: Final = math.sqrt(2.0)
 
 
-class Slo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """As `[models.NAME] slo` has them: nanoseconds, tokens per second; None: not set."""
+class ServiceLevels(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The table `[models.NAME] slo`: nanoseconds, tokens per second; None: not set."""
 
     ttft_p50: int | None = None
     ttft_p95: int | None = None
@@ -33,7 +41,7 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def mark(self) -> int:
-        """Its hash, worked out once."""
+        """The hash of all levels, worked out once."""
         return hash(self)
 
     @cached_property
@@ -64,8 +72,8 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple((at / 1e9, share) for at, share in levels if at is not None)
 
 
-class Look(NamedTuple):
-    """What a target is asked for: a prompt of this size, so many tokens, now.
+class LevelsAsked(NamedTuple):
+    """The request that a target is judged for: its prompt size, its tokens, the instant.
 
     `margins` are those of a promise: the part of each share that is not to be used up.
     """
@@ -76,12 +84,14 @@ class Look(NamedTuple):
     margins: tuple[float, ...] = ()
 
 
-def excess(slo: Slo | None, form: Form, look: Look) -> float:
-    """By how much a target may miss its levels, which `look` was at: at most 0 if good enough.
+def excess(slo: ServiceLevels | None, form: Form, asked: LevelsAsked) -> float:
+    """Say by how much a target may miss its levels; at most 0 where it is good enough.
+
+    The form is up to date: `Form.look` was called for this instant.
 
     The largest of (upper bound of the chance of a miss) - (share that may miss), over all levels.
     """
-    size, tokens, now_ns, margins = look
+    size, tokens, now_ns, margins = asked
     weight = form.fresh(now_ns)
     p_error = form.p_error
     if slo is None:
@@ -108,5 +118,42 @@ def excess(slo: Slo | None, form: Form, look: Look) -> float:
 
 
 def _above(limit: float, mean: float, sigma: float) -> float:
-    """The chance that a normal variable is above a limit."""
+    """Return the chance that a normal variable is above a limit."""
     return 0.5 * math.erfc((limit - mean) / (sigma * _SQRT2))
+
+
+class Promise:
+    """How well one model keeps its levels, and the margins that follow from it."""
+
+    __slots__ = ("_exact", "margins", "slo")
+
+    def __init__(self, slo: ServiceLevels) -> None:
+        self.slo = slo
+        count = len(slo.firsts) + len(slo.speeds) + len(slo.wholes(1))
+        self._exact = [0.0] * count
+        self.margins: tuple[float, ...] = (0.0,) * count  # of first tokens, speeds, whole answers
+
+    def saw(self, ttft_s: float, tokens: int, decode_s: float) -> None:
+        """Take in an answered request, as its client saw it."""
+        slo, late = self.slo, math.log(max(ttft_s, 1e-9))
+        kept = [(late > limit, share) for limit, share in slo.firsts]
+        if tokens > 1 and decode_s > 0.0:
+            speed = math.log(tokens / decode_s)
+            kept += [(speed < limit, share) for limit, share in slo.speeds]
+        else:
+            kept += [(False, 0.0)] * len(slo.speeds)  # too short to have a speed
+        whole_s = ttft_s + decode_s
+        kept += [(whole_s > limit, share) for limit, share in slo.wholes(tokens)]
+        self._move(kept)
+
+    def missed(self) -> None:
+        """Take in a request that no target answered."""
+        slo = self.slo
+        shares = [share for _, share in (*slo.firsts, *slo.speeds, *slo.wholes(1))]
+        self._move([(True, share) for share in shares])
+
+    def _move(self, kept: list[tuple[bool, float]]) -> None:
+        exact = self._exact
+        for place, (miss, share) in enumerate(kept):
+            exact[place] = max(0.0, min(STRICTEST, exact[place] + STEP * (miss - share)))
+        self.margins = tuple([math.floor(margin * GRAIN) / GRAIN for margin in exact])

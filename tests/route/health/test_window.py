@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.route.form.window import Window
+from lightgate.route.health.window import CountWindow
 
 events = st.lists(
     st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60
@@ -12,7 +12,7 @@ events = st.lists(
 
 @given(events)
 def test_it_counts_what_a_list_of_all_events_counts(steps: list[tuple[int, int, int]]) -> None:
-    window, now, seen = Window(10, 30), 0, list[tuple[int, int, int]]()
+    window, now, seen = CountWindow(10, 30), 0, list[tuple[int, int, int]]()
     for forward, first, second in steps:
         now += forward
         window.add(now, first, second)
@@ -23,14 +23,14 @@ def test_it_counts_what_a_list_of_all_events_counts(steps: list[tuple[int, int, 
 
 
 def test_a_jump_ahead_empties_it() -> None:
-    window = Window(10, 30)
+    window = CountWindow(10, 30)
     window.add(5, 3, 4)
     window.turn(10**18)
     assert (window.first, window.second) == (0, 0)
 
 
 def test_time_that_goes_back_is_counted_into_the_newest_bucket() -> None:
-    window = Window(10, 30)
+    window = CountWindow(10, 30)
     window.add(1000, 1, 1)
     window.add(10, 1, 1)
     assert window.first == 2

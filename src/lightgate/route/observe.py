@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _COUNTED: Final[Mapping[str, Duplicate]] = MappingProxyType({"hedge": "hedge", "racer": "racer"})
 
 
-class Witness:
+class Observer:
     """Sees every request and every attempt; keeps nothing itself."""
 
     __slots__ = ("breakers", "budgets", "forms")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lightgate.route.form.size import bucket
-from lightgate.route.plan.alias import Shape, fixed_hedge_ns, lay_out
+from lightgate.route.form.slo import LevelsAsked
+from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out
 from lightgate.route.plan.hedge import chance, delay_ns, quantile_of, reserve_nano, sick
 from lightgate.route.plan.plan import Plan, Step
 from lightgate.route.plan.policy import USUAL_TOKENS
@@ -20,12 +21,11 @@ from lightgate.route.plan.score import (
     misses,
     seconds,
 )
-from lightgate.route.plan.slo import Look
 
 if TYPE_CHECKING:
     from lightgate.route.form.forms import Forms
     from lightgate.route.form.target import Form
-    from lightgate.route.plan.decide import Ask
+    from lightgate.route.plan.decide import PlanAsk
     from lightgate.route.plan.hedge import HedgeBudgets
     from lightgate.route.plan.policy import Policy
 
@@ -33,7 +33,7 @@ NS: Final = 1e9
 BILLED: Final = 1.10  # one that bills closed streams in full counts as 10 % worse
 
 
-class Draft:
+class Ranking:
     """A plan in the making: the targets in order, those that are well first.
 
     `values` are what they are worth to the policy, in that order; empty where nobody ranked them.
@@ -57,7 +57,7 @@ class Draft:
         "well",
     )
 
-    def __init__(self, ask: Ask, forms: Forms, now_ns: int, draw: float) -> None:
+    def __init__(self, ask: PlanAsk, forms: Forms, now_ns: int, draw: float) -> None:
         self.ask = ask
         self.forms = forms
         self.now_ns = now_ns
@@ -150,7 +150,7 @@ class Draft:
             if promise is None or promise.slo is not slo:
                 promise = self.forms.promise(ask.alias.name, slo)
             margins = promise.margins
-        over = misses(slo, known, Look(self.size, self.tokens, self.now_ns, margins))
+        over = misses(slo, known, LevelsAsked(self.size, self.tokens, self.now_ns, margins))
         nanos = self._costs(order, warm) if ask.prices else values
         return list(zip(over, nanos, values, strict=True))
 
@@ -281,5 +281,5 @@ class Draft:
         alias, size = ask.alias, self.size
         due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
         dues = [form.dues_ns[size] for form in self.known] if due_ns is None else ()
-        shape = Shape(alias.retries, due_ns, self.race, self.hedge_ns, dues)
+        shape = Layout(alias.retries, due_ns, self.race, self.hedge_ns, dues)
         return lay_out(self.order, self.well, shape)

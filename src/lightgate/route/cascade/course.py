@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.route.cascade.tiers import Rung
+    from lightgate.route.cascade.tiers import TierTurn
     from lightgate.route.cascade.verify import State
 
 
@@ -39,12 +39,12 @@ class Move(msgspec.Struct, frozen=True):
 NOTHING = Move()
 
 
-class Climb:
+class CascadeCourse:
     """One request on its way up."""
 
     __slots__ = ("_kept", "_released", "_rungs", "_running", "_waiting", "over")
 
-    def __init__(self, rungs: Sequence[Rung]) -> None:
+    def __init__(self, rungs: Sequence[TierTurn]) -> None:
         self._rungs = tuple(rungs)
         self._waiting = list(range(len(self._rungs)))
         self._running: list[int] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Window:
+class CountWindow:
     """Counts of the last `buckets` x `bucket_ns`; a jump of the clock ahead empties it.
 
     Time that goes back is counted into the newest bucket: a count is never lost to it.

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from lightgate.route.form.forms import Forms
+from lightgate.route.form.prior import Prior
+from lightgate.route.health.breaker import Breakers, Rules
+from lightgate.route.health.failure import SERVER
+from lightgate.route.observe import Observer
+from lightgate.route.plan.alias import Layout, lay_out
+from lightgate.route.plan.hedge import HedgeBudgets
+from lightgate.route.plan.plan import Plan
+
+S = 1_000_000_000
+A, B = "a/x", "b/x"
+
+
+@pytest.fixture
+def observer() -> Observer:
+    priors = {name: Prior(300.0, 600.0, 100.0, 80.0) for name in (A, B)}
+    return Observer(Breakers(Rules(), lambda: 0.5), Forms(priors), HedgeBudgets())
+
+
+def hedged(reserve: float) -> Plan:
+    steps = lay_out((A, B), 2, Layout(0, None, 1, S))
+    return Plan(steps, "voice", "", hedge_ns=S, reserve_nano=reserve, own_nano=1000.0)
+
+
+def test_slow_tokens_and_slow_decodes_are_learned(observer: Observer) -> None:
+    before = observer.forms.predict(A, 0, 10 * S)
+    for at in range(10, 40):
+        observer.began(A, 0, at * S)
+        observer.spoke(A, 0, (at + 2) * S, at * S)
+        observer.succeeded(A, 0, (at + 12) * S, at * S, (100, 10 * S))
+    after = observer.forms.predict(A, 0, 52 * S)
+    assert after.ttft_ns > 3 * before.ttft_ns
+    assert after.speed_tps < 0.5 * before.speed_tps
+    assert observer.forms.form(A).in_flight == 0
+
+
+def test_failures_reach_the_breaker_and_the_form(observer: Observer) -> None:
+    for at in (10, 11, 12):
+        observer.began(A, 0, at * S)
+        observer.failed(A, 0, at * S + 1, at * S, (SERVER, None))
+    assert not observer.breakers.allows(A, 12 * S + 2)
+    seen = observer.forms.predict(A, 0, 12 * S + 2)
+    assert seen.p_error > 0.05
+    assert seen.ttft_ns > 300_000_000
+    assert observer.forms.form(A).in_flight == 0
+
+
+def test_a_loser_says_at_least(observer: Observer) -> None:
+    before = observer.forms.predict(B, 0, 20 * S).ttft_ns
+    observer.began(B, 0, 20 * S)
+    observer.lost(B, 0, 25 * S, 20 * S, spoke=False)
+    assert observer.forms.predict(B, 0, 25 * S).ttft_ns > before
+    assert observer.breakers.allows(B, 25 * S)
+    assert observer.forms.form(B).in_flight == 0
+
+
+def test_a_cancelled_probe_lets_the_next_one_in(observer: Observer) -> None:
+    for at in (10, 11, 12):
+        observer.failed(A, 0, at * S + 1, at * S, (SERVER, None))
+    again = observer.breakers.opens_again_ns(A)
+    observer.began(A, 0, again)
+    assert not observer.breakers.allows(A, again + 1)
+    observer.lost(A, 0, again + S, again, spoke=False)
+    assert observer.breakers.allows(A, again + S)
+
+
+def test_budgets_are_taken_and_settled(observer: Observer) -> None:
+    plan = hedged(100.0)
+    primary, hedge = plan.steps
+    for _ in range(10):
+        observer.arrived("k")
+    assert not observer.may_start("k", hedge, plan)  # nothing has been paid yet
+    observer.settled("k", plan, (), 5000.0, 0.0)
+    assert observer.may_start("k", primary, plan)  # it is no duplicate
+    assert observer.may_start("k", hedge, plan)
+    assert observer.budgets.spent("k") == (5000.0, 100.0, 0.0)
+    observer.settled("k", plan, ("hedge",), 1000.0, 40.0)
+    assert observer.budgets.spent("k") == (6000.0, 40.0, 0.0)
