@@ -11,7 +11,7 @@ def test_nothing_has_happened_yet() -> None:
     marks = Marks()
     instants = ("plan", "send", "headers", "event", "first", "answer", "last", "end")
     assert [getattr(marks, name) for name in instants] == [None] * 8
-    assert marks.connect_ns == 0
+    assert marks.connect_ns is None
     assert not marks.burst_ns
 
 

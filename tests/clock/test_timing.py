@@ -49,28 +49,25 @@ def test_one_stream_with_final_usage_only() -> None:
 def test_the_plan_counts_the_wait_in_our_own_queue() -> None:
     marks = one_stream(counted=True)
     marks.plan = -250 * MS
-    assert timing.ttft_plan(marks) == 550 * MS
-    assert timing.e2e_plan(marks) == 1110 * MS
-    assert timing.ttft(marks) == 300 * MS
+    found = Timing.of(marks, Tokens())
+    assert (found.ttft_plan_ms, found.e2e_plan_ms, found.ttft_ms) == (550, 1110, 300)
 
 
 def test_connect_is_apart_from_ttft_and_inside_the_total() -> None:
     marks = one_stream(counted=True)
-    assert timing.connect(marks) is None
-    assert timing.ttft_cold(marks) is None
+    warm = Timing.of(marks, Tokens())
+    assert (warm.connect_ms, warm.ttft_cold_ms) == (None, None)
     marks.dns_ns, marks.tcp_ns, marks.tls_ns, marks.pool_wait_ns = MS, 20 * MS, 18 * MS, MS
-    assert timing.connect(marks) == 40 * MS
-    assert timing.ttft(marks) == 300 * MS
-    assert timing.ttft_cold(marks) == 340 * MS
-    assert timing.speed_total(marks, Tokens(out=90)) == pytest.approx(100.0)
+    cold = Timing.of(marks, Tokens(out=90))
+    assert (cold.connect_ms, cold.ttft_ms, cold.ttft_cold_ms) == (40, 300, 340)
+    assert cold.speed_total_tps == pytest.approx(100.0)
 
 
-def test_gaps_are_between_bursts() -> None:
+def test_a_stall_is_the_longest_time_between_bursts() -> None:
     marks = Marks()
     for stamp in (10, 30, 90):
         marks.burst(stamp * MS, stamp * MS, 1, 4)
-    assert timing.gap(marks) == [20 * MS, 60 * MS]
-    assert timing.stall(marks) == 60 * MS
+    assert Timing.of(marks, Tokens()).stall_ms == 60
 
 
 def test_one_burst_has_no_speed_and_no_gap() -> None:
@@ -112,10 +109,10 @@ def test_a_clock_step_voids_all_but_the_connect() -> None:
 
 def test_unknown_tokens_leave_the_speed_undefined() -> None:
     marks = one_stream(counted=False)
-    assert timing.speed(marks, Tokens(out=62, streamed=62)) is None
-    assert timing.speed(marks, Tokens(first_burst=4.0)) is None
-    assert timing.speed_total(marks, Tokens()) is None
-    assert timing.tpot(marks, Tokens()) is None
+    assert Timing.of(marks, Tokens(out=62, streamed=62)).speed_tps is None
+    assert Timing.of(marks, Tokens(first_burst=4.0)).speed_tps is None
+    unknown = Timing.of(marks, Tokens())
+    assert (unknown.speed_total_tps, unknown.tpot_ms) == (None, None)
 
 
 def test_hidden_reasoning_is_not_in_the_decode_speed() -> None:
@@ -125,8 +122,9 @@ def test_hidden_reasoning_is_not_in_the_decode_speed() -> None:
         marks.burst((1000 + 10 * at) * MS, (1000 + 10 * at) * MS, 1, 4)
     usage = Usage(tokens_out=111, tokens_reasoning=100)
     tokens = count(marks, usage, reasoning_streamed=False)
-    assert timing.speed(marks, tokens) == pytest.approx(100.0)
-    assert timing.speed_total(marks, tokens) == pytest.approx(111 / 1.1)
+    found = Timing.of(marks, tokens)
+    assert found.speed_tps == pytest.approx(100.0)
+    assert found.speed_total_tps == pytest.approx(111 / 1.1)
 
 
 def test_overhead_is_both_ways() -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 
-from lightgate.clock import timing
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.provider.call import call
@@ -72,6 +71,6 @@ async def test_a_stream_from_uvicorn(client: Client, port: int) -> None:
         assert called.tokens.out == len(WORDS)
         assert called.tokens.source == "usage"
         assert sum(marks.burst_pieces) == len(WORDS)
-        assert timing.ttft(marks) is not None
+        assert marks.first is not None
         assert (marks.tcp_ns is None) is reused
     assert client.open_connections == 1

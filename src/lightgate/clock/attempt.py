@@ -13,7 +13,7 @@ import msgspec
 
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import Outcome
-from lightgate.clock.timing import Timing, late, ms, stamp_bound_ns
+from lightgate.clock.timing import NS_PER_MS, Timing, late, stamp_bound_ns
 from lightgate.clock.tokens import Tokens, TokensSource
 
 Source = Literal["bench", "gateway", "probe", "batch"]
@@ -123,6 +123,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
         """
         timing = Timing.of(marks, tokens, streamed=facts.streamed)
         complete = facts.outcome is Outcome.OK
+        waited, bound = marks.pool_wait_ns, stamp_bound_ns(marks)
         same = msgspec.structs.asdict(facts)
         return cls(
             wall_time=wall_time(same.pop("wall_ns")),
@@ -135,10 +136,10 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
             t_answer_ns=marks.answer,
             t_last_ns=marks.last,
             t_end_ns=marks.end,
-            pool_wait_ms=ms(marks.pool_wait_ns),
-            dns_ms=ms(marks.dns_ns),
-            tcp_ms=ms(marks.tcp_ns),
-            tls_ms=ms(marks.tls_ns),
+            pool_wait_ms=None if waited is None else waited / NS_PER_MS,
+            dns_ms=None if marks.dns_ns is None else marks.dns_ns / NS_PER_MS,
+            tcp_ms=None if marks.tcp_ns is None else marks.tcp_ns / NS_PER_MS,
+            tls_ms=None if marks.tls_ns is None else marks.tls_ns / NS_PER_MS,
             ttft_ms=timing.ttft_ms,
             ttft_plan_ms=timing.ttft_plan_ms,
             ttfa_ms=timing.ttfa_ms,
@@ -157,7 +158,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
             tokens_source=tokens.source,
             stamp_source=marks.stamp_source,
             late=late(marks),
-            stamp_bound_ms=ms(stamp_bound_ns(marks)),
+            stamp_bound_ms=None if bound is None else bound / NS_PER_MS,
             hidden_reasoning=tokens.hidden_reasoning,
             void=marks.void,
             replayed=marks.replayed,

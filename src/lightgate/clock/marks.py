@@ -105,8 +105,10 @@ class Marks:
         self.burst_kinds.append(kinds)
 
     @property
-    def connect_ns(self) -> int:
-        """DNS, TCP, TLS and pool wait; zero on a warm, free connection."""
-        return (
-            (self.pool_wait_ns or 0) + (self.dns_ns or 0) + (self.tcp_ns or 0) + (self.tls_ns or 0)
-        )
+    def connect_ns(self) -> int | None:
+        """DNS, TCP, TLS and pool wait; None where none of them happened."""
+        parts = (self.pool_wait_ns, self.dns_ns, self.tcp_ns, self.tls_ns)
+        return None if parts == _WARM else sum(filter(None, parts))
+
+
+_WARM = (None, None, None, None)

@@ -1,12 +1,12 @@
 """Every formula over the instants of one attempt, once.
 
-Durations are integers of nanoseconds, rates are tokens per second; None where a thing is undefined,
-never 0. `Timing` holds all of them in the units of the records (`_ms`, `_tps`).
+Instants are integers of nanoseconds; the numbers are in the units of the records (`_ms`, `_tps`),
+None where a thing is undefined, never 0.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from operator import sub
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,128 +22,21 @@ NS_PER_S: Final = 1_000_000_000
 TOKENS_PER_WORD: Final = 1.3  # English text; from the project's own source documents
 
 
-def ttft(marks: Marks) -> int | None:
-    """Time to the first token: t_first - t_send."""
-    return _between(marks.send, marks.first)
-
-
-def ttft_plan(marks: Marks) -> int | None:
-    """Time to the first token from the planned instant: t_first - t_plan."""
-    return _between(marks.plan, marks.first)
-
-
-def ttfa(marks: Marks) -> int | None:
-    """Time to the first answer token, reasoning left out: t_answer - t_send."""
-    return _between(marks.send, marks.answer)
-
-
-def tth(marks: Marks) -> int | None:
-    """Time to the headers: t_headers - t_send."""
-    return _between(marks.send, marks.headers)
-
-
-def tte(marks: Marks) -> int | None:
-    """Time to the first event of any kind: t_event - t_send."""
-    return _between(marks.send, marks.event)
-
-
-def connect(marks: Marks) -> int | None:
-    """DNS + TCP + TLS + pool wait; None where none of them happened."""
-    parts = (marks.dns_ns, marks.tcp_ns, marks.tls_ns, marks.pool_wait_ns)
-    return None if all(part is None for part in parts) else marks.connect_ns
-
-
-def ttft_cold(marks: Marks) -> int | None:
-    """Time to the first token with the connect: ttft + connect; None on a warm connection."""
-    warm, joined = ttft(marks), connect(marks)
-    return None if warm is None or joined is None else warm + joined
-
-
-def speed(marks: Marks, tokens: Tokens) -> float | None:
-    """Decode speed: (streamed tokens - tokens of the first burst) / (t_last - t_first).
-
-    None for one burst: its tokens have no time between them.
-    """
-    span = _between(marks.first, marks.last)
-    if not span or span < 0 or tokens.streamed is None or tokens.first_burst is None:
-        return None
-    rest = tokens.streamed - tokens.first_burst
-    return rest * NS_PER_S / span if rest > 0 else None
-
-
-def speed_total(marks: Marks, tokens: Tokens) -> float | None:
-    """Speed over the total time: tokens_out / (t_last - t_send + connect)."""
-    span = e2e(marks)
-    if span is None or not tokens.out or span + marks.connect_ns <= 0:
-        return None
-    return tokens.out * NS_PER_S / (span + marks.connect_ns)
-
-
-def tpot(marks: Marks, tokens: Tokens) -> float | None:
-    """Time per output token after the first burst: 1 / speed, in nanoseconds."""
-    rate = speed(marks, tokens)
-    return None if rate is None else NS_PER_S / rate
-
-
-def gap(marks: Marks) -> list[int]:
-    """Time between bursts, one for each pair of neighbours; empty for fewer than two bursts."""
-    return [later - earlier for earlier, later in pairwise(marks.burst_ns)]
-
-
-def stall(marks: Marks) -> int | None:
-    """Longest gap between bursts."""
-    return max(gap(marks), default=None)
-
-
-def e2e(marks: Marks) -> int | None:
-    """Time to the last token: t_last - t_send."""
-    return _between(marks.send, marks.last)
-
-
-def e2e_plan(marks: Marks) -> int | None:
-    """Time to the last token from the planned instant: t_last - t_plan."""
-    return _between(marks.plan, marks.last)
-
-
-def overhead(received: int, sent_on: int, last_in: int, last_out: int) -> int:
-    """Time that a gateway adds: (sent upstream - received) + (last byte out - last byte in)."""
-    return (sent_on - received) + (last_out - last_in)
-
-
-def words(tokens_per_second: float) -> float:
-    """Words per second of English text: speed / 1.3."""
-    return tokens_per_second / TOKENS_PER_WORD
-
-
-def late(marks: Marks) -> bool:
-    """Whether the client itself may have moved a number of this attempt.
-
-    A send after its plan by more than max(1 ms, 2 % of `ttft_plan`), or, with read stamps, a first
-    or last stamp that may be after the arrival by more than 1 ms: the shortest metric that a stamp
-    enters is a gap, and 2 % of a gap is less than that. A kernel stamp is never moved by a busy
-    loop.
-    """
-    if marks.dispatch_lag_ns > _allowed(ttft_plan(marks)):
-        return True
-    return marks.stamp_source == "read" and (stamp_bound_ns(marks) or 0) > LATE_FLOOR_NS
-
-
-def stamp_bound_ns(marks: Marks) -> int | None:
-    """How long before its stamp the first or the last token may have arrived.
-
-    With read stamps the time for which the loop was busy; with kernel stamps 0, unless other
-    events followed the token in the same read: only the last segment's stamp is known, and the
-    token came after the read before it. None without a token.
-    """
-    first_bound = _between(marks.first_since, marks.first)
-    last_bound = _between(marks.last_since, marks.last)
-    if first_bound is None or last_bound is None:
-        return None
-    return max(first_bound, last_bound)
-
-
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """All numbers of one attempt in milliseconds and tokens per second; None where undefined."""
+    """All numbers of one attempt in milliseconds and tokens per second; None where undefined.
+
+    | number | formula |
+    |---|---|
+    | connect | DNS + TCP + TLS + pool wait; None where none of them happened |
+    | ttft, ttfa, tth, tte | t_first, t_answer, t_headers, t_event - t_send |
+    | ttft_plan, e2e_plan | t_first, t_last - t_plan |
+    | ttft_cold | ttft + connect; None on a warm connection |
+    | e2e | t_last - t_send |
+    | speed | (streamed tokens - tokens of the first burst) / (t_last - t_first) |
+    | speed_total | tokens_out / (e2e + connect) |
+    | tpot | 1 / speed |
+    | stall | the longest time between two bursts |
+    """
 
     connect_ms: float | None = None
     ttft_ms: float | None = None
@@ -165,29 +58,45 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
         An answer that was not streamed came whole: it has `e2e`, `speed_total` and `tth` alone.
         """
-        connect_ms = ms(connect(marks))
+        send, first, last = marks.send, marks.first, marks.last
+        joined = marks.connect_ns
+        connect_ms = None if joined is None else joined / NS_PER_MS
         if marks.void:
             return cls(connect_ms=connect_ms)
+        taken = 0 if send is None or last is None else last - send + (joined or 0)
         whole = cls(
             connect_ms=connect_ms,
-            tth_ms=ms(tth(marks)),
-            e2e_ms=ms(e2e(marks)),
-            e2e_plan_ms=ms(e2e_plan(marks)),
-            speed_total_tps=speed_total(marks, tokens),
+            tth_ms=ms_between(send, marks.headers),
+            e2e_ms=ms_between(send, last),
+            e2e_plan_ms=ms_between(marks.plan, last),
+            speed_total_tps=tokens.out * NS_PER_S / taken if tokens.out and taken > 0 else None,
         )
         if not streamed:
             return whole
+        ttft_ms = ms_between(send, first)
+        speed = _speed(marks, tokens)
+        stamps = marks.burst_ns
         return msgspec.structs.replace(
             whole,
-            ttft_ms=ms(ttft(marks)),
-            ttft_plan_ms=ms(ttft_plan(marks)),
-            ttft_cold_ms=ms(ttft_cold(marks)),
-            ttfa_ms=ms(ttfa(marks)),
-            tte_ms=ms(tte(marks)),
-            speed_tps=speed(marks, tokens),
-            tpot_ms=ms(tpot(marks, tokens)),
-            stall_ms=ms(stall(marks)),
+            ttft_ms=ttft_ms,
+            ttft_plan_ms=ms_between(marks.plan, first),
+            ttft_cold_ms=None if ttft_ms is None or connect_ms is None else ttft_ms + connect_ms,
+            ttfa_ms=ms_between(send, marks.answer),
+            tte_ms=ms_between(send, marks.event),
+            speed_tps=speed,
+            tpot_ms=None if speed is None else NS_PER_S / speed / NS_PER_MS,
+            stall_ms=max(map(sub, stamps[1:], stamps)) / NS_PER_MS if len(stamps) > 1 else None,
         )
+
+
+def ms_between(start: int | None, stop: int | None) -> float | None:
+    """Milliseconds from one instant to another; None where one of them did not happen."""
+    return None if start is None or stop is None else (stop - start) / NS_PER_MS
+
+
+def e2e_plan(marks: Marks) -> int | None:
+    """Nanoseconds from the planned instant to the last token: t_last - t_plan."""
+    return None if marks.plan is None or marks.last is None else marks.last - marks.plan
 
 
 def ms(nanoseconds: float | None) -> float | None:
@@ -195,10 +104,52 @@ def ms(nanoseconds: float | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / NS_PER_MS
 
 
-def _between(start: int | None, stop: int | None) -> int | None:
-    return None if start is None or stop is None else stop - start
+def overhead(received: int, sent_on: int, last_in: int, last_out: int) -> int:
+    """Time that a gateway adds: (sent upstream - received) + (last byte out - last byte in)."""
+    return (sent_on - received) + (last_out - last_in)
 
 
-def _allowed(metric: int | None) -> float:
-    """How late a send may be before it can change the metric that it enters."""
-    return max(LATE_FLOOR_NS, LATE_SHARE * (metric or 0))
+def words(tokens_per_second: float) -> float:
+    """Words per second of English text: speed / 1.3."""
+    return tokens_per_second / TOKENS_PER_WORD
+
+
+def late(marks: Marks) -> bool:
+    """Whether the client itself may have moved a number of this attempt.
+
+    A send after its plan by more than max(1 ms, 2 % of `ttft_plan`), or, with read stamps, a first
+    or last stamp that may be after the arrival by more than 1 ms: the shortest metric that a stamp
+    enters is a gap, and 2 % of a gap is less than that. A kernel stamp is never moved by a busy
+    loop.
+    """
+    lag = marks.dispatch_lag_ns
+    if lag > LATE_FLOOR_NS:
+        if marks.plan is None or marks.first is None:
+            return True
+        if lag > LATE_SHARE * (marks.first - marks.plan):
+            return True
+    return marks.stamp_source == "read" and (stamp_bound_ns(marks) or 0) > LATE_FLOOR_NS
+
+
+def stamp_bound_ns(marks: Marks) -> int | None:
+    """How long before its stamp the first or the last token may have arrived.
+
+    With read stamps the time for which the loop was busy; with kernel stamps 0, unless other
+    events followed the token in the same read: only the last segment's stamp is known, and the
+    token came after the read before it. None without a token.
+    """
+    first, first_since = marks.first, marks.first_since
+    last, last_since = marks.last, marks.last_since
+    if first is None or first_since is None or last is None or last_since is None:
+        return None
+    return max(first - first_since, last - last_since)
+
+
+def _speed(marks: Marks, tokens: Tokens) -> float | None:
+    """Decode speed; None for one burst: its tokens have no time between them."""
+    if marks.first is None or marks.last is None or marks.last <= marks.first:
+        return None
+    if tokens.streamed is None or tokens.first_burst is None:
+        return None
+    rest = tokens.streamed - tokens.first_burst
+    return rest * NS_PER_S / (marks.last - marks.first) if rest > 0 else None

@@ -34,6 +34,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     tokens_cache_write: int | None = None
 
 
+_UNSAID: Final = Usage()
+
+
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     """The token counts of one attempt; None where nothing is known.
 
@@ -67,11 +70,16 @@ def count(
     `chars` the characters of all token-bearing deltas, `tokenizer_count` what a local tokenizer
     made of the whole text.
     """
-    said = usage or Usage()
-    out, source = _ladder(marks, said.tokens_out, running, chars, tokenizer_count)
+    said = usage or _UNSAID
+    out = said.tokens_out
+    source: TokensSource | None = "usage"
+    if not out:
+        out, source = _ladder(marks, out, running, chars, tokenizer_count)
     reasoning = said.tokens_reasoning
     hidden = 0 if reasoning_streamed or not reasoning else reasoning
-    streamed, first = _streamed(marks, out, hidden)
+    streamed, first = (0, None) if not marks.burst_ns else _streamed(marks, out, hidden)
+    if out is None:
+        streamed = None
     return Tokens(
         out=out,
         streamed=streamed,
@@ -106,7 +114,7 @@ def _ladder(
 ) -> tuple[int | None, TokensSource | None]:
     # Zero beside text that did arrive is a field left blank, not a count.
     has_text = chars > 0 or len(marks.burst_ns) > 0
-    if final is not None and (final > 0 or not has_text):
+    if final is not None and not has_text:
         return final, "usage"
     if running > 0:
         return running, "running"
@@ -122,12 +130,12 @@ def _streamed(marks: Marks, out: int | None, hidden: int) -> tuple[int | None, f
     """Find the streamed tokens, and those of the first burst."""
     if out is None:
         return None, None
-    if not marks.burst_ns:
-        return 0, None
     expected = out - hidden
     if expected <= 0:  # text came, but usage leaves no token for it: the two contradict
         return None, None
-    counted = _counted_along(marks, out, expected, hidden)
+    counted = None
+    if min(marks.burst_tokens) >= 0:
+        counted = _counted_along(marks, out, expected, hidden)
     return counted or (expected, _first_burst(marks, expected))
 
 
@@ -138,7 +146,7 @@ def _counted_along(marks: Marks, out: int, expected: int, hidden: int) -> tuple[
     first event already names a token), and one above it counts something else.
     """
     first, total = marks.burst_tokens[0], sum(marks.burst_tokens)
-    if min(marks.burst_tokens) < 0 or first == 0 or total > out or total * 2 < expected:
+    if first == 0 or total > out or total * 2 < expected:
         return None
     if total > expected and first > hidden:  # hidden reasoning was counted with the first burst
         return total - hidden, float(first - hidden)

@@ -84,7 +84,7 @@ async def _call(client: Client, target: Target) -> Finding:
         target.name,
         marks,
         state=state,
-        ttft_ms=timing.ms(timing.ttft(marks)),
+        ttft_ms=timing.ms_between(marks.send, marks.first),
         says=called.error.message if called.error is not None else "",
         hint=called.error.hint if called.error is not None else "",
     )
@@ -124,7 +124,7 @@ def _finding(name: str, marks: Marks, **facts: object) -> Finding:
             "dns_ms": timing.ms(marks.dns_ns),
             "tcp_ms": timing.ms(marks.tcp_ns),
             "tls_ms": timing.ms(marks.tls_ns),
-            "first_byte_ms": timing.ms(timing.tth(marks)),
+            "first_byte_ms": timing.ms_between(marks.send, marks.headers),
             **facts,
         },
         Finding,

@@ -91,7 +91,7 @@ def compare(done: Done, entry: Entry) -> Errors:
         wrong_kind = kinds.names(called.first_kinds) != (bursts[0].kind,)
     if bursts and called.streamed and entry.outcome == "ok":
         e2e = _minus(marks.last, bursts[-1].at_ns)
-        speed = _speed_error(timing.speed(marks, called.tokens), bursts)
+        speed = _speed_error(timing.Timing.of(marks, called.tokens).speed_tps, bursts)
     if entry.usage is not None and entry.tokens is not None and called.outcome == "ok":
         wrong_tokens = called.tokens.out != sum(entry.tokens.values())
     return Errors(
