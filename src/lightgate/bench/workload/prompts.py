@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -72,25 +73,19 @@ def words_of(key: str, count: int) -> list[str]:
     """
     out = [""] * count
     for place, words in enumerate(_CLASSES):
+        digest = hashlib.shake_256(f"{key}/{place}".encode()).digest(4 * len(words))
+        order = sorted(zip(struct.iter_unpack(">I", digest), words, strict=True))
         slots = len(range(place, count, len(_CLASSES)))
-        order = _shuffled(f"{key}/{place}", words)
-        turns = -(-slots // len(order))
-        out[place :: len(_CLASSES)] = (order * turns)[:slots]
+        shuffled = list(map(itemgetter(1), order))
+        out[place :: len(_CLASSES)] = (shuffled * -(-slots // len(words)))[:slots]
     return out
-
-
-def _shuffled(key: str, words: tuple[str, ...]) -> list[str]:
-    dice = struct.iter_unpack(">I", hashlib.shake_256(key.encode()).digest(4 * len(words)))
-    return [word for _, word in sorted(zip(dice, words, strict=True))]
 
 
 def joined(words: list[str]) -> str:
     """Words as sentences; the characters depend on the number of words alone."""
-    out = [
-        word + "." if index % _SENTENCE == _SENTENCE - 1 else word
-        for index, word in enumerate(words)
-    ]
-    return " ".join(out)
+    ends = slice(_SENTENCE - 1, None, _SENTENCE)
+    words[ends] = map("{}.".format, words[ends])
+    return " ".join(words)
 
 
 class Prompts:
@@ -108,9 +103,10 @@ class Prompts:
     def text(self, number: int, words: int) -> str:
         """The prompt of one request: so many words, then the wish for a long answer."""
         words = max(words, MIN_WORDS)
-        own = self._own(words)
-        shared = words_of(f"{self.seed}/shared", words - own)
-        tail = self._unique(number) + words_of(f"{self.seed}/{number}", own)[MIN_WORDS:]
+        own = self._own(words) if self.cached else words
+        tail = words_of(f"{self.seed}/{number}", own)
+        tail[:MIN_WORDS] = self._unique(number)
+        shared = words_of(f"{self.seed}/shared", words - own) if own < words else []
         return joined(shared + tail) + INSTRUCTION
 
     def filler(self, number: int, part: str, words: int) -> str:
@@ -118,9 +114,7 @@ class Prompts:
         return joined(words_of(f"{self.seed}/{number}/{part}", max(words, 1)))
 
     def _own(self, words: int) -> int:
-        """How many of the words belong to this request alone; a multiple of the pattern."""
-        if not self.cached:
-            return words
+        """Count the words that belong to this request alone; a multiple of the pattern."""
         tail = max(MIN_WORDS, min(32, words // 8)) // MIN_WORDS * MIN_WORDS
         return tail + words % MIN_WORDS if words - tail >= MIN_WORDS else words
 

@@ -97,7 +97,8 @@ class Workload:
 
     def request(self, target: Target, number: int, size: Size = USUAL) -> Request:
         """Request `number` of the run for one target."""
-        messages, limit = self._messages(target.name, number, size.tokens_in)
+        words = self.calibration(target.name).words_for(size.tokens_in or self.wish.tokens_in)
+        messages, limit = self._messages(number, words)
         return self.ask(target, messages, size.tokens_out or limit or self.wish.tokens_out)
 
     def ask(
@@ -179,20 +180,18 @@ class Workload:
     def hash(self, target: Target, requests: int) -> str:
         """SHA-256 over the messages of the first requests; equal hashes are equal prompts."""
         digest = hashlib.sha256()
+        words = self.calibration(target.name).words_for(self.wish.tokens_in)
         for number in range(requests):
-            messages, _ = self._messages(target.name, number, None)
+            messages, _ = self._messages(number, words)
             encoded = msgspec.json.encode(messages)
             digest.update(b"%d:" % len(encoded))
             digest.update(encoded)
         return digest.hexdigest()
 
-    def _messages(
-        self, target: str, number: int, tokens_in: int | None
-    ) -> tuple[tuple[Message, ...], int | None]:
+    def _messages(self, number: int, words: int) -> tuple[tuple[Message, ...], int | None]:
         if self.wish.own is not None:
             own = self.wish.own.pick(number)
             return own.messages, own.max_tokens
-        words = self.calibration(target).words_for(tokens_in or self.wish.tokens_in)
         return (Message(role="user", content=self.prompts.text(number, words)),), None
 
 
