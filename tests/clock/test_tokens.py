@@ -9,6 +9,12 @@ from lightgate.clock.marks import Marks
 from lightgate.clock.tokens import Tokens, Usage, count, per_burst
 
 
+def laid(marks: Marks, tokens: Tokens) -> list[float]:
+    """The streamed tokens over the bursts of the marks."""
+    columns = (marks.burst_pieces, marks.burst_weight, marks.burst_tokens)
+    return per_burst(tokens.streamed, *columns)
+
+
 def marks_of(*bursts: tuple[int, int] | tuple[int, int, int]) -> Marks:
     """Bursts of (deltas, bytes of text[, tokens counted along]), 10 ms apart."""
     marks = Marks(0)
@@ -80,7 +86,7 @@ def test_chunks_are_never_tokens_even_without_weights() -> None:
     marks = marks_of(*[(1, 0)] * 10)
     tokens = count(marks, Usage(tokens_out=80))
     assert tokens.first_burst == 8.0
-    assert per_burst(marks, tokens) == [8.0] * 10
+    assert laid(marks, tokens) == [8.0] * 10
 
 
 def test_a_first_burst_has_at_least_one_token() -> None:
@@ -96,7 +102,7 @@ def test_a_provider_that_counts_along_is_believed_burst_by_burst() -> None:
     marks = marks_of((1, 1, 4), (1, 99, 6), (1, 1, 2))
     tokens = count(marks, Usage(tokens_out=14), running=12)
     assert (tokens.out, tokens.streamed, tokens.first_burst) == (14, 12, 4.0)
-    assert per_burst(marks, tokens) == [4.0, 6.0, 2.0]
+    assert laid(marks, tokens) == [4.0, 6.0, 2.0]
 
 
 def test_a_counter_that_stands_still_is_not_believed() -> None:
@@ -143,7 +149,7 @@ def test_usage_that_leaves_nothing_for_the_text_makes_the_stream_unknown() -> No
     usage = Usage(tokens_out=40, tokens_reasoning=60)
     tokens = count(marks, usage, reasoning_streamed=False)
     assert (tokens.out, tokens.streamed, tokens.first_burst) == (40, None, None)
-    assert per_burst(marks, tokens) == []
+    assert laid(marks, tokens) == []
 
 
 def test_what_the_provider_says_is_kept() -> None:
@@ -179,7 +185,7 @@ def test_the_parts_never_exceed_the_whole(
         return
     assert tokens.out is not None
     assert 0 <= tokens.streamed <= tokens.out
-    laid_out = per_burst(marks, tokens)
+    laid_out = laid(marks, tokens)
     assert len(laid_out) in {0, len(bursts)}
     if laid_out:
         assert math.isclose(sum(laid_out), tokens.streamed, rel_tol=1e-9)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.clock.outcome import Outcome
+from lightgate.clock.outcome import FAILURES, Outcome
 from lightgate.clock.timing import NS_PER_S
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def throughput(streams: Iterable[Stream], window: Window) -> float | None:
 
 def inflight(spans: Iterable[Span], window: Window) -> float | None:
     """Requests in flight: the time-weighted mean in the window."""
-    if window.seconds <= 0:
+    if window.stop_ns <= window.start_ns:
         return None
     busy = sum(
         max(0, min(span.stop_ns, window.stop_ns) - max(span.start_ns, window.start_ns))
@@ -161,36 +161,42 @@ def cost_out(
     return hourly * _TOKENS_PRICED / (_SECONDS_PER_HOUR * Decimal(str(throughput_tps)))
 
 
-def in_statistics(attempt: AttemptRecord) -> bool:
-    """Whether an attempt may enter a provider's speed statistics.
+def counting(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:
+    """Keep the attempts that may enter a provider's speed statistics.
 
     Only complete answers that we waited for: no losers, no replays, none across a clock step.
     """
-    return (
-        attempt.outcome is Outcome.OK
+    return [
+        attempt
+        for attempt in attempts
+        if attempt.outcome is Outcome.OK
         and attempt.won is not False
         and not attempt.void
         and not attempt.replayed
-    )
+    ]
+
+
+def in_statistics(attempt: AttemptRecord) -> bool:
+    """Whether one attempt may; see `counting`."""
+    return bool(counting((attempt,)))
 
 
 def successes(
     attempts: Iterable[AttemptRecord], metric: Callable[[AttemptRecord], float | None]
 ) -> list[float]:
     """Collect one metric of the attempts that count, where it is defined."""
-    seen = (metric(attempt) for attempt in attempts if in_statistics(attempt))
-    return [value for value in seen if value is not None]
+    return [value for value in map(metric, counting(attempts)) if value is not None]
 
 
 def with_failures(
     attempts: Sequence[AttemptRecord], metric: Callable[[AttemptRecord], float | None]
 ) -> list[float]:
     """Collect one duration of the attempts that count, and +inf for every failure."""
-    failures = sum(attempt.outcome.is_failure for attempt in attempts)
+    failures = sum(attempt.outcome in FAILURES for attempt in attempts)
     return successes(attempts, metric) + [math.inf] * failures
 
 
 def late_share(attempts: Iterable[AttemptRecord]) -> float | None:
     """Share of the attempts that count in which the client itself was late; see `LATE_LIMIT`."""
-    flags = [attempt.late for attempt in attempts if in_statistics(attempt)]
+    flags = [attempt.late for attempt in counting(attempts)]
     return sum(flags) / len(flags) if flags else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Outcome(StrEnum):
@@ -22,4 +23,7 @@ class Outcome(StrEnum):
     @property
     def is_failure(self) -> bool:
         """Whether it is infinity in the "with failures" quantiles and counts against goodput."""
-        return self not in {Outcome.OK, Outcome.CANCELLED, Outcome.CUT}
+        return self in FAILURES
+
+
+FAILURES: Final = frozenset(Outcome) - {Outcome.OK, Outcome.CANCELLED, Outcome.CUT}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from array import array
+    from collections.abc import Sequence
 
     from lightgate.clock.marks import Marks
 
@@ -93,20 +93,25 @@ def count(
     )
 
 
-def per_burst(marks: Marks, tokens: Tokens) -> list[float]:
+def per_burst(
+    streamed: int | None,
+    pieces: Sequence[int],
+    weight: Sequence[int],
+    counted: Sequence[int],
+) -> list[float]:
     """Lay the streamed tokens out over the bursts; empty where they are unknown.
 
-    Counted along where the provider did, else in proportion to deltas or to bytes of text.
+    `pieces`, `weight` and `counted` are the columns of `Marks`, one entry for each burst. Counted
+    along where the provider did, else in proportion to deltas or to bytes of text.
     """
-    if not marks.burst_ns or tokens.streamed is None:
+    if not pieces or streamed is None:
         return []
-    counted = sum(marks.burst_tokens)
-    if counted == tokens.streamed and min(marks.burst_tokens) >= 0:
-        return [float(n) for n in marks.burst_tokens]
-    by_delta = _one_per_delta(marks, tokens.streamed)
-    shares = marks.burst_pieces if by_delta else _shares(marks)
+    if sum(counted) == streamed and min(counted) >= 0:
+        return list(map(float, counted))
+    by_delta = abs(sum(pieces) - streamed) <= ONE_PER_DELTA_SLACK
+    shares = pieces if by_delta or not any(weight) else weight
     total = sum(shares)
-    return [tokens.streamed * share / total for share in shares] if total else []
+    return [streamed * share / total for share in shares] if total else []
 
 
 def _ladder(
@@ -156,22 +161,14 @@ def _counted_along(marks: Marks, out: int, expected: int, hidden: int) -> tuple[
 def _first_burst(marks: Marks, streamed: int) -> float | None:
     if len(marks.burst_ns) == 1:
         return float(streamed)
-    if _one_per_delta(marks, streamed):
+    if abs(sum(marks.burst_pieces) - streamed) <= ONE_PER_DELTA_SLACK:
         # A delta without a token of its own is a tool's name, and that comes first.
         surplus = max(0, sum(marks.burst_pieces) - streamed)
         return float(max(1, marks.burst_pieces[0] - surplus))
-    shares = _shares(marks)
+    # By the bytes of text, or by deltas where no text was weighed.
+    shares = marks.burst_weight if any(marks.burst_weight) else marks.burst_pieces
     total = sum(shares)
     if not total:
         return None
     # Tokens are whole: the nearest whole number is closer to the truth than the bare share.
     return float(min(streamed, max(1, round(streamed * shares[0] / total))))
-
-
-def _one_per_delta(marks: Marks, streamed: int) -> bool:
-    return abs(sum(marks.burst_pieces) - streamed) <= ONE_PER_DELTA_SLACK
-
-
-def _shares(marks: Marks) -> array[int]:
-    """Choose what to lay tokens out by: bytes of text, or deltas where no text was weighed."""
-    return marks.burst_weight if any(marks.burst_weight) else marks.burst_pieces

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.bench.statistics.steady import (
-    Flight,
+    AttemptSpan,
     closed_window,
-    drift,
     find,
     in_windows,
     open_window,
+    trend,
 )
 from lightgate.clock.load import Span, Window
 
@@ -21,7 +21,7 @@ MS = 1_000_000
 
 def closed(
     workers: int, each: int, ttfts: list[float] | None = None, time_s: float = 1.0
-) -> list[Flight]:
+) -> list[AttemptSpan]:
     """A closed loop: every worker sends `each` requests, the workers start 10 ms apart."""
     flights = []
     for worker in range(workers):
@@ -29,19 +29,23 @@ def closed(
         for number in range(each):
             stop = at + round(time_s * S)
             ttft = 200.0 if ttfts is None else ttfts[number * workers + worker]
-            flights.append(Flight(plan_ns=at, send_ns=at, last_ns=stop, free_ns=stop, ttft_ms=ttft))
+            flights.append(
+                AttemptSpan(plan_ns=at, send_ns=at, last_ns=stop, free_ns=stop, ttft_ms=ttft)
+            )
             at = stop
     return flights
 
 
-def at_rate(times_s: list[float], gap_s: float = 0.05) -> list[Flight]:
+def at_rate(times_s: list[float], gap_s: float = 0.05) -> list[AttemptSpan]:
     """An open loop: a request every 50 ms, which takes as long as it is told."""
     flights = []
     for number, time_s in enumerate(times_s):
         at = round(number * gap_s * S)
         stop = at + round(time_s * S)
         ttft = time_s * 500.0
-        flights.append(Flight(plan_ns=at, send_ns=at, last_ns=stop, free_ns=stop, ttft_ms=ttft))
+        flights.append(
+            AttemptSpan(plan_ns=at, send_ns=at, last_ns=stop, free_ns=stop, ttft_ms=ttft)
+        )
     return flights
 
 
@@ -57,7 +61,7 @@ def test_a_dip_between_two_requests_of_a_worker_does_not_end_the_window() -> Non
 
 def test_there_is_no_window_where_in_flight_never_reached_its_target() -> None:
     assert closed_window([Span(0, 10), Span(10, 20)], 2) is None
-    found = find([[Flight(plan_ns=0, send_ns=0, last_ns=S, free_ns=S)]], 3)
+    found = find([[AttemptSpan(plan_ns=0, send_ns=0, last_ns=S, free_ns=S)]], 3)
     assert not found.found
     assert found.steady is False
     assert found.note == "in flight never reached 3 (at most 1)"
@@ -130,7 +134,7 @@ def test_each_block_has_its_own_window() -> None:
     one = closed(4, 8)
     blocks = [
         [
-            Flight(
+            AttemptSpan(
                 plan_ns=f.plan_ns + shift,
                 send_ns=f.send_ns + shift,
                 last_ns=f.last_ns + shift,
@@ -156,15 +160,15 @@ def test_nothing_at_all() -> None:
 
 def test_a_straight_line_is_found_exactly() -> None:
     at = [float(n) for n in range(80)]
-    line = drift(at, [3.0 + 0.5 * x for x in at])
+    line = trend(at, [3.0 + 0.5 * x for x in at])
     assert line is not None
     assert line.change == pytest.approx(0.5 * 80)
     assert line.low == pytest.approx(line.high)
 
 
 def test_a_line_needs_six_groups() -> None:
-    assert drift([float(n) for n in range(23)], [1.0] * 23) is None
-    assert drift([float(n) for n in range(24)], [1.0] * 24) is not None
+    assert trend([float(n) for n in range(23)], [1.0] * 23) is None
+    assert trend([float(n) for n in range(24)], [1.0] * 24) is not None
 
 
 def test_noise_is_called_a_drift_about_as_often_as_promised() -> None:
@@ -173,7 +177,7 @@ def test_noise_is_called_a_drift_about_as_often_as_promised() -> None:
     runs = 400
     wrong = 0
     for _ in range(runs):
-        line = drift(at, rng.normal(0.0, 1.0, size=200).tolist())
+        line = trend(at, rng.normal(0.0, 1.0, size=200).tolist())
         assert line is not None
         wrong += not line.low <= 0.0 <= line.high
     assert wrong <= 0.025 * runs  # 1 % is promised

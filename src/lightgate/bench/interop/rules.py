@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
-from lightgate.clock.marks import Marks
 from lightgate.clock.timing import NS_PER_MS
-from lightgate.clock.tokens import Tokens, per_burst
+from lightgate.clock.tokens import per_burst
 from lightgate.dialect.kinds import TEXT
 
 if TYPE_CHECKING:
@@ -258,11 +257,8 @@ def chunks(attempt: AttemptRecord, recording: Recording) -> Reading:
 
 def _laid_out(attempt: AttemptRecord, recording: Recording) -> list[float]:
     """Tokens of every burst, by the same rule as our own throughput."""
-    marks = Marks()
-    columns = (recording.at_ns, recording.pieces, recording.weight, recording.tokens)
-    for at, pieces, weight, tokens in zip(*columns, strict=True):
-        marks.burst(at, at, pieces, weight, tokens)
-    return per_burst(marks, Tokens(streamed=attempt.tokens_streamed))
+    columns = (recording.pieces, recording.weight, recording.tokens)
+    return per_burst(attempt.tokens_streamed, *columns)
 
 
 def _gaps(stamps: Sequence[float]) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ steady unless one of them rises or falls by more than chance and by more than ma
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from statistics import NormalDist, fmean, median
 from typing import TYPE_CHECKING, Final
 
@@ -29,8 +29,11 @@ PER_PART: Final = 4  # samples behind a point
 FILL_SHARE: Final = 5  # an open loop fills for one request time, at most this fraction of it
 
 
-class Flight(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt as the load saw it, in ns; `free_ns` is when its worker could send again."""
+class AttemptSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt as the load saw it, in ns: in flight from `send_ns` to `last_ns`.
+
+    It kept its worker busy until `free_ns`.
+    """
 
     plan_ns: int
     send_ns: int
@@ -38,18 +41,8 @@ class Flight(msgspec.Struct, frozen=True, kw_only=True):
     free_ns: int
     ttft_ms: float | None = None
 
-    @property
-    def span(self) -> Span:
-        """When it was in flight."""
-        return Span(self.send_ns, self.last_ns)
 
-    @property
-    def busy(self) -> Span:
-        """When it kept its worker busy."""
-        return Span(self.send_ns, self.free_ns)
-
-
-class Drift(msgspec.Struct, frozen=True):
+class Trend(msgspec.Struct, frozen=True):
     """The change from one end of the window to the other, with its interval; as shares."""
 
     change: float
@@ -75,8 +68,8 @@ class Steady(msgspec.Struct, frozen=True, kw_only=True):
     inflight: float | None = None
     little: float | None = None
     busy: float | None = None  # workers at work
-    ttft: Drift | None = None
-    load: Drift | None = None
+    ttft: Trend | None = None
+    load: Trend | None = None
 
     @property
     def seconds(self) -> float:
@@ -84,27 +77,29 @@ class Steady(msgspec.Struct, frozen=True, kw_only=True):
         return math.fsum(window.seconds for window in self.windows)
 
 
-def find(stretches: Sequence[Sequence[Flight]], target: int | None) -> Steady:
+def find(stretches: Sequence[Sequence[AttemptSpan]], target: int | None) -> Steady:
     """Find the windows and look at them; `target` is the concurrency of a closed loop, else None.
 
     A closed window runs from when in-flight first reaches its target to when it falls below for
     good. An open one leaves out the time to fill, and all that follows the last planned start.
     """
-    sought = [_window(flights, target) for flights in stretches if flights]
+    stretches = [stretch for stretch in stretches if stretch]
+    busy = [[Span(one.send_ns, one.free_ns) for one in stretch] for stretch in stretches]
+    if target is None:
+        sought = [open_window(stretch) for stretch in stretches]
+    else:
+        sought = [closed_window(spans, target) for spans in busy]
     windows = tuple(window for window in sought if window is not None)
-    if not windows:
-        everything = tuple(_extent(flights) for flights in stretches if flights)
-        whole = tuple(window for window in everything if window.seconds > 0)
-        return _never(stretches, whole, target)
-    return _look(stretches, windows)
+    attempts = list(chain.from_iterable(stretches))
+    found = _look(attempts, windows) if windows else _never(attempts, busy, target)
+    working = over(list(chain.from_iterable(busy)), found.windows, inflight)
+    return msgspec.structs.replace(found, busy=working)
 
 
 def closed_window(spans: Iterable[Span], target: int) -> Window | None:
-    """From when in-flight first reaches the target to when it falls below it for good."""
-    # An end and a start at the same instant are a refill: the end comes first and no dip is seen.
-    events = sorted(event for span in spans for event in ((span.start_ns, 1), (span.stop_ns, -1)))
+    """Find the window in which in-flight is at the target, between its first and last time there."""
     level, start, stop = 0, None, None
-    for at, step in events:
+    for at, step in _steps(spans):
         level += step
         if step > 0 and level == target and start is None:
             start = at
@@ -115,16 +110,16 @@ def closed_window(spans: Iterable[Span], target: int) -> Window | None:
     return Window(start, stop)
 
 
-def open_window(flights: Sequence[Flight]) -> Window | None:
-    """From one request time after the first planned start to the last planned start."""
-    first = min(flight.plan_ns for flight in flights)
-    last = max(flight.plan_ns for flight in flights)
-    time = median(flight.last_ns - flight.plan_ns for flight in flights)
+def open_window(attempts: Sequence[AttemptSpan]) -> Window | None:
+    """Find the window from one request time after the first planned start to the last one."""
+    first = min(attempt.plan_ns for attempt in attempts)
+    last = max(attempt.plan_ns for attempt in attempts)
+    time = median(attempt.last_ns - attempt.plan_ns for attempt in attempts)
     fill = min(round(time), (last - first) // FILL_SHARE)
     return Window(first + fill, last + 1) if last > first else None
 
 
-def drift(at: Sequence[float], values: Sequence[float]) -> Drift | None:
+def trend(at: Sequence[float], values: Sequence[float]) -> Trend | None:
     """Fit a line to samples in time order: its rise from the first to the last, with a t-interval.
 
     Samples are averaged in groups of neighbours first, because neighbours share their weather.
@@ -153,42 +148,35 @@ def over(
     return total / seconds if seconds > 0 else None
 
 
-def _window(flights: Sequence[Flight], target: int | None) -> Window | None:
-    if target is None:
-        return open_window(flights)
-    return closed_window([flight.busy for flight in flights], target)
-
-
-def _extent(flights: Sequence[Flight]) -> Window:
-    starts = min(flight.send_ns for flight in flights)
-    return Window(starts, max(flight.free_ns for flight in flights))
+def _in_flight(attempts: Iterable[AttemptSpan]) -> list[Span]:
+    return [Span(attempt.send_ns, attempt.last_ns) for attempt in attempts]
 
 
 def _never(
-    stretches: Sequence[Sequence[Flight]], whole: tuple[Window, ...], target: int | None
+    attempts: Sequence[AttemptSpan], busy: Sequence[Sequence[Span]], target: int | None
 ) -> Steady:
-    spans = [flight.span for flights in stretches for flight in flights]
-    if target is None:
-        note = "fewer than two planned starts: there is no window"
-    else:
-        most = max((_most(flights) for flights in stretches if flights), default=0)
+    """Take the whole stretches, because none of them has a window."""
+    ends = [
+        Window(min(span.start_ns for span in spans), max(span.stop_ns for span in spans))
+        for spans in busy
+    ]
+    whole = tuple(window for window in ends if window.seconds > 0)
+    note = "fewer than two planned starts: there is no window"
+    if target is not None:
+        most = max(
+            (max(accumulate(step for _, step in _steps(spans))) for spans in busy), default=0
+        )
         note = f"in flight never reached {target} (at most {most})"
-    return Steady(
-        windows=whole,
-        found=False,
-        steady=False,
-        note=note,
-        inflight=over(spans, whole, inflight),
-        busy=_busy(stretches, whole),
-    )
+    level = over(_in_flight(attempts), whole, inflight)
+    return Steady(windows=whole, found=False, steady=False, note=note, inflight=level)
 
 
-def _look(stretches: Sequence[Sequence[Flight]], windows: tuple[Window, ...]) -> Steady:
-    flights = [flight for flights in stretches for flight in flights]
-    spans = [flight.span for flight in flights]
+def _look(attempts: Sequence[AttemptSpan], windows: tuple[Window, ...]) -> Steady:
+    """Fit both lines inside the windows, and hold in-flight against Little's law."""
+    spans = _in_flight(attempts)
     level, law = over(spans, windows, inflight), over(spans, windows, little)
-    load = _load_drift(spans, windows)
-    ttft = _ttft_drift(flights, windows)
+    load = _load_trend(spans, windows)
+    ttft = _ttft_trend(attempts, windows)
     if ttft is None or load is None:
         steady, note = None, "too few requests to tell whether it was steady"
     else:
@@ -201,13 +189,12 @@ def _look(stretches: Sequence[Sequence[Flight]], windows: tuple[Window, ...]) ->
         note=note,
         inflight=level,
         little=law,
-        busy=_busy(stretches, windows),
         ttft=ttft,
         load=load,
     )
 
 
-def _problems(ttft: Drift, load: Drift, off: float | None) -> Iterator[str]:
+def _problems(ttft: Trend, load: Trend, off: float | None) -> Iterator[str]:
     for what, seen in (("TTFT", ttft), ("in flight", load)):
         if seen.real:
             yield f"{what} moved by {seen.change:+.0%} ({seen.low:+.0%} to {seen.high:+.0%})"
@@ -230,7 +217,7 @@ def _off(
     return level / law - 1.0
 
 
-def _load_drift(spans: Sequence[Span], windows: Sequence[Window]) -> Drift | None:
+def _load_trend(spans: Sequence[Span], windows: Sequence[Window]) -> Trend | None:
     each = math.ceil(PARTS / len(windows))
     parts = [part for window in windows for part in _cut(window, each)]
     levels = [inflight(spans, part) or 0.0 for part in parts]
@@ -242,20 +229,22 @@ def _load_drift(spans: Sequence[Span], windows: Sequence[Window]) -> Drift | Non
     return _line(_averages(middles, count), _averages([level / mean for level in levels], count))
 
 
-def _ttft_drift(flights: Sequence[Flight], windows: Sequence[Window]) -> Drift | None:
-    """Of the logarithms: a slow tail must not draw the line."""
+def _ttft_trend(attempts: Sequence[AttemptSpan], windows: Sequence[Window]) -> Trend | None:
+    """Fit the logarithms: a slow tail must not draw the line."""
     seen = sorted(
-        (flight.send_ns, math.log(flight.ttft_ms))
-        for flight in flights
-        if flight.ttft_ms and flight.ttft_ms > 0 and in_windows(flight.send_ns, windows)
+        (attempt.send_ns, math.log(attempt.ttft_ms))
+        for window in windows
+        for attempt in attempts
+        if attempt.ttft_ms and attempt.ttft_ms > 0
+        if window.start_ns <= attempt.send_ns < window.stop_ns
     )
-    line = drift([at for at, _ in seen], [value for _, value in seen])
+    line = trend([at for at, _ in seen], [value for _, value in seen])
     if line is None:
         return None
-    return Drift(math.expm1(line.change), math.expm1(line.low), math.expm1(line.high))
+    return Trend(math.expm1(line.change), math.expm1(line.low), math.expm1(line.high))
 
 
-def _line(at: Sequence[float], values: Sequence[float]) -> Drift | None:
+def _line(at: Sequence[float], values: Sequence[float]) -> Trend | None:
     middle, mean = fmean(at), fmean(values)
     squares = math.fsum((x - middle) ** 2 for x in at)
     if squares <= 0.0:
@@ -267,7 +256,7 @@ def _line(at: Sequence[float], values: Sequence[float]) -> Drift | None:
     free = len(at) - 2
     reach = _student(free) * math.sqrt(rest / free / squares)
     length = (at[-1] - at[0]) * len(at) / (len(at) - 1)  # from the middles of its ends to its ends
-    return Drift(slope * length, (slope - reach) * length, (slope + reach) * length)
+    return Trend(slope * length, (slope - reach) * length, (slope + reach) * length)
 
 
 def _student(free: int) -> float:
@@ -297,19 +286,9 @@ def _cut(window: Window, parts: int) -> Iterator[Window]:
             yield Window(start, stop)
 
 
-def _busy(stretches: Sequence[Sequence[Flight]], windows: Sequence[Window]) -> float | None:
-    return over([one.busy for flights in stretches for one in flights], windows, inflight)
+def _steps(spans: Iterable[Span]) -> list[tuple[int, int]]:
+    """List the instants at which a span starts (1) or stops (-1), in order.
 
-
-def _most(flights: Sequence[Flight]) -> int:
-    events = sorted((at, step) for one in flights for at, step in _steps(one))
-    level = most = 0
-    for _, step in events:
-        level += step
-        most = max(most, level)
-    return most
-
-
-def _steps(flight: Flight) -> Iterator[tuple[int, int]]:
-    yield flight.send_ns, 1
-    yield flight.free_ns, -1
+    A stop and a start at the same instant are a refill: the stop comes first and no dip is seen.
+    """
+    return sorted(step for span in spans for step in ((span.start_ns, 1), (span.stop_ns, -1)))

@@ -9,7 +9,6 @@ has a failure as its upper end.
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
 from decimal import Decimal
 from itertools import pairwise
@@ -19,16 +18,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from lightgate.bench.statistics import steady
+from lightgate.bench.statistics.steady import AttemptSpan
 from lightgate.clock import load
 from lightgate.clock.interval import Interval, ranks
 from lightgate.clock.load import LATE_LIMIT, Slo, Stream, Window
-from lightgate.clock.marks import Marks
-from lightgate.clock.outcome import Outcome
+from lightgate.clock.outcome import FAILURES, Outcome
 from lightgate.clock.quantile import rank
 from lightgate.clock.timing import NS_PER_MS, words
-from lightgate.clock.tokens import Tokens, per_burst
+from lightgate.clock.tokens import per_burst
 from lightgate.ledger.runs.run import CellSummary, CostFacts, Estimate, Metric, TargetFacts
-from lightgate.ledger.runs.samples import in_windows
+from lightgate.ledger.runs.samples import inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,10 +67,11 @@ class _Cell(NamedTuple):
     steady: steady.Steady
     ramp_kept: bool
     windows_ns: tuple[tuple[int, int], ...]  # of those that count; empty: all
+    good: list[AttemptRecord]  # of those that count, the ones that enter speed statistics
 
     @property
-    def good(self) -> list[AttemptRecord]:
-        return [attempt for attempt in self.counted if load.in_statistics(attempt)]
+    def failures(self) -> int:
+        return sum(attempt.outcome in FAILURES for attempt in self.counted)
 
 
 def summarise(
@@ -91,7 +91,7 @@ def summarise(
         rate=facts.rate,
         requests=len(counted),
         warmup=len(attempts) - len(counted),
-        outcomes=dict(Counter(attempt.outcome.value for attempt in counted)),
+        outcomes=dict(Counter(str(attempt.outcome) for attempt in counted)),
         metrics=metrics,
         window_s=found.seconds or None,
         steady=found.steady,
@@ -129,9 +129,10 @@ def glance(
         requests=len(cell.counted),
         warmup=len(attempts) - len(cell.counted),
         metrics=tuple(
-            Metric(name=name, quantiles=estimates(values, (0.5,)))
+            Metric(
+                name=name, quantiles=estimates(load.successes(cell.good, attrgetter(name)), (0.5,))
+            )
             for name in ("ttft_ms", "speed_tps")
-            for values in (load.successes(cell.counted, attrgetter(name)),)
         ),
         windows_ns=cell.windows_ns,
     )
@@ -191,19 +192,25 @@ def lightest_first(cells: Iterable[CellSummary]) -> list[CellSummary]:
     return sorted(closed, key=lambda cell: cell.concurrency or 0)
 
 
-def flight(attempt: AttemptRecord) -> steady.Flight | None:
-    """One attempt as the load saw it; None where it was never sent."""
-    send, end = attempt.t_send_ns, attempt.t_end_ns or attempt.t_last_ns
-    if send is None or end is None:
-        return None
-    done = attempt.t_last_ns if attempt.outcome is Outcome.OK else None
-    return steady.Flight(
-        plan_ns=send if attempt.t_plan_ns is None else attempt.t_plan_ns,
-        send_ns=send,
-        last_ns=end if done is None else done,
-        free_ns=max(send, end),
-        ttft_ms=attempt.ttft_ms if load.in_statistics(attempt) else None,
-    )
+def spans(attempts: Sequence[AttemptRecord]) -> list[AttemptSpan]:
+    """Take the spans of the attempts that were sent."""
+    counted = {attempt.id for attempt in load.counting(attempts)}
+    found = []
+    for attempt in attempts:
+        send, end = attempt.t_send_ns, attempt.t_end_ns or attempt.t_last_ns
+        if send is None or end is None:
+            continue
+        done = attempt.t_last_ns if attempt.outcome is Outcome.OK else None
+        found.append(
+            AttemptSpan(
+                plan_ns=send if attempt.t_plan_ns is None else attempt.t_plan_ns,
+                send_ns=send,
+                last_ns=end if done is None else done,
+                free_ns=max(send, end),
+                ttft_ms=attempt.ttft_ms if attempt.id in counted else None,
+            )
+        )
+    return found
 
 
 def stream(attempt: AttemptRecord, recording: Recording | None) -> Stream | None:
@@ -217,57 +224,52 @@ def stream(attempt: AttemptRecord, recording: Recording | None) -> Stream | None
         return Stream((attempt.t_last_ns,), (float(attempt.tokens_out),))
     if recording is None or attempt.t_send_ns is None:
         return None
-    marks = Marks()
-    marks.burst_ns = array("q", (attempt.t_send_ns + at for at in recording.at_ns))
-    marks.burst_pieces = array("l", recording.pieces)
-    marks.burst_weight = array("l", recording.weight)
-    marks.burst_tokens = array("l", recording.tokens)
-    shares = per_burst(marks, Tokens(streamed=attempt.tokens_streamed))
-    return Stream(marks.burst_ns, shares) if shares else None
+    columns = (recording.pieces, recording.weight, recording.tokens)
+    shares = per_burst(attempt.tokens_streamed, *columns)
+    return Stream(list(map(attempt.t_send_ns.__add__, recording.at_ns)), shares) if shares else None
 
 
 def _sort_out(
     attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording], facts: CellFacts
 ) -> _Cell:
-    marked = {key for key, recording in recordings.items() if recording.warmup}
-    kept = [attempt for attempt in attempts if attempt.id not in marked]
-    turns: dict[int | None, list[AttemptRecord]] = {}
-    for attempt in kept:
-        turns.setdefault(_turn(recordings.get(attempt.id)), []).append(attempt)
-    stretches = [[one for a in turn if (one := flight(a))] for turn in turns.values()]
-    found = steady.find(stretches, facts.concurrency)
+    kept = []
+    turns: dict[int | None, list[AttemptRecord]] = {}  # stretches of unbroken load
+    for attempt in attempts:
+        recording, turn = recordings.get(attempt.id), None
+        if recording is not None:
+            if recording.warmup:
+                continue
+            turn = recording.block if recording.turn is None else recording.turn
+        kept.append(attempt)
+        turns.setdefault(turn, []).append(attempt)
+    found = steady.find([spans(turn) for turn in turns.values()], facts.concurrency)
     windows = tuple((w.start_ns, w.stop_ns) for w in found.windows) if found.found else ()
-    planned = facts.concurrency is None
-    inside = [a for a in kept if not windows or in_windows(a, windows, planned=planned)]
-    ramp_kept = len(inside) < RAMP_SHARE * len(kept)
+    steadily = inside(kept, windows, planned=facts.concurrency is None) if windows else kept
+    ramp_kept = len(steadily) < RAMP_SHARE * len(kept)
+    counted = kept if ramp_kept else steadily
     return _Cell(
         facts=facts,
         everything=list(attempts),
-        counted=kept if ramp_kept else inside,
+        counted=counted,
         recordings=recordings,
         steady=found,
         ramp_kept=ramp_kept,
         windows_ns=() if ramp_kept else windows,
+        good=load.counting(counted),
     )
-
-
-def _turn(recording: Recording | None) -> int | None:
-    """The stretch of unbroken load of an attempt: its own turn, or its block's."""
-    if recording is None:
-        return None
-    return recording.block if recording.turn is None else recording.turn
 
 
 def _metrics(cell: _Cell) -> Iterable[Metric]:
     for name, number in _DURATIONS.items():
+        values = [value for value in map(number, cell.good) if value is not None]
         yield Metric(
             name=name,
-            quantiles=estimates(load.successes(cell.counted, number), DURATION_QS),
-            with_failures=estimates(load.with_failures(cell.counted, number), DURATION_QS),
+            quantiles=estimates(values, DURATION_QS),
+            with_failures=estimates(values + [math.inf] * cell.failures, DURATION_QS),
         )
     yield _gap(cell)
     for name in ("speed_tps", "speed_total_tps"):
-        rates = load.successes(cell.counted, attrgetter(name))
+        rates = [rate for rate in map(attrgetter(name), cell.good) if rate is not None]
         yield Metric(name=name, quantiles=estimates(rates, RATE_QS))
 
 
@@ -310,8 +312,7 @@ def _e2e_plan_ms(attempt: AttemptRecord) -> float | None:
 
 def _throughput(cell: _Cell) -> float | None:
     """Of everything that was under way in the windows, failures and cut requests included."""
-    known = (stream(a, cell.recordings.get(a.id)) for a in cell.everything)
-    streams = [one for one in known if one is not None]
+    streams = [s for a in cell.everything if (s := stream(a, cell.recordings.get(a.id)))]
     if not streams or cell.steady.seconds <= 0:
         return None
     tokens = [
@@ -356,17 +357,17 @@ def _cost(cell: _Cell, throughput: float | None) -> CostFacts:
     target = cell.facts.target
     if target.hourly_cost is not None:
         return _hourly(cell, target.hourly_cost, throughput)
-    costs = [_dollars(attempt, target) for attempt in cell.counted]
-    total = sum((cost for cost in costs if cost is not None), Decimal(0))
-    priced = any(cost is not None for cost in costs)
-    spent = [_dollars(attempt, target) for attempt in cell.everything]
+    costs = {attempt.id: _dollars(attempt, target) for attempt in cell.everything}
+    counted = [cost for a in cell.counted if (cost := costs[a.id]) is not None]
+    total = sum(counted, Decimal(0))
+    priced = bool(counted)
     source = next((a.cost_source for a in cell.everything if a.cost_source), None)
     return CostFacts(
         out_per_mtok=target.price_output,
         in_per_mtok=target.price_input,
         per_request=_each(total, len(cell.counted)) if priced else None,
         per_good_request=_each(total, _good(cell.counted, cell.facts)) if priced else None,
-        spent=sum((cost for cost in spent if cost is not None), Decimal(0)) if priced else None,
+        spent=sum(filter(None, costs.values()), Decimal(0)) if priced else None,
         source=source or ("list" if target.price_output is not None else None),
     )
 

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
@@ -58,15 +58,34 @@ def untold(
 
 
 def in_windows(
-    attempt: AttemptRecord, windows_ns: Iterable[tuple[int, int]], *, planned: bool = False
+    attempt: AttemptRecord, windows_ns: Sequence[tuple[int, int]], *, planned: bool = False
 ) -> bool:
-    """Whether a request belongs to the windows: by its send, or by its planned instant.
+    """Whether one request belongs to the windows; see `inside`."""
+    return bool(inside((attempt,), windows_ns, planned=planned))
 
-    One that was never sent has no place in time, and belongs: it failed.
+
+def inside(
+    attempts: Iterable[AttemptRecord],
+    windows_ns: Sequence[tuple[int, int]],
+    *,
+    planned: bool = False,
+) -> list[AttemptRecord]:
+    """Keep the requests that belong to the windows: by their send, or by their planned instant.
+
+    A request that was never sent has no place in time, and belongs: it failed.
     """
-    at = attempt.t_plan_ns if planned else attempt.t_send_ns
-    at = attempt.t_send_ns if at is None else at
-    return at is None or any(start <= at < stop for start, stop in windows_ns)
+    kept = []
+    for attempt in attempts:
+        at = attempt.t_plan_ns if planned else attempt.t_send_ns
+        at = attempt.t_send_ns if at is None else at
+        if at is None:
+            kept.append(attempt)
+            continue
+        for start, stop in windows_ns:
+            if start <= at < stop:
+                kept.append(attempt)
+                break
+    return kept
 
 
 def load_of(attempt: AttemptRecord, recording: Recording | None) -> str:
