@@ -97,7 +97,7 @@ def find(stretches: Sequence[Sequence[AttemptSpan]], target: int | None) -> Stea
 
 
 def closed_window(spans: Iterable[Span], target: int) -> Window | None:
-    """Find the window in which in-flight is at the target, between its first and last time there."""
+    """Find the window from the first to the last instant at which in-flight is at the target."""
     level, start, stop = 0, None, None
     for at, step in _steps(spans):
         level += step
