@@ -4,6 +4,7 @@ import multiprocessing
 import sqlite3
 import subprocess
 import sys
+import threading
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError
 from lightgate.ledger.migrations import HEAD
+from lightgate.ledger.sqlite import use_wal
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.exchange import ExchangeRecord
 from lightgate.ledger.store.store import FILE, Ledger, LedgerBusy, LedgerConflict, LedgerFailed
@@ -146,6 +148,46 @@ def test_two_openers_make_one_ledger(tmp_path: Path) -> None:
     assert [opener.exitcode for opener in openers] == [0, 0, 0]
     with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+
+
+def test_a_new_file_that_another_opener_holds_is_waited_for(tmp_path: Path) -> None:
+    """Not SQLite's own wait: it has none for the change of a new file to WAL."""
+    other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    said: list[str] = []
+    waiting = threading.Event()
+
+    def asked(statement: str) -> None:
+        said.append(statement)
+        if statement == "BEGIN IMMEDIATE":
+            waiting.set()
+
+    def opens() -> None:
+        base = sqlite3.connect(tmp_path / FILE, timeout=60, isolation_level=None)
+        base.set_trace_callback(asked)
+        use_wal(base)
+        base.close()
+
+    opener = threading.Thread(target=opens)
+    opener.start()
+    assert waiting.wait(60)
+    other.execute("COMMIT")
+    opener.join(60)
+    assert said == [
+        "PRAGMA journal_mode = WAL", "BEGIN IMMEDIATE", "ROLLBACK", "PRAGMA journal_mode = WAL",
+        "PRAGMA synchronous = NORMAL",
+    ]  # fmt: skip
+    assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    other.close()
+
+
+def test_a_new_file_that_is_never_free_is_said(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LedgerBusy, match="database is locked"):
+        Ledger.open("sqlite", tmp_path, busy_s=0.05)
+    other.close()
+    Ledger.open("sqlite", tmp_path).close()
 
 
 def test_a_ledger_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> None:

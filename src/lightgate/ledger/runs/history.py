@@ -20,6 +20,7 @@ from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.ledger.runs.run import Run
 from lightgate.ledger.runs.samples import Samples, load_of
+from lightgate.ledger.sqlite import use_wal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -154,8 +155,7 @@ class History:
     def _prepare(self) -> None:
         """Make or widen the tables; two openers at once do it one after the other."""
         try:
-            self._base.execute("PRAGMA journal_mode = WAL")
-            self._base.execute("PRAGMA synchronous = NORMAL")
+            use_wal(self._base)
             version = int(self._base.execute("PRAGMA user_version").fetchone()[0])
         except sqlite3.Error as error:
             raise HistoryFailed(f"{self.path} is no history: {error}.") from None

@@ -1,12 +1,10 @@
 """The ledger, open: one database with one writer at a time, brought up to date when it is opened.
 
-SQLite runs in WAL mode with synchronous NORMAL: what was committed survives the death of a process,
-and readers never wait for the writer. All that is SQLite's own is in this module.
+All that is SQLite's own is in this module and in `ledger.sqlite`.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -17,9 +15,11 @@ from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.ledger.migrations import HEAD
+from lightgate.ledger.sqlite import is_busy, use_wal
 from lightgate.ledger.store.schema import Money, meta, money_text
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
@@ -208,8 +208,7 @@ def _on_connect(base: sqlite3.Connection, record: object) -> None:
         None  # we begin transactions ourselves: of one kind to read, one to write
     )
     base.execute("PRAGMA page_size = 8192")  # of a new file: rows here have about 500 bytes
-    base.execute("PRAGMA journal_mode = WAL")
-    base.execute("PRAGMA synchronous = NORMAL")
+    use_wal(base)
     # 16 MiB: pages that every batch changes are copied into the file less often.
     base.execute("PRAGMA wal_autocheckpoint = 4000")
 
@@ -223,9 +222,8 @@ def _failed(error: sa.exc.SQLAlchemyError, doing: str) -> LedgerFailed:
     if isinstance(error, sa.exc.IntegrityError):
         return LedgerConflict(f"The ledger cannot be {doing}: {error.orig}.")
     cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-    code = getattr(cause, "sqlite_errorcode", None)
     sentence = f"The ledger cannot be {doing}: {cause}."
-    if code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+    if is_busy(cause):
         return LedgerBusy(sentence, hint="Another process holds it.")
     return LedgerFailed(sentence)
 

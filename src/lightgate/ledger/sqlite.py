@@ -1,0 +1,33 @@
+"""SQLite files that several processes open at once: the ledger and the history of runs."""
+
+from __future__ import annotations
+
+import sqlite3
+
+
+def use_wal(base: sqlite3.Connection) -> None:
+    """Switch a database to WAL mode with synchronous NORMAL, waiting for whoever holds the file.
+
+    What was committed then survives the death of a process, and readers never wait for the writer.
+    SQLite waits for a lock (its connection's `timeout`) in every statement but the one that changes
+    the journal mode of a new file: of two openers, the later one is told "database is locked" at
+    once. The wait is therefore a transaction of its own, which SQLite does wait for; each round
+    means that another opener is done, so the rounds end.
+    """
+    while True:
+        try:
+            base.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+            base.execute("BEGIN IMMEDIATE")
+            base.execute("ROLLBACK")
+        else:
+            break
+    base.execute("PRAGMA synchronous = NORMAL")
+
+
+def is_busy(error: BaseException | None) -> bool:
+    """Whether an error says that another connection holds the file; later it will do."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
