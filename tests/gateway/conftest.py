@@ -26,7 +26,7 @@ from lightgate.wire.door.door import Door, DoorLimits
 from sim.conftest import QUICK, SAY, Answer, Line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from gateway.security.conftest import Upstream
@@ -111,13 +111,14 @@ def _json(body: Any) -> bytes:
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnTime | None]:
-    """Deadlines count the time that this process had: all that they wait for is in it."""
-    yield from own_time.keep(monkeypatch)
+async def own(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OwnTime]:
+    """No deadline depends on the machine: all that they wait for is in this loop."""
+    with own_time.kept(asyncio.get_running_loop(), monkeypatch) as own:
+        yield own
 
 
 @pytest.fixture
-async def start(tmp_path: Path, own: OwnTime | None) -> AsyncIterator[Start]:
+async def start(tmp_path: Path, own: OwnTime) -> AsyncIterator[Start]:
     """Starts a gateway with these `[models]` (and whatever else) in its configuration."""
     rigs: list[Rig] = []
 

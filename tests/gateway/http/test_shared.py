@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -152,13 +153,25 @@ async def test_an_answer_outlives_the_worker(start: Start) -> None:
     assert calls(rig) == 1
 
 
+class WatchedDisk(DiskCache):
+    """A store that says when it has seen what is there."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.looked = threading.Event()
+
+    def _look_around(self, ledger: Ledger) -> None:
+        super()._look_around(ledger)
+        self.looked.set()
+
+
 async def _with_disk(rig: Rig) -> Answer:
     """Ask a worker that has nothing in memory and closes its store in order."""
-    disk = DiskCache(lambda: Ledger.open("sqlite", rig.data), patience_s=60)
+    # The store's thread lives in real time, of which a hundredth is left of this patience.
+    disk = WatchedDisk(lambda: Ledger.open("sqlite", rig.data), patience_s=6000)
     disk.start()
     rig.state.answers = Answers(deep=disk)
-    await asyncio.to_thread(disk.flushed, 60)
-    await rig.until(lambda: disk._prune_ns > 0)
+    assert await asyncio.to_thread(disk.looked.wait, 60)
     answer = await rig.chat("kept", temperature=0)
     await rig.until(
         lambda: answer.headers["x-lightgate-cache"] == "hit" or rig.state.answers.stored > 0
