@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 PAGE = (Path(__file__).parents[1] / "docs" / "glossary.md").read_text("utf-8")
 ROW = re.compile(r"^\| (.+?) \| (.+?) \| \[.+\]\(.+\) \|$", re.MULTILINE)
 ROWS = [(word.strip("`"), sentence) for word, sentence in ROW.findall(PAGE)]
-UNITS = {"ms"}  # a change of units, not a metric
+UNITS = {"ms", "ms_between", "counting"}  # a change of units, a difference, a filter: no metrics
+
+
+NUMBERS = re.findall(r"^ *\| (\w+) \| .* \|$", timing.Timing.__doc__ or "", re.MULTILINE)[1:]
 
 
 def formulas(module: ModuleType) -> set[str]:
@@ -42,7 +45,7 @@ def formulas(module: ModuleType) -> set[str]:
 def wanted() -> dict[str, set[str]]:
     """The names that a user meets, by where they come from."""
     return {
-        "metrics": (formulas(timing) | formulas(load) | formulas(grade)) - UNITS,
+        "metrics": set(NUMBERS) | (formulas(timing) | formulas(load) | formulas(grade)) - UNITS,
         "outcomes": {one.value for one in Outcome},
         "roles": set(typing.get_args(Role)),
         "sources": set(typing.get_args(Source)),

@@ -177,7 +177,7 @@ def counting(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:
 
 
 def in_statistics(attempt: AttemptRecord) -> bool:
-    """Whether one attempt may; see `counting`."""
+    """Tell whether one attempt counts: only complete answers that we waited for do."""
     return bool(counting((attempt,)))
 
 

@@ -28,14 +28,19 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     | number | formula |
     |---|---|
     | connect | DNS + TCP + TLS + pool wait; None where none of them happened |
-    | ttft, ttfa, tth, tte | t_first, t_answer, t_headers, t_event - t_send |
-    | ttft_plan, e2e_plan | t_first, t_last - t_plan |
+    | ttft | t_first - t_send |
+    | ttft_plan | t_first - t_plan |
     | ttft_cold | ttft + connect; None on a warm connection |
+    | ttfa | t_answer - t_send |
+    | tth | t_headers - t_send |
+    | tte | t_event - t_send |
     | e2e | t_last - t_send |
+    | e2e_plan | t_last - t_plan |
     | speed | (streamed tokens - tokens of the first burst) / (t_last - t_first) |
-    | speed_total | tokens_out / (e2e + connect) |
+    | speed_total | tokens_out / (t_last - t_send + connect) |
     | tpot | 1 / speed |
-    | stall | the longest time between two bursts |
+    | gap | time between bursts; an attempt has many |
+    | stall | longest gap |
     """
 
     connect_ms: float | None = None
