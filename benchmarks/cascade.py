@@ -35,7 +35,7 @@ from lightgate.route.plan.alias import Alias
 from lightgate.route.plan.hedge import LAG_TOKENS, SPEND, HedgeBudgets, TargetPrice
 from lightgate.sim.latency import Dice, SpeedCurve
 from lightgate.sim.weather import Sky
-from lightgate.sim.world import load
+from lightgate.sim.world_file import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -36,7 +36,7 @@ from lightgate.provider.target import Target
 from lightgate.route.plan.hedge import SHARE, SPEND
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
-from lightgate.sim.world import load
+from lightgate.sim.world_file import load
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.roundtrip import Deadlines
 from lightgate.wire.link.stamper import best_source

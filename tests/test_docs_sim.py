@@ -15,6 +15,7 @@ from lightgate.sim import world as worlds
 from lightgate.sim.answer.script import KINDS
 from lightgate.sim.faults import ELSEWHERE, FAULTS
 from lightgate.sim.log import SimLogEntry
+from lightgate.sim.world_file import load, shipped
 
 DOCS = Path(__file__).parents[1] / "docs"
 WORLDS = (DOCS / "reference" / "worlds.md").read_text("utf-8")
@@ -86,7 +87,7 @@ def test_the_words_of_a_choice_are_listed(key: str) -> None:
 
 def test_the_shipped_worlds_are_listed() -> None:
     listed = {row[0].strip("`"): row[1] for row in rows(WORLDS, "Shipped worlds")}
-    assert listed == {name: worlds.load(name).title for name in worlds.shipped()}
+    assert listed == {name: load(name).title for name in shipped()}
 
 
 def test_every_fault_has_its_row() -> None:

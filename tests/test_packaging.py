@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lightgate import __version__
-from lightgate.sim.world import shipped
+from lightgate.sim.world_file import shipped
 
 ROOT = Path(__file__).parents[1]
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))

@@ -11,7 +11,7 @@ from lightgate.bench.selftest.plan import (
     Cell,
     cells,
 )
-from lightgate.sim.world import load
+from lightgate.sim.world_file import load
 
 
 def test_every_scenario_of_the_plan_is_in_the_world() -> None:

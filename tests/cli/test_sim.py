@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from lightgate.cli.sim import command
-from lightgate.sim.world import shipped
+from lightgate.sim.world_file import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

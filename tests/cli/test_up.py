@@ -15,7 +15,7 @@ import pytest
 
 from lightgate.gateway.process.lock import read_state
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.world import load
+from lightgate.sim.world_file import load
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -20,7 +20,7 @@ from lightgate.ledger.journal.journal import Journal, read_frames
 from lightgate.ledger.journal.notes import Reserved, Settled
 from lightgate.ledger.store.keys import KeyTerms, new_key
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.world import parse
+from lightgate.sim.world_file import parse
 from lightgate.wire.client.client import Client
 from lightgate.wire.door.door import Door, DoorLimits
 from sim.conftest import QUICK, SAY, Answer, Line

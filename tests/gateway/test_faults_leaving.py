@@ -39,10 +39,8 @@ def heard(field: Field, count: int) -> Callable[[], bool]:
     """Whether so many requests have reached the simulator."""
 
     def said() -> bool:
-        stations = field.rig.sim._stations.values()
-        return (
-            field.rig.upstream >= count and sum(station.in_flight for station in stations) >= count
-        )
+        providers = field.rig.sim._providers.values()
+        return field.rig.upstream >= count and sum(one.in_flight for one in providers) >= count
 
     return said
 

@@ -14,7 +14,7 @@ from lightgate.ledger.journal.journal import read_frames
 from lightgate.ledger.journal.notes import Reserved, Settled
 from lightgate.ledger.store.keys import new_key
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.world import parse
+from lightgate.sim.world_file import parse
 from sim.conftest import QUICK, SAY, Line
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lightgate.gateway.process.demo import with_simulated
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
-from lightgate.sim.world import load
+from lightgate.sim.world_file import load
 from sdk.environment import ROOT, bare_env, run_in
 from sdk.gate import worker
 

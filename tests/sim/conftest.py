@@ -12,10 +12,12 @@ import h11
 import pytest
 
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.world import World, parse
+from lightgate.sim.world_file import parse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from lightgate.sim.world import World
 
     Serve = Callable[..., Awaitable["Sim"]]
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lightgate.sim.capacity import Bucket, Slots
-from lightgate.sim.server.connections import UsedConnections
+from lightgate.sim.server.server import UsedConnections
 from lightgate.sim.world import WorldRate
 
 S = 1_000_000_000

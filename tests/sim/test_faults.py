@@ -18,7 +18,7 @@ from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.sim.faults import ELSEWHERE, FAULTS, parse_fault
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.server.trouble_ports import TroublePorts
+from lightgate.sim.server.trouble_ports import TroublePorts, authority_pem
 
 if TYPE_CHECKING:
     from lightgate.sim.world import World
@@ -91,8 +91,8 @@ async def _hangs(sim: Sim, fault: str) -> None:
     body = {"model": "plain", "messages": [{}], "max_tokens": 12, "stream": True}
     path = "/lab/v1/chat/completions"
     line.send("POST", path, json.dumps(body).encode(), {"x-sim-fault": fault})
-    station = sim.server._stations["lab"]
-    await sim.until(lambda: station.in_flight == 1 and sim.server.idle)
+    provider = sim.server._providers["lab"]
+    await sim.until(lambda: provider.in_flight == 1 and sim.server.idle)
     reading = asyncio.ensure_future(line.answer())
     for _ in range(20):
         await asyncio.sleep(0)
@@ -100,7 +100,7 @@ async def _hangs(sim: Sim, fault: str) -> None:
     reading.cancel()
     await asyncio.wait([reading])
     await line.close()
-    await sim.until(lambda: station.in_flight == 0)
+    await sim.until(lambda: provider.in_flight == 0)
 
 
 @pytest.mark.parametrize("fault", ON_REQUEST, ids=lambda fault: fault.name)
@@ -227,11 +227,11 @@ async def test_a_cancelled_answer_is_billed_as_its_fault_says(
         body["model"] = "plain"
     path = "/lab/v1/chat/completions"
     line.send("POST", path, json.dumps(body).encode(), {"x-sim-fault": fault})
-    station = sim.server._stations["lab"]
+    provider = sim.server._providers["lab"]
     waits = len(sim.server._pacer or ())
-    await sim.until(lambda: station.in_flight == 1 and (sim.server.idle or body["model"] == "far"))
+    await sim.until(lambda: provider.in_flight == 1 and (sim.server.idle or body["model"] == "far"))
     await line.close()
-    await sim.until(lambda: station.in_flight == 0)
+    await sim.until(lambda: provider.in_flight == 0)
     (entry,) = sim.server.log.entries
     assert (waits, entry.gone, entry.tokens_billed) == (0, True, billed)
 
@@ -268,7 +268,7 @@ async def test_the_ports_that_are_wrong_on_purpose() -> None:
         assert set(ports) == {fault.name for fault in FAULTS.values() if not fault.on_request}
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", ports["refused"])
-        trusting = ssl.create_default_context(cadata=trouble.authority_pem)
+        trusting = ssl.create_default_context(cadata=authority_pem())
         assert "self-signed" in await _handshake(ports["tls-self-signed"], trusting)
         assert "expired" in await _handshake(ports["tls-expired"], trusting)
         assert "not valid for" in await _handshake(ports["tls-wrong-name"], trusting)

@@ -7,7 +7,8 @@ import pytest
 
 from lightgate.sim.latency import Dice, SpeedCurve
 from lightgate.sim.weather import Sky, Spells
-from lightgate.sim.world import LoadPoint, Weather, load
+from lightgate.sim.world import LoadPoint, Weather
+from lightgate.sim.world_file import load
 
 GROQ = load("tables-2025").providers["groq"].models["llama-3.1-70b"].curve
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from lightgate.errors import ConfigError
 from lightgate.sim.answer.script import TEXT
-from lightgate.sim.prompt_cache import NS_PER_S, PromptCache
-from lightgate.sim.world import WorldCache, parse
+from lightgate.sim.capacity import PromptCache
+from lightgate.sim.latency import NS
+from lightgate.sim.world import WorldCache
+from lightgate.sim.world_file import parse
 from sim.conftest import QUICK
 
 if TYPE_CHECKING:
@@ -52,9 +54,9 @@ def test_another_model_has_read_nothing() -> None:
 def test_what_nobody_asked_for_is_forgotten() -> None:
     cache = PromptCache(SMALL)
     cache.read("m", NEWS, 0)
-    assert cache.read("m", NEWS, 10 * NS_PER_S) == 2
-    assert cache.read("m", NEWS, 20 * NS_PER_S) == 2
-    assert cache.read("m", NEWS, 31 * NS_PER_S) == 0
+    assert cache.read("m", NEWS, 10 * NS) == 2
+    assert cache.read("m", NEWS, 20 * NS) == 2
+    assert cache.read("m", NEWS, 31 * NS) == 0
 
 
 def test_a_short_beginning_may_not_count() -> None:

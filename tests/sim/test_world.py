@@ -7,7 +7,7 @@ import pytest
 
 from lightgate.clock.grade import band
 from lightgate.errors import ConfigError, UsageError
-from lightgate.sim.world import load, parse, shipped
+from lightgate.sim.world_file import load, parse, shipped
 
 if TYPE_CHECKING:
     from pathlib import Path

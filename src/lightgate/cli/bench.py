@@ -121,7 +121,7 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
     from lightgate.bench.load.simulated import targets
     from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
-    from lightgate.sim.world import load
+    from lightgate.sim.world_file import load
 
     world = load(given["world"])
     with SimProcess(SimOptions(world=given["world"], seed=given["seed"] or 1)) as sim:

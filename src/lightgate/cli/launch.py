@@ -228,7 +228,7 @@ class Launch:
     def _load_world(self) -> World | None:
         if not self._demo:
             return None
-        from lightgate.sim.world import load
+        from lightgate.sim.world_file import load
 
         return load(self._wishes.world)
 

@@ -65,7 +65,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
 def _list_worlds(*, as_json: bool) -> int:
     from lightgate.cli.output import emit_json
-    from lightgate.sim.world import load, shipped
+    from lightgate.sim.world_file import load, shipped
 
     worlds = [load(name) for name in shipped()]
     if as_json:
@@ -84,9 +84,9 @@ def _say_json(facts: SimFacts, world: World) -> None:
 
 def _say(facts: SimFacts, world: World) -> None:
     rows = [
-        (name, maker.dialect, title, *_speed(maker, title), facts.providers[name])
-        for name, maker in world.providers.items()
-        for title in maker.models
+        (name, provider.dialect, title, *_speed(provider, title), facts.providers[name])
+        for name, provider in world.providers.items()
+        for title in provider.models
     ]
     emit_table(_COLUMNS, rows, caption=f"{world.title}. Source: {world.source}.")
     for fault, port in facts.trouble_ports.items():
@@ -95,12 +95,12 @@ def _say(facts: SimFacts, world: World) -> None:
     note(f"Simulating {facts.world} with seed {facts.seed} on port {facts.port}; Ctrl-C stops.")
 
 
-def _speed(maker: WorldProvider, title: str) -> tuple[str, str, str]:
+def _speed(provider: WorldProvider, title: str) -> tuple[str, str, str]:
     """Medians of a single request, and the price of its output."""
-    model = maker.models[title]
+    model = provider.models[title]
     price = dollars(None if model.price is None else model.price.output)
-    if maker.hourly_cost is not None:
-        price = f"{dollars(maker.hourly_cost)}/hour"
+    if provider.hourly_cost is not None:
+        price = f"{dollars(provider.hourly_cost)}/hour"
     if model.curve:
         first = model.curve[0]
         return f"{first.ttft_ms[0]:g} ms", f"{first.tps[0]:g}", price
@@ -113,14 +113,14 @@ def _speed(maker: WorldProvider, title: str) -> tuple[str, str, str]:
 
 def _curl(facts: SimFacts, world: World) -> str:
     """A line that can be pasted, in the first provider's dialect."""
-    name, maker = next(iter(world.providers.items()))
-    model, base = next(iter(maker.models)), facts.providers[name]
+    name, provider = next(iter(world.providers.items()))
+    model, base = next(iter(provider.models)), facts.providers[name]
     say = '[{"role":"user","content":"Hello"}]'
     path, body = "/chat/completions", f'{{"model":"{model}","stream":true,"messages":{say}}}'
-    if maker.dialect == "anthropic":
+    if provider.dialect == "anthropic":
         path = "/messages"
         body = f'{{"model":"{model}","max_tokens":50,"stream":true,"messages":{say}}}'
-    elif maker.dialect == "gemini":
+    elif provider.dialect == "gemini":
         path = f"/models/{model}:streamGenerateContent?alt=sse"
         body = '{"contents":[{"parts":[{"text":"Hello"}]}]}'
     return f"curl -N '{base}{path}' -H 'content-type: application/json' -d '{body}'"

@@ -1,120 +1,103 @@
-"""One simulated provider at work: it plans every request the moment it has been received."""
+"""One simulated provider: plans the answer of every request when the request has been received."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from lightgate.clock.source import SYSTEM, Clock
-from lightgate.sim.answer.plan import AnswerPlan, ErrorAnswer
+from lightgate.sim.answer.plan import AnswerPlan, ErrorAnswer, PlannedRequest
 from lightgate.sim.answer.script import (
     HANG,
     WHOLE,
     Counts,
     Pace,
     Script,
-    Tail,
     divide,
     stream_script,
     whole_script,
 )
-from lightgate.sim.capacity import Bucket, Slots
-from lightgate.sim.dialects import anthropic, chat, gemini, responses
+from lightgate.sim.capacity import Bucket, PromptCache, Slots
+from lightgate.sim.dialects.registry import tail_of
 from lightgate.sim.faults import FaultCall, parse_fault
 from lightgate.sim.latency import NS, Dice, SpeedCurve
-from lightgate.sim.prompt_cache import PromptCache
 from lightgate.sim.weather import Luck, Sky
 
 if TYPE_CHECKING:
-    from lightgate.sim.answer.ask import SimRequest
+    from lightgate.sim.answer.request import SimRequest
     from lightgate.sim.world import AnswerShape, Stall, World, WorldModel, WorldProvider
 
 DEFAULT_TOKENS = 100
 
 
-class PlannedRequest(NamedTuple):
-    """What one request will get, decided before its first byte is answered."""
-
-    number: int
-    id: str
-    start_ns: int
-    draft: AnswerPlan
-    counts: Counts
-    reason: str  # stop | length | tool
-    load: int
-    outcome: str
-    fault: str | None
-    weather: str | None
-    cached: int  # tokens of the prompt that were in the cache
-    slot: tuple[int, int] | None  # the slot and the instant until which it is held
-
-
 class SimProvider:
-    """A provider with its weather, queue, limiter and request numbers."""
+    """A provider with its weather, queue, rate limit, prompt cache and request numbers."""
 
     def __init__(
         self, name: str, world: World, *, seed: int, born_ns: int, clock: Clock = SYSTEM
     ) -> None:
         self.name = name
-        self.maker: WorldProvider = world.providers[name]
+        self.spec: WorldProvider = world.providers[name]
         self._clock = clock
         self._seed = seed
         self._born_ns = born_ns
-        self._sky = Sky(self.maker.weather or world.weather, seed, name)
+        self._sky = Sky(self.spec.weather or world.weather, seed, name)
         self._curves = {
             title: SpeedCurve(model.curve)
-            for title, model in self.maker.models.items()
+            for title, model in self.spec.models.items()
             if model.curve
         }
-        self._slots = Slots(self.maker.slots) if self.maker.slots else None
-        self._bucket = Bucket(self.maker.rate) if self.maker.rate else None
-        self._cache = PromptCache(self.maker.cache) if self.maker.cache else None
+        self._slots = Slots(self.spec.slots) if self.spec.slots else None
+        self._bucket = Bucket(self.spec.rate) if self.spec.rate else None
+        self._cache = PromptCache(self.spec.cache) if self.spec.cache else None
         self._number = 0
         self.in_flight = 0
 
-    def plan(self, ask: SimRequest, received_ns: int, fault: FaultCall | None) -> PlannedRequest:
+    def plan(
+        self, request: SimRequest, received_ns: int, fault: FaultCall | None
+    ) -> PlannedRequest:
         """Decide everything about a request; the model must be one of this provider's."""
         number, self._number = self._number, self._number + 1
         self.in_flight += 1
-        model = self.maker.models[ask.model_name]
+        model = self.spec.models[request.model_name]
         dice = Dice(self._seed, self.name, number)
-        load = self.maker.load or self.in_flight
+        load = self.spec.load or self.in_flight
         fault = fault or self._rule(model, number, dice)
-        if fault is not None and fault.fault.streams_only and not ask.stream:
+        if fault is not None and fault.fault.streams_only and not request.stream:
             fault = None
         wait_s = self._bucket.take(received_ns) if self._bucket else None
-        counts, reason = _length(ask, model.shape)
-        draft = AnswerPlan(model.shape, Script(streamed=ask.stream), self._clock.wall_ns() / NS)
+        counts, reason = _length(request, model.shape)
+        plan = AnswerPlan(model.shape, Script(streamed=request.stream), self._clock.wall_ns() / NS)
         if fault is not None and fault.fault.early is not None:
-            fault.fault.early(draft, fault.argument)
-        luck = self._luck(ask.model_name, dice, load, received_ns)
+            fault.fault.early(plan, fault.argument)
+        luck = self._luck(request.model_name, dice, load, received_ns)
         pace = _pace(model, dice, luck, counts, number)
-        outcome = fault.outcome(streamed=ask.stream) if fault is not None else "ok"
+        outcome = fault.outcome(streamed=request.stream) if fault is not None else "ok"
         if wait_s is not None:
-            draft.refusal = _busy(wait_s)
+            plan.error = _busy(wait_s)
             outcome, fault = "rate_limited", None
         elif fault is None and luck is not None and (luck.fails or luck.hangs):
-            outcome = self._misfortune(draft, luck)
+            outcome = self._misfortune(plan, luck)
         cached = 0
-        if len(draft.script) == 0 and draft.refusal is None and self._cache is not None:
-            cached = self._cache.read(ask.model_name, ask.prompt, received_ns)
-            ttft_ns = self._cache.faster(pace.ttft_ns, cached, ask.tokens_in)
+        if len(plan.script) == 0 and plan.error is None and self._cache is not None:
+            cached = self._cache.read(request.model_name, request.prompt, received_ns)
+            ttft_ns = self._cache.faster(pace.ttft_ns, cached, request.tokens_in)
             pace = pace._replace(ttft_ns=ttft_ns)
-        if len(draft.script) == 0:
-            _write_script(draft, ask, counts, pace)
+        if len(plan.script) == 0:
+            _write_script(plan, request, counts, pace)
             if fault is not None and fault.fault.late is not None:
-                fault.fault.late(draft, fault.argument)
-                if draft.refusal is not None:
-                    _write_refusal(draft, draft.script.end_ns)
-        start_ns, slot = self._admit(draft, received_ns)
+                fault.fault.late(plan, fault.argument)
+                if plan.error is not None:
+                    _write_error(plan, plan.script.end_ns)
+        start_ns, slot = self._admit(plan, received_ns)
         return PlannedRequest(
             number=number,
             id=blake2b(f"{self._seed}/{self.name}/{number}".encode(), digest_size=12).hexdigest(),
             start_ns=start_ns,
-            draft=draft,
-            counts=Counts(0, 0, 0, 0) if draft.empty else counts,
+            plan=plan,
+            counts=Counts(0, 0, 0, 0) if plan.empty else counts,
             reason=reason,
             load=load,
             outcome=outcome,
@@ -124,17 +107,17 @@ class SimProvider:
             slot=slot,
         )
 
-    def over(self, plan: PlannedRequest, now_ns: int, *, gone: bool) -> None:
-        """A request has ended; an abandoned one gives its slot back."""
+    def over(self, planned: PlannedRequest, now_ns: int, *, gone: bool) -> None:
+        """End a request; an abandoned one gives its slot back."""
         self.in_flight -= 1
-        if gone and plan.slot is not None and self._slots is not None:
-            slot, held_until_ns = plan.slot
+        if gone and planned.slot is not None and self._slots is not None:
+            slot, held_until_ns = planned.slot
             self._slots.release(slot, held_until_ns, now_ns)
 
     def _rule(self, model: WorldModel, number: int, dice: Dice) -> FaultCall | None:
         """The first rule that fits; shares stack, so that each has its own part of the dice."""
         floor = 0.0
-        for rule in (*model.faults, *self.maker.faults):
+        for rule in (*model.faults, *self.spec.faults):
             hit = rule.every > 0 and number % rule.every == rule.phase % rule.every
             hit = hit or floor <= dice.fault < floor + rule.share
             floor += rule.share
@@ -148,46 +131,38 @@ class SimProvider:
             return None
         return self._sky.luck(curve.at(load), dice, (received_ns - self._born_ns) / NS)
 
-    def _misfortune(self, draft: AnswerPlan, luck: Luck) -> str:
+    def _misfortune(self, plan: AnswerPlan, luck: Luck) -> str:
         weather = self._sky.weather
         if luck.fails and weather is not None:
-            draft.refusal = ErrorAnswer(503, "The simulated provider failed.")
-            _write_refusal(draft, round(weather.fail_s * NS))
+            plan.error = ErrorAnswer(503, "The simulated provider failed.")
+            _write_error(plan, round(weather.fail_s * NS))
             return "http_error"
-        draft.script.add(0, HANG)
+        plan.script.add(0, HANG)
         return "timeout"
 
-    def _admit(self, draft: AnswerPlan, received_ns: int) -> tuple[int, tuple[int, int] | None]:
-        if self._slots is None or draft.refusal is not None:
+    def _admit(self, plan: AnswerPlan, received_ns: int) -> tuple[int, tuple[int, int] | None]:
+        if self._slots is None or plan.error is not None:
             return received_ns, None
         slot, start_ns = self._slots.start(received_ns)
-        until_ns = start_ns + draft.script.end_ns
+        until_ns = start_ns + plan.script.end_ns
         self._slots.hold(slot, until_ns)
         return start_ns, (slot, until_ns)
 
 
-def tail_of(ask: SimRequest, shape: AnswerShape) -> Tail:
-    """The beats after the last token in the dialect of the request."""
-    if ask.kind in {"chat", "completions"}:
-        tail = chat.tail(shape.usage, asked=ask.usage_asked)
-        return tail._replace(opens=ask.kind == "chat")
-    tails = {"responses": responses.TAIL, "messages": anthropic.TAIL, "gemini": gemini.TAIL}
-    return tails[ask.kind]
-
-
-def _length(ask: SimRequest, shape: AnswerShape) -> tuple[Counts, str]:
+def _length(request: SimRequest, shape: AnswerShape) -> tuple[Counts, str]:
     """The tokens of the answer by kind, and why it ends."""
-    if ask.kind == "embeddings":
+    if request.kind == "embeddings":
         return Counts(0, 0, 0, 0), "stop"
-    natural = max(shape.tokens or ask.cap or DEFAULT_TOKENS, ask.least)
-    total = ask.cap if ask.cap is not None and (ask.fill or ask.cap < natural) else natural
-    cut = ask.cap is not None and (ask.fill or ask.cap < natural)
-    if ask.kind == "completions":
+    natural = max(shape.tokens or request.cap or DEFAULT_TOKENS, request.least)
+    total, cut = natural, False
+    if request.cap is not None and (request.fill or request.cap < natural):
+        total, cut = request.cap, True
+    if request.kind == "completions":
         hidden = min(round(total * shape.hidden), total - 1)
         return Counts(0, hidden, total - hidden, 0), "length" if cut else "stop"
-    if ask.no_tool:
+    if request.no_tool:
         shape = msgspec.structs.replace(shape, answer="text")
-    counts = divide(total, shape, tool=ask.tool and ask.tool_name is not None)
+    counts = divide(total, shape, tool=request.tool and request.tool_name is not None)
     return counts, "length" if cut else "tool" if counts.tool else "stop"
 
 
@@ -216,22 +191,22 @@ def _stalls(stall: Stall, number: int, dice: Dice) -> bool:
     return dice.mid < stall.share
 
 
-def _write_script(draft: AnswerPlan, ask: SimRequest, counts: Counts, pace: Pace) -> None:
-    if draft.refusal is not None:
-        _write_refusal(draft, 0)
-    elif ask.stream and ask.kind != "embeddings":
-        draft.script = stream_script(counts, pace, draft.shape, tail_of(ask, draft.shape))
+def _write_script(plan: AnswerPlan, request: SimRequest, counts: Counts, pace: Pace) -> None:
+    if plan.error is not None:
+        _write_error(plan, 0)
+    elif request.stream and request.kind != "embeddings":
+        plan.script = stream_script(counts, pace, plan.shape, tail_of(request, plan.shape))
     else:
-        draft.script = whole_script(counts, pace)
+        plan.script = whole_script(counts, pace)
 
 
-def _write_refusal(draft: AnswerPlan, at_ns: int) -> None:
-    draft.script = Script(streamed=False)
-    draft.script.add(at_ns, WHOLE)
+def _write_error(plan: AnswerPlan, at_ns: int) -> None:
+    plan.script = Script(streamed=False)
+    plan.script.add(at_ns, WHOLE)
 
 
 def _busy(wait_s: float) -> ErrorAnswer:
-    # Rounded up: whoever waits that long is let in.
+    # Rounded up, so that a client that waits that long passes.
     whole = int(wait_s) + 1
     return ErrorAnswer(429, "Rate limit reached.", ((b"retry-after", b"%d" % whole),))
 

@@ -1,25 +1,18 @@
-"""Worlds: what the simulated providers are like, as TOML data.
+"""The tables of a world: its simulated providers, their models, answers, weather and faults.
 
 A world names providers; a provider names models; a model has either a curve (lognormal TTFT and
-speed by load) or an exact script. `extends` at the top takes another shipped world and overrides
-parts of it; `like` in a provider takes another provider of the same world.
+speed by load) or an exact script.
 """
 
 from __future__ import annotations
 
-import tomllib
 from decimal import Decimal
-from importlib import resources
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from lightgate.errors import ConfigError, UsageError
-
 Family = Literal["openai", "anthropic", "gemini"]
 UsageStyle = Literal["auto", "absent", "finish", "separate", "late", "every", "fused"]
-_SHIPPED = resources.files("lightgate.sim") / "worlds"
 
 
 class WorldTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -167,137 +160,3 @@ class World(WorldTable, frozen=True):
     source: str
     providers: dict[str, WorldProvider]
     weather: Weather | None = None
-
-
-def shipped() -> tuple[str, ...]:
-    """The names of the worlds inside the package."""
-    return tuple(
-        sorted(entry.name[:-5] for entry in _SHIPPED.iterdir() if entry.name.endswith(".toml"))
-    )
-
-
-def load(name_or_file: str) -> World:
-    """The shipped world of that name, or the world in that file."""
-    tree = _read(name_or_file)
-    return parse(tree, name_or_file)
-
-
-def parse(tree: dict[str, Any], place: str) -> World:
-    """Turn a tree of TOML values into a checked world; `place` is for the error sentence."""
-    tree = _resolved(tree, place)
-    try:
-        world = msgspec.convert(tree, World)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"The world {place!r} is not valid: {error}.",
-            hint="docs/reference/worlds.md lists every key.",
-        ) from None
-    problems = tuple(_problems(world))
-    if problems:
-        raise ConfigError(
-            f"The world {place!r} is not valid: {problems[0]}.",
-            hint="docs/reference/worlds.md lists every key.",
-            problems=problems,
-        )
-    return world
-
-
-def _read(name_or_file: str) -> dict[str, Any]:
-    if name_or_file in shipped():
-        text = (_SHIPPED / f"{name_or_file}.toml").read_text(encoding="utf-8")
-    else:
-        path = Path(name_or_file)
-        if not path.is_file():
-            raise UsageError(
-                f"There is no world {name_or_file!r}.",
-                hint=f"Name a TOML file or one of: {', '.join(shipped())}.",
-            )
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"The world {name_or_file!r} cannot be read: {error}.") from None
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"The world {name_or_file!r} is not TOML: {error}.") from None
-
-
-def _resolved(tree: dict[str, Any], place: str) -> dict[str, Any]:
-    tree = dict(tree)
-    parent = tree.pop("extends", None)
-    if parent is not None:
-        if parent not in shipped():
-            raise ConfigError(f"The world {place!r} extends {parent!r}, which is not shipped.")
-        tree = _merged(_resolved(_read(parent), parent), tree)
-    makers = tree.get("providers")
-    if isinstance(makers, dict):
-        tree["providers"] = {name: _like(makers, name, place) for name in makers}
-    return tree
-
-
-def _like(makers: dict[str, Any], name: str, place: str) -> Any:
-    maker = makers[name]
-    if not isinstance(maker, dict) or "like" not in maker:
-        return maker
-    rest = {key: value for key, value in maker.items() if key != "like"}
-    other = makers.get(maker["like"])
-    if not isinstance(other, dict) or "like" in other:
-        raise ConfigError(
-            f"The world {place!r} is not valid: providers.{name}.like names no plain provider."
-        )
-    return _merged(other, rest)
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    out = dict(below)
-    for key, value in above.items():
-        old = out.get(key)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        out[key] = _merged(old, value) if both else value  # type: ignore[arg-type]  # `both` says so
-    return out
-
-
-def _problems(world: World) -> list[str]:
-    from lightgate.sim.faults import FAULTS, parse_fault
-
-    found = []
-    for name, maker in world.providers.items():
-        if not name or not name.replace("-", "").replace("_", "").isalnum():
-            found.append(f"providers.{name}: a name has letters, digits, - and _ only")
-        if not maker.models:
-            found.append(f"providers.{name} has no models")
-        found.extend(f"providers.{name}.cache: {fault}" for fault in _cache_problems(maker.cache))
-        rules = [(f"providers.{name}", rule) for rule in maker.faults]
-        for title, model in maker.models.items():
-            place = f"providers.{name}.models.{title}"
-            if bool(model.curve) == (model.exact is not None):
-                found.append(f"{place} needs either a curve or an exact script")
-            found.extend(f"{place}: {fault}" for fault in _curve_problems(model.curve))
-            rules += [(place, rule) for rule in model.faults]
-        for place, rule in rules:
-            if rule.name not in FAULTS:
-                found.append(f"{place}: there is no fault {rule.name!r}")
-            elif not FAULTS[rule.name].on_request:
-                found.append(f"{place}: the fault {rule.name!r} is not one of a request")
-            elif parse_fault(f"{rule.name}:{rule.arg}" if rule.arg else rule.name) is None:
-                found.append(f"{place}: the fault {rule.name!r} does not take {rule.arg!r}")
-    return found
-
-
-def _cache_problems(cache: WorldCache | None) -> list[str]:
-    if cache is None or (0 <= cache.saves <= 1 and min(cache.block, cache.blocks) >= 1):
-        return []
-    return ["saves is a share, block and blocks are at least 1"]
-
-
-def _curve_problems(curve: tuple[LoadPoint, ...]) -> list[str]:
-    found = []
-    loads = [point.load for point in curve]
-    if loads != sorted(set(loads)) or (loads and loads[0] < 1):
-        found.append("the loads of a curve rise from 1")
-    for point in curve:
-        if not 0 < point.ttft_ms[0] <= point.ttft_ms[1]:
-            found.append(f"load {point.load}: ttft_ms is p50, p95 with 0 < p50 <= p95")
-        if not 0 < point.tps[1] <= point.tps[0]:
-            found.append(f"load {point.load}: tps is p50, slow p95 with 0 < p95 <= p50")
-    return found

@@ -24,10 +24,10 @@ from lightgate.bench.workload.workload import Wish, Workload, calibrated
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect.request import Message, ToolCall
 from lightgate.errors import UsageError
-from lightgate.sim.server.listing import base_urls
+from lightgate.sim.server.pages import base_urls
 from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.world import parse
+from lightgate.sim.world_file import parse
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.roundtrip import Deadlines
 

@@ -20,10 +20,10 @@ from lightgate.provider.call import call
 from lightgate.provider.prepare import prepare
 from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
-from lightgate.sim.server.listing import base_urls
+from lightgate.sim.server.pages import base_urls
 from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.world import parse
+from lightgate.sim.world_file import parse
 from lightgate.wire.client.client import Client
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from lightgate.gateway.process.demo import (
 from lightgate.gateway.served.snapshot import make_snapshot
 from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.world import load, shipped
+from lightgate.sim.world_file import load, shipped
 from lightgate.wire.client.client import Client
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from lightgate.sim.answer.ask import read_request
+from lightgate.sim.answer.request import read_request
 from lightgate.sim.latency import NS
-from lightgate.sim.world import load
+from lightgate.sim.world_file import load
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import StampSource
@@ -59,10 +59,10 @@ async def test_the_log_can_be_cleared_and_read_on(sim: Sim) -> None:
 async def test_the_same_seed_gives_the_same_answers(serve: Serve) -> None:
     async def run(seed: int) -> list[tuple[list[int], str]]:
         sim = await serve(load("selftest"), seed=seed)
-        station = sim.server._stations["lab"]
+        provider = sim.server._providers["lab"]
         ask = read_request("chat", b'{"model":"slow","messages":[{}],"stream":true}')
-        plans = [station.plan(ask, 0, None) for _ in range(5)]
-        return [(list(plan.draft.script.at_ns), plan.id) for plan in plans]
+        plans = [provider.plan(ask, 0, None) for _ in range(5)]
+        return [(list(plan.plan.script.at_ns), plan.id) for plan in plans]
 
     first, again, other = await run(1), await run(1), await run(2)
     assert first == again
@@ -183,11 +183,11 @@ async def test_load_counts_what_is_in_flight(sim: Sim) -> None:
     body = json.dumps({"model": "far", "messages": SAY, "stream": True}).encode()
     for line in lines:
         line.send("POST", CHAT, body, {})
-    station = sim.server._stations["lab"]
-    await sim.until(lambda: station.in_flight == 3)
+    provider = sim.server._providers["lab"]
+    await sim.until(lambda: provider.in_flight == 3)
     for line in lines:
         await line.close()
-    await sim.until(lambda: station.in_flight == 0)
+    await sim.until(lambda: provider.in_flight == 0)
     assert sorted(entry.load for entry in sim.server.log.entries) == [1, 2, 3]
     assert all(entry.gone for entry in sim.server.log.entries)
 
@@ -227,11 +227,11 @@ async def test_a_client_that_does_not_read_holds_up_only_itself(sim: Sim) -> Non
     reader = await sim.line()
     body = json.dumps({"model": "plain", "messages": SAY, "max_tokens": 200_000, "stream": True})
     reader.send("POST", CHAT, body.encode(), {})
-    station = sim.server._stations["lab"]
-    await sim.until(lambda: station.in_flight == 1)
+    provider = sim.server._providers["lab"]
+    await sim.until(lambda: provider.in_flight == 1)
     assert (await sim.chat()).end == "complete"
     await reader.close()
-    await sim.until(lambda: station.in_flight == 0)
+    await sim.until(lambda: provider.in_flight == 0)
 
 
 async def test_closing_cuts_what_is_under_way(serve: Serve) -> None:
@@ -239,7 +239,7 @@ async def test_closing_cuts_what_is_under_way(serve: Serve) -> None:
     line = await sim.line()
     body = json.dumps({"model": "far", "messages": SAY, "stream": True}).encode()
     line.send("POST", CHAT, body, {})
-    await sim.until(lambda: sim.server._stations["lab"].in_flight == 1)
+    await sim.until(lambda: sim.server._providers["lab"].in_flight == 1)
     await sim.server.close()
     assert (await line.answer()).end in {"cut", "reset"}
     await line.close()

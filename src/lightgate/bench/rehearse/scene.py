@@ -13,13 +13,14 @@ import msgspec
 
 from lightgate.errors import UsageError
 from lightgate.provider.catalogue import catalogue
-from lightgate.sim import world as worlds
+from lightgate.sim import world_file
 from lightgate.sim.latency import SpeedCurve
+from lightgate.sim.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lightgate.sim.world import World, WorldModel, WorldProvider
+    from lightgate.sim.world import WorldModel, WorldProvider
 
 NS: Final = 1_000_000_000
 PRIOR_LOAD: Final = 8  # where a scene has no load of its own, priors are those of this one
@@ -72,7 +73,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     source: str
-    world: worlds.World
+    world: World
     offers: tuple[Offer, ...]
     traffic: Traffic = Traffic()
     load: int | None = None  # None: what the world says, or as many as are in flight
@@ -116,7 +117,7 @@ def scene(name: str, wish: Wish | None = None) -> Scene:
     if entry is None:
         world = _world(name)
         return _staged(name, _Entry(world.title, world.name), world, wish)
-    world = worlds.load(entry.world)
+    world = world_file.load(entry.world)
     if entry.calm and world.weather is not None:
         sky = msgspec.structs.replace(world.weather, good_mean_s=math.inf, shock_every_s=math.inf)
         world = msgspec.structs.replace(world, weather=sky)
@@ -125,9 +126,9 @@ def scene(name: str, wish: Wish | None = None) -> Scene:
 
 def _world(name: str) -> World:
     try:
-        return worlds.load(name)
+        return world_file.load(name)
     except UsageError as error:
-        known = ", ".join((*built_in(), *worlds.shipped()))
+        known = ", ".join((*built_in(), *world_file.shipped()))
         raise UsageError(error.message, hint=f"Name a TOML file or one of: {known}.") from None
 
 

@@ -16,7 +16,7 @@ from lightgate.bench.selftest.truth import compare, decode_page
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import LightgateError
 from lightgate.provider.prepare import prepare
-from lightgate.sim.world import load
+from lightgate.sim.world_file import load
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.fetch import fetch
 from lightgate.wire.client.roundtrip import Deadlines

@@ -1,6 +1,6 @@
-"""The draft of an answer: what will be said and when, before the first byte goes out.
+"""The plan of an answer: what is sent and when, decided before the first byte goes out.
 
-Faults edit drafts; the stream plays the finished one.
+Faults change an `AnswerPlan`; the player writes the finished one.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from lightgate.sim.answer.script import Script
+    from lightgate.sim.answer.script import Counts, Script
     from lightgate.sim.world import AnswerShape
 
-LARGEST: Final = 1e9  # beyond that an argument is a typing error
+LARGEST: Final = 1e9  # a larger argument is a typing error
 
 
 class Argument(msgspec.Struct, frozen=True):
-    """A fault's argument: numbers separated by commas, or a word."""
+    """The argument of a fault: numbers separated by commas, or a word."""
 
     fault: str
     text: str
 
     @property
     def is_numeric(self) -> bool:
-        """Whether every part is a finite number of sensible size."""
+        """Whether every part is a finite number below LARGEST."""
         try:
             numbers = [float(part) for part in self.text.split(",")]
         except ValueError:
@@ -50,22 +50,23 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 class ErrorAnswer(NamedTuple):
-    """An answer of a status alone, in the dialect's error shape."""
+    """An error instead of an answer, written in the dialect's error shape."""
 
     status: int
     message: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    shown_status: int | None = None  # the status of the HTTP answer, where it lies
+    shown_status: int | None = None  # the status line's, where it differs from the error's
 
 
 class AnswerPlan:
-    """Everything that a fault may change about one answer."""
+    """Everything about one answer that a fault may change."""
 
     __slots__ = (
         "blank_lines",
         "bom",
         "content_type",
         "empty",
+        "error",
         "finish",
         "finish_every",
         "ignores_cancel",
@@ -73,7 +74,6 @@ class AnswerPlan:
         "length",
         "no_space",
         "null_choices",
-        "refusal",
         "script",
         "shape",
         "stale",
@@ -84,7 +84,7 @@ class AnswerPlan:
         self.shape = shape
         self.script = script  # empty until the early faults have been applied
         self.wall_s = wall_s  # seconds since 1970, for dates in headers
-        self.refusal: ErrorAnswer | None = None
+        self.error: ErrorAnswer | None = None
         self.finish: str | None = None  # verbatim finish reason
         self.finish_every = False
         self.null_choices = False
@@ -92,8 +92,25 @@ class AnswerPlan:
         self.bom = False
         self.no_space = False
         self.blank_lines = 0
-        self.junk = b""  # what a JUNK beat sends
+        self.junk = b""  # the bytes of a JUNK or RAW beat
         self.content_type: bytes | None = None  # instead of the dialect's
-        self.length: int | None = None  # bytes that Content-Length promises and nobody sends
+        self.length: int | None = None  # bytes that Content-Length promises and that are not sent
         self.ignores_cancel = False
         self.stale = False
+
+
+class PlannedRequest(NamedTuple):
+    """One request with its answer planned, decided before its first byte is answered."""
+
+    number: int
+    id: str
+    start_ns: int
+    plan: AnswerPlan
+    counts: Counts
+    reason: str  # stop | length | tool
+    load: int
+    outcome: str
+    fault: str | None
+    weather: str | None
+    cached: int  # tokens of the prompt that were in the cache
+    slot: tuple[int, int] | None  # the slot and the instant until which it is held

@@ -33,27 +33,11 @@ if TYPE_CHECKING:
     HANG,  # nothing more, the connection stays open
 ) = range(18)
 KINDS: Final = (
-    "head",
-    "role",
-    "reasoning",
-    "text",
-    "tool",
-    "finish",
-    "usage",
-    "done",
-    "error",
-    "part",
-    "junk",
-    "raw",
-    "whole",
-    "half",
-    "end",
-    "cut",
-    "reset",
-    "hang",
-)
+    "head", "role", "reasoning", "text", "tool", "finish", "usage", "done", "error", "part",
+    "junk", "raw", "whole", "half", "end", "cut", "reset", "hang",
+)  # fmt: skip
 BURSTS: Final = frozenset((REASONING, TEXT, TOOL))
-LAST_WORDS: Final = frozenset((END, CUT, RESET, HANG))
+LAST_BEATS: Final = frozenset((END, CUT, RESET, HANG))
 
 
 class Counts(NamedTuple):
@@ -116,22 +100,34 @@ class Script:
         return self.at_ns[-1] if self.at_ns else 0
 
     def add(self, at_ns: int, kind: int, tokens: int = 0) -> None:
-        """One beat more at the end."""
+        """Append one beat."""
         self.at_ns.append(at_ns)
         self.kind.append(kind)
         self.tokens.append(tokens)
 
     def insert(self, index: int, at_ns: int, kind: int) -> None:
-        """A beat without tokens in between."""
+        """Insert one beat without tokens."""
         self.at_ns.insert(index, at_ns)
         self.kind.insert(index, kind)
         self.tokens.insert(index, 0)
 
     def truncate(self, length: int) -> None:
-        """Forget the beats from there on."""
+        """Forget the beats from this index on."""
         del self.at_ns[length:]
         del self.kind[length:]
         del self.tokens[length:]
+
+    def remove(self, index: int) -> None:
+        """Forget one beat."""
+        del self.at_ns[index]
+        del self.kind[index]
+        del self.tokens[index]
+
+    def replace(self, *beats: tuple[int, int]) -> None:
+        """Forget all beats and plan these, (offset, kind), without tokens."""
+        self.truncate(0)
+        for at_ns, kind in beats:
+            self.add(at_ns, kind)
 
     def after(self, tokens: int) -> int:
         """The index of the first beat, head and role apart, that follows so many tokens."""
@@ -143,7 +139,7 @@ class Script:
         return len(self.kind)
 
     def shift(self, index: int, by_ns: int) -> None:
-        """Move all beats from there on later."""
+        """Move all beats from this index on later."""
         for later in range(index, len(self.at_ns)):
             self.at_ns[later] += by_ns
 
@@ -154,7 +150,7 @@ class Script:
 
 
 def divide(total: int, shape: AnswerShape, *, tool: bool) -> Counts:
-    """Split an answer's tokens by kind; at least one of them is an answer's."""
+    """Split the tokens of an answer by kind; at least one of them is text or a tool call."""
     reasoning = min(round(total * shape.reasoning), total - 1)
     hidden = min(round(total * shape.hidden), total - 1 - reasoning)
     rest = total - reasoning - hidden
@@ -166,7 +162,7 @@ def divide(total: int, shape: AnswerShape, *, tool: bool) -> Counts:
 
 
 class Tail(NamedTuple):
-    """What a dialect does to a script: the beats after the last token, and two peculiarities."""
+    """The beats of a dialect after the last token, and how the dialect opens and calls tools."""
 
     beats: tuple[int, ...]
     whole_tools: bool = False  # a tool call comes in one piece

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec.json import decode, encode
 
+from lightgate.sim.answer.answer import SimAnswer, split_tokens
 from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, Tail
-from lightgate.sim.dialects.answer import SimAnswer, Spread
-from lightgate.sim.dialects.words import plain
+from lightgate.sim.answer.words import plain
 
 REASONS: Final = {"stop": "end_turn", "length": "max_tokens", "tool": "tool_use"}
 TAIL: Final = Tail((FINISH, DONE))
@@ -42,7 +42,7 @@ class MessageRenderer:
             return out + self._stop_block() + self._delta_of_message()
         if kind != self._kind:
             out += self._stop_block() + self._start_block(kind)
-        pieces = Spread.over(first, tokens, self._answer.events)
+        pieces = split_tokens(first, tokens, self._answer.events)
         return out + b"".join(self._delta(kind, at, count) for at, count in pieces)
 
     def _start(self) -> bytes:

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec.json import decode, encode
 
+from lightgate.sim.answer.answer import SimAnswer, split_tokens
 from lightgate.sim.answer.script import FINISH, REASONING, ROLE, TEXT, Tail
-from lightgate.sim.dialects.answer import SimAnswer, Spread
-from lightgate.sim.dialects.words import plain
+from lightgate.sim.answer.words import plain
 
 REASONS: Final = {"stop": "STOP", "length": "MAX_TOKENS", "tool": "STOP"}
 # A function call comes in one piece, and the end of the body is the only terminal marker.
@@ -34,7 +34,7 @@ class GeminiRenderer:
                 b"]" if self._array else b""
             )
         out = b""
-        for at, count in Spread.over(first, tokens, self._answer.events):
+        for at, count in split_tokens(first, tokens, self._answer.events):
             chunk = self._chunk(
                 [self._part(kind, at, count)], at + count, finish=self._answer.finish_every
             )

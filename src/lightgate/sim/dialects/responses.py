@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec.json import encode
 
+from lightgate.sim.answer.answer import SimAnswer, split_tokens
 from lightgate.sim.answer.script import FINISH, REASONING, ROLE, TEXT, Tail
-from lightgate.sim.dialects.answer import SimAnswer, Spread
-from lightgate.sim.dialects.words import plain
+from lightgate.sim.answer.words import plain
 
 # response.completed (or .incomplete) holds finish and usage and is the terminal marker.
 TAIL: Final = Tail((FINISH,))
@@ -41,7 +41,7 @@ class ResponseRenderer:
         item = _item_of(kind)
         if item != self._open:
             out += self._close_item() + self._open_item(item)
-        for at, count in Spread.over(first, tokens, self._answer.events):
+        for at, count in split_tokens(first, tokens, self._answer.events):
             out += self._delta(item, at, count)
         return out
 

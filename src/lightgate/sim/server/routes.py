@@ -1,4 +1,4 @@
-"""Which provider and which endpoint a request is for."""
+"""The provider, the endpoint and the key of a request, read from its path and headers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from lightgate.sim.answer.ask import Kind
+    from lightgate.sim.answer.request import Kind
     from lightgate.sim.world import Family
 
 _POSTS: Final[dict[tuple[Family, str], Kind]] = {
@@ -31,7 +31,7 @@ class SimPath(NamedTuple):
 
 
 class SimEndpoint(NamedTuple):
-    """A request for tokens."""
+    """The endpoint of a request for tokens."""
 
     kind: Kind
     model: str = ""  # where the path names it
@@ -39,11 +39,11 @@ class SimEndpoint(NamedTuple):
     array: bool = False  # a Gemini stream as a JSON array
 
 
-def read_target(target: bytes, providers: Container[str], own: str | None) -> SimPath:
-    """Split a target; `own` is the provider of a port that serves only one."""
-    path, _, query = target.decode("latin-1").partition("?")
+def read_path(target: bytes, providers: Container[str], own: str | None) -> SimPath:
+    """Split a request target; `own` is the provider of a port that serves only one."""
+    written, _, query = target.decode("latin-1").partition("?")
     parts = dict(parse_qsl(query, keep_blank_values=True))
-    path = unquote(path).lstrip("/")
+    path = unquote(written).lstrip("/")
     if own is not None:
         return SimPath(own, path, parts)
     first, _, rest = path.partition("/")
@@ -52,24 +52,24 @@ def read_target(target: bytes, providers: Container[str], own: str | None) -> Si
     return SimPath(None, path, parts)
 
 
-def find_call(family: Family, target: SimPath) -> SimEndpoint | None:
+def find_endpoint(family: Family, path: SimPath) -> SimEndpoint | None:
     """The endpoint of a POST; None if this dialect has none there."""
     if family != "gemini":
-        kind = _POSTS.get((family, target.path))
+        kind = _POSTS.get((family, path.path))
         return None if kind is None else SimEndpoint(kind)
-    head, _, rest = target.path.partition("/models/")
+    head, _, rest = path.path.partition("/models/")
     model, _, method = rest.rpartition(":")
     if head not in {"v1beta", "v1"} or not model:
         return None
     if method == "generateContent":
         return SimEndpoint("gemini", model)
     if method == "streamGenerateContent":
-        return SimEndpoint("gemini", model, stream=True, array=target.query.get("alt") != "sse")
+        return SimEndpoint("gemini", model, stream=True, array=path.query.get("alt") != "sse")
     return None
 
 
 def find_key(headers: tuple[tuple[bytes, bytes], ...], query: dict[str, str]) -> str | None:
-    """The key of a request, in whichever place a dialect keeps it."""
+    """The key of a request, from the header or the query of any dialect."""
     for name, value in headers:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
             return value[7:].decode("latin-1")

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.errors import UsageError
-from lightgate.sim.server.listing import base_urls
+from lightgate.sim.server.pages import base_urls
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.world import World, load
+from lightgate.sim.world_file import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from lightgate.sim.world import World
 
 STDIN: Final = 0
 TIDY_S: Final = 5.0

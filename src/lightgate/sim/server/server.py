@@ -4,41 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from msgspec.json import encode
 
 from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
-from lightgate.sim.answer.ask import FAMILY_OF, BadSimRequest, SimRequest, read_request
 from lightgate.sim.answer.pacer import SimPacer
+from lightgate.sim.answer.player import Content, ScriptPlayer
+from lightgate.sim.answer.request import FAMILY_OF, BadSimRequest, SimRequest, read_request
 from lightgate.sim.answer.script import CUT, FINISH, USAGE, WHOLE
-from lightgate.sim.answer.speech import body_of, usage_of, voice_of
-from lightgate.sim.answer.stream import ScriptPlayer
-from lightgate.sim.dialects.refusals import refusal, stream_error
+from lightgate.sim.dialects.errors import error_body, error_event
+from lightgate.sim.dialects.registry import renderer_of
 from lightgate.sim.faults import FaultCall, parse_fault
 from lightgate.sim.latency import Dice
 from lightgate.sim.log import PAGE, SimLog, SimLogEntry
-from lightgate.sim.provider import PlannedRequest, SimProvider
-from lightgate.sim.server.connections import UsedConnections
-from lightgate.sim.server.listing import model_document, models_document, world_document
-from lightgate.sim.server.routes import SimEndpoint, SimPath, find_call, find_key, read_target
+from lightgate.sim.provider import SimProvider
+from lightgate.sim.server.pages import model_document, models_document, world_document
+from lightgate.sim.server.routes import SimEndpoint, SimPath, find_endpoint, find_key, read_path
 from lightgate.sim.server.trouble_ports import TroublePorts
 from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
 from lightgate.wire.link.stamper import best_source
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import StampSource
-    from lightgate.sim.dialects.answer import Renderer
-    from lightgate.sim.world import Family, World
+    from lightgate.sim.answer.answer import Renderer
+    from lightgate.sim.answer.plan import AnswerPlan, PlannedRequest
+    from lightgate.sim.world import World
 
 _JSON: Final = (b"content-type", b"application/json")
-# Long silences are part of the game: a client may keep a connection idle for as long as it likes.
+# Faults hold connections silent for minutes, so a client may keep an idle one for an hour.
 _LIMITS: Final = DoorLimits(idle_s=3600.0, body_bytes=256 * 1024 * 1024)
+_MOST_CONNECTIONS: Final = 65_536  # remembered at most; the oldest are forgotten first
+
+
+class UsedConnections:
+    """A bounded memory of the connections that have carried a request."""
+
+    def __init__(self, most: int = _MOST_CONNECTIONS) -> None:
+        self._most = most
+        self._accepted_ns: OrderedDict[str, int] = OrderedDict()  # by peer
+
+    def before(self, peer: str, accepted_ns: int) -> bool:
+        """Whether this connection is known already; from now on it is."""
+        known = self._accepted_ns.get(peer) == accepted_ns
+        self._accepted_ns[peer] = accepted_ns
+        self._accepted_ns.move_to_end(peer)
+        if len(self._accepted_ns) > self._most:
+            self._accepted_ns.popitem(last=False)
+        return known
 
 
 class SimServer:
-    """Simulated providers; deterministic by seed."""
+    """Simulated providers; the same seed gives the same answers."""
 
     def __init__(
         self,
@@ -57,10 +76,10 @@ class SimServer:
         self._stamp: StampSource = stamp or best_source()
         self._own_ports = own_ports
         self._trouble = TroublePorts() if trouble else None
-        self._stations: dict[str, SimProvider] = {}
+        self._providers: dict[str, SimProvider] = {}
         self._doors: list[Door] = []
         self._pacer: SimPacer | None = None
-        self._seen = UsedConnections()
+        self._used = UsedConnections()
         self._ids = Ids()
 
     @property
@@ -73,14 +92,14 @@ class SimServer:
         Dice(self.seed, "", 0)  # numpy takes milliseconds to throw its first dice
         born_ns = SYSTEM.now_ns()
         self._pacer = SimPacer()
-        self._stations = {
+        self._providers = {
             name: SimProvider(name, self.world, seed=self.seed, born_ns=born_ns)
             for name in self.world.providers
         }
         try:
             bound = await self._open(host, port, None)
             if self._own_ports:
-                for name in self._stations:
+                for name in self._providers:
                     self.ports[name] = await self._open(host, 0, name)
             if self._trouble is not None:
                 self.trouble_ports = await self._trouble.open(host)
@@ -90,7 +109,7 @@ class SimServer:
         return bound
 
     async def close(self) -> None:
-        """Stop at once; what was under way is cut."""
+        """Stop at once; running answers are cut."""
         for door in self._doors:
             await door.close()
         self._doors.clear()
@@ -109,116 +128,63 @@ class SimServer:
         return await door.listen(host, port)
 
     async def _handle(self, inbound: Inbound, reply: Reply, own: str | None) -> None:
-        target = read_target(inbound.target, self._stations, own)
-        if target.provider is None:
-            self._answer_own(inbound, reply, target)
+        path = read_path(inbound.target, self._providers, own)
+        if path.provider is None:
+            self._answer_own(inbound, reply, path)
             return
-        station = self._stations[target.provider]
+        provider = self._providers[path.provider]
         request_id = _request_id(inbound) or self._ids.new()
-        wanted = station.maker.key
-        given = find_key(inbound.headers, target.query) or ""
-        if wanted is not None and not hmac.compare_digest(wanted.encode(), given.encode()):
-            _refuse(reply, station, 401, "The key is missing or wrong.", request_id)
-        elif inbound.method == b"GET":
-            self._list(reply, station, target, request_id)
-        else:
-            call = find_call(station.maker.dialect, target)
-            if call is None or inbound.method != b"POST":
-                message = f"Nothing is served at {inbound.method.decode()} /{target.path}."
-                _refuse(reply, station, 404, message, request_id)
-            else:
-                await self._serve(inbound, reply, station, call, request_id)
+        headers = (_JSON, (b"x-request-id", request_id.encode()))
+        try:
+            _check_key(provider.spec.key, find_key(inbound.headers, path.query) or "")
+            if inbound.method == b"GET":
+                reply.whole(200, headers, _models_page(provider, path))
+                return
+            endpoint = _endpoint(inbound, provider, path)
+            reused = self._used.before(inbound.peer, inbound.accepted_ns)
+            request, fault = _read(inbound, provider, endpoint)
+        except BadSimRequest as error:
+            body = error_body(provider.spec.dialect, error.status, str(error), request_id)
+            reply.whole(error.status, headers, body)
+            return
+        planned = provider.plan(request, inbound.received_ns, fault)
+        entry = _entry(inbound, request, planned, provider.name, request_id)
+        if planned.plan.stale and reused:
+            planned.plan.script.replace((0, CUT))
+            entry.outcome = "reset"
+        renderer = renderer_of(request, planned, array=endpoint.array)
+        await self._play(_player(entry, planned.plan, request, renderer, reply), entry, planned)
 
-    def _answer_own(self, inbound: Inbound, reply: Reply, target: SimPath) -> None:
-        """The simulator's own pages."""
-        route = (inbound.method, target.path)
+    def _answer_own(self, inbound: Inbound, reply: Reply, path: SimPath) -> None:
+        """Answer with one of the simulator's own pages."""
+        route = (inbound.method, path.path)
         if route == (b"GET", "health/live"):
             reply.whole(200, (_JSON,), b'{"status":"live"}')
         elif route == (b"GET", "sim/world"):
             facts = world_document(self.world, self.seed, self.ports, self.trouble_ports)
             reply.whole(200, (_JSON,), facts)
         elif route == (b"GET", "sim/log"):
-            since, limit = _number(target, "since", 0), _number(target, "limit", PAGE)
-            kind, body = self.log.encoded(since, limit, target.query.get("format", "json"))
+            since, limit = _number(path, "since", 0), _number(path, "limit", PAGE)
+            kind, body = self.log.encoded(since, limit, path.query.get("format", "json"))
             reply.whole(200, ((b"content-type", kind),), body)
         elif route == (b"DELETE", "sim/log"):
             self.log.clear()
             reply.whole(200, (_JSON,), b'{"cleared":true}')
         else:
-            names = ", ".join(f"/{name}" for name in self._stations)
+            names = ", ".join(f"/{name}" for name in self._providers)
             message = f"Nothing is served here; the providers are at {names}."
             error = {"error": {"message": message, "type": "invalid_request_error"}}
             reply.whole(404, (_JSON,), encode(error))
 
-    def _list(self, reply: Reply, station: SimProvider, target: SimPath, request_id: str) -> None:
-        head, _, name = target.path.partition("/models")
-        body = None
-        if head in {"v1", "v1beta"}:
-            name = name.lstrip("/")
-            maker = station.maker
-            body = model_document(maker, name) if name else models_document(maker)
-        if body is None:
-            message = f"Nothing is served at /{target.path}."
-            _refuse(reply, station, 404, message, request_id)
-            return
-        reply.whole(200, (_JSON, (b"x-request-id", request_id.encode())), body)
-
-    async def _serve(
-        self,
-        inbound: Inbound,
-        reply: Reply,
-        station: SimProvider,
-        call: SimEndpoint,
-        request_id: str,
-    ) -> None:
-        reused = self._seen.before(inbound.peer, inbound.accepted_ns)
-        try:
-            ask = read_request(call.kind, inbound.body, call.model, stream=call.stream)
-            fault = _fault(inbound, ask)
-        except BadSimRequest as error:
-            _refuse(reply, station, 400, str(error), request_id)
-            return
-        if ask.model_name not in station.maker.models:
-            message = f"The model `{ask.model_name}` does not exist."
-            _refuse(reply, station, 404, message, request_id)
-            return
-        plan = station.plan(ask, inbound.received_ns, fault)
-        entry = _entry(inbound, ask, plan, station, request_id)
-        if plan.draft.stale and reused:
-            plan.draft.script.truncate(0)
-            plan.draft.script.add(0, CUT)
-            entry.outcome = "reset"
-        await self._play(entry, station, plan, ask, reply, array=call.array)
-
     async def _play(
-        self,
-        entry: SimLogEntry,
-        station: SimProvider,
-        plan: PlannedRequest,
-        ask: SimRequest,
-        reply: Reply,
-        *,
-        array: bool,
+        self, player: ScriptPlayer, entry: SimLogEntry, planned: PlannedRequest
     ) -> None:
-        draft = plan.draft
-        voice = voice_of(ask, plan, array=array)
-        family = FAMILY_OF[ask.kind]
-        if draft.refusal is not None:
-            wrong = draft.refusal
-            entry.status = wrong.shown_status or wrong.status
-            body = refusal(family, wrong.status, wrong.message, entry.request_id)
-        else:
-            body = body_of(ask, plan, voice) if not draft.script.streamed else b""
-            entry.usage = usage_of(ask, voice)
-        headers = _headers(entry, plan, voice, family)
-        error = stream_error(family, ask.kind, "Overloaded.", entry.request_id)
-        stream = ScriptPlayer(entry, draft, voice, reply, headers)
-        pacer = self._pacer
-        if pacer is None:
+        """Write the answer, then log the request; the door cancels when the client has left."""
+        if self._pacer is None:
             return
-        ticket = pacer.add(stream.begin(body, error), stream)
+        ticket = self._pacer.add(player.due_ns, player)
         try:
-            await stream.over
+            await player.over
         except asyncio.CancelledError:
             entry.gone = True
             raise
@@ -228,31 +194,97 @@ class SimServer:
             sent = sum(entry.script.tokens[: len(entry.actual_ns)])
             if not _told_usage(entry):
                 entry.usage = None
-            runs_on = entry.gone and draft.ignores_cancel
-            entry.tokens_billed = plan.counts.total if runs_on else sent
-            station.over(plan, entry.ended_ns, gone=entry.gone)
+            runs_on = entry.gone and planned.plan.ignores_cancel
+            entry.tokens_billed = planned.counts.total if runs_on else sent
+            self._providers[entry.provider].over(planned, entry.ended_ns, gone=entry.gone)
             self.log.add(entry)
 
 
+def _check_key(wanted: str | None, given: str) -> None:
+    if wanted is not None and not hmac.compare_digest(wanted.encode(), given.encode()):
+        raise BadSimRequest("The key is missing or wrong.", 401)
+
+
+def _models_page(provider: SimProvider, path: SimPath) -> bytes:
+    head, _, name = path.path.partition("/models")
+    name = name.lstrip("/")
+    body = None
+    if head in {"v1", "v1beta"}:
+        spec = provider.spec
+        body = model_document(spec, name) if name else models_document(spec)
+    if body is None:
+        raise BadSimRequest(f"Nothing is served at /{path.path}.", 404)
+    return body
+
+
+def _endpoint(inbound: Inbound, provider: SimProvider, path: SimPath) -> SimEndpoint:
+    endpoint = find_endpoint(provider.spec.dialect, path)
+    if endpoint is None or inbound.method != b"POST":
+        method = inbound.method.decode()
+        raise BadSimRequest(f"Nothing is served at {method} /{path.path}.", 404)
+    return endpoint
+
+
+def _read(
+    inbound: Inbound, provider: SimProvider, endpoint: SimEndpoint
+) -> tuple[SimRequest, FaultCall | None]:
+    """Read the request and the fault that its header or its model's suffix asks for."""
+    request = read_request(endpoint.kind, inbound.body, endpoint.model, stream=endpoint.stream)
+    written = inbound.header(b"x-sim-fault")
+    text = request.fault if written is None else written.decode("latin-1")
+    fault = parse_fault(text) if text else None
+    if text and fault is None:
+        raise BadSimRequest(f"There is no fault `{text[:80]}`, or it does not take that argument.")
+    if request.model_name not in provider.spec.models:
+        raise BadSimRequest(f"The model `{request.model_name}` does not exist.", 404)
+    return request, fault
+
+
 def _entry(
-    inbound: Inbound, ask: SimRequest, plan: PlannedRequest, station: SimProvider, request_id: str
+    inbound: Inbound, request: SimRequest, planned: PlannedRequest, provider: str, request_id: str
 ) -> SimLogEntry:
-    entry = SimLogEntry(request_id, station.name, ask.model, plan.number)
-    entry.kind = ask.kind
+    entry = SimLogEntry(request_id, provider, request.model, planned.number)
+    entry.kind = request.kind
     entry.accepted_ns = inbound.accepted_ns
     entry.received_ns = inbound.received_ns
-    entry.start_ns = plan.start_ns
+    entry.start_ns = planned.start_ns
     entry.bytes_in = len(inbound.body)
-    entry.load = plan.load
-    entry.streamed = ask.stream
-    entry.outcome = plan.outcome
-    entry.fault = plan.fault
-    entry.weather = plan.weather
-    entry.counts = plan.counts
-    entry.tokens_in = ask.tokens_in
-    entry.tokens_cached = plan.cached
-    entry.script = plan.draft.script
+    entry.load = planned.load
+    entry.streamed = request.stream
+    entry.outcome = planned.outcome
+    entry.fault = planned.fault
+    entry.weather = planned.weather
+    entry.counts = planned.counts
+    entry.tokens_in = request.tokens_in
+    entry.tokens_cached = planned.cached
+    entry.script = planned.plan.script
     return entry
+
+
+def _player(
+    entry: SimLogEntry, plan: AnswerPlan, request: SimRequest, renderer: Renderer, reply: Reply
+) -> ScriptPlayer:
+    """Make the player of an answer; its status and usage go into the log entry."""
+    family = FAMILY_OF[request.kind]
+    content_type = b"application/json"
+    if plan.error is not None:
+        entry.status = plan.error.shown_status or plan.error.status
+        body = error_body(family, plan.error.status, plan.error.message, entry.request_id)
+    else:
+        body = b"" if plan.script.streamed else renderer.whole()
+        entry.usage = renderer.usage(streamed=request.stream)
+        if request.stream:
+            content_type = renderer.content_type
+    identity = entry.request_id.encode()
+    headers = [(b"content-type", plan.content_type or content_type), (b"x-request-id", identity)]
+    if family == "anthropic":
+        headers.append((b"request-id", identity))
+    if request.stream:
+        headers.append((b"cache-control", b"no-cache"))
+    if plan.error is not None:
+        headers.extend(plan.error.headers)
+    error = error_event(family, request.kind, "Overloaded.", entry.request_id)
+    return ScriptPlayer(entry, plan, renderer, reply, Content(headers, body, error))
 
 
 def _told_usage(entry: SimLogEntry) -> bool:
@@ -261,42 +293,8 @@ def _told_usage(entry: SimLogEntry) -> bool:
     return any(kind in carrier for kind in entry.script.kind[: len(entry.actual_ns)])
 
 
-def _headers(
-    entry: SimLogEntry, plan: PlannedRequest, voice: Renderer | None, family: Family
-) -> list[tuple[bytes, bytes]]:
-    draft = plan.draft
-    kind = b"application/json"
-    if voice is not None and draft.refusal is None and entry.streamed:
-        kind = voice.content_type
-    identity = entry.request_id.encode()
-    headers = [(b"content-type", draft.content_type or kind), (b"x-request-id", identity)]
-    if family == "anthropic":
-        headers.append((b"request-id", identity))
-    if entry.streamed:
-        headers.append((b"cache-control", b"no-cache"))
-    if draft.refusal is not None:
-        headers.extend(draft.refusal.headers)
-    return headers
-
-
-def _refuse(reply: Reply, station: SimProvider, status: int, message: str, request_id: str) -> None:
-    body = refusal(station.maker.dialect, status, message, request_id)
-    reply.whole(status, (_JSON, (b"x-request-id", request_id.encode())), body)
-
-
-def _fault(inbound: Inbound, ask: SimRequest) -> FaultCall | None:
-    written = inbound.header(b"x-sim-fault")
-    text = ask.fault if written is None else written.decode("latin-1")
-    if not text:
-        return None
-    fault = parse_fault(text)
-    if fault is None:
-        raise BadSimRequest(f"There is no fault `{text[:80]}`, or it does not take that argument.")
-    return fault
-
-
 def _request_id(inbound: Inbound) -> str | None:
-    """The client's own id, if it is fit to stand in a header again."""
+    """The client's own id, if a header can carry it again."""
     value = inbound.header(b"x-request-id")
     if value is None or not 0 < len(value) <= 128:
         return None
@@ -304,6 +302,6 @@ def _request_id(inbound: Inbound) -> str | None:
     return text if text.isascii() and text.isprintable() else None
 
 
-def _number(target: SimPath, name: str, default: int) -> int:
-    text = target.query.get(name, "")
+def _number(path: SimPath, name: str, default: int) -> int:
+    text = path.query.get(name, "")
     return int(text) if text.isdecimal() and len(text) < 16 else default

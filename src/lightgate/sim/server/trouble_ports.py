@@ -1,30 +1,35 @@
-"""Ports that are wrong on purpose: nobody listens, or the TLS handshake cannot succeed."""
+"""Ports that are wrong on purpose: nothing listens, or the TLS handshake cannot succeed.
+
+The certificates are files in `tls/`, made as docs/decisions/0011-libraries.md says. Their key is
+public and protects nothing: the one valid certificate among them is for a host that cannot exist,
+and the authority's key was thrown away.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import ssl
-import tempfile
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from importlib import resources
 from typing import Final
 
-from lightgate.clock.source import SYSTEM
-from lightgate.sim.server.certificate import Certificate, Term, certify, new_pair
 from lightgate.wire.door.door import Door, Inbound, Reply
 
-_AUTHORITY: Final = "Lightgate simulated authority"
-_ELSEWHERE: Final = "elsewhere.invalid"
+_CERTIFICATES: Final = ("tls-self-signed", "tls-expired", "tls-wrong-name")
 # The first bytes of a ServerHello: a handshake record that promises 122 bytes and brings six.
 _TORN: Final = bytes.fromhex("160303007a02000076") + b"\x03\x03\x00\x00\x00\x00"
+_FOLDER: Final = resources.files("lightgate.sim.server") / "tls"
+
+
+def authority_pem() -> str:
+    """The certificate that signed the expired and the wrong-name one, for clients that trust it."""
+    return (_FOLDER / "authority.pem").read_text("ascii")
 
 
 class TroublePorts:
-    """The faults that are ports; `authority_pem` is what a client must trust to see past it."""
+    """The faults that are ports."""
 
     def __init__(self) -> None:
-        self.authority_pem = ""
         self._doors: list[Door] = []
         self._servers: list[asyncio.Server] = []
         self._held: list[socket.socket] = []
@@ -32,14 +37,14 @@ class TroublePorts:
     async def open(self, host: str) -> dict[str, int]:
         """Open all of them; fault name to port."""
         ports = {"refused": self._refusing(host), "tls-truncated": await self._torn(host)}
-        for name, certificate in self._certificates(host).items():
-            door = Door(_answer, tls=_context(certificate))
+        for name in _CERTIFICATES:
+            door = Door(_answer, tls=_context(name))
             self._doors.append(door)
             ports[name] = await door.listen(host, 0)
         return ports
 
     async def close(self) -> None:
-        """Close them."""
+        """Close all of them."""
         for door in self._doors:
             await door.close()
         for server in self._servers:
@@ -52,7 +57,7 @@ class TroublePorts:
         self._held.clear()
 
     def _refusing(self, host: str) -> int:
-        """A port that is bound, so that nobody else gets it, and does not listen."""
+        """A port that is bound, so that no other program gets it, and does not listen."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         held = socket.socket(family, socket.SOCK_STREAM)
         held.bind((host, 0))
@@ -71,31 +76,17 @@ class TroublePorts:
         port: int = server.sockets[0].getsockname()[1]
         return port
 
-    def _certificates(self, host: str) -> dict[str, Certificate]:
-        now = datetime.fromtimestamp(SYSTEM.wall_ns() // 1_000_000_000, UTC)
-        valid = Term(now - timedelta(days=1), now + timedelta(days=30))
-        past = Term(now - timedelta(days=60), now - timedelta(days=30))
-        root, leaf = new_pair(), new_pair()
-        signer = (_AUTHORITY, root)
-        self.authority_pem = certify(_AUTHORITY, root, valid, signer, ca=True).pem
-        return {
-            "tls-self-signed": certify(host, leaf, valid, (host, leaf), ca=False),
-            "tls-expired": certify(host, leaf, past, signer, ca=False),
-            "tls-wrong-name": certify(_ELSEWHERE, leaf, valid, signer, ca=False),
-        }
-
 
 async def _answer(inbound: Inbound, reply: Reply) -> None:  # noqa: ARG001 - the door's signature
-    """Whoever gets this far did not check the certificate."""
+    """Answer a client that did not check the certificate."""
     reply.whole(200, ((b"content-type", b"text/plain"),), b"the certificate was not checked\n")
 
 
-def _context(certificate: Certificate) -> ssl.SSLContext:
+def _context(name: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # load_cert_chain reads files only; nobody else may read the key while it is one.
-    with tempfile.TemporaryDirectory(prefix="lightgate-sim-") as folder:
-        path = Path(folder) / "chain.pem"
-        path.touch(mode=0o600)
-        path.write_text(certificate.pem + certificate.key_pem, encoding="ascii")
-        context.load_cert_chain(path)
+    with (
+        resources.as_file(_FOLDER / f"{name}.pem") as certificate,
+        resources.as_file(_FOLDER / "key.pem") as key,
+    ):
+        context.load_cert_chain(certificate, key)
     return context

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.sim.answer.ask import BadSimRequest, Kind, SimRequest, read_request
-from lightgate.sim.server.routes import find_call, find_key, read_target
+from lightgate.sim.answer.request import BadSimRequest, Kind, SimRequest, read_request
+from lightgate.sim.server.routes import find_endpoint, find_key, read_path
 
 SAY = [{"role": "user", "content": "12345678"}]
 JSON = st.recursive(
@@ -134,16 +134,16 @@ def test_any_bytes_are_refused_or_read(body: bytes) -> None:
 
 def test_targets() -> None:
     known = {"lab", "gem"}
-    got = read_target(b"/lab/v1/models?a=1&b=", known, None)
+    got = read_path(b"/lab/v1/models?a=1&b=", known, None)
     assert (got.provider, got.path, got.query) == ("lab", "v1/models", {"a": "1", "b": ""})
-    assert read_target(b"/sim/log?since=3", known, None).provider is None
-    assert read_target(b"/v1/models", known, "lab").provider == "lab"
-    stream = read_target(b"/gem/v1beta/models/a%2Fb:streamGenerateContent?alt=sse", known, None)
-    call = find_call("gemini", stream)
+    assert read_path(b"/sim/log?since=3", known, None).provider is None
+    assert read_path(b"/v1/models", known, "lab").provider == "lab"
+    stream = read_path(b"/gem/v1beta/models/a%2Fb:streamGenerateContent?alt=sse", known, None)
+    call = find_endpoint("gemini", stream)
     assert call == ("gemini", "a/b", True, False)
-    assert find_call("openai", stream) is None
+    assert find_endpoint("openai", stream) is None
     assert (
-        find_call("gemini", read_target(b"/gem/v1beta/models/a:countTokens", known, None)) is None
+        find_endpoint("gemini", read_path(b"/gem/v1beta/models/a:countTokens", known, None)) is None
     )
 
 

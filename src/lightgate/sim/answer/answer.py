@@ -1,4 +1,4 @@
-"""The facts of one answer, and what every voice must be able to say."""
+"""The facts of one answer, and what the renderer of each dialect provides."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol
 import msgspec
 
 from lightgate.sim.answer.script import Counts
-from lightgate.sim.dialects.words import TokenText
+from lightgate.sim.answer.words import TokenText
 from lightgate.sim.world import UsageStyle
 
 
 class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said, apart from when."""
+    """The contents of one answer; the instants are in its script."""
 
     id: str
     created: int  # seconds since 1970
@@ -34,14 +34,14 @@ class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     null_choices: bool = False
 
     def reason_in(self, names: dict[str, str]) -> str | None:
-        """The finish reason in a dialect's words; a verbatim one as it is, `null` as none."""
+        """The finish reason in a dialect's words; a verbatim one as it is, `null` as None."""
         if self.finish is not None:
             return None if self.finish == "null" else self.finish
         return names[self.reason]
 
 
 class Renderer(Protocol):
-    """Renders the beats of one answer in one dialect."""
+    """The bytes of one answer in one dialect."""
 
     content_type: bytes  # of a stream
 
@@ -54,16 +54,12 @@ class Renderer(Protocol):
         ...
 
     def usage(self, *, streamed: bool) -> dict[str, object] | None:
-        """The usage as this answer sends it; None where it sends none."""
+        """The usage that this answer carries; None where it carries none."""
         ...
 
 
-class Spread:
-    """Splits the tokens of a burst over the events of a segment."""
-
-    @staticmethod
-    def over(first: int, tokens: int, events: int) -> list[tuple[int, int]]:
-        """(first token, tokens) of each event; as even as whole tokens allow."""
-        events = max(min(events, tokens), 1)
-        edges = [first + tokens * k // events for k in range(events + 1)]
-        return [(a, b - a) for a, b in itertools.pairwise(edges)]
+def split_tokens(first: int, tokens: int, events: int) -> list[tuple[int, int]]:
+    """(first token, tokens) of each event of a burst; as even as whole tokens allow."""
+    events = max(min(events, tokens), 1)
+    edges = [first + tokens * k // events for k in range(events + 1)]
+    return [(a, b - a) for a, b in itertools.pairwise(edges)]

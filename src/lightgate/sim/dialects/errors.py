@@ -1,4 +1,4 @@
-"""Errors in each dialect's shape, outside and inside a stream."""
+"""Errors in the shape of each dialect, as a body and as an event of a stream."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _GEMINI: Final = {
 }
 
 
-def refusal(family: Family, status: int, message: str, request_id: str) -> bytes:
+def error_body(family: Family, status: int, message: str, request_id: str) -> bytes:
     """The body of an error answer."""
     return encode(_tree(family, status, message, request_id))
 
 
-def stream_error(family: Family, kind: str, message: str, request_id: str) -> bytes:
-    """An error event inside a stream of status 200; overloaded, as providers put it."""
+def error_event(family: Family, kind: str, message: str, request_id: str) -> bytes:
+    """An error event inside a stream of status 200, with the status of an overloaded provider."""
     if kind == "responses":
         fields = {"type": "error", "sequence_number": 0, "code": "server_error"}
         data = encode({**fields, "message": message, "param": None})
         return b"event: error\ndata: %b\n\n" % data
     status = 529 if family == "anthropic" else 503
-    data = refusal(family, status, message, request_id)
+    data = error_body(family, status, message, request_id)
     name = b"event: error\n" if family == "anthropic" else b""
     return b"%bdata: %b\n\n" % (name, data)
 

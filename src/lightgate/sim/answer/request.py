@@ -1,6 +1,6 @@
-"""What a request asks for, read from the bodies of all dialects.
+"""A request to the simulator, read from the body of any dialect.
 
-Only what shapes the answer is read; everything else a client may send is ignored, as providers do.
+Only the fields that shape the answer are read; all others are ignored, as providers ignore them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ LONGEST: Final = 1_000_000  # tokens
 _SYSTEM: Final = ("system", "systemInstruction", "instructions")  # each dialect's own
 
 
-class BadSimRequest(Exception):  # noqa: N818 - it is the request that is bad, not the program
-    """The body is not a request of this dialect; the message is the answer's."""
+class BadSimRequest(Exception):  # noqa: N818 - the request is bad, not the program
+    """A request that gets an error; the message and the status are the answer's."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class SimRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +150,7 @@ def _is_true(tree: Any, field: str) -> bool:
 
 
 class _ToolChoice(NamedTuple):
-    """What a request says about calling tools."""
+    """The fields of a request about calling tools."""
 
     demanded: bool = False
     forbidden: bool = False
@@ -204,7 +208,7 @@ def _inputs(content: Any) -> tuple[str, ...]:
 
 
 def _text(tree: Any) -> str:
-    """All text below, in order; a token id counts as four characters."""
+    """All text of a tree, in order; a token id counts as four characters."""
     pieces, todo = [], [tree]
     while todo:
         node = todo.pop()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.sim.dialects.answer import Spread
-from lightgate.sim.dialects.words import JsonText, Prose, plain
+from lightgate.sim.answer.answer import split_tokens
+from lightgate.sim.answer.words import JsonText, Prose, plain
 
 if TYPE_CHECKING:
     from sim.conftest import Answer, Serve, Sim
@@ -45,7 +45,7 @@ def test_json_text_is_json_of_the_right_length(count: int) -> None:
 @settings(derandomize=True, max_examples=100)
 @given(first=st.integers(0, 50), tokens=st.integers(1, 50), events=st.integers(1, 9))
 def test_a_burst_is_spread_whole(first: int, tokens: int, events: int) -> None:
-    pieces = Spread.over(first, tokens, events)
+    pieces = split_tokens(first, tokens, events)
     assert pieces[0][0] == first
     assert sum(count for _, count in pieces) == tokens
     assert all(a + n == b for (a, n), (b, _) in itertools.pairwise(pieces))
