@@ -30,8 +30,7 @@ import sqlalchemy as sa
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import parse_config
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
-from lightgate.gateway.spend.counters import SpendCounters
-from lightgate.gateway.spend.restore import restore
+from lightgate.gateway.spend.counters import SpendCounters, restore
 from lightgate.ledger.journal.ship import ORPHANED, Shipper
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key

@@ -209,8 +209,7 @@ class Launch:
         """Bring the spend counters up to what the ledger knows, while nobody spends."""
         if all(key.budget_usd is None for key in self._keys):
             return
-        from lightgate.gateway.spend.counters import SpendCounters
-        from lightgate.gateway.spend.restore import restore
+        from lightgate.gateway.spend.counters import SpendCounters, restore
         from lightgate.ledger.journal.ship import Shipper
         from lightgate.ledger.store.store import Ledger
 

@@ -9,13 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.clock.source import ManualClock
-from lightgate.gateway.spend.counter_file import GROWTH, CounterFileFailed
-from lightgate.gateway.spend.counters import Held, SpendCounters
+from lightgate.gateway.spend import counter_file
+from lightgate.gateway.spend.counter_file import GROWTH, CounterFile, CounterFileFailed
+from lightgate.gateway.spend.counters import Orphaned, SpendCounters
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, new_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from lightgate.gateway.spend.counter_file import Slot
 
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
@@ -176,7 +179,10 @@ def test_a_dead_workers_reservations_are_found_and_dropped(
         assert alive.admit(one, NOON, 1, DOLLAR // 2) is not None
         assert alive.admit(other, NOON, 60, 0) is not None
         alive.settle(one.id, 0, DOLLAR // 8, 0, 0)  # its orphan, charged
-        assert alive.clear_worker(7) == {one.id: Held(DOLLAR // 2, 5), other.id: Held(0, 60)}
+        assert alive.clear_worker(7) == {
+            one.id: Orphaned(DOLLAR // 2, 0),  # its tokens are not limited
+            other.id: Orphaned(0, 60),
+        }
         assert alive.clear_worker(7) == {}
         standing = alive.standing(one.id)
         assert standing is not None
@@ -245,17 +251,17 @@ def test_a_worker_has_its_place(tmp_path: Path, worker: int) -> None:
         SpendCounters.open(tmp_path / "spend", worker)
 
 
-def test_threads_and_objects_of_one_process_exclude_each_other(tmp_path: Path) -> None:
+def test_objects_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     one = key(budget_usd=Decimal(1), rpm=10**6)
-    counters = [SpendCounters.open(tmp_path / "spend", worker, [one]) for worker in (0, 0, 1)]
-    rounds = 300
+    counters = [SpendCounters.open(tmp_path / "spend", worker, [one]) for worker in range(3)]
+    rounds = 1000
 
     def work(spend: SpendCounters) -> None:
         for _ in range(rounds):
             assert spend.admit(one, NOON, 1, 1) is None
             spend.settle(one.id, 1, 1, 1, 1)
 
-    threads = [threading.Thread(target=work, args=(spend,)) for spend in counters * 2]
+    threads = [threading.Thread(target=work, args=(spend,)) for spend in counters]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -302,7 +308,9 @@ def test_spend_never_passes_the_budget_whatever_the_order(
             spent += cost
         elif name == "crash":
             lost = sum(held for worker, held in running if worker == which)
-            assert counters[0].clear_worker(which) == ({one.id: Held(lost, 0)} if lost else {})
+            counters[which]._file.close()  # as a killed process leaves it: with its lease
+            counters[which] = SpendCounters.open(path, which, [one], clock=clock)
+            assert counters[0].clear_worker(which) == ({one.id: Orphaned(lost, 0)} if lost else {})
             running = [(worker, held) for worker, held in running if worker != which]
         standing = counters[0].standing(one.id)
         assert standing is not None
@@ -334,3 +342,84 @@ def test_no_minute_holds_more_than_the_limit_and_no_room_is_wasted(
                 assert sum(now - at < 61 * SECOND for at in admitted) >= rpm
                 then = now + round(refused.retry_after_s * SECOND)
                 assert sum(then - at < 60 * SECOND for at in admitted) < rpm
+
+
+class Locks:
+    """How often a worker's object locks something."""
+
+    def __init__(self, spend: SpendCounters, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.taken = 0
+        lock = CounterFile.lock
+
+        def counted(file: CounterFile, slot: Slot) -> None:
+            self.taken += file is spend._file
+            lock(file, slot)
+
+        monkeypatch.setattr(CounterFile, "lock", counted)
+
+
+@pytest.mark.parametrize("limits", [{}, {"rpm": 1000, "tpm": 100_000}])
+def test_a_leased_share_costs_no_lock(
+    spend: SpendCounters, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+) -> None:
+    one = key(budget_usd=Decimal(1), budget_period="day", **limits)
+    assert spend.admit(one, NOON, 10, 1000) is None
+    locks = Locks(spend, monkeypatch)
+    for _ in range(400):
+        assert spend.admit(one, NOON, 10, 1000) is None
+        spend.settle(one.id, 1000, 700, 10, 9)
+    assert locks.taken == 0
+    standing = spend.standing(one.id)
+    assert standing is not None
+    assert (standing.spent_nano, standing.held_nano) == (400 * 700, 1000)
+    if limits:
+        assert (standing.requests, standing.tokens, standing.held_tokens) == (401, 3600, 10)
+
+
+@pytest.mark.parametrize(
+    ("limits", "each"),
+    [
+        ({"budget_usd": Decimal(1)}, (0, DOLLAR // 100)),
+        ({"rpm": 100}, (0, 0)),
+        ({"tpm": 100}, (1, 0)),
+    ],
+)
+def test_what_one_worker_leased_and_left_another_can_have(
+    tmp_path: Path, clock: ManualClock, limits: dict[str, Any], each: tuple[int, int]
+) -> None:
+    one = key(**limits)
+    tokens, nano = each
+    with (
+        SpendCounters.open(tmp_path / "spend", 0, [one], clock=clock) as idle,
+        SpendCounters.open(tmp_path / "spend", 1, [one], clock=clock) as busy,
+    ):
+        assert idle.admit(one, NOON, tokens, nano) is None  # and more than that is leased
+        assert [busy.admit(one, NOON, tokens, nano) for _ in range(99)] == [None] * 99
+        assert busy.admit(one, NOON, tokens, nano) is not None
+        assert idle.admit(one, NOON, tokens, nano) is not None
+
+
+def test_a_killed_workers_lease_comes_back(tmp_path: Path, clock: ManualClock) -> None:
+    one = key(budget_usd=Decimal(1))
+    dead = SpendCounters.open(tmp_path / "spend", 1, [one], clock=clock)
+    assert dead.admit(one, NOON, 0, DOLLAR // 10) is None
+    dead._file.close()  # as a killed process leaves it
+    with SpendCounters.open(tmp_path / "spend", 1, [one], clock=clock) as again:
+        for key_id, orphaned in again.clear_worker(1).items():
+            again.settle(key_id, 0, orphaned.nano_usd, 0, orphaned.tokens)
+        standing = again.standing(one.id)
+        assert standing is not None
+        assert (standing.spent_nano, standing.held_nano) == (DOLLAR // 10, 0)
+        assert again.admit(one, NOON, 0, DOLLAR * 9 // 10) is None
+        assert again.admit(one, NOON, 0, 1) is not None
+
+
+def test_one_object_at_a_time_counts_for_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counter_file, "_TAKE_S", 0.0)
+    with (
+        SpendCounters.open(tmp_path / "spend", 0),
+        pytest.raises(CounterFileFailed, match="as worker 0"),
+    ):
+        SpendCounters.open(tmp_path / "spend", 0)

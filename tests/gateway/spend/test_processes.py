@@ -8,6 +8,8 @@ from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.store.keys import KeyTerms, new_key
@@ -19,12 +21,13 @@ COMMON = """
 import os, signal, sys
 from decimal import Decimal
 from pathlib import Path
-from lightgate.clock.source import SYSTEM
+from lightgate.clock.source import SYSTEM, ManualClock
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.store.keys import KeyRecord
 path = Path(sys.argv[1])
 key = KeyRecord(id=sys.argv[2], name="n", hash="00", prefix="lg-", created="2026-01-01T00:00:00Z",
                 budget_usd=Decimal("0.00001"), rpm=100000, tpm=1000000)
+COST = int(sys.argv[4]) if len(sys.argv) > 4 else 1000
 """
 
 # Each waits for a byte, so that all of them begin together.
@@ -34,7 +37,7 @@ MANY = (
 with SpendCounters.open(path, int(sys.argv[3]), [key]) as spend:
     print("ready", flush=True)
     sys.stdin.read(1)
-    print(sum(spend.admit(key, SYSTEM.wall_ns(), 1, 1000) is None for _ in range(50)))
+    print(sum(spend.admit(key, SYSTEM.wall_ns(), 1, COST) is None for _ in range(50)))
 """
 )
 
@@ -42,8 +45,10 @@ with SpendCounters.open(path, int(sys.argv[3]), [key]) as spend:
 DYING = (
     COMMON
     + """
+clock = ManualClock()  # one second: a kill while another begins counts the first twice
+
 def child(step, told):
-    spend = SpendCounters.open(path, 1, [key])
+    spend = SpendCounters.open(path, 1, [key], clock=clock)
     passed = 0
     def trace(frame, event, argument):
         nonlocal passed
@@ -55,7 +60,7 @@ def child(step, told):
             passed += 1
         return trace
     sys.settrace(trace)
-    assert spend.admit(key, SYSTEM.wall_ns(), 3, 1000) is None
+    assert spend.admit(key, clock.wall_ns(), 3, 1000) is None
     os.write(told, b"a")
     spend.settle(key.id, 1000, 400, 3, 2)
     sys.settrace(None)
@@ -73,11 +78,11 @@ for step in range(1000):
     _, status = os.waitpid(pid, 0)
     said = os.read(read, 9).decode()
     os.close(read)
-    with SpendCounters.open(path, 0, [key]) as spend:
+    with SpendCounters.open(path, 0, [key], clock=clock) as spend:
         before = spend.standing(key.id)
         spend.clear_worker(1)
         after = spend.standing(key.id)
-        again = spend.admit(key, SYSTEM.wall_ns(), 3, 9000) is None
+        again = spend.admit(key, clock.wall_ns(), 3, 9000) is None
     print(said or "-", before.spent_nano, before.held_nano, before.held_tokens, before.requests,
           after.spent_nano, after.held_nano, after.held_tokens, again)
     if os.waitstatus_to_exitcode(status) == 0:
@@ -98,9 +103,10 @@ def start(script: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_four_processes_and_a_budget_for_ten(tmp_path: Path) -> None:
-    path, key_id = tmp_path / "spend", "0190"
-    workers = [start(MANY, str(path), key_id, str(index)) for index in range(4)]
+@pytest.mark.parametrize("enough", [10, 100, 160])
+def test_four_processes_and_a_budget_for_some(tmp_path: Path, enough: int) -> None:
+    path, key_id, cost = tmp_path / "spend", "0190", 10_000 // enough
+    workers = [start(MANY, str(path), key_id, str(index), str(cost)) for index in range(4)]
     for worker in workers:
         assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
@@ -110,10 +116,10 @@ def test_four_processes_and_a_budget_for_ten(tmp_path: Path) -> None:
         worker.stdin.flush()
     ends = [worker.communicate(timeout=60) for worker in workers]
     assert [said[1] for said in ends] == ["", "", "", ""]
-    assert sum(int(said[0]) for said in ends) == 10
+    assert sum(int(said[0]) for said in ends) == 10_000 // cost
 
 
-def test_a_kill_at_any_line_leaves_a_consistent_purse(tmp_path: Path) -> None:
+def test_a_kill_at_any_line_leaves_consistent_counters(tmp_path: Path) -> None:
     process = start(DYING, str(tmp_path / "spend"), "0190")
     out, err = process.communicate(timeout=100)
     assert (process.returncode, err) == (0, "")

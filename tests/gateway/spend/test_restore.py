@@ -4,8 +4,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lightgate.clock.source import ManualClock
-from lightgate.gateway.spend.counters import SpendCounters
-from lightgate.gateway.spend.restore import restore
+from lightgate.gateway.spend.counters import SpendCounters, restore
 from lightgate.ledger.store.keys import KeyTerms, new_key
 from lightgate.ledger.store.schema import key_rollups, reservations
 from lightgate.ledger.store.store import Ledger

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.admit.caller import Greeting
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.body import Wanted
-    from lightgate.gateway.spend.denial import Refused
+    from lightgate.gateway.spend.denial import Denied
     from lightgate.route.plan.plan import Step
     from lightgate.wire.door.inbound import Inbound
 
@@ -243,7 +243,7 @@ def _worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int
     return max(fanout * tiers[start] + climbed, *costs)
 
 
-def _refused(refused: Refused) -> Refusal:
+def _refused(refused: Denied) -> Refusal:
     status, code = (402, "budget") if refused.reason == "budget" else (429, refused.reason)
     return Refusal(
         status=status,

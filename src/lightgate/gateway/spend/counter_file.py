@@ -1,4 +1,4 @@
-"""The file that the workers of one machine count in: 64-bit words, mapped into each of them.
+"""Map the file that the workers of one machine count in: 64-bit words, shared by all of them.
 
 A header page, then one slot of fixed size for each key; a slot never moves and the file only grows.
 Every word is written whole, so a killed process leaves words, never halves of them; the order in
@@ -6,8 +6,8 @@ which `counters` writes them makes any prefix of a change safe.
 
 A slot is locked by its byte range. The locks belong to the open file (Linux: open file description
 locks), so two `CounterFile` objects of one process exclude each other too, the kernel releases them
-when a process dies, and closing one object does not release another's. Threads that share an object
-need a lock of their own. Open it in the process that uses it: a forked copy shares the lock.
+when a process dies, and closing one object does not release another's. Open the file in the process
+that uses it: a forked copy shares the locks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import fcntl
 import mmap
 import os
 import struct
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from lightgate.errors import LightgateError
@@ -24,19 +25,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-VERSION: Final = 1
+VERSION: Final = 2
 WORD: Final = 8
 HEADER_WORDS: Final = 512  # one page
 ID_WORDS: Final = 5
-SLOT_WORDS: Final = 648
+SLOT_WORDS: Final = 2696  # of a key: 5 for its id, 2, two rings of 62, ten of each of 256 workers
 GROWTH: Final = 64  # slots by which the file grows
 
-_MAGIC: Final = int.from_bytes(b"LGPURSE\0", "little")
+_MAGIC: Final = int.from_bytes(b"LGSPEND\0", "little")
 _AT_MAGIC, _AT_VERSION, _AT_SIZE, _AT_USED, _AT_WORKERS = range(5)
 _HEADER_BYTES: Final = HEADER_WORDS * WORD
 _SLOT_BYTES: Final = SLOT_WORDS * WORD
 _OFD: Final[int | None] = getattr(fcntl, "F_OFD_SETLKW", None)
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
+_WORKER_BYTES: Final = 1 << 60  # beyond every slot: a byte for each worker, locked while it counts
+_TAKE_S: Final = 5.0  # for an earlier life of a worker to end; a worker without a parent has 1.5
 
 
 class CounterFileFailed(LightgateError):  # noqa: N818 - names the event
@@ -88,8 +91,10 @@ class CounterFile:
         """One more than the highest worker that has ever counted here."""
         return self.words[_AT_WORKERS]
 
-    def count_worker(self, worker: int) -> None:
-        """Make sure that this worker's words are looked at."""
+    def take_worker(self, worker: int) -> None:
+        """Make this object the only one that writes a worker's words, and have them looked at."""
+        if _OFD is not None:
+            self._take_byte(worker)
         self.lock(_HEADER)
         try:
             self.words[_AT_WORKERS] = max(self.words[_AT_WORKERS], worker + 1)
@@ -98,17 +103,11 @@ class CounterFile:
 
     def lock(self, slot: Slot) -> None:
         """Wait until the slot is this object's alone."""
-        if _OFD is not None:
-            fcntl.fcntl(self._descriptor, _OFD, slot.lock)
-        else:  # macOS: the whole file, by open file as well
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        _lock(self._descriptor, slot.lock)
 
     def unlock(self, slot: Slot) -> None:
         """Let others have the slot."""
-        if _OFD is not None:
-            fcntl.fcntl(self._descriptor, _OFD, slot.unlock)
-        else:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        _lock(self._descriptor, slot.unlock)
 
     def place(self, key_id: str) -> Slot:
         """The slot of a key, which is given one if it has none."""
@@ -164,6 +163,21 @@ class CounterFile:
         self.words[at : at + ID_WORDS] = memoryview(padded).cast("q")
         self.words[_AT_USED] = used + 1
 
+    def _take_byte(self, worker: int) -> None:
+        wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _WORKER_BYTES + worker, 1, 0)
+        until = time.monotonic() + _TAKE_S
+        while True:
+            try:
+                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, wanted)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise CounterFileFailed(
+                        f"Another process counts in {self._path} as worker {worker}."
+                    ) from None
+                time.sleep(0.02)
+            else:
+                return
+
     def _map_again(self) -> None:
         self.words.release()
         self._map.close()
@@ -199,8 +213,8 @@ def _opened(path: Path) -> int:
 
 
 def _begun(descriptor: int, path: Path) -> bool:
-    """Whether this is a counter file of our version; False: another file must be opened."""
-    _lock(descriptor, _HEADER)
+    """Whether the file has our version; False: another one was put in its place."""
+    _lock(descriptor, _HEADER.lock)
     try:
         here = os.fstat(descriptor)
         if not _same_file(path, here):
@@ -218,25 +232,19 @@ def _begun(descriptor: int, path: Path) -> bool:
         path.replace(path.with_name(f"{path.name}.old"))
         return False
     finally:
-        _unlock(descriptor, _HEADER)
+        _lock(descriptor, _HEADER.unlock)
 
 
-def _lock(descriptor: int, slot: Slot) -> None:
+def _lock(descriptor: int, change: bytes) -> None:
     if _OFD is not None:
-        fcntl.fcntl(descriptor, _OFD, slot.lock)
+        fcntl.fcntl(descriptor, _OFD, change)
     else:  # macOS: the whole file, by open file as well
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-
-
-def _unlock(descriptor: int, slot: Slot) -> None:
-    if _OFD is not None:
-        fcntl.fcntl(descriptor, _OFD, slot.unlock)
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        release = struct.unpack(_FLOCK, change)[0] == fcntl.F_UNLCK
+        fcntl.flock(descriptor, fcntl.LOCK_UN if release else fcntl.LOCK_EX)
 
 
 def _same_file(path: Path, here: os.stat_result) -> bool:
-    """Whether nobody has put another file in its place while we waited."""
+    """Whether the file still has its path, after waiting for the lock."""
     try:
         there = path.stat()
     except FileNotFoundError:

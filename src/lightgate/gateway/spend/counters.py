@@ -1,52 +1,67 @@
-"""What every key has spent and asked for, shared by the workers of one machine.
+"""Admit requests within the limits of their key, over all workers of one machine.
 
-Admission is one atomic step: requests per minute, tokens per minute and budget are looked at and
-reserved under one lock, so that concurrent requests cannot pass a limit together. What is running
-counts with its worst case until it is settled with what it really took.
+Admission reserves the worst case of a request in one step: requests per minute, tokens per minute
+and budget. What is running counts with its worst case until it is settled with what it really took.
+A worker takes from its own lease (`shares`), which costs no lock; only where that is not enough, or
+is of an earlier second or period, the key's slot of the file is locked.
 
-Limits hold for every span of 60 seconds, not for clock minutes: a ring of 61 one-second counts.
-Money is in nano-dollars; budgets are for ever, for a day or for a month, in UTC. The wall clock may
-be stepped back: a small step counts on, a large one begins again.
+Limits hold for every span of 60 seconds, not for clock minutes. Money is in nano-dollars; budgets
+are for ever, for a day or for a month, in UTC. The wall clock may be stepped back: a small step
+counts on, a large one begins again.
 """
 
 from __future__ import annotations
 
-import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, get_args
 
 import msgspec
 
 from lightgate.clock.source import SYSTEM
-from lightgate.gateway.spend.counter_file import ID_WORDS, SLOT_WORDS, CounterFile
-from lightgate.gateway.spend.denial import Refused, too_dear, too_many, too_often
-from lightgate.gateway.spend.window import RING, count, room_s, total, turn
+from lightgate.gateway.spend.counter_file import CounterFile
+from lightgate.gateway.spend.denial import Denied, too_dear, too_many, too_often
+from lightgate.gateway.spend.shares import (
+    BASE,
+    HELD,
+    HELD_TOKENS,
+    REQUEST_LIMIT,
+    REQUESTS,
+    RING_REQUESTS,
+    RING_TOKENS,
+    SECOND_NS,
+    TOKEN_LIMIT,
+    TOKENS,
+    UNLIMITED,
+    WORKERS,
+    Amounts,
+    Lease,
+    Pool,
+    lower_limits,
+    place_of,
+    room_s,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from lightgate.clock.source import Clock
     from lightgate.gateway.spend.counter_file import Slot
     from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.ledger.store.store import Ledger
 
-WORKERS: Final = 256  # as many as the configuration allows
-_AT_PERIOD: Final = ID_WORDS
-_AT_SPENT: Final = _AT_PERIOD + 1
-_AT_REQUESTS: Final = _AT_SPENT + 1  # a ring: the newest second, then its counts
-_AT_TOKENS: Final = _AT_REQUESTS + 1 + RING
-_AT_HELD: Final = _AT_TOKENS + 1 + RING  # nano-dollars reserved, a word for each worker
-_AT_HELD_TOKENS: Final = _AT_HELD + WORKERS
-assert _AT_HELD_TOKENS + WORKERS <= SLOT_WORDS  # noqa: S101 - the layout itself
-
-_SECOND_NS: Final = 1_000_000_000
-_DAY_NS: Final = 86_400 * _SECOND_NS
+_DAY_NS: Final = 86_400 * SECOND_NS
+_EVER_NS: Final = 2**63
 _MOST: Final = 2**50  # a larger wish, such as a client's max_tokens of 10**18, is counted as this
 _KINDS: Final = {"total": 0, "day": 1, "month": 2}  # the low bits of a slot's period
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a key stands: spent in this period and reserved, and what counts against its limits."""
+class KeyStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a key stands: spent in this period and reserved, and what counts against its limits.
+
+    Requests and tokens are counted for keys with a limit per minute.
+    """
 
     spent_nano: int
     held_nano: int
@@ -55,30 +70,21 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     held_tokens: int
 
 
-class Held(NamedTuple):
-    """What a worker had reserved for a key."""
+class Orphaned(NamedTuple):
+    """What a worker that is no more had reserved for a key."""
 
     nano_usd: int
     tokens: int
 
 
-class _Known(NamedTuple):
-    """A key with limits, and what admission needs to know of it."""
-
-    key: KeyRecord
-    slot: Slot
-    kind: int
-    budget_nano: int | None
-
-
 class SpendCounters:
-    """One worker's hand in the shared counters; use it as a context manager.
+    """One worker's part in the counters of a machine; one thread uses it, as a context manager.
 
     After a worker died, first charge its orphans (`settle` with nothing reserved), then
     `clear_worker`: in that order no money is forgotten.
     """
 
-    __slots__ = ("_clock", "_day", "_file", "_known", "_month", "_mutex", "_worker")
+    __slots__ = ("_clock", "_day", "_file", "_leases", "_month", "_worker")
 
     def __init__(self, file: CounterFile, worker: int, clock: Clock) -> None:
         if not 0 <= worker < WORKERS:
@@ -86,19 +92,18 @@ class SpendCounters:
         self._file = file
         self._worker = worker
         self._clock = clock
-        self._mutex = threading.Lock()
-        self._known: dict[str, _Known] = {}
+        self._leases: dict[str, Lease] = {}
         self._day = self._month = -1
-        file.count_worker(worker)
+        file.take_worker(worker)
 
     @classmethod
     def open(
         cls, path: Path, worker: int, keys: Iterable[KeyRecord] = (), *, clock: Clock = SYSTEM
     ) -> Self:
         """Open the file, made where there is none, for a worker of this machine."""
-        spend = cls(CounterFile(path), worker, clock)
-        spend.add(keys)
-        return spend
+        counters = cls(CounterFile(path), worker, clock)
+        counters.add(keys)
+        return counters
 
     def __enter__(self) -> Self:
         return self
@@ -107,9 +112,12 @@ class SpendCounters:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; reservations stay until they are settled or cleared."""
-        with self._mutex:
-            self._file.close()
+        """Give the leases back and close the file; reservations stay until settled or cleared."""
+        for lease in self._leases.values():
+            if lease.until_ns:
+                with self._locked(lease.slot):
+                    lease.give_back(self._file.words)
+        self._file.close()
 
     @property
     def workers(self) -> int:
@@ -118,26 +126,43 @@ class SpendCounters:
 
     def add(self, keys: Iterable[KeyRecord]) -> None:
         """Give keys their slots ahead of their first request."""
-        with self._mutex:
-            for key in keys:
-                if limited(key):
-                    self._learn(key)
+        for key in keys:
+            if limited(key):
+                self._learn(key)
 
-    def admit(self, key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int) -> Refused | None:
+    def admit(self, key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int) -> Denied | None:
         """Reserve the worst case of one request, or say why not; then nothing has changed."""
-        if key.budget_usd is None and key.rpm is None and key.tpm is None:
-            return None
+        lease = self._leases.get(key.id)
+        if lease is None or lease.key is not key:
+            if not limited(key):
+                return None
+            lease = self._learn(key)
         if tokens > _MOST or nano_usd > _MOST:
             tokens, nano_usd = min(tokens, _MOST), min(nano_usd, _MOST)
-        with self._mutex:
-            known = self._known.get(key.id)
-            if known is None or known.key is not key:
-                known = self._learn(key)
-            self._file.lock(known.slot)
-            try:
-                return self._admit(known, wall_ns, tokens, nano_usd)
-            finally:
-                self._file.unlock(known.slot)
+        if not lease.from_ns <= wall_ns < lease.until_ns:
+            return self._admit_locked(lease, wall_ns, tokens, nano_usd)
+        words, held = self._file.words, lease.held + nano_usd
+        words[lease.held_at] = held  # before the limit is read: see `shares`
+        if lease.limited_per_minute:
+            at = lease.at
+            requests, held_tokens = lease.requests + 1, lease.held_tokens + tokens
+            words[at + REQUESTS] = requests
+            words[at + HELD_TOKENS] = held_tokens
+            if (
+                requests > words[at + REQUEST_LIMIT]
+                or lease.tokens + held_tokens > words[at + TOKEN_LIMIT]
+                or lease.spent + held > words[lease.spend_limit_at]
+            ):
+                words[at + REQUESTS] = lease.requests
+                words[at + HELD_TOKENS] = lease.held_tokens
+                words[lease.held_at] = lease.held
+                return self._admit_locked(lease, wall_ns, tokens, nano_usd)
+            lease.requests, lease.held_tokens = requests, held_tokens
+        elif lease.spent + held > words[lease.spend_limit_at]:
+            words[lease.held_at] = lease.held
+            return self._admit_locked(lease, wall_ns, tokens, nano_usd)
+        lease.held = held
+        return None
 
     def settle(
         self,
@@ -148,122 +173,145 @@ class SpendCounters:
         tokens: int,
     ) -> None:
         """Give back what was reserved and count what was really used, in the current period."""
-        known = self._known.get(key_id)
-        if known is None:
+        lease = self._leases.get(key_id)
+        if lease is None:
             return
         wall_ns = self._clock.wall_ns()
+        if not lease.from_ns <= wall_ns < lease.until_ns:
+            with self._locked(lease.slot):
+                self._refresh(lease, wall_ns)
         if reserved_nano > _MOST or reserved_tokens > _MOST:
             reserved_nano, reserved_tokens = min(reserved_nano, _MOST), min(reserved_tokens, _MOST)
         if spent_nano > _MOST or tokens > _MOST:
             spent_nano, tokens = min(spent_nano, _MOST), min(tokens, _MOST)
-        with self._mutex:
-            self._file.lock(known.slot)
-            try:
-                at, words = known.slot.at, self._file.words
-                # Counted before it is given back: a kill between counts twice until the dead
-                # worker is cleared, never not at all.
-                self._roll(known, wall_ns)
-                words[at + _AT_SPENT] += spent_nano
-                turn(words, at + _AT_TOKENS, wall_ns // _SECOND_NS)
-                count(words, at + _AT_TOKENS, tokens)
-                _give_back(words, at + _AT_HELD + self._worker, reserved_nano)
-                _give_back(words, at + _AT_HELD_TOKENS + self._worker, reserved_tokens)
-            finally:
-                self._file.unlock(known.slot)
+        words, held = self._file.words, lease.held
+        # Counted before it is given back: a kill between counts twice until the dead worker is
+        # cleared, never not at all. A reservation may have been cleared before.
+        lease.spent = words[lease.spent_at] = lease.spent + spent_nano
+        lease.held = words[lease.held_at] = held - reserved_nano if held > reserved_nano else 0
+        if lease.limited_per_minute:
+            at, held = lease.at, lease.held_tokens
+            lease.tokens = words[at + TOKENS] = lease.tokens + tokens
+            held = held - reserved_tokens if held > reserved_tokens else 0
+            lease.held_tokens = words[at + HELD_TOKENS] = held
 
     def load_spend(self, key_id: str, nano_usd: int) -> None:
         """Raise the spend of the current period to what the ledger knows; it is never lowered."""
-        known = self._known.get(key_id)
-        if known is None:
+        lease = self._leases.get(key_id)
+        if lease is None:
             return
-        with self._mutex:
-            self._file.lock(known.slot)
-            try:
-                self._roll(known, self._clock.wall_ns())
-                spent = known.slot.at + _AT_SPENT
-                self._file.words[spent] = max(self._file.words[spent], nano_usd)
-            finally:
-                self._file.unlock(known.slot)
+        with self._locked(lease.slot):
+            pool = self._rolled(lease, self._clock.wall_ns())
+            missing = nano_usd - pool.money()[0]
+            if missing > 0:
+                self._file.words[lease.slot.at + BASE] += missing
 
-    def clear_worker(self, worker: int) -> dict[str, Held]:
-        """Drop what a worker that is no more had reserved, and tell what it was for each key."""
-        held: dict[str, Held] = {}
-        with self._mutex:
-            for key_id, slot in self._file.slots():
-                self._file.lock(slot)
-                try:
-                    words, at = self._file.words, slot.at + worker
-                    found = Held(words[at + _AT_HELD], words[at + _AT_HELD_TOKENS])
-                    words[at + _AT_HELD] = words[at + _AT_HELD_TOKENS] = 0
-                finally:
-                    self._file.unlock(slot)
-                if any(found):
-                    held[key_id] = found
-        return held
+    def clear_worker(self, worker: int) -> dict[str, Orphaned]:
+        """Drop what a worker that is no more had reserved, and tell what it was for each key.
 
-    def standing(self, key_id: str) -> Standing | None:
+        What was leased to it and not reserved can be leased again.
+        """
+        orphaned: dict[str, Orphaned] = {}
+        for key_id, slot in self._file.slots():
+            with self._locked(slot):
+                words, at = self._file.words, place_of(slot, worker)
+                found = Orphaned(words[at + HELD], words[at + HELD_TOKENS])
+                words[at + HELD] = words[at + HELD_TOKENS] = 0
+                lower_limits(words, at)
+            if any(found):
+                orphaned[key_id] = found
+        if worker == self._worker:
+            for lease in self._leases.values():
+                lease.until_ns = 0  # its copies of the words are wrong now
+        return orphaned
+
+    def standing(self, key_id: str) -> KeyStanding | None:
         """Where a key stands now, or None for one without limits."""
-        known = self._known.get(key_id)
-        if known is None:
+        lease = self._leases.get(key_id)
+        if lease is None:
             return None
         wall_ns = self._clock.wall_ns()
-        with self._mutex:
-            self._file.lock(known.slot)
-            try:
-                at, words = known.slot.at, self._file.words
-                self._roll(known, wall_ns)
-                second = wall_ns // _SECOND_NS
-                return Standing(
-                    spent_nano=words[at + _AT_SPENT],
-                    held_nano=self._sum(at + _AT_HELD),
-                    requests=total(words, at + _AT_REQUESTS, second),
-                    tokens=total(words, at + _AT_TOKENS, second),
-                    held_tokens=self._sum(at + _AT_HELD_TOKENS),
-                )
-            finally:
-                self._file.unlock(known.slot)
+        with self._locked(lease.slot):
+            pool = self._rolled(lease, wall_ns)
+            pool.turn(wall_ns // SECOND_NS)
+            spent, held = pool.money()
+            return KeyStanding(
+                spent_nano=spent,
+                held_nano=held,
+                requests=sum(pool.seconds(RING_REQUESTS, REQUESTS)),
+                tokens=sum(pool.seconds(RING_TOKENS, TOKENS)),
+                held_tokens=pool.held_tokens(),
+            )
 
-    def _learn(self, key: KeyRecord) -> _Known:
-        budget = None if key.budget_usd is None else int(key.budget_usd * _SECOND_NS)
-        known = _Known(key, self._file.place(key.id), _KINDS[key.budget_period], budget)
-        self._known[key.id] = known
-        return known
+    @contextmanager
+    def _locked(self, slot: Slot) -> Iterator[None]:
+        self._file.lock(slot)
+        try:
+            yield
+        finally:
+            self._file.unlock(slot)
 
-    def _admit(self, known: _Known, wall_ns: int, tokens: int, nano_usd: int) -> Refused | None:
-        words, at, second = self._file.words, known.slot.at, wall_ns // _SECOND_NS
-        requests = total(words, at + _AT_REQUESTS, second)
-        rpm, tpm = known.key.rpm, known.key.tpm
-        if rpm is not None and requests >= rpm:
-            return too_often(room_s(words, at + _AT_REQUESTS, requests + 1 - rpm, wall_ns), rpm)
-        if tpm is not None:
-            over = total(words, at + _AT_TOKENS, second) + tokens - tpm
-            over += self._sum(at + _AT_HELD_TOKENS)
-            if over > 0:
-                return too_many(room_s(words, at + _AT_TOKENS, over, wall_ns), tpm, tokens)
-        if known.budget_nano is not None:
-            self._roll(known, wall_ns)
-            left = known.budget_nano - words[at + _AT_SPENT] - self._sum(at + _AT_HELD)
-            if nano_usd > left:
-                return too_dear(known.key, wall_ns, left, nano_usd)
-        count(words, at + _AT_REQUESTS, 1)
-        words[at + _AT_HELD + self._worker] += nano_usd
-        words[at + _AT_HELD_TOKENS + self._worker] += tokens
-        return None
+    def _learn(self, key: KeyRecord) -> Lease:
+        slot = self._file.place(key.id)
+        lease = self._leases[key.id] = Lease(key, slot, self._worker, _KINDS[key.budget_period])
+        return lease
 
-    def _sum(self, at: int) -> int:
-        return sum(self._file.words[at : at + self._file.workers])
+    def _rolled(self, lease: Lease, wall_ns: int) -> Pool:
+        """The key's slot, which is locked, in the period of this instant."""
+        pool = Pool(self._file.words, lease.slot.at, lease.at, self._file.workers)
+        pool.roll(self._period(lease.kind, wall_ns) * 4 + lease.kind)
+        return pool
 
-    def _roll(self, known: _Known, wall_ns: int) -> None:
-        """Begin the spend again where a new period has begun.
+    def _refresh(self, lease: Lease, wall_ns: int) -> Pool:
+        """Bring the worker's own words to this second and period, and its copies to the words."""
+        pool = self._rolled(lease, wall_ns)
+        pool.begin_period()
+        lease.from_ns, lease.until_ns = -_EVER_NS, _EVER_NS
+        if lease.limited_per_minute:
+            pool.begin_second(wall_ns // SECOND_NS)
+            lease.from_ns = wall_ns // SECOND_NS * SECOND_NS
+            lease.until_ns = lease.from_ns + SECOND_NS
+        elif lease.kind:
+            lease.from_ns = wall_ns // _DAY_NS * _DAY_NS
+            lease.until_ns = lease.from_ns + _DAY_NS
+        lease.read(self._file.words)
+        return pool
 
-        The period just before the one in the slot is a clock that was put back a little: count on.
-        """
-        words, at = self._file.words, known.slot.at
-        period = self._period(known.kind, wall_ns) * 4 + known.kind
-        was = words[at + _AT_PERIOD]
-        if was not in {period, period + 4}:
-            words[at + _AT_SPENT] = 0  # first: after a kill here the next one does it again
-            words[at + _AT_PERIOD] = period
+    def _admit_locked(
+        self, lease: Lease, wall_ns: int, tokens: int, nano_usd: int
+    ) -> Denied | None:
+        with self._locked(lease.slot):
+            pool, need = self._refresh(lease, wall_ns), Amounts(nano_usd, 1, tokens)
+            taken, free = pool.taken()
+            left = self._left(lease, taken)
+            lacks = [each > rest for each, rest in zip(need, left, strict=True)]
+            if any(lacks) and any(more for more, lack in zip(free, lacks, strict=True) if lack):
+                pool.recall()
+                left = self._left(lease, pool.taken()[0])
+            denied = _denied(lease, pool, need, left, wall_ns)
+            words, at = self._file.words, lease.at
+            if denied is not None:
+                lease.give_back(words)
+                return denied
+            pool.lease(need, left)
+            lease.held += nano_usd
+            words[at + HELD] = lease.held
+            if lease.limited_per_minute:
+                lease.requests += 1
+                words[at + REQUESTS] = lease.requests
+                lease.held_tokens += tokens
+                words[at + HELD_TOKENS] = lease.held_tokens
+            return None
+
+    def _left(self, lease: Lease, taken: Amounts) -> Amounts:
+        """What is left of the budget and of this minute; UNLIMITED where there is no limit."""
+        limits = (lease.budget_nano, lease.key.rpm, lease.key.tpm)
+        return Amounts(
+            *(
+                UNLIMITED if limit is None else limit - used
+                for limit, used in zip(limits, taken, strict=True)
+            )
+        )
 
     def _period(self, kind: int, wall_ns: int) -> int:
         """The number of the period: 0, days since the epoch, or months since the year 0."""
@@ -284,7 +332,40 @@ def limited(key: KeyRecord) -> bool:
     return not (key.budget_usd is None and key.rpm is None and key.tpm is None)
 
 
-def _give_back(words: memoryview[int], at: int, amount: int) -> None:
-    """Lower a reservation; it may have been cleared before, and is never negative."""
-    left = words[at] - amount
-    words[at] = max(0, left)
+def restore(
+    counters: SpendCounters, ledger: Ledger, keys: Iterable[KeyRecord], wall_ns: int
+) -> None:
+    """Raise every spend to what the ledger knows, then drop what earlier lives had reserved.
+
+    Call it while no worker of this data folder runs, after the journals were shipped and their
+    orphans settled: then the ledger knows every cent, and no reservation is anybody's.
+    """
+    from lightgate.ledger.store.keys import Period, period_start
+    from lightgate.ledger.store.queries import spend_per_key
+
+    rows = [key for key in keys if key.budget_usd is not None]
+    counters.add(rows)
+    for period in get_args(Period):
+        of_period = [key for key in rows if key.budget_period == period]
+        spent = spend_per_key(ledger, period_start(period, wall_ns)) if of_period else {}
+        for key in of_period:
+            if key.id in spent:
+                counters.load_spend(key.id, int(spent[key.id] * SECOND_NS))
+    for worker in range(counters.workers):
+        counters.clear_worker(worker)
+
+
+def _denied(lease: Lease, pool: Pool, need: Amounts, left: Amounts, wall_ns: int) -> Denied | None:
+    """The first limit that does not leave room for a request."""
+    key = lease.key
+    if key.rpm is not None and left.requests < 1:
+        seconds = pool.seconds(RING_REQUESTS, REQUESTS)
+        wait_s = room_s(seconds, pool.head(), 1 - left.requests, wall_ns)
+        return too_often(wait_s, key.rpm)
+    if key.tpm is not None and left.tokens < need.tokens:
+        seconds = pool.seconds(RING_TOKENS, TOKENS)
+        wait_s = room_s(seconds, pool.head(), need.tokens - left.tokens, wall_ns)
+        return too_many(wait_s, key.tpm, need.tokens)
+    if left.nano_usd < need.nano_usd:
+        return too_dear(key, wall_ns, left.nano_usd, need.nano_usd)
+    return None

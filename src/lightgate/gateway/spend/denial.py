@@ -17,7 +17,7 @@ _MINUTE_S: Final = 60.0
 _NO_REFILL_S: Final = 86_400.0  # a total budget is never full again: look tomorrow
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
+class Denied(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request was not admitted, and when asking again makes sense."""
 
     reason: Literal["rpm", "tpm", "budget"]
@@ -25,14 +25,14 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-def too_often(wait_s: float, rpm: int) -> Refused:
+def too_often(wait_s: float, rpm: int) -> Denied:
     """The key has made its requests of this minute."""
     wait_s = min(wait_s, _MINUTE_S)  # official SDKs pass over longer waits
     said = f"This key may make {rpm} requests in a minute; try again in {math.ceil(wait_s)} s."
-    return Refused(reason="rpm", retry_after_s=wait_s, message=said)
+    return Denied(reason="rpm", retry_after_s=wait_s, message=said)
 
 
-def too_many(wait_s: float, tpm: int, tokens: int) -> Refused:
+def too_many(wait_s: float, tpm: int, tokens: int) -> Denied:
     """The key's tokens of this minute, running requests included, leave no room for these."""
     wait_s = min(wait_s, _MINUTE_S)
     said = f"This key may use {tpm} tokens in a minute and this request may take {tokens}"
@@ -41,10 +41,10 @@ def too_many(wait_s: float, tpm: int, tokens: int) -> Refused:
         if tokens > tpm
         else f"; try again in {math.ceil(wait_s)} s, or ask for fewer with max_tokens."
     )
-    return Refused(reason="tpm", retry_after_s=wait_s, message=said)
+    return Denied(reason="tpm", retry_after_s=wait_s, message=said)
 
 
-def too_dear(key: KeyRecord, wall_ns: int, left_nano: int, nano_usd: int) -> Refused:
+def too_dear(key: KeyRecord, wall_ns: int, left_nano: int, nano_usd: int) -> Denied:
     """What is left of the budget, running requests included, does not cover the worst case."""
     words = {"total": "", "day": " for today", "month": " for this month"}[key.budget_period]
     wait_s, again = _refill(key.budget_period, wall_ns)
@@ -52,7 +52,7 @@ def too_dear(key: KeyRecord, wall_ns: int, left_nano: int, nano_usd: int) -> Ref
         f"This key has {_dollars(max(left_nano, 0))} left of its budget of ${key.budget_usd:f}"
         f"{words}, and this request may cost {_dollars(nano_usd)}{again}."
     )
-    return Refused(reason="budget", retry_after_s=wait_s, message=said)
+    return Denied(reason="budget", retry_after_s=wait_s, message=said)
 
 
 def _refill(period: Period, wall_ns: int) -> tuple[float, str]:
