@@ -41,7 +41,7 @@ def test_the_breakers_numbers() -> None:
         f" {breaker.LONGEST_SILENT_HOLD_NS // SECOND_NS} s",
         "memory": f"{breaker.MOST} targets",
     }
-    found = rows("The breaker")
+    found = rows("Appendix: numbers of the breaker")
     found.pop("number")
     assert {name: cells[0] for name, cells in found.items()} == expected
     assert all(cells[1] for cells in found.values()), "every number has its reason"
@@ -50,7 +50,7 @@ def test_the_breakers_numbers() -> None:
 def test_the_budgets_numbers() -> None:
     from lightgate.route.plan import course as retry_budget
 
-    found = rows("The retry budget")
+    found = rows("Appendix: numbers of the retry budget")
     assert found["share"][0] == f"{retry_budget.SHARE_PERCENT} % of requests"
     assert found["floor"][0] == f"{retry_budget.FLOOR_PER_S} per second"
     assert found["life"][0] == f"{retry_budget.LIFE_S} s"
@@ -125,7 +125,7 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "warm": f"{minutes} s",
         "memory": f"{form.MOST} targets",
     }
-    found = rows("Form")
+    found = rows("Appendix: numbers of form")
     found.pop("number")
     assert {name: cells[0] for name, cells in found.items()} == expected
     assert all(cells[1] for cells in found.values()), "every number has its reason"
@@ -154,7 +154,7 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "sick": f"{hedge.SICK * 100:g} %",
         "incident": f"{form.INCIDENT_NS // SECOND_NS} s",
     }
-    found = rows("Hedges and races")
+    found = rows("Appendix: numbers of hedges and races")
     found.pop("number")
     assert {name: cells[0] for name, cells in found.items()} == expected
     assert all(cells[1] for cells in found.values()), "every number has its reason"
@@ -178,14 +178,14 @@ def test_the_numbers_of_limits_and_promises() -> None:
     from lightgate.route.form import in_flight as room
     from lightgate.route.form import pairs, slo
 
-    found = rows("In flight")
+    found = rows("Appendix: numbers of limits in flight")
     assert found["complaint"][0] == "half"
     assert f"within {room.PAUSE_NS // SECOND_NS} s" in found["complaint"][1]
     assert f"the last {room.SAMPLES} first" in found["queue"][1]
     assert f"four times {room.CHANCE / 4:g} of" in found["queue"][1]
     assert f"below {room.LEAST_QUEUED:g} in flight" in found["queue"][1]
     assert f"from {room.MOST:g} on" in found["growth"][1]
-    found = rows("Promises")
+    found = rows("Appendix: numbers of promises")
     assert found["step"][0] == f"{slo.STEP}"
     assert found["strictest"][0] == f"{slo.STRICTEST}"
     assert f"within {pairs.TOGETHER_NS // SECOND_NS} s of each other" in PAGE
