@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, cast
 
 import uvloop
 
-from lightgate.bench.load.loop import Done, Load, closed_loop
+from lightgate.bench.load.drive import Finished, drive
 from lightgate.bench.selftest.plan import SCENARIOS, Cell
-from lightgate.bench.selftest.run import DEADLINES, WORLD, Lab, pin_cores
+from lightgate.bench.selftest.run import WORLD, Lab, driving, pin_cores
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 from lightgate.wire.client.client import Client
@@ -77,13 +77,13 @@ async def clock_tokens(cell: Cell, lab: Lab, stamps: StampSource) -> tuple[float
     client = Client(stamp=stamps)
     tokens = 0
 
-    def on_done(done: Done) -> None:
+    def on_done(done: Finished) -> None:
         nonlocal tokens
         tokens += done.called.tokens.streamed or 0
 
     await client.warm(lab.origin, cell.concurrency)
     cpu = time.process_time()
-    await closed_loop(client, Load(cell.concurrency, 1.0), lab.jobs(cell), DEADLINES, on_done)
+    await drive(client, lab.jobs(cell), driving(cell.concurrency, 1.0), on_done)
     cpu = time.process_time() - cpu
     await client.close()
     return cpu, tokens

@@ -140,25 +140,25 @@ def many_streams(streams: int) -> int:
     """Open so many slow streams in this process; print how many were good, and the peak in MB."""
     import uvloop
 
-    from lightgate.bench.load.loop import Done, Load, closed_loop
+    from lightgate.bench.load.drive import Finished, drive
     from lightgate.bench.selftest.plan import SLOW, Cell
-    from lightgate.bench.selftest.run import DEADLINES, WORLD, Lab
+    from lightgate.bench.selftest.run import WORLD, Lab, driving
     from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
     from lightgate.wire.client.client import Client
     from lightgate.wire.link.stamper import best_source
 
-    done: list[Done] = []
+    done: list[Finished] = []
 
-    async def drive(lab: Lab) -> None:
+    async def load(lab: Lab) -> None:
         client = Client(stamp=best_source())
         cell = Cell(SLOW, streams, streams, 60, best_source())
         await client.warm(lab.origin, streams)
-        await closed_loop(client, Load(streams, 1.0), lab.jobs(cell), DEADLINES, done.append)
+        await drive(client, lab.jobs(cell), driving(streams, 1.0), done.append)
         await client.close()
 
     with SimProcess(SimOptions(world=WORLD)) as sim:
-        uvloop.run(drive(Lab(sim.facts)))
+        uvloop.run(load(Lab(sim.facts)))
     good = sum(item.called.error is None for item in done)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps([good, peak]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from lightgate.bench.load.loop import Done, Job
+from lightgate.bench.load.drive import Finished, Job
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage, count
@@ -56,8 +56,8 @@ class Shape(NamedTuple):
 
 
 @pytest.fixture
-def measured() -> Callable[[Shape], Done]:
-    def make(shape: Shape) -> Done:
+def measured() -> Callable[[Shape], Finished]:
+    def make(shape: Shape) -> Finished:
         send = round(shape.send_ms * MS)
         marks = Marks(plan=send, stamp_source=shape.stamps)
         marks.send = send
@@ -78,7 +78,7 @@ def measured() -> Callable[[Shape], Done]:
             bytes_in=100,
             bytes_out=100,
         )
-        return Done(job_at(1, shape.name), marks, called, shape.worker)
+        return Finished(job_at(1, shape.name), marks, called, shape.worker, 0)
 
     return make
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.conftest import Shape
-    from lightgate.bench.load.loop import Done
+    from lightgate.bench.load.drive import Finished
 
-    Measure = Callable[[Shape], Done]
+    Measure = Callable[[Shape], Finished]
 
 MS = 1_000_000
 GOOD = Errors(
@@ -36,17 +36,17 @@ CELL = Cell(SCENARIOS[0], 1, 10, 3, "kernel")
 
 
 @pytest.fixture
-def ten(measured: Measure, shape: type[Shape]) -> list[Done]:
+def ten(measured: Measure, shape: type[Shape]) -> list[Finished]:
     """Ten requests of one worker, back to back."""
     return [measured(shape(send_ms=221.0 * number)) for number in range(10)]
 
 
-def misses(done: list[Done], *bad: Errors, cell: Cell = CELL) -> tuple[str, ...]:
+def misses(done: list[Finished], *bad: Errors, cell: Cell = CELL) -> tuple[str, ...]:
     errors = [*bad, *[GOOD] * (len(done) - len(bad))]
     return summarise(cell, done, errors, 1000).misses
 
 
-def test_a_good_cell(ten: list[Done]) -> None:
+def test_a_good_cell(ten: list[Finished]) -> None:
     result = summarise(CELL, ten, [GOOD] * 10, 3_000_000)
     assert result.misses == ()
     assert (result.requests, result.tokens, result.lost) == (10, 30, 0)
@@ -76,17 +76,17 @@ def test_a_good_cell(ten: list[Done]) -> None:
         (GOOD._replace(e2e_ns=1_500_000), "1 samples off by more than 1 ms were not flagged"),
     ],
 )
-def test_one_bad_request_is_a_miss(ten: list[Done], bad: Errors, said: str) -> None:
+def test_one_bad_request_is_a_miss(ten: list[Finished], bad: Errors, said: str) -> None:
     assert misses(ten, bad) == (said,)
 
 
-def test_a_bad_median(ten: list[Done]) -> None:
+def test_a_bad_median(ten: list[Finished]) -> None:
     bad = [GOOD._replace(ttft_ns=150_000)] * 5
     assert misses(ten, *bad) == ()
     assert misses(ten, *bad, bad[0]) == ("ttft error p50 0.150 ms > 0.1 ms",)
 
 
-def test_read_stamps_are_held_to_their_median_and_their_flags(ten: list[Done]) -> None:
+def test_read_stamps_are_held_to_their_median_and_their_flags(ten: list[Finished]) -> None:
     cell = CELL._replace(stamps="read")
     off = GOOD._replace(ttft_ns=9 * MS, e2e_ns=9 * MS, speed=0.2)
     assert misses(ten, off, cell=cell) == ("1 samples off by more than 1 ms were not flagged",)
@@ -96,7 +96,7 @@ def test_read_stamps_are_held_to_their_median_and_their_flags(ten: list[Done]) -
     )
 
 
-def test_requests_that_nobody_logged(ten: list[Done]) -> None:
+def test_requests_that_nobody_logged(ten: list[Finished]) -> None:
     result = summarise(CELL, ten, [GOOD] * 8, 1000)
     assert result.lost == 2
     assert result.misses == ("2 requests that the simulator did not log",)
@@ -107,7 +107,7 @@ def test_a_concurrency_that_was_not_offered(measured: Measure, shape: type[Shape
     assert misses(idle) == ("offered 52.6% of the concurrency < 98%",)
 
 
-def test_shares_and_absent_numbers(ten: list[Done]) -> None:
+def test_shares_and_absent_numbers(ten: list[Finished]) -> None:
     nothing = GOOD._replace(ttft_ns=None, e2e_ns=None, speed=None, pacing_ns=())
     result = summarise(CELL, ten, [nothing._replace(late=True)] * 4 + [nothing] * 6, 1000)
     assert (result.ttft_ms, result.speed, result.e2e_ms) == (None, None, None)

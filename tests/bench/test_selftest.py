@@ -16,7 +16,7 @@ from lightgate.wire.link.stamper import best_source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lightgate.bench.load.loop import Done
+    from lightgate.bench.load.drive import Finished
     from lightgate.bench.selftest.result import CellResult
 
 TOKENS = 25
@@ -32,8 +32,8 @@ def sim() -> Iterator[SimProcess]:
         yield sim
 
 
-async def judge(sim: SimProcess, name: str, provider: str, streams: int) -> list[Done]:
-    done: list[Done] = []
+async def judge(sim: SimProcess, name: str, provider: str, streams: int) -> list[Finished]:
+    done: list[Finished] = []
     cell = Cell(BY_NAME[name], streams, streams, TOKENS, best_source(), provider)
     result: CellResult = await run_cell(cell, Lab(sim.facts), done.append)
     assert result.scenario.startswith(name)

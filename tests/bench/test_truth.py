@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.conftest import Shape
-    from lightgate.bench.load.loop import Done
+    from lightgate.bench.load.drive import Finished
 
-    Measure = Callable[[Shape], Done]
+    Measure = Callable[[Shape], Finished]
 
 MS = 1_000_000
 

@@ -12,7 +12,7 @@ from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.errors import ThresholdMissed, UsageError
 
 if TYPE_CHECKING:
-    from lightgate.bench.load.loop import Done
+    from lightgate.bench.load.drive import Finished
     from lightgate.bench.selftest.plan import Cell
     from lightgate.bench.selftest.result import CellResult, Spread
     from lightgate.clock.marks import StampSource
@@ -116,7 +116,7 @@ class _Progress:
         self._number += 1
         self._show()
 
-    def tick(self, done: Done) -> None:
+    def tick(self, done: Finished) -> None:
         del done
         self._done += 1
         if time.monotonic() - self._shown > 0.5:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bench.conftest import Serve
-    from lightgate.bench.load.loop import Job
+    from lightgate.bench.load.drive import Job
 
 MS = 1_000_000
 NAMES = ("a", "b", "a-twin")
@@ -31,7 +31,7 @@ NAMES = ("a", "b", "a-twin")
 
 def lane(port: int, name: str) -> Lane:
     def job(index: int) -> Job:
-        return job_at(port, f"{name}:{index}")
+        return job_at(port, f"{name}:{index}")._replace(number=index)
 
     return Lane(name, job)
 
@@ -71,9 +71,9 @@ async def test_every_lane_gets_every_prompt_of_a_block_in_its_turn(
             Driving(concurrency=2),
             done.append,
         )
-    where = Counter((item.lane, item.block, item.prompt) for item in done)
+    where = Counter((item.lane, item.block, item.finished.job.number) for item in done)
     assert where == {(name, prompt // 4, prompt): 1 for name in NAMES for prompt in range(3 * 4)}
-    assert all(item.finished.job.id == f"{item.lane}:{item.prompt}" for item in done)
+    assert all(item.finished.job.id == f"{item.lane}:{item.finished.job.number}" for item in done)
     assert all(alone)  # targets do not disturb each other
     assert desk.most <= 2
     assert [(turn.block, turn.lane) for turn in turns] == [
@@ -94,31 +94,17 @@ async def test_warm_ups_come_first_and_have_prompts_of_their_own(
     assert [turn.warmup for turn in turns] == [True] * 2 + [False] * 4
     assert [item.block is None for item in done] == [True] * 6 + [False] * 8
     for name in ("a", "b"):
-        warm = {item.prompt for item in done if item.block is None and item.lane == name}
-        measured = {item.prompt for item in done if item.block is not None and item.lane == name}
+        warm = {
+            item.finished.job.number for item in done if item.block is None and item.lane == name
+        }
+        measured = {
+            item.finished.job.number
+            for item in done
+            if item.block is not None and item.lane == name
+        }
         assert len(warm) == 3
         assert measured == {0, 1, 2, 3}
         assert not warm & measured
-
-
-async def test_the_window_in_which_all_workers_were_at_work(client: Client, serving: Serve) -> None:
-    async def answer(name: str) -> bytes:
-        if name in {"a:0", "a:1"}:  # both workers have begun
-            await desk.has(2)
-        return HEAD + TOKEN + REST
-
-    desk, done = Desk(answer), list[InBlock]()
-    async with serving(desk.script) as port:
-        plan, lanes = Blocks(size=6, blocks=1), [lane(port, "a")]
-        (turn,) = await interleave(client, lanes, plan, Driving(concurrency=2), done.append)
-    sends: dict[int, list[int]] = {0: [], 1: []}
-    ends: dict[int, list[int]] = {0: [], 1: []}
-    for item in done:
-        sends[item.finished.worker].append(item.finished.marks.send or 0)
-        ends[item.finished.worker].append(item.finished.marks.end or 0)
-    assert turn.full is not None
-    assert turn.full.start_ns == max(min(times) for times in sends.values())
-    assert turn.full.stop_ns == min(max(times) for times in ends.values())
 
 
 async def test_a_block_that_began_is_finished(client: Client, serving: Serve) -> None:
@@ -178,9 +164,9 @@ async def test_together_on_one_plan_every_pair_has_one_instant(
         turns = await interleave(client, lanes, plan, Driving(), done.append, pacer)
     by_prompt: dict[int, set[int]] = {}
     for item in done:
-        by_prompt.setdefault(item.prompt, set()).add(item.finished.marks.plan or 0)
+        by_prompt.setdefault(item.finished.job.number, set()).add(item.finished.marks.plan or 0)
     assert [len(plans) for plans in by_prompt.values()] == [1] * 6
-    assert [turn.full for turn in turns] == [None, None]
+    assert [turn.block for turn in turns] == [None, None]
 
 
 async def test_cancelling_keeps_what_was_measured(client: Client, serving: Serve) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from bench.conftest import Serve
-    from lightgate.bench.load.loop import Job
+    from lightgate.bench.load.drive import Job
 
 MS = 1_000_000
 S = 1_000_000_000

@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bench.conftest import Serve
-    from lightgate.bench.load.loop import Done
 
-    Measure = Callable[[Shape], Done]
+    Measure = Callable[[Shape], Finished]
 
 TWO = Crew(processes=2)
 

@@ -16,14 +16,13 @@ import msgspec
 
 from lightgate.bench.load.drive import LEAD_NS, Driven, Driving, Finished, drive
 from lightgate.bench.load.quiet import breathe
-from lightgate.clock.load import Window
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from lightgate.bench.load.loop import Job
+    from lightgate.bench.load.drive import Job
     from lightgate.bench.load.shape import Pacer
     from lightgate.wire.client.client import Client
 
@@ -31,8 +30,9 @@ if TYPE_CHECKING:
 class Lane(NamedTuple):
     """One target of the run, or the second half of an A/A pair.
 
-    `job(i)` makes request i: the same i is the same prompt for every lane. Its unique first words
-    must differ between two lanes of one endpoint, or one of them warms the other's prompt cache.
+    `job(i)` makes the job of number i: the same i is the same prompt for every lane. Its unique
+    first words must differ between two lanes of one endpoint, or one warms the other's prompt
+    cache.
     """
 
     name: str
@@ -59,21 +59,16 @@ class InBlock(NamedTuple):
 
     lane: str
     block: int | None
-    prompt: int  # its number; the same for every lane
     finished: Finished
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One target's time: in one block, in its warm-up, or (together) in the whole run.
-
-    `full` is the window in which every worker was at work; None for a plan, or if there was none.
-    """
+class LaneTurn(NamedTuple):
+    """One target's time: in one block, in its warm-up, or (together) in the whole run."""
 
     lane: str
     block: int | None
     warmup: bool
     driven: Driven
-    full: Window | None
 
 
 def order(names: Sequence[str], block: int, seed: int) -> list[str]:
@@ -90,7 +85,7 @@ async def interleave(
     driving: Driving,
     on_done: Callable[[InBlock], None],
     pacer: Pacer | None = None,
-) -> list[Turn]:
+) -> list[LaneTurn]:
     """Run the blocks; `on_done` gets each request the moment it ends.
 
     In turns, a block that has begun is finished, also past the end of the duration; a target that
@@ -101,14 +96,14 @@ async def interleave(
         raise UsageError("An interleaved run needs targets with names of their own and blocks.")
     if plan.blocks is None and driving.duration_ns is None:
         raise UsageError("An interleaved run needs a number of blocks or a duration.")
-    run = _Run(client, plan, driving, on_done, pacer)
+    run = _Interleaved(client, plan, driving, on_done, pacer)
     turns = await run.warm(lanes)
     given_up = {turn.lane for turn in turns if turn.driven.gave_up}
     left = [lane for lane in lanes if lane.name not in given_up]
     return turns + await (run.together(left) if plan.together else run.in_turns(left))
 
 
-class _Run:
+class _Interleaved:
     def __init__(
         self,
         client: Client,
@@ -124,7 +119,7 @@ class _Run:
         self._on_done = on_done
         self._pacer = pacer
 
-    async def warm(self, lanes: Sequence[Lane]) -> list[Turn]:
+    async def warm(self, lanes: Sequence[Lane]) -> list[LaneTurn]:
         """Each target its warm-up in a closed loop, at the concurrency of the run."""
         first = (self._plan.blocks or 0) * self._plan.size
         # Without a number of blocks the indices of their prompts have no end: go below zero.
@@ -134,12 +129,12 @@ class _Run:
             return []
         return [await self._turn(lane, None, indices, None) for lane in lanes]
 
-    async def in_turns(self, lanes: Sequence[Lane]) -> list[Turn]:
+    async def in_turns(self, lanes: Sequence[Lane]) -> list[LaneTurn]:
         """One target at a time, so that they do not share this machine or its network."""
         plan, by_name = self._plan, {lane.name: lane for lane in lanes}
         duration = self._driving.duration_ns
         until = None if duration is None else SYSTEM.now_ns() + duration
-        turns: list[Turn] = []
+        turns: list[LaneTurn] = []
         for block in itertools.count():
             past = until is not None and SYSTEM.now_ns() >= until
             if past or not by_name or block == plan.blocks:
@@ -152,7 +147,7 @@ class _Run:
                     del by_name[name]
         return turns
 
-    async def together(self, lanes: Sequence[Lane]) -> list[Turn]:
+    async def together(self, lanes: Sequence[Lane]) -> list[LaneTurn]:
         """All targets at once, each in its own loop or on the same plan; none waits for another."""
         plan = self._plan
         ends = None if plan.blocks is None else plan.blocks * plan.size
@@ -160,12 +155,13 @@ class _Run:
         if driving.start_ns is None:
             driving = msgspec.structs.replace(driving, start_ns=SYSTEM.now_ns() + LEAD_NS)
 
-        async def one(lane: Lane) -> Turn:
-            indices = itertools.count() if ends is None else iter(range(ends))
-            notes = _Notes(lane, self._on_done, lambda index: index // plan.size)
-            jobs = notes.jobs(indices)
-            driven = await drive(self._client, jobs, driving, notes.finished, self._pacer)
-            return self._noted(lane, None, driven, notes)
+        async def one(lane: Lane) -> LaneTurn:
+            def finished(item: Finished) -> None:
+                self._on_done(InBlock(lane.name, item.job.number // plan.size, item))
+
+            jobs = map(lane.job, itertools.count() if ends is None else range(ends))
+            driven = await drive(self._client, jobs, driving, finished, self._pacer)
+            return LaneTurn(lane.name, None, warmup=False, driven=driven)
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(lane)) for lane in lanes]
@@ -173,51 +169,11 @@ class _Run:
 
     async def _turn(
         self, lane: Lane, block: int | None, indices: range, pacer: Pacer | None
-    ) -> Turn:
+    ) -> LaneTurn:
+        def finished(item: Finished) -> None:
+            self._on_done(InBlock(lane.name, block, item))
+
         breathe()
-        notes = _Notes(lane, self._on_done, lambda _: block)
-        jobs = notes.jobs(iter(indices))
-        driven = await drive(self._client, jobs, self._counted, notes.finished, pacer)
-        turn = self._noted(lane, block, driven, notes)
-        return msgspec.structs.replace(turn, warmup=block is None)
-
-    def _noted(self, lane: Lane, block: int | None, driven: Driven, notes: _Notes) -> Turn:
-        full = None if self._pacer is not None else notes.full(self._driving.concurrency)
-        return Turn(lane=lane.name, block=block, warmup=False, driven=driven, full=full)
-
-
-class _Notes:
-    """Which request is which, and when each worker of a turn was at work."""
-
-    def __init__(
-        self, lane: Lane, on_done: Callable[[InBlock], None], block: Callable[[int], int | None]
-    ) -> None:
-        self._lane = lane
-        self._on_done = on_done
-        self._block = block
-        self._index: dict[str, int] = {}
-        self._first: dict[int, int] = {}
-        self._last: dict[int, int] = {}
-
-    def jobs(self, indices: Iterator[int]) -> Iterator[Job]:
-        """Make the requests, one at a time."""
-        for index in indices:
-            job = self._lane.job(index)
-            self._index[job.id] = index
-            yield job
-
-    def finished(self, item: Finished) -> None:
-        """Say where it belongs and hand it on."""
-        begin, end = item.marks.send, item.marks.end
-        if begin is not None and end is not None:
-            self._first[item.worker] = min(begin, self._first.get(item.worker, begin))
-            self._last[item.worker] = max(end, self._last.get(item.worker, end))
-        index = self._index.pop(item.job.id)
-        self._on_done(InBlock(self._lane.name, self._block(index), index, item))
-
-    def full(self, concurrency: int) -> Window | None:
-        """From the last worker's first send to the first worker's last end."""
-        if len(self._first) < concurrency:
-            return None
-        window = Window(max(self._first.values()), min(self._last.values()))
-        return window if window.seconds > 0 else None
+        jobs = map(lane.job, indices)
+        driven = await drive(self._client, jobs, self._counted, finished, pacer)
+        return LaneTurn(lane.name, block, block is None, driven)

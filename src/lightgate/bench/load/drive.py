@@ -27,9 +27,9 @@ from lightgate.wire.link.alarm import best_alarm
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from lightgate.bench.load.loop import Job
     from lightgate.bench.load.shape import Pacer
     from lightgate.provider.call import Called
+    from lightgate.provider.prepare import Prepared
     from lightgate.wire.client.client import Client
 
 NS_PER_S: Final = 1_000_000_000
@@ -38,6 +38,15 @@ AHEAD: Final = 256  # requests that are prepared before their planned instant
 BUSY_NS: Final = 2_000_000  # nearer than this to a planned instant nothing else is begun
 TURN: Final = 16  # overdue requests started in one turn of the loop; then they get to run
 GRAIN_NS: Final = 1_000_000  # of the loop's own timers
+NEVER_NS: Final = 1 << 63  # an instant that does not come
+
+
+class Job(NamedTuple):
+    """One request to be made: `id` joins its records, `number` is that of its prompt."""
+
+    id: str
+    prepared: Prepared
+    number: int = 0
 
 
 class Driving(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,8 +104,8 @@ class Start(NamedTuple):
     offset_ns: int | None = None
 
 
-class Source(Protocol):
-    """Where requests come from, in order."""
+class JobSource(Protocol):
+    """The requests of a drive, in order."""
 
     planned: bool
 
@@ -124,7 +133,7 @@ async def drive(
 
 async def drive_from(
     client: Client,
-    source: Source,
+    source: JobSource,
     driving: Driving,
     on_done: Callable[[Finished], None],
     restraint: Restraint | None = None,
@@ -145,7 +154,7 @@ def restraint_of(driving: Driving, *, planned: bool) -> Restraint:
     return Restraint(pauses=driving.respect_429 and not planned, give_up=driving.give_up)
 
 
-def starts(jobs: Iterator[Job], pacer: Pacer | None) -> Source:
+def starts(jobs: Iterator[Job], pacer: Pacer | None) -> JobSource:
     """Jobs that are at hand, with the instants of a pacer if there is one."""
     if pacer is None:
         return _AtHand((Start(job) for job in jobs), planned=False)
@@ -181,6 +190,7 @@ class _Driver:
         self._restraint = restraint
         lead = LEAD_NS if planned else 0
         self._begin = driving.start_ns or SYSTEM.now_ns() + lead
+        self._end = NEVER_NS if driving.duration_ns is None else self._begin + driving.duration_ns
         self._calls: set[Call] = set()  # under way
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: set[asyncio.Task[None]] = set()  # starters that are between two requests
@@ -190,20 +200,18 @@ class _Driver:
         self._cutting = False
         self._started = self._dropped = self._cut = 0
 
-    async def run(self, source: Source) -> Driven:
+    async def run(self, source: JobSource) -> Driven:
         """Start, stop, cool down, cut: each step is left out where nothing is left to do."""
-        driving = self._driving
-        stop_ns = None if driving.duration_ns is None else self._begin + driving.duration_ns
-        cut_ns = None
-        if stop_ns is not None and driving.cool_down_s is not None:
-            cut_ns = stop_ns + int(driving.cool_down_s * NS_PER_S)
+        driving, cut_ns = self._driving, NEVER_NS
+        if driving.duration_ns is not None and driving.cool_down_s is not None:
+            cut_ns = self._end + int(driving.cool_down_s * NS_PER_S)
         if source.planned:
             self._spawn(self._dispatch(source))
         else:
             for number in range(driving.concurrency):
                 self._spawn(self._work(number, source))
         try:
-            await self._settle(stop_ns)
+            await self._settle(self._end)
             self._stop()
             if self._failure is None and self._restraint.gave_up is None:
                 await self._settle(cut_ns)
@@ -220,30 +228,32 @@ class _Driver:
 
     # Starting
 
-    async def _work(self, number: int, source: Source) -> None:
+    async def _work(self, number: int, source: JobSource) -> None:
         """One worker of a closed loop."""
         driving = self._driving
         ramp_ns = int(driving.ramp_s * NS_PER_S * number / driving.concurrency)
         await _sleep_until(self._begin + ramp_ns)
-        task = asyncio.current_task()
-        while self._may_start():
-            await self._pause()
+        task, restraint = asyncio.current_task(), self._restraint
+        while SYSTEM.now_ns() < self._end:
+            while SYSTEM.now_ns() < restraint.until_ns:
+                await _sleep_until(restraint.until_ns)
             start = await source.next()
-            await self._pause()  # it may have come while the next request was awaited
-            if start is None or task is None or not self._may_start():
+            while (now := SYSTEM.now_ns()) < restraint.until_ns:
+                await _sleep_until(restraint.until_ns)
+            if start is None or task is None or now >= self._end:
                 return
             self._idle.discard(task)
-            call, marks = self._launch(start.job, SYSTEM.now_ns())
+            call, marks = self._launch(start.job, now)
             await self._carry_out(start.job, call, marks, number)
             self._idle.add(task)
 
-    async def _dispatch(self, source: Source) -> None:
+    async def _dispatch(self, source: JobSource) -> None:
         """Start every request of a plan at its instant, prepared before it."""
         bell, ahead, overdue = _Bell(), deque[Start](), 0
         try:
-            while (start := await self._next(source, ahead)) is not None:
+            while (start := ahead.popleft() if ahead else await source.next()) is not None:
                 due = self._begin + (start.offset_ns or 0)
-                if self._is_after_the_end(due):
+                if due >= self._end:
                     return
                 await self._prepare_ahead(source, ahead, due)
                 waited = await bell.until(due)
@@ -254,10 +264,7 @@ class _Driver:
         finally:
             bell.close()
 
-    async def _next(self, source: Source, ahead: deque[Start]) -> Start | None:
-        return ahead.popleft() if ahead else await source.next()
-
-    async def _prepare_ahead(self, source: Source, ahead: deque[Start], due: int) -> None:
+    async def _prepare_ahead(self, source: JobSource, ahead: deque[Start], due: int) -> None:
         """Use the time until the next instant to make the requests of later ones."""
         while len(ahead) < AHEAD and SYSTEM.now_ns() < due - BUSY_NS:
             try:
@@ -268,7 +275,7 @@ class _Driver:
             if later is None:
                 return
             ahead.append(later)
-            if self._is_after_the_end(self._begin + (later.offset_ns or 0)):
+            if self._begin + (later.offset_ns or 0) >= self._end:
                 return
             await asyncio.sleep(0)  # answers are read in between
 
@@ -280,13 +287,6 @@ class _Driver:
         call, marks = self._launch(job, due)
         task = self._spawn(self._carry_out(job, call, marks, 0))
         self._idle.discard(task)
-
-    def _is_after_the_end(self, due: int) -> bool:
-        duration = self._driving.duration_ns
-        return duration is not None and due >= self._begin + duration
-
-    def _may_start(self) -> bool:
-        return self._stopped_ns is None and not self._is_after_the_end(SYSTEM.now_ns())
 
     def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -320,15 +320,13 @@ class _Driver:
             self._over.set()
         self._on_done(Finished(job, marks, called, worker, wall_ns))
 
-    async def _pause(self) -> None:
-        while SYSTEM.now_ns() < self._restraint.until_ns:
-            await _sleep_until(self._restraint.until_ns)
-
     # Ending
 
-    async def _settle(self, until_ns: int | None) -> None:
+    async def _settle(self, until_ns: int) -> None:
         """Wait until nothing is left to do, or until the instant."""
-        wait_s = None if until_ns is None else max(0, until_ns - SYSTEM.now_ns()) / NS_PER_S
+        wait_s = None
+        if until_ns != NEVER_NS:
+            wait_s = max(0, until_ns - SYSTEM.now_ns()) / NS_PER_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._over.wait()
@@ -337,6 +335,7 @@ class _Driver:
         """Start nothing more; what is under way goes on."""
         if self._stopped_ns is None:
             self._stopped_ns = SYSTEM.now_ns()
+            self._end = min(self._end, self._stopped_ns)
         for task in list(self._idle):
             task.cancel()
 

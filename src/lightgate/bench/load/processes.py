@@ -25,6 +25,7 @@ from lightgate.bench.load.drive import (
     Driven,
     Driving,
     Finished,
+    Job,
     Start,
     drive_from,
     restraint_of,
@@ -48,7 +49,6 @@ from lightgate.bench.load.frames import (
     receive,
     unpack,
 )
-from lightgate.bench.load.loop import Job
 from lightgate.bench.load.quiet import FULL, breathe, quiet
 from lightgate.bench.load.restraint import Restraint, is_key_refused
 from lightgate.clock.marks import StampSource
@@ -64,7 +64,7 @@ from lightgate.wire.origin import Origin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lightgate.bench.load.drive import Source
+    from lightgate.bench.load.drive import JobSource
     from lightgate.bench.load.shape import Pacer
 
 NS_PER_S: Final = 1_000_000_000
@@ -173,7 +173,7 @@ class _Parent:
         self._children: list[_Child] = []
         self._restraint = restraint_of(driving, planned=False)
 
-    async def run(self, source: Source) -> Crewed:
+    async def run(self, source: JobSource) -> Crewed:
         """Start the children, feed them, take what they send, and see them end."""
         self._restraint = restraint_of(self._driving, planned=source.planned)
         try:
@@ -247,7 +247,7 @@ class _Parent:
         except TimeoutError:
             raise LightgateError(f"A load process was not ready in {READY_S:g} s.") from None
 
-    async def _feed(self, source: Source, start_ns: int) -> None:
+    async def _feed(self, source: JobSource, start_ns: int) -> None:
         if source.planned:
             await self._feed_plan(source, start_ns)
         else:
@@ -255,7 +255,7 @@ class _Parent:
         for child in self._children:
             child.send(Tell("no more"))
 
-    async def _feed_plan(self, source: Source, start_ns: int) -> None:
+    async def _feed_plan(self, source: JobSource, start_ns: int) -> None:
         """Deal the plan out in turn, a little before each instant."""
         turn = itertools.count()
         while (start := await source.next()) is not None:
@@ -269,7 +269,7 @@ class _Parent:
                 return
             await self._hand(alive[next(turn) % len(alive)], start)
 
-    async def _feed_child(self, source: Source, child: _Child) -> None:
+    async def _feed_child(self, source: JobSource, child: _Child) -> None:
         """Give one child of a closed loop its next job as soon as it has room for one."""
         while True:
             await child.room.acquire()

@@ -35,6 +35,9 @@ class Restraint:
 
     def heed(self, error: AttemptError | None, now_ns: int) -> bool:
         """Take in how an attempt ended; true where it is the one to give up at."""
+        if error is None:
+            self._refused = 0
+            return False
         if isinstance(error, RateLimited) and self._pauses:
             wait_s = PAUSE_S if error.retry_after_s is None else error.retry_after_s
             self.hold(now_ns + int(wait_s * _NS_PER_S), now_ns)

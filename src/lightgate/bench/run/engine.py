@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.bench.load.blocks import Blocks, InBlock, Lane, Turn, interleave
-from lightgate.bench.load.drive import Driving, Finished
-from lightgate.bench.load.loop import Job
+from lightgate.bench.load.blocks import Blocks, InBlock, Lane, LaneTurn, interleave
+from lightgate.bench.load.drive import Driving, Finished, Job
 from lightgate.bench.load.processes import Crew, drive_crew, processes_for
 from lightgate.bench.load.quiet import FULL, breathe, quiet
 from lightgate.bench.load.sessions import Sessions
@@ -70,7 +69,7 @@ class Bench:
         self._observer = observer
         self._ids = Ids()
         self._guard = Guard(order.max_cost)
-        self._targets = with_twin(order)
+        self._targets = {target.name: target for target in with_twin(order)}
         self._dropped: dict[str, dict[str, int]] = {}
         self._inflight: dict[str, int] = {}
         expected = Usage(tokens_in=order.wish.tokens_in, tokens_out=order.wish.tokens_out)
@@ -90,7 +89,7 @@ class Bench:
             started=wall_time(SYSTEM.wall_ns()),
             environment=environment(order.stamps),
             options=order.options,
-            targets=tuple(target_facts(target, order) for target in self._targets),
+            targets=tuple(target_facts(target, order) for target in self._targets.values()),
         )
 
     def take_up(self, folder: RunFolder) -> None:
@@ -116,11 +115,11 @@ class Bench:
         return self.run
 
     async def _measure(self, client: Client) -> None:
-        workload = await calibrated(client, self._targets, self._order.wish)
+        workload = await calibrated(client, self._targets.values(), self._order.wish)
         self._check(workload)
         count = max((load.requests or 0 for load in self._order.loads), default=0) or 1000
         self._notes += workload.notes(count)
-        facts = workload.facts(self._targets, min(count, 1000))
+        facts = workload.facts(self._targets.values(), min(count, 1000))
         self.run = msgspec.structs.replace(self.run, workload=facts)
         for load in self._next_loads():
             if not self._may_spend():
@@ -152,7 +151,7 @@ class Bench:
 
         One that is busy or broken right now does not: how often it is, is what a run is for.
         """
-        for target in self._targets:
+        for target in self._targets.values():
             failure = workload.calibration(target.name).failure
             if isinstance(failure, HttpRefused) and failure.code in {401, 403}:
                 raise CredentialsError(failure.message, hint=failure.hint)
@@ -174,7 +173,7 @@ class Bench:
             return
         lanes = [
             Lane(target.name, self._jobs(target, load, workload, done * size))
-            for target in self._targets
+            for target in self._targets.values()
             if load.pacer is None or not target.name.endswith(TWIN)
         ]
         for lane in lanes:
@@ -239,7 +238,7 @@ class Bench:
     async def _warm(self, client: Client, lanes: list[Lane], load: Loading) -> None:
         """Open the connections before anything is clocked."""
         for lane in lanes:
-            origin, _ = split_url(self._target(lane.name).base_url)
+            origin, _ = split_url(self._targets[lane.name].base_url)
             await client.warm(origin, load.concurrency or 1, self._order.deadlines.connect_s)
 
     async def _with_crew(
@@ -250,34 +249,24 @@ class Bench:
         size: int,
         take: Callable[[InBlock], None],
         pacer: Pacer | None,
-    ) -> list[Turn]:
+    ) -> list[LaneTurn]:
         """One target after the other, each from several processes; blocks are stretches of it."""
         turns = []
         for lane in lanes:
-            origin, _ = split_url(self._target(lane.name).base_url)
-            numbers: dict[str, int] = {}
+            origin, _ = split_url(self._targets[lane.name].base_url)
 
-            def jobs(lane: Lane = lane, numbers: dict[str, int] = numbers) -> Iterator[Job]:
-                for index in itertools.count():
-                    job = lane.job(index)
-                    numbers[job.id] = index
-                    yield job
-
-            def on_done(
-                item: Finished, lane: Lane = lane, numbers: dict[str, int] = numbers
-            ) -> None:
-                index = numbers.pop(item.job.id)
-                take(InBlock(lane.name, index // size, index, item))
+            def on_done(item: Finished, lane: Lane = lane) -> None:
+                take(InBlock(lane.name, item.job.number // size, item))
 
             crew = Crew(processes=processes, stamp=self._order.stamps, warm=(origin,))
-            crewed = await drive_crew(jobs(), driving, crew, on_done, pacer)
+            jobs = map(lane.job, itertools.count())
+            crewed = await drive_crew(jobs, driving, crew, on_done, pacer)
             for lost in crewed.lost:
                 self._notes.append(
                     f"A process of {lane.name} was lost with {lost.unfinished} requests."
                 )
             self._steps += crewed.clock_steps
-            driven = crewed.driven
-            turns.append(Turn(lane=lane.name, block=None, warmup=False, driven=driven, full=None))
+            turns.append(LaneTurn(lane.name, None, warmup=False, driven=crewed.driven))
         return turns
 
     async def _settle(self, load: Loading, lanes: list[Lane]) -> None:
@@ -313,11 +302,12 @@ class Bench:
         size, blocks = cut(load)
         sessions = max(1, (blocks or 1) * size // talk.turns)
         lanes = [
-            Lane(target.name, self._jobs(target, load, workload, 0)) for target in self._targets
+            Lane(target.name, self._jobs(target, load, workload, 0))
+            for target in self._targets.values()
         ]
         await self._warm(client, lanes, load)
         for lane in lanes:
-            target = self._target(lane.name)
+            target = self._targets[lane.name]
             self._observer.begin_cell(lane.name, load.label, total=sessions * talk.turns)
             turns = Sessions(client, target, talk, workload, self._order.deadlines)
 
@@ -326,10 +316,10 @@ class Bench:
             ) -> None:
                 identity = self._ids.new()
                 self._inflight[target.name] = 1
-                job = Job(identity, prepare(target, turn.request))
+                job = Job(identity, prepare(target, turn.request), turn.number)
                 wall = SYSTEM.wall_ns() - (SYSTEM.now_ns() - (turn.marks.plan or SYSTEM.now_ns()))
                 done = Finished(job, turn.marks, turn.called, worker, wall)
-                take(InBlock(target.name, number * talk.turns // size, turn.number, done))
+                take(InBlock(target.name, number * talk.turns // size, done))
 
             self._notes += await turns.run(load.concurrency or 1, sessions, on_turn)
             self._observer.end_cell(lane.name, self._glance(lane.name, load))
@@ -359,15 +349,20 @@ class Bench:
             identity = self._ids.new()
             self._inflight[target.name] = self._inflight.get(target.name, 0) + 1
             request = workload.request(target, index + offset + shift, size)
-            return Job(identity, prepare(target, request, (("x-request-id", identity),)))
+            prepared = prepare(target, request, (("x-request-id", identity),))
+            return Job(identity, prepared, index)
 
         return job
 
     def _taker(self, load: Loading, done: int, *, unbroken: bool) -> Callable[[InBlock], None]:
-        """Who takes the finished requests; `unbroken` where load does not pause between blocks."""
+        """Make the function that records finished requests.
+
+        `unbroken` is true where load does not pause between blocks.
+        """
+        limited = self._order.max_cost is not None
 
         def take(item: InBlock) -> None:
-            target = self._target(item.lane)
+            target = self._targets[item.lane]
             self._inflight[target.name] -= 1
             attempt = self._attempt(target, load, item)
             recording = Recording.of(
@@ -385,7 +380,7 @@ class Bench:
                 self._folder.append(attempt, recording)
             self._guard.add(attempt)
             self._observer.tick(attempt, warmup=recording.warmup)
-            if not self._may_spend() and self._stopping is not None:
+            if limited and not self._may_spend() and self._stopping is not None:
                 self._stopping.cancel()
             breathe(FULL)
 
@@ -431,9 +426,6 @@ class Bench:
         """Whether --max-cost has room for one more request beside those under way."""
         dearest = max((each for each in self._each.values() if each is not None), default=None)
         return self._guard.room(sum(self._inflight.values()), dearest)
-
-    def _target(self, name: str) -> Target:
-        return next(target for target in self._targets if target.name == name)
 
     def _blocks_done(self, load: Loading) -> int:
         """Blocks of this load that an earlier part of the run has begun."""

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.bench.load.loop import offered
 from lightgate.bench.selftest.plan import BUDGETS, Budget, Cell
+from lightgate.clock.load import Span, Window, inflight
 from lightgate.clock.quantile import quantile, quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.bench.load.loop import Done
+    from lightgate.bench.load.drive import Finished
     from lightgate.bench.selftest.truth import Errors
 
 MS: Final = 1e6
@@ -56,7 +56,7 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     misses: tuple[str, ...]
 
 
-def summarise(cell: Cell, done: list[Done], errors: list[Errors], cpu_ns: int) -> CellResult:
+def summarise(cell: Cell, done: list[Finished], errors: list[Errors], cpu_ns: int) -> CellResult:
     """Put a cell's errors together and hold them against the budget."""
     tokens = sum(item.called.tokens.streamed or 0 for item in done)
     pacing = [p for error in errors for p in error.pacing_ns]
@@ -85,6 +85,27 @@ def summarise(cell: Cell, done: list[Done], errors: list[Errors], cpu_ns: int) -
         misses=(),
     )
     return msgspec.structs.replace(result, misses=tuple(_misses(result, BUDGETS[cell.stamps])))
+
+
+def offered(done: list[Finished], concurrency: int) -> float | None:
+    """Mean requests in flight while every worker was at work, as a share of what was asked.
+
+    The window runs from the last worker's first send to the first worker's last end.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    spans: list[Span] = []
+    for item in done:
+        begin, end = item.marks.send, item.marks.end
+        if begin is None or end is None:
+            continue
+        spans.append(Span(begin, end))
+        first[item.worker] = min(begin, first.get(item.worker, begin))
+        last[item.worker] = max(end, last.get(item.worker, end))
+    if len(first) < concurrency or min(last.values()) <= max(first.values()):
+        return None
+    mean = inflight(spans, Window(max(first.values()), min(last.values())))
+    return None if mean is None else mean / concurrency
 
 
 def _is_off(error: Errors) -> bool:

@@ -8,7 +8,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from lightgate.bench.load.loop import Done, Job, Load, closed_loop
+from lightgate.bench.load.drive import Driving, Finished, Job, drive
 from lightgate.bench.load.quiet import quiet
 from lightgate.bench.load.simulated import target
 from lightgate.bench.selftest.result import CellResult, summarise
@@ -70,21 +70,21 @@ class Lab:
         return found
 
 
-async def run_cell(cell: Cell, lab: Lab, on_done: Callable[[Done], None]) -> CellResult:
+async def run_cell(cell: Cell, lab: Lab, on_done: Callable[[Finished], None]) -> CellResult:
     """Run one cell against the simulator and compare it with the log."""
     client = Client(stamp=cell.stamps)
-    done: list[Done] = []
+    done: list[Finished] = []
 
-    def finished(item: Done) -> None:
+    def finished(item: Finished) -> None:
         done.append(item)
         on_done(item)
 
     try:
         await client.warm(lab.origin, cell.concurrency)
-        load_shape = Load(cell.concurrency, RAMP_S.get(cell.concurrency, 1.0))
         with quiet():
             cpu = time.process_time_ns()
-            await closed_loop(client, load_shape, lab.jobs(cell), DEADLINES, finished)
+            ramp_s = RAMP_S.get(cell.concurrency, 1.0)
+            await drive(client, lab.jobs(cell), driving(cell.concurrency, ramp_s), finished)
             cpu = time.process_time_ns() - cpu
         await settle()
         entries = await lab.entries(client)
@@ -92,6 +92,11 @@ async def run_cell(cell: Cell, lab: Lab, on_done: Callable[[Done], None]) -> Cel
         await client.close()
     errors = [compare(item, entries[item.job.id]) for item in done if item.job.id in entries]
     return summarise(cell, done, errors, cpu)
+
+
+def driving(workers: int, ramp_s: float) -> Driving:
+    """Drive a closed loop in which a 429 holds no worker: some scenarios answer with one."""
+    return Driving(concurrency=workers, ramp_s=ramp_s, respect_429=False, deadlines=DEADLINES)
 
 
 def _request(model: str, tokens: int) -> Request:

@@ -10,7 +10,7 @@ from lightgate.clock import timing
 from lightgate.dialect import kinds
 
 if TYPE_CHECKING:
-    from lightgate.bench.load.loop import Done
+    from lightgate.bench.load.drive import Finished
 
 NS_PER_S: Final = 1_000_000_000
 UNSURE_NS: Final = 1_000_000  # a burst of unknown age up to this is as good as exact
@@ -78,7 +78,7 @@ class Errors(NamedTuple):
 decode_page: Final = msgspec.json.Decoder(Page).decode
 
 
-def compare(done: Done, entry: Entry) -> Errors:
+def compare(done: Finished, entry: Entry) -> Errors:
     """Hold one measured request against the log."""
     marks, called = done.marks, done.called
     written = [(sent, sent.actual_ns) for sent in entry.plan if sent.actual_ns is not None]

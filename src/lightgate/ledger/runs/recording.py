@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lightgate.clock.marks import Marks
 
 
@@ -39,8 +37,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         """Take the bursts out of the marks; instants before `t_send` cannot be."""
         zero = marks.send or 0
         bursts = {
-            "at_ns": _after(marks.burst_ns, zero),
-            "since_ns": _after(marks.burst_since_ns, zero),
+            "at_ns": tuple(map((-zero).__add__, marks.burst_ns)),
+            "since_ns": tuple(map((-zero).__add__, marks.burst_since_ns)),
             "pieces": tuple(marks.burst_pieces),
             "weight": tuple(marks.burst_weight),
             "tokens": tuple(marks.burst_tokens),
@@ -58,10 +56,6 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     def from_line(line: bytes) -> Recording:
         """Decode one line; raises ValueError on anything that is not a recording."""
         return _DECODER.decode(line)
-
-
-def _after(stamps: Sequence[int], zero: int) -> tuple[int, ...]:
-    return tuple(stamp - zero for stamp in stamps)
 
 
 _ENCODER: Final = msgspec.json.Encoder()

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.bench.load.loop import Done, Job, Load, closed_loop, offered
+from lightgate.bench.load.drive import Finished, Job, drive
+from lightgate.bench.selftest.result import offered
+from lightgate.bench.selftest.run import driving
 from lightgate.clock.outcome import Outcome
 from lightgate.wire.client.client import Client
-from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from bench.conftest import Serve, Shape
 
-    Measure = Callable[[Shape], Done]
+    Measure = Callable[[Shape], Finished]
     NewJob = Callable[[int, str], Job]
 
-DEADLINES = Deadlines(connect_s=5, first_byte_s=20, idle_s=20, total_s=30)
 ANSWER = (
     b'data: {"choices":[{"index":0,"delta":{"content":"yes"},"finish_reason":null}]}\n\n'
     b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -70,11 +70,11 @@ async def test_a_worker_never_waits_for_another(
     client: Client, serving: Serve, new_job: NewJob
 ) -> None:
     # Driven in waves this would end in a time-out: the first answer needs all others to be over.
-    kitchen, done = Kitchen(jobs=9), list[Done]()
+    kitchen, done = Kitchen(jobs=9), list[Finished]()
     async with serving(kitchen.script) as port:
         jobs = (new_job(port, f"job-{number}") for number in range(9))
         async with asyncio.timeout(20):
-            await closed_loop(client, Load(3), jobs, DEADLINES, done.append)
+            await drive(client, jobs, driving(3, 0.0), done.append)
     assert [item.called.outcome for item in done] == [Outcome.OK] * 9
     assert sorted(kitchen.names) == [f"job-{number}" for number in range(9)]
     assert done[-1].job.id == kitchen.names[0]
@@ -91,23 +91,23 @@ async def test_a_failed_request_does_not_stop_its_worker(
         writer.write(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         await writer.drain()
 
-    done: list[Done] = []
+    done: list[Finished] = []
     async with serving(hang_up) as port:
         jobs = (new_job(port, f"job-{number}") for number in range(5))
-        await closed_loop(client, Load(1), jobs, DEADLINES, done.append)
+        await drive(client, jobs, driving(1, 0.0), done.append)
     assert [item.called.outcome for item in done] == [Outcome.HTTP_ERROR] * 5
     assert [item.marks.plan is not None for item in done] == [True] * 5
 
 
 async def test_more_workers_than_work(client: Client, serving: Serve, new_job: NewJob) -> None:
-    done: list[Done] = []
+    done: list[Finished] = []
     async with serving(Kitchen(jobs=1_000).script) as port:
-        await closed_loop(client, Load(4), iter(()), DEADLINES, done.append)
+        await drive(client, iter(()), driving(4, 0.0), done.append)
         assert port
     assert done == []
 
 
-def pair(measured: Measure, shape: type[Shape], *sends_ms: tuple[int, float]) -> list[Done]:
+def pair(measured: Measure, shape: type[Shape], *sends_ms: tuple[int, float]) -> list[Finished]:
     """Requests of 220 ms by (worker, send)."""
     return [measured(shape(worker=worker, send_ms=send_ms)) for worker, send_ms in sends_ms]
 
