@@ -20,8 +20,8 @@ from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Breakers, Rules
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import Alias, PlanAsk
+from lightgate.route.plan.decide import decide
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ def a_gateway() -> tuple[Forms, Breakers, HedgeBudgets]:
         target = TARGETS[dice.randrange(8)]
         now = second * NS
         forms.first(target, 0, now, int(dice.lognormvariate(-1.2, 0.4) * NS))
-        forms.finished(target, 0, now, 300, int(dice.lognormvariate(0.7, 0.2) * NS))
+        forms.finished(target, now, 300, int(dice.lognormvariate(0.7, 0.2) * NS))
         breakers.succeeded(target, now, now)
         budgets.deposit("")
         budgets.paid("", 250_000.0)
     for target in TARGETS[:6]:
-        forms.started(target, 0, 3600 * NS)
+        forms.started(target)
     return forms, breakers, budgets
 
 
@@ -100,7 +100,7 @@ def decisions(policy: str, rounds: int, calls: int) -> list[float]:
         slo=ServiceLevels(ttft_p95=900_000_000, speed_p50=80.0),
     )
     prices = {target: TargetPrice(100.0 - place, 400.0) for place, target in enumerate(TARGETS)}
-    ask = PlanAsk(alias=alias, tokens_in=500, max_tokens=512, streamed=True, prices=prices)
+    ask = PlanAsk(alias=alias, tokens_in=500, max_tokens=512, prices=prices)
     dice = random.Random(2)  # noqa: S311 - the same every time
     draws = [dice.random() for _ in range(calls)]
     clock = [3600 * NS]

@@ -41,7 +41,7 @@ async def test_only_whole_answers_are_kept(
     start: Start, monkeypatch: pytest.MonkeyPatch, race: int, stream: bool
 ) -> None:
     """Every fault, alone and against itself; what failed is asked for again."""
-    monkeypatch.setattr(Observer, "failed", lambda self, *end: self.forms.ended(*end[:3]))
+    monkeypatch.setattr(Observer, "failed", lambda self, *end: self.forms.ended(end[0]))
     monkeypatch.setattr(RetryBudget, "may", lambda *_: True)
     monkeypatch.setattr(HedgeBudgets, "may", lambda *_: True)
     rows = on_requests()

@@ -178,7 +178,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pair depends on those before it: failures teach nothing, and every budget is full."""
 
     def forget(observer: Observer, target: str, size: int, now_ns: int, *_: object) -> None:
-        observer.forms.ended(target, size, now_ns)
+        observer.forms.ended(target)
 
     monkeypatch.setattr(Observer, "failed", forget)
     monkeypatch.setattr(RetryBudget, "may", lambda *_: True)

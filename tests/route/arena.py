@@ -17,8 +17,8 @@ from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Z95, Prior
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import SERVER
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import Alias, PlanAsk
+from lightgate.route.plan.decide import decide
 from lightgate.route.plan.finish import ExpectedAnswer, Rival, waits_ns
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 
@@ -221,7 +221,7 @@ class Arena:
         self.flying[leg.place] += 1
         self.breakers.started(step.target, int(now * NS))
         if self.forms is not None:
-            self.forms.started(step.target, 0, int(now * NS))
+            self.forms.started(step.target)
         leg.ok, after, leg.speed = self.outcome(number, leg.place, now)
         deadline = math.inf if step.ttft_ns is None else step.ttft_ns / NS
         if after > deadline:
@@ -277,7 +277,7 @@ class Arena:
         leg.over = True
         self.flying[leg.place] -= 1
         if self.forms is not None:
-            self.forms.ended(self.names[leg.place], 0, int(now * NS))
+            self.forms.ended(self.names[leg.place])
 
     def lose(self, now: float, number: int, leg: Leg) -> None:
         self.close(leg, now)
@@ -318,7 +318,7 @@ class Arena:
         self.breakers.succeeded(name, ns, int(leg.began * NS))
         if self.forms is not None:
             decode = int((leg.end - leg.first) * NS)
-            self.forms.finished(name, 0, ns, self.world.tokens, decode)
+            self.forms.finished(name, ns, self.world.tokens, decode)
 
     # Probes: what the gateway does beside the traffic
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from lightgate.route.health import breaker
 from lightgate.route.health.breaker import SECOND_NS, Breakers, Rules
 from lightgate.route.health.failure import STATUSES, by_status
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import PlanAsk
+from lightgate.route.plan.decide import decide
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "routing.md").read_text("utf-8")
 

@@ -11,8 +11,8 @@ from lightgate.route.form.prior import Prior
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import Alias, PlanAsk
+from lightgate.route.plan.decide import decide
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 from lightgate.route.plan.policy import POLICIES
 
@@ -151,7 +151,7 @@ def test_the_incumbent_is_left_for_more_than_7_percent_only() -> None:
 def test_under_load_near_equals_share() -> None:
     forms = Forms({name: Prior(300.0, 500.0, 100.0, 80.0) for name in NAMES})
     for name in NAMES * 3:
-        forms.started(name, 0, 0)
+        forms.started(name)
     alias = Alias(name="m", targets=NAMES, policy="fastest")
     quiet = Breakers(Rules(), lambda: 0.5)
     firsts = {
@@ -240,7 +240,7 @@ def test_every_learned_plan_keeps_its_promises(
 ) -> None:
     forms = Forms(PRIORS)
     for number, (name, ttft_s) in enumerate(samples):
-        forms.started(name, 0, number * S)
+        forms.started(name)
         forms.first(name, 0, number * S, int(ttft_s * S))
     alias = Alias(name="m", targets=NAMES, policy=policy, hedge=hedge, race=race, retries=retries)
     ask = PlanAsk(alias=alias, prices=prices)

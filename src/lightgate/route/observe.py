@@ -74,10 +74,10 @@ class Observer:
 
     # An attempt
 
-    def began(self, target: str, size: int, now_ns: int) -> None:
+    def began(self, target: str, size: int, now_ns: int) -> None:  # noqa: ARG002
         """It starts."""
         self.breakers.started(target, now_ns)
-        self.forms.started(target, size, now_ns)
+        self.forms.started(target)
 
     def spoke(self, target: str, size: int, now_ns: int, began_ns: int) -> None:
         """Its first useful token is here."""
@@ -85,13 +85,18 @@ class Observer:
         self.forms.first(target, size, now_ns, now_ns - began_ns)
 
     def succeeded(
-        self, target: str, size: int, now_ns: int, began_ns: int, decoded: tuple[int, int]
+        self,
+        target: str,
+        size: int,  # noqa: ARG002
+        now_ns: int,
+        began_ns: int,
+        decoded: tuple[int, int],
     ) -> None:
         """It ended well: so many tokens in so many nanoseconds after the first one."""
         tokens, decode_ns = decoded
         self.breakers.succeeded(target, now_ns, began_ns)
-        self.forms.finished(target, size, now_ns, tokens, decode_ns)
-        self.forms.ended(target, size, now_ns)
+        self.forms.finished(target, now_ns, tokens, decode_ns)
+        self.forms.ended(target)
 
     def failed(
         self, target: str, size: int, now_ns: int, began_ns: int, end: tuple[Failure, float | None]
@@ -100,14 +105,14 @@ class Observer:
         failure, wait_s = end
         self.breakers.failed(target, now_ns, failure, wait_s, began_ns)
         self.forms.failed(target, size, now_ns, failure, wait_s)
-        self.forms.ended(target, size, now_ns)
+        self.forms.ended(target)
 
     def lost(self, target: str, size: int, now_ns: int, began_ns: int, *, spoke: bool) -> None:
         """It was closed by us: another one has the client, or the client left."""
         self.breakers.failed(target, now_ns, CANCELLED, None, began_ns)
         if not spoke:
             self.forms.waited(target, size, now_ns, now_ns - began_ns)
-        self.forms.ended(target, size, now_ns)
+        self.forms.ended(target)
 
 
 def _part(plan: Plan, kind: Duplicate) -> float:

@@ -19,8 +19,8 @@ from lightgate.route.cascade.tiers import (
     tier_turns,
 )
 from lightgate.route.health.breaker import Breakers, Rules
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import Alias, PlanAsk
+from lightgate.route.plan.decide import decide
 
 if TYPE_CHECKING:
     from lightgate.route.cascade.complexity import Level

@@ -114,19 +114,19 @@ def test_what_is_not_the_targets_fault_teaches_nothing() -> None:
 def test_speed_is_learned_and_a_mid_stream_stall_is_not() -> None:
     found = forms()
     for second in range(20):
-        found.finished(A, 0, second * S, 400, 4 * S)
+        found.finished(A, second * S, 400, 4 * S)
     assert found.predict(A, 0, 20 * S).speed_tps == pytest.approx(100.0, rel=0.05)
-    found.finished(A, 0, 20 * S, 400, 40 * S)
+    found.finished(A, 20 * S, 400, 40 * S)
     assert found.predict(A, 0, 20 * S).speed_tps > 85.0
-    found.finished(A, 0, 20 * S, 3, 1)  # too short to say anything
+    found.finished(A, 20 * S, 3, 1)  # too short to say anything
     assert found.predict(A, 0, 20 * S).speed_tps > 85.0
 
 
 def test_load_is_counted_and_never_below_nothing() -> None:
     found = forms()
-    found.ended(A, 0, 0)
+    found.ended(A)
     for _ in range(4):
-        found.started(A, 0, 0)
+        found.started(A)
     form = found.form(A)
     assert form.in_flight == 4
     assert form.load == pytest.approx((5 / (form.usual_in_flight + 1)) ** 0.3)
@@ -185,7 +185,7 @@ def taught(seed: int, count: int, scale: float, since_s: int) -> Forms:
     for number in range(count):
         at = (since_s + number) * S
         found.first(A, number % 3, at, int(dice.lognormvariate(-1.5, 0.4) * scale * S))
-        found.finished(A, 0, at, 300, int(dice.uniform(1.0, 3.0) * S))
+        found.finished(A, at, 300, int(dice.uniform(1.0, 3.0) * S))
         if dice.random() < 0.1:
             found.failed(A, 0, at, SERVER, None)
     return found

@@ -15,8 +15,8 @@ from lightgate.route.form.in_flight import LEAST_QUEUED, PAUSE_NS, SAMPLES, InFl
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import Alias, PlanAsk
+from lightgate.route.plan.decide import decide
 
 if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan
@@ -43,16 +43,16 @@ def plan(known: Forms, policy: str = "fastest", **alias: object) -> Plan:
 def fill(known: Forms, target: str, flying: int = 4) -> None:
     """So many in flight, and one more that is refused."""
     for _ in range(flying + 1):
-        known.started(target, 0, 0)
+        known.started(target)
     known.failed(target, 0, 0, RATE_LIMITED, None)
-    known.ended(target, 0, 0)
-    known.started(target, 0, 0)
+    known.ended(target)
+    known.started(target)
 
 
 def test_without_a_complaint_there_is_no_limit() -> None:
     known = forms()
     for _ in range(1000):
-        known.started(A, 0, 0)
+        known.started(A)
     known.failed(A, 0, 0, SERVER, None)
     assert known.form(A).limit.most == math.inf
     assert not known.crowded
@@ -105,7 +105,7 @@ def test_who_is_full_comes_behind_those_with_room() -> None:
     assert [step.target for step in found.steps] == [B, C, A]
     assert "1 full" in found.reason
     for _ in range(3):
-        known.ended(A, 0, 0)
+        known.ended(A)
     assert plan(known).steps[0].target == A
 
 
@@ -155,14 +155,14 @@ def test_who_is_full_is_known_at_every_moment(events: list[str]) -> None:
     for number, event in enumerate(events):
         now = number * S
         if event == "start":
-            known.started(A, 0, now)
+            known.started(A)
         elif event == "end":
-            known.ended(A, 0, now)
+            known.ended(A)
         elif event == "429":
             known.failed(A, 0, now, RATE_LIMITED, None)
-            known.ended(A, 0, now)
+            known.ended(A)
         else:
-            known.finished(A, 0, now, 100, S)
-            known.ended(A, 0, now)
+            known.finished(A, now, 100, S)
+            known.ended(A)
         assert form.limit.most >= 1.0
         assert (A in known.crowded) == form.full

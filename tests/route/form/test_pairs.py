@@ -14,8 +14,8 @@ from lightgate.route.form.forms import Forms, FormState
 from lightgate.route.form.pairs import MOST, SAME, TOGETHER_NS, Pairs
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Breakers, Rules
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import Alias, PlanAsk
+from lightgate.route.plan.decide import decide
 
 S = 1_000_000_000
 A, B, C = "a/m", "b/m", "c/m"

@@ -124,7 +124,7 @@ def test_another_prior_moves_only_what_was_never_seen() -> None:
     forms = Forms({"a/m": first, "b/m": first, "c/m": first})
     forms.first("b/m", 0, NS, NS // 2)
     forms.first("c/m", 0, NS, NS // 2)
-    forms.finished("c/m", 0, NS, 500, 5 * NS)
+    forms.finished("c/m", NS, 500, 5 * NS)
     before = {name: forms.predict(name, 0, NS) for name in forms.by_target}
     forms.use(dict.fromkeys(forms.by_target, second))
     after = {name: forms.predict(name, 0, NS) for name in forms.by_target}

@@ -12,8 +12,8 @@ from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.slo import STEP, STRICTEST, LevelsAsked, Promise, ServiceLevels, excess
 from lightgate.route.health.breaker import Breakers, Rules
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import Alias, PlanAsk
+from lightgate.route.plan.decide import decide
 from lightgate.route.plan.hedge import TargetPrice
 
 S = 1_000_000_000

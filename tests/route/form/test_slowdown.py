@@ -31,7 +31,7 @@ def answer(forms: Forms, second: float, ttft_s: float, tps: float, tokens: int =
     first_ns = int((second + ttft_s) * S)
     forms.first(A, 0, first_ns, int(ttft_s * S))
     decode_ns = int(tokens / tps * S)
-    forms.finished(A, 0, first_ns + decode_ns, tokens, decode_ns)
+    forms.finished(A, first_ns + decode_ns, tokens, decode_ns)
 
 
 def late(forms: Forms, since: int, times: int = 3) -> None:
@@ -53,7 +53,7 @@ def test_answers_that_began_before_the_change_do_not_speak_against_it() -> None:
     forms = calm()
     late(forms, 70)
     guess = speed(forms, 73)
-    forms.finished(A, 0, 73 * S, 4600, 23 * S)  # at 200 tokens/s, begun in second 50
+    forms.finished(A, 73 * S, 4600, 23 * S)  # at 200 tokens/s, begun in second 50
     assert speed(forms, 73) == pytest.approx(guess, rel=0.02)
 
 

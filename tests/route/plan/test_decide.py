@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from lightgate.errors import ConfigError
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import Alias, PlanAsk
+from lightgate.route.plan.decide import decide
 from lightgate.route.plan.plan import Plan, Step
 
 S = 1_000_000_000

@@ -13,8 +13,8 @@ from lightgate.route.form.prior import Prior
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.observe import Observer
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import Alias, PlanAsk
+from lightgate.route.plan.decide import decide
 from lightgate.route.plan.finish import ExpectedAnswer, Rival, waits_ns
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 
@@ -87,7 +87,6 @@ class Brain:
         ask = PlanAsk(
             alias=self._alias,
             tokens_in=wanted.tokens_in,
-            streamed=True,
             expected_tokens=self._tokens,
             prices=self._prices,
             key=KEY,

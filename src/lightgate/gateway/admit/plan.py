@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from lightgate.dialect.gather import can_gather
 from lightgate.gateway.admit.overrides import NO_WISHES
 from lightgate.gateway.served.tiers import plan_tiers
-from lightgate.route.plan.decide import PlanAsk, decide
+from lightgate.route.plan.alias import PlanAsk
+from lightgate.route.plan.decide import decide
 from lightgate.route.plan.policy import POLICIES
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
         alias=alias,
         tokens_in=wanted.tokens_in,
         max_tokens=guest.cap or wanted.max_tokens,
-        streamed=wanted.streamed,
         policy=wishes.policy,
         race=race,
         hedge=hedge,

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.body import Wanted
-    from lightgate.route.plan.alias import Alias
-    from lightgate.route.plan.decide import PlanAsk
+    from lightgate.route.plan.alias import Alias, PlanAsk
 
 _REASONS: Final = 3  # that a plan tells, the weightiest
 
@@ -118,6 +117,6 @@ def _hurried(state: State, ask: PlanAsk, step: Step) -> Step:
     """The step with a deadline for its first token: the last of its tier is not the last of all."""
     due_ns = step.ttft_ns or ask.ttft_timeout_ns or ask.alias.ttft_timeout_ns
     if due_ns is None:
-        due_ns = state.forms.form(step.target).dues_ns[bucket(ask.tokens_in)]
+        due_ns = state.forms.form(step.target).due_ns(bucket(ask.tokens_in))
     role = "primary" if step.role == "only" else step.role
     return Step(step.target, step.start_ns, due_ns, role, step.tier)

@@ -20,7 +20,7 @@ from lightgate.route.plan.alias import Alias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.route.plan.decide import PlanAsk
+    from lightgate.route.plan.alias import PlanAsk
 
 Role = Literal["start", "ahead", "next", "below"]
 WITHIN: Final = "fastest"  # the policy inside a tier, where the client asks for none

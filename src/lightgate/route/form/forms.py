@@ -48,7 +48,7 @@ class Prediction(msgspec.Struct, frozen=True):
 
 
 class Forms:
-    """All targets. Instants in nanoseconds of one monotonic clock, sizes by `bucket`."""
+    """The form of all targets. Instants in nanoseconds of one monotonic clock."""
 
     __slots__ = (
         "_priors",
@@ -59,6 +59,7 @@ class Forms:
         "incumbents",
         "pairs",
         "promises",
+        "version",
     )
 
     def __init__(self, priors: Mapping[str, Prior]) -> None:
@@ -66,10 +67,11 @@ class Forms:
         self.by_target: dict[str, Form] = {}
         self._sessions: OrderedDict[str, tuple[str, int]] = OrderedDict()
         self._refusals: dict[str, int] = {}  # provider: when it last refused a connection
-        self.incumbents: dict[tuple[str, str], str] = {}  # alias and policy: who was first
+        self.incumbents: dict[tuple[str, str], str] = {}  # alias, policy: the last first
         self.crowded: set[str] = set()  # targets that have as many in flight as they may
         self.pairs = Pairs()
         self.promises: dict[str, Promise] = {}  # by model
+        self.version = 0  # changes with every event after which a ranking may be another one
         self.use(priors)
 
     def use(self, priors: Mapping[str, Prior]) -> None:
@@ -81,6 +83,7 @@ class Forms:
                 self.by_target[target] = Form(prior)
             elif form.prior != prior:
                 form.use_prior(prior)
+        self.version += 1
 
     def form(self, target: str) -> Form:
         """The form of a target; that of an unknown one begins with the default prior."""
@@ -89,38 +92,45 @@ class Forms:
 
     # What attempts teach
 
-    def started(self, target: str, bucket: int, now_ns: int) -> None:  # noqa: ARG002
-        """An attempt begins: it is in flight until `ended`."""
-        form = self.form(target)
+    def started(self, target: str) -> None:
+        """Count an attempt that begins: it is in flight until `ended`."""
+        form = self.by_target.get(target) or self._new(target)
         form.started()
-        self._count(target, form)
+        if form.limit.firm or self.crowded:
+            self._count(target, form)
 
-    def ended(self, target: str, bucket: int, now_ns: int) -> None:  # noqa: ARG002
-        """An attempt is over, however it went."""
-        form = self.form(target)
+    def ended(self, target: str) -> None:
+        """Count an attempt that is over, however it went."""
+        form = self.by_target.get(target) or self._new(target)
         form.ended()
-        self._count(target, form)
+        if form.limit.firm or self.crowded:
+            self._count(target, form)
 
     def first(self, target: str, bucket: int, now_ns: int, ttft_ns: int) -> None:
-        """A useful first token came, `ttft_ns` after its attempt was sent."""
-        form, seconds = self.form(target), ttft_ns / NS
+        """Take in a useful first token that came `ttft_ns` after its attempt was sent."""
+        form = self.by_target.get(target) or self._new(target)
+        seconds = ttft_ns / NS
         self.pairs.saw(target, now_ns, form.sigmas(bucket, seconds))
-        form.first(bucket, now_ns, seconds)
+        if form.first(bucket, now_ns, seconds):
+            self.version += 1
 
-    def finished(self, target: str, bucket: int, now_ns: int, tokens: int, decode_ns: int) -> None:  # noqa: ARG002
-        """A complete answer; `tokens` are those that came in `decode_ns`."""
-        self.form(target).finished(now_ns, tokens, decode_ns / NS)
+    def finished(self, target: str, now_ns: int, tokens: int, decode_ns: int) -> None:
+        """Take in a complete answer; `tokens` are those that came in `decode_ns`."""
+        form = self.by_target.get(target) or self._new(target)
+        if form.finished(now_ns, tokens, decode_ns / NS):
+            self.version += 1
 
     def waited(self, target: str, bucket: int, now_ns: int, at_least_ns: int) -> None:
-        """An attempt was cancelled before its first token, `at_least_ns` after it was sent."""
+        """Take in an attempt that was closed before its first token, so long after it was sent."""
         form, seconds = self.form(target), at_least_ns / NS
         self.pairs.waited(target, now_ns, form.sigmas(bucket, seconds))
         form.waited(bucket, now_ns, seconds)
+        self.version += 1
 
     def failed(
         self, target: str, bucket: int, now_ns: int, failure: Failure, wait_s: float | None
     ) -> None:
-        """An attempt failed; `wait_s` is what the provider asked for."""
+        """Take in a failure; `wait_s` is what the provider asked for."""
         if failure.counts == "none":
             return
         form = self.form(target)
@@ -131,6 +141,7 @@ class Forms:
             if len(self._refusals) >= MOST:
                 self._refusals.clear()
             self._refusals[target.partition("/")[0]] = now_ns
+        self.version += 1
 
     def stick(self, session: str, target: str, now_ns: int) -> None:
         """A session was answered by a target, whose prompt cache is warm now."""
@@ -143,14 +154,14 @@ class Forms:
     def answered(self, model: str, ttft_ns: int, tokens: int, decode_ns: int) -> None:
         """A request to a model was answered; what its client has seen, its hedges included."""
         promise = self.promises.get(model)
-        if promise is not None:
-            promise.saw(ttft_ns / NS, tokens, decode_ns / NS)
+        if promise is not None and promise.saw(ttft_ns / NS, tokens, decode_ns / NS):
+            self.version += 1
 
     def unanswered(self, model: str) -> None:
         """A request to a model failed on all its targets."""
         promise = self.promises.get(model)
-        if promise is not None:
-            promise.missed()
+        if promise is not None and promise.missed():
+            self.version += 1
 
     # What is asked
 
@@ -218,12 +229,13 @@ class Forms:
         for target, known in state.targets.items():
             merge(self.form(target), known, now_ns)
         self.pairs.adopt(state.pairs)
+        self.version += 1
 
     def _count(self, target: str, form: Form) -> None:
-        if form.full:
-            self.crowded.add(target)
-        elif self.crowded:
-            self.crowded.discard(target)
+        """Keep in mind whether a target is at its limit."""
+        if form.full != (target in self.crowded):
+            (self.crowded.add if form.full else self.crowded.discard)(target)
+            self.version += 1
 
     def _new(self, target: str) -> Form:
         if len(self.by_target) >= MOST + len(self._priors):

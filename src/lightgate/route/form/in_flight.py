@@ -23,6 +23,7 @@ DOUBLED: Final = math.log(2.0)  # of p95/p50 against its own usual: the least th
 # a heavy tail does by chance, one look in thousands, is no queue.
 CHANCE: Final = 4 * 0.24
 USUAL_ALPHA: Final = 0.05
+UNLIMITED: Final = math.inf
 
 
 class InFlightLimit:
@@ -31,7 +32,7 @@ class InFlightLimit:
     __slots__ = ("_cut_ns", "_tail", "_until", "firm", "most", "usual")
 
     def __init__(self, usual: float) -> None:
-        self.most = math.inf
+        self.most = UNLIMITED
         self.firm = False  # the target itself has said so
         self.usual = usual  # log of p95/p50
         self._cut_ns = -(1 << 62)
@@ -44,11 +45,11 @@ class InFlightLimit:
         self._cut(in_flight, now_ns, LEAST)
 
     def answered(self, in_flight: int) -> None:
-        """A whole answer: room for one more, once as many have come as the limit allows."""
+        """Grow by one for as many whole answers as the limit allows, while half of it is used."""
         if in_flight * 2.0 >= self.most:
             self.most += 1.0 / self.most
             if self.most > MOST:
-                self.most, self.firm = math.inf, False
+                self.most, self.firm = UNLIMITED, False
 
     def first(self, log: float, in_flight: int, now_ns: int) -> None:
         """A first token; `log` is of its time against the long run's."""

@@ -133,8 +133,8 @@ class Promise:
         self._exact = [0.0] * count
         self.margins: tuple[float, ...] = (0.0,) * count  # of first tokens, speeds, whole answers
 
-    def saw(self, ttft_s: float, tokens: int, decode_s: float) -> None:
-        """Take in an answered request, as its client saw it."""
+    def saw(self, ttft_s: float, tokens: int, decode_s: float) -> bool:
+        """Take in an answered request, as its client saw it; return whether a margin changed."""
         slo, late = self.slo, math.log(max(ttft_s, 1e-9))
         kept = [(late > limit, share) for limit, share in slo.firsts]
         if tokens > 1 and decode_s > 0.0:
@@ -144,16 +144,18 @@ class Promise:
             kept += [(False, 0.0)] * len(slo.speeds)  # too short to have a speed
         whole_s = ttft_s + decode_s
         kept += [(whole_s > limit, share) for limit, share in slo.wholes(tokens)]
-        self._move(kept)
+        return self._move(kept)
 
-    def missed(self) -> None:
-        """Take in a request that no target answered."""
+    def missed(self) -> bool:
+        """Take in a request that no target answered; return whether a margin changed."""
         slo = self.slo
         shares = [share for _, share in (*slo.firsts, *slo.speeds, *slo.wholes(1))]
-        self._move([(True, share) for share in shares])
+        return self._move([(True, share) for share in shares])
 
-    def _move(self, kept: list[tuple[bool, float]]) -> None:
+    def _move(self, kept: list[tuple[bool, float]]) -> bool:
         exact = self._exact
         for place, (miss, share) in enumerate(kept):
             exact[place] = max(0.0, min(STRICTEST, exact[place] + STEP * (miss - share)))
+        before = self.margins
         self.margins = tuple([math.floor(margin * GRAIN) / GRAIN for margin in exact])
+        return before != self.margins

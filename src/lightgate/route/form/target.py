@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from lightgate.route.form.change import FAR, SLACK, ChangeDetector, Slowdown
-from lightgate.route.form.in_flight import InFlightLimit
+from lightgate.route.form.in_flight import UNLIMITED, InFlightLimit
 from lightgate.route.form.prior import DOUBTFUL, Z80, Z95
 from lightgate.route.form.size import ENOUGH, OFFSETS, PromptSize
 from lightgate.route.health.window import CountWindow
@@ -49,12 +49,15 @@ DEADLINE: Final = 4.0  # times the 99 % of a target's first tokens: later it is 
 DEADLINE_FLOOR_S: Final = 2.0
 RATE: Final = -1.0 / (FORGET_S * NS)  # times an age in nanoseconds: log of what is remembered
 NEVER: Final = -(1 << 62)
+SOONEST_S: Final = 1e-4  # a first token is not taken to come sooner: its logarithm would be endless
 
 
 class Form:
-    """One target. Instants in nanoseconds of one monotonic clock.
+    """The form of one target. Instants in nanoseconds of one monotonic clock.
 
-    The second group of attributes is what decisions read; `look` brings it up to date.
+    The second group of attributes is what decisions read; `look` brings it up to date, but for the
+    load, which is always that of this instant. A method that takes something in returns whether the
+    belief has changed for good, so that plans made before it should not be used any more.
     """
 
     __slots__ = (
@@ -65,7 +68,6 @@ class Form:
         "_speed_since",
         "changed_ns",
         "deviation",
-        "dues_ns",
         "ends",
         "errors",
         "in_flight",
@@ -126,7 +128,6 @@ class Form:
         self.slowness = 0.0  # seconds per token
         self.p_error = 0.0
         self.load = 1.0  # what more or less load than usual makes of the time to first token
-        self.dues_ns: tuple[int | None, ...] = ()  # when it is given up, by size
         self.misses: dict[int, float] = {}  # what was found out about service levels
 
     def use_prior(self, prior: Prior) -> None:
@@ -146,125 +147,130 @@ class Form:
 
     def look(self, now_ns: int) -> None:
         """Bring up to date what decisions read."""
-        weight = self.fresh(now_ns)
+        age = now_ns - self.last_ns
+        weight = math.exp(age * RATE) if age > 0 else 1.0
         weather = math.exp(weight * self.deviation)
-        sigma = math.sqrt(self.variance)
         self.ttfts_s = tuple([math.exp(size.long) * weather for size in self.sizes])
-        self.tail = math.exp(Z80 * sigma)
+        self.tail = math.exp(Z80 * math.sqrt(self.variance))
         self.mean = math.exp(0.5 * min(self.noise, 1.5) ** 2)
         self.slowness = math.exp(0.5 * min(self.speed_variance, 0.5) - self.log_speed(now_ns))
         self.p_error = (weight * self.errors + ERRORS) / (weight * self.ends + ERROR_WEIGHT)
-        far = DEADLINE * math.exp(Z99 * sigma)
-        self.dues_ns = tuple(
-            [
-                None if size.seen < ENOUGH else int(max(DEADLINE_FLOOR_S, far * ttft_s) * NS)
-                for size, ttft_s in zip(self.sizes, self.ttfts_s, strict=True)
-            ]
-        )
-        self.misses.clear()
+        if self.misses:
+            self.misses.clear()
         self.until_ns = now_ns + GLANCE_NS
 
+    def due_ns(self, size: int) -> int | None:
+        """Return how long a first token is waited for at most; None: not enough was seen yet."""
+        if self.sizes[size].seen < ENOUGH:
+            return None
+        far = DEADLINE * math.exp(Z99 * math.sqrt(self.variance))
+        return int(max(DEADLINE_FLOOR_S, far * self.ttfts_s[size]) * NS)
+
     def fresh(self, now_ns: int) -> float:
-        """How much of the belief is of today's weather: 1 just after a sample, 0 long after."""
+        """Return how much of the belief is of today's weather: 1 after a sample, 0 long after."""
         age = now_ns - self.last_ns
         return math.exp(age * RATE) if age > 0 else 1.0
 
     def log_ttft(self, size: int, now_ns: int) -> float:
-        """The logarithm of the expected (median) time to first token in seconds."""
+        """Return the logarithm of the expected (median) time to first token in seconds."""
         return self.sizes[size].long + self.fresh(now_ns) * self.deviation
 
     def sigmas(self, size: int, seconds: float) -> float:
-        """A time to first token, as sigmas from the long run of its size."""
-        off = math.log(max(seconds, 1e-4)) - self.sizes[size].long
+        """Return a time to first token as sigmas from the long run of its size."""
+        off = math.log(max(seconds, SOONEST_S)) - self.sizes[size].long
         return off / max(self.noise, NARROWEST)
+
+    def log_speed(self, now_ns: int) -> float:
+        """Return the logarithm of the expected speed in tokens per second."""
+        since_ns = self.speed_last_ns
+        if self.deviation > OUT_OF_FORM and self.fresh(now_ns) * self.deviation > OUT_OF_FORM:
+            # While probes say that the trouble lasts, so does the speed that was seen in it. One
+            # that was only guessed is forgotten half as fast as without probes: then it is tried.
+            known = self._speed_since > 1
+            since_ns = max(since_ns, self.last_ns if known else (self.changed_ns + now_ns) // 2)
+        age = now_ns - since_ns
+        weight = math.exp(age * RATE) if age > 0 else 1.0
+        return self.speed_long + weight * self.speed_deviation
 
     @property
     def full(self) -> bool:
-        """Whether it has as many in flight as it may."""
+        """Whether the target has as many requests in flight as it may."""
         return self.limit.firm and self.in_flight >= self.limit.most
-
-    def log_speed(self, now_ns: int) -> float:
-        """The logarithm of the expected speed in tokens per second."""
-        slow = self.fresh(now_ns) * self.deviation > OUT_OF_FORM
-        # While probes say that the trouble lasts, so does the speed that was seen in it.
-        # One that was only guessed is forgotten half as fast as if nobody looked: then it is tried.
-        since_ns = self.last_ns if self._speed_since > 1 else (self.changed_ns + now_ns) // 2
-        age = now_ns - (max(since_ns, self.speed_last_ns) if slow else self.speed_last_ns)
-        weight = math.exp(age * RATE) if age > 0 else 1.0
-        return self.speed_long + weight * self.speed_deviation
 
     # What is seen
 
     def started(self) -> None:
-        """An attempt begins."""
+        """Count an attempt that begins."""
         self.in_flight += 1
         self.usual_in_flight += CROWD_ALPHA * (self.in_flight - self.usual_in_flight)
         self.load = self._crowd()
 
     def ended(self) -> None:
-        """An attempt is over, however it went."""
+        """Count an attempt that is over, however it went."""
         if self.in_flight:
             self.in_flight -= 1
             self.load = self._crowd()
 
     def _crowd(self) -> float:
-        """What the load makes of the time to first token.
+        """Return what the load makes of the time to first token.
 
-        A newcomer of whom nothing certain is known is not asked by many before it has answered.
+        A newcomer is not asked by many before it has answered: there each one counts in full.
         """
+        flying = self.in_flight
         if self.speed_seen < TRIALS and self.prior.weight <= DOUBTFUL:
-            return self.in_flight + 1.0
-        crowd = ((self.in_flight + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
-        limit = self.limit.most
-        if self.in_flight > limit:  # above it, as many times as much
-            crowd *= self.in_flight / limit
-        return float(crowd)
+            return flying + 1.0
+        crowd: float = ((flying + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
+        most = self.limit.most
+        return crowd if flying <= most else crowd * (flying / most)
 
-    def first(self, size: int, now_ns: int, ttft_s: float) -> None:
-        """A useful first token came."""
-        log = math.log(max(ttft_s, 1e-4))
-        self.limit.first(log - self.sizes[size].long, self.in_flight, now_ns)
-        self._sample(size, now_ns, log)
-        self.sizes[size].add(ttft_s)
+    def first(self, size: int, now_ns: int, ttft_s: float) -> bool:
+        """Take in the time of a useful first token."""
+        log = math.log(max(ttft_s, SOONEST_S))
+        at = self.sizes[size]
+        self.limit.first(log - at.long, self.in_flight, now_ns)
+        changed = self._sample(at, now_ns, log)
+        at.add(ttft_s)
         self.errors *= ERROR_KEEP
         self.ends = self.ends * ERROR_KEEP + 1.0
         self.trouble.add(now_ns, 0, 1)
+        return changed
 
     def waited(self, size: int, now_ns: int, at_least_s: float) -> None:
-        """An attempt was given up before its first token: it would have taken longer still."""
-        log = math.log(max(at_least_s, 1e-4))
+        """Take in an attempt that was closed before its first token: it took longer than that."""
+        log = math.log(max(at_least_s, SOONEST_S))
         if log > self.log_ttft(size, now_ns):  # less than what is expected says nothing
-            self._sample(size, now_ns, log + CUT, more=CUT_CHANGED - CUT)
+            self._sample(self.sizes[size], now_ns, log + CUT, more=CUT_CHANGED - CUT)
 
     def failed(self, size: int, now_ns: int, wait_s: float) -> None:
-        """An attempt failed; for the belief it was slow, whatever time it took."""
+        """Take in a failure; for the belief it was slow, whatever time it took."""
         self.errors = self.errors * ERROR_KEEP + 1.0
         self.ends = self.ends * ERROR_KEEP + 1.0
         self.trouble.add(now_ns, 1, 1)
-        slow = math.log(max(FAILURE_S, wait_s))
-        self._sample(size, now_ns, max(slow, self.log_ttft(size, now_ns)), lasts=False)
+        slow = max(math.log(max(FAILURE_S, wait_s)), self.log_ttft(size, now_ns))
+        self._sample(self.sizes[size], now_ns, slow, lasts=False)
 
-    def finished(self, now_ns: int, tokens: int, decode_s: float) -> None:
-        """A complete answer: its speed."""
-        self.limit.answered(self.in_flight)
+    def finished(self, now_ns: int, tokens: int, decode_s: float) -> bool:
+        """Take in the speed of a complete answer."""
+        if self.limit.most < UNLIMITED:
+            self.limit.answered(self.in_flight)
         if tokens < LEAST_TOKENS or decode_s <= 0.0:
-            return
+            return False
         log = math.log(tokens / decode_s)
-        if not self.speed_seen and self.prior.weight <= DOUBTFUL:
+        newcomer = self.speed_seen < TRIALS and self.prior.weight <= DOUBTFUL
+        if newcomer and not self.speed_seen:
             self.speed_long, self.speed_deviation = log, 0.0  # a guess ends with the first answer
         belief = self.log_speed(now_ns)
         off = log - belief
-        clipped = max(-CLIP, min(CLIP, off))
-        step = self._long_step(self.speed_seen, now_ns, self.speed_last_ns)
-        self.speed_long += step * max(-CLIP, min(CLIP, log - self.speed_long))
+        step = _long_step(self.prior.weight + self.speed_seen, now_ns, self.speed_last_ns)
+        self.speed_long += step * _clipped(log - self.speed_long)
         self.speed_seen += 1
         if now_ns - decode_s * NS < self.changed_ns + CLOSE_NS:
-            return  # begun before the weather changed: of the long run alone
-        self.slowdown.saw(self.fresh(now_ns) * self.deviation, self.speed_long - log)
+            return newcomer  # begun before the weather changed: of the long run alone
+        if self.deviation >= FAR:
+            self.slowdown.saw(self.fresh(now_ns) * self.deviation, self.speed_long - log)
         self._speed_since += 1
-        weight = min(self.prior.weight + self.speed_seen, self._speed_since)
-        alpha = max(ALPHA, 1.0 / weight)
-        self.speed_deviation = belief + alpha * clipped - self.speed_long
+        alpha = max(ALPHA, 1.0 / min(self.prior.weight + self.speed_seen, self._speed_since))
+        self.speed_deviation = belief + alpha * _clipped(off) - self.speed_long
         z = off / max(math.sqrt(self.speed_variance), NARROWEST_SPEED)
         self.speed_variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.speed_variance)
         changed = self._speed_change.seen(z, log - self.speed_long)
@@ -272,59 +278,70 @@ class Form:
             self.speed_deviation, self._speed_since = changed, 3
         self.speed_last_ns = max(now_ns, self.speed_last_ns)
         self.until_ns = NEVER
+        return newcomer or changed is not None
 
     def _sample(
-        self, size: int, now_ns: int, log: float, *, lasts: bool = True, more: float = 0.0
-    ) -> None:
-        """Take a time in; one that does not last is of the weather alone.
+        self, at: PromptSize, now_ns: int, log: float, *, lasts: bool = True, more: float = 0.0
+    ) -> bool:
+        """Take a time to first token in; one that does not last is of the weather alone.
 
         `more` is what it counts for beyond `log` once it is clear that something has changed.
         """
-        at = self.sizes[size]
-        belief = self.log_ttft(size, now_ns)
+        noise = self.noise
+        age = now_ns - self.last_ns
+        before = self.deviation
+        belief = at.long + (math.exp(age * RATE) if age > 0 else 1.0) * before
         off = log - belief
-        clipped = max(-CLIP, min(CLIP, off))
-        z = off / max(self.noise, NARROWEST)
-        if abs(z) < SLACK:
+        z = off / (max(NARROWEST, noise))
+        if -SLACK < z < SLACK:
             self._calm_ns = now_ns
         if lasts:
-            self._lasting(size, now_ns, log)
+            self._lasting(at, now_ns, log)
         self._since += 1
         alpha = max(ALPHA, 1.0 / (self.prior.weight + at.seen), 1.0 / self._since)
-        before, self.deviation = self.deviation, belief + alpha * clipped - at.long
+        self.deviation = belief + alpha * _clipped(off) - at.long
         if before > FAR and now_ns - self.speed_last_ns > ALONE_NS:
             # Only probes see it: its speed gets better, or worse, as its first tokens do.
             self.speed_deviation *= max(0.0, self.deviation / before)
         self.variance += SPREAD_ALPHA * (min(off * off, SPREAD_CLIP) - self.variance)
-        self.noise += SPREAD_ALPHA * (MEAN_TO_SIGMA * min(abs(off), 2.0 * self.noise) - self.noise)
+        self.noise += SPREAD_ALPHA * (MEAN_TO_SIGMA * min(abs(off), 2.0 * noise) - noise)
         changed = self._change.seen(z, log + more - at.long)
         if changed is not None:
             self._jump(changed, now_ns)
         self.last_ns = max(now_ns, self.last_ns)
         self.until_ns = NEVER
+        return changed is not None
 
     def _jump(self, deviation: float, now_ns: int) -> None:
-        """First tokens have changed: so, as far as one knows, has the speed."""
+        """Follow a change of first tokens: as far as is known, the speed has changed as well."""
         jump = deviation - self.deviation
         self.deviation, self._since = deviation, 3
         self.changed_ns, self._speed_since = self._calm_ns, 1
         speed = self.log_speed(now_ns) - self.speed_long
         self.speed_deviation = self.slowdown.guess(speed, deviation, jump)
 
-    def _lasting(self, size: int, now_ns: int, log: float) -> None:
+    def _lasting(self, at: PromptSize, now_ns: int, log: float) -> None:
         """Move the long run of a size; sizes that were never seen follow the first one that is."""
-        at = self.sizes[size]
         off = log - at.long
-        step = self._long_step(at.seen, now_ns, self.last_ns)
-        at.long += step * max(-CLIP, min(CLIP, off))
+        step = _long_step(self.prior.weight + at.seen, now_ns, self.last_ns)
+        at.long += step * _clipped(off)
         at.variance += min(step, SPREAD_ALPHA) * (min(off * off, SPREAD_CLIP) - at.variance)
         if not at.seen:
+            usual = OFFSETS[self.sizes.index(at)]
             for other, offset in zip(self.sizes, OFFSETS, strict=True):
                 if other is not at and not other.seen:
-                    other.long = at.long + offset - OFFSETS[size]
+                    other.long = at.long + offset - usual
         at.seen += 1
 
-    def _long_step(self, seen: int, now_ns: int, last_ns: int) -> float:
-        """A plain mean of all samples, the prior's included; later one that forgets in hours."""
-        gap_s = (now_ns - last_ns) / NS if last_ns != NEVER else 0.0
-        return max(1.0 / (self.prior.weight + seen + 1), min(max(gap_s, 0.0) / LONG_S, 0.01))
+
+def _clipped(off: float) -> float:
+    return CLIP if off > CLIP else max(off, -CLIP)
+
+
+def _long_step(weight: float, now_ns: int, last_ns: int) -> float:
+    """Return the weight of a new sample in the long run, whose samples and prior have `weight`.
+
+    A plain mean of all of them; later one that forgets in hours.
+    """
+    gap_s = (now_ns - last_ns) / NS if last_ns != NEVER else 0.0
+    return max(1.0 / (weight + 1.0), min(max(gap_s, 0.0) / LONG_S, 0.01))

@@ -227,6 +227,11 @@ class Breakers:
             return True
         return self._breakers[target].allows(now_ns)
 
+    def all_quiet(self, targets: Iterable[str]) -> bool:
+        """Whether none of these is in trouble: every one may be asked now."""
+        troubled = self.troubled
+        return not troubled or troubled.isdisjoint(targets)
+
     def opens_again_ns(self, target: str) -> int:
         """The instant from which a request may go there; long past if it may now."""
         breaker = self._breakers.get(target)

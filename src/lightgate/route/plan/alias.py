@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -12,6 +12,7 @@ from lightgate.config.duration import parse_duration
 from lightgate.errors import ConfigError
 from lightgate.route.cascade.complexity import Level
 from lightgate.route.form.slo import ServiceLevels
+from lightgate.route.plan.hedge import TargetPrice
 from lightgate.route.plan.plan import Plan, Role, Step
 from lightgate.route.prompt.cache_key import CacheRule
 
@@ -86,6 +87,30 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The plan in the order of the configuration, all targets well: the usual one."""
         steps = lay_out(self.targets, len(self.targets), self.shape)
         return Plan(steps, "ordered", "configured order")
+
+
+class PlanAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of one request that its plan depends on; None: as the alias says, or unknown.
+
+    `expected_tokens` are those of the answer, by the model's last answers. `prices` are of all
+    targets; a missing one is taken for the dearest. `key` is whose hedges are counted; `session` is
+    the conversation, whose prompt a provider may have in its cache.
+    """
+
+    alias: Alias
+    tokens_in: int = 0
+    max_tokens: int | None = None
+    policy: str | None = None
+    race: int | None = None
+    hedge: str | None = None
+    ttft_timeout_ns: int | None = None
+    expected_tokens: int | None = None
+    session: str | None = None
+    slo: ServiceLevels | None = None
+    prices: Mapping[str, TargetPrice] | None = None
+    may_race: bool = True
+    max_fanout: int = 8
+    key: str = ""
 
 
 class Layout(msgspec.Struct, frozen=True):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from lightgate.route.form.slo import ServiceLevels
-from lightgate.route.plan.alias import Alias, Layout, fixed_hedge_ns, lay_out
-from lightgate.route.plan.hedge import TargetPrice
+from lightgate.route.form.size import bucket
+from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out
 from lightgate.route.plan.plan import Plan
 from lightgate.route.plan.policy import POLICIES
 from lightgate.route.plan.ranking import Ranking
@@ -20,32 +16,8 @@ if TYPE_CHECKING:
 
     from lightgate.route.form.forms import Forms
     from lightgate.route.health.breaker import Breakers
+    from lightgate.route.plan.alias import Alias, PlanAsk
     from lightgate.route.plan.hedge import HedgeBudgets
-
-
-class PlanAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a request before it is sent; None: as the alias says, or unknown.
-
-    `expected_tokens` are those of the answer, by the key's history. `prices` are of all targets;
-    one that is missing is taken for the dearest. `key` is whose hedges are counted; `session` is
-    the conversation, whose prompt a provider may have in its cache.
-    """
-
-    alias: Alias
-    tokens_in: int = 0
-    max_tokens: int | None = None
-    streamed: bool = False
-    policy: str | None = None
-    race: int | None = None
-    hedge: str | None = None
-    ttft_timeout_ns: int | None = None
-    expected_tokens: int | None = None
-    session: str | None = None
-    slo: ServiceLevels | None = None
-    prices: Mapping[str, TargetPrice] | None = None
-    may_race: bool = True
-    max_fanout: int = 8
-    key: str = ""
 
 
 def decide(
@@ -56,49 +28,56 @@ def decide(
     forms: Forms | None = None,
     budgets: HedgeBudgets | None = None,
 ) -> Plan:
-    """Say what to try, and in which order; `draw` is in [0, 1).
+    """Make the plan of a request: what to try, and in which order; `draw` is in [0, 1).
 
     Targets that the breakers do not allow come last, those first that may be asked soonest; if
     that is all of them, the plan still holds them all, and `breakers.soonest_ns` says when. With
-    `forms` the order is the policy's, those with room first, and hedges and deadlines are learned;
-    what a decision leaves behind is who was first, in `forms.incumbents`.
+    `forms` the order is the policy's, targets below their limit first, and hedges and deadlines are
+    learned. A decision leaves behind only the first target, in `forms.incumbents`.
     """
-    alias = ask.alias
-    troubled = breakers.troubled
-    all_well = not troubled or troubled.isdisjoint(alias.targets)
     if forms is None:
-        return _unlearned(ask, all_well, breakers, now_ns, draw)
+        return _unlearned(ask, breakers, now_ns, draw)
+    return rank(ask, bucket(ask.tokens_in), breakers, now_ns, draw, forms).plan(
+        draw, ask.key, budgets
+    )
+
+
+def rank(
+    ask: PlanAsk, size: int, breakers: Breakers, now_ns: int, draw: float, forms: Forms
+) -> Ranking:
+    """Rank the targets of a request by its policy; `draw` is used by `weighted` alone."""
+    alias = ask.alias
     name = ask.policy or alias.policy
     policy = POLICIES.get(name)
-    reason = "by form"
+    ranking = Ranking(ask, size, forms, now_ns)
     order = list(alias.targets)
-    if policy is None:
-        weighted = name == "weighted"
-        name = "weighted" if weighted else "ordered"
-        reason = "drawn by weight" if weighted else "configured order"
-        order = _drawn(alias, draw) if weighted else order
+    if policy is not None:
+        ranking.name, ranking.reason = name, "by form"
+    elif name == "weighted":
+        ranking.name, ranking.reason = name, "drawn by weight"
+        order = _drawn(alias, draw)
+    else:
+        ranking.name, ranking.reason = "ordered", "configured order"
     well = len(order)
-    if not all_well:
+    if not breakers.all_quiet(order):
         order, well = _well_first(order, breakers, now_ns)
-    draft = Ranking(ask, forms, now_ns, draw)
     room = well
     if forms.crowded and well > 1:
         order, room = _room_first(order, well, forms.crowded)
-        draft.full = well - room if room else 0
-    draft.line_up(order, room or well, policy)
-    if room > 1:
-        draft.second(budgets)
-    return draft.plan(name, reason)
+        ranking.full = well - room if room else 0
+    ranking.together = room
+    ranking.line_up(order, room or well, policy)
+    return ranking
 
 
-def _unlearned(ask: PlanAsk, all_well: bool, breakers: Breakers, now_ns: int, draw: float) -> Plan:
-    """The plan of a gateway that knows nothing: by configuration and weights."""
+def _unlearned(ask: PlanAsk, breakers: Breakers, now_ns: int, draw: float) -> Plan:
+    """Make a plan by configuration and weights alone."""
     alias = ask.alias
     weighted = (ask.policy or alias.policy) == "weighted"
     shape = alias.shape
     if ask.race is not None or ask.hedge is not None or ask.ttft_timeout_ns is not None:
         shape = _asked(ask, shape)
-    if all_well:
+    if breakers.all_quiet(alias.targets):
         if not weighted:
             if shape is alias.shape:
                 return alias.in_order

@@ -1,14 +1,18 @@
-"""The plan of a gateway that knows its targets: order, hedge or race, and deadlines."""
+"""The plan of a gateway that knows its targets: their order, a hedge or a race, and deadlines.
+
+A ranking holds everything that a plan needs but three things, which are looked at for every single
+request: the random draw, the load of each target, and the hedge budget of the key. One ranking can
+therefore make the plans of many requests (`lightgate.route.plan.kept`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lightgate.route.form.size import bucket
 from lightgate.route.form.slo import LevelsAsked
 from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out
 from lightgate.route.plan.hedge import chance, delay_ns, quantile_of, reserve_nano, sick
-from lightgate.route.plan.plan import Plan, Step
+from lightgate.route.plan.plan import Plan
 from lightgate.route.plan.policy import USUAL_TOKENS
 from lightgate.route.plan.score import (
     CACHED_SHARE,
@@ -16,131 +20,169 @@ from lightgate.route.plan.score import (
     NEAR,
     PREFILL_SAVED,
     STAY,
-    beside,
     costs,
     misses,
-    seconds,
+    terms,
 )
 
 if TYPE_CHECKING:
     from lightgate.route.form.forms import Forms
     from lightgate.route.form.target import Form
-    from lightgate.route.plan.decide import PlanAsk
-    from lightgate.route.plan.hedge import HedgeBudgets
+    from lightgate.route.plan.alias import PlanAsk
+    from lightgate.route.plan.hedge import Duplicate, HedgeBudgets
     from lightgate.route.plan.policy import Policy
 
 NS: Final = 1e9
-BILLED: Final = 1.10  # one that bills closed streams in full counts as 10 % worse
+BILLED: Final = 1.10  # a target that bills closed streams in full counts as 10 % worse
 
 
 class Ranking:
-    """A plan in the making: the targets in order, those that are well first.
+    """The candidates of a request, the allowed ones first, and their value to the policy.
 
-    `values` are what they are worth to the policy, in that order; empty where nobody ranked them.
+    `size` is the prompt size, `tokens` the expected length of the answer. A value is seconds, or
+    for a policy that also counts money a multiple of the best; the smallest is the best.
     """
 
     __slots__ = (
+        "_dollars",
+        "_equals",
+        "_leads",
+        "_seat",
+        "_terms",
+        "_thrift",
         "ask",
-        "draw",
         "forms",
         "full",
-        "hedge_ns",
         "known",
+        "name",
         "now_ns",
         "order",
         "policy",
-        "race",
-        "reserve_nano",
+        "reason",
         "size",
+        "together",
         "tokens",
-        "values",
         "well",
     )
 
-    def __init__(self, ask: PlanAsk, forms: Forms, now_ns: int, draw: float) -> None:
+    def __init__(self, ask: PlanAsk, size: int, forms: Forms, now_ns: int) -> None:
         self.ask = ask
         self.forms = forms
         self.now_ns = now_ns
-        self.draw = draw
-        self.size = bucket(ask.tokens_in)
+        self.size = size
         self.tokens = ask.expected_tokens or min(ask.max_tokens or USUAL_TOKENS, USUAL_TOKENS)
         self.policy: Policy | None = None
+        self.name = self.reason = ""  # of the policy, as plans tell them
         self.order: list[str] = []
         self.known: list[Form] = []
-        self.values: list[float] = []
-        self.well = self.full = 0
-        self.hedge_ns: int | None = None
-        self.race = 1
-        self.reserve_nano = 0.0
+        self.well = self.full = 0  # targets that are allowed; that are allowed, but at their limit
+        self.together = 0  # targets that may run beside each other
+        # For each allowed target: what its value is at a load of 1, and what load does not change.
+        self._terms: list[tuple[Form, float, float]] = []
+        self._dollars: list[float] = []  # multiples of the least, beside seconds
+        self._thrift: list[tuple[float, float]] = []  # misses of levels and dollars, which decide
+        self._equals: list[int] = []  # the places of the best by these
+        self._seat = (ask.alias.name, "")  # alias and policy: where the first is remembered
+        self._leads: dict[int, _Lead] = {}  # by the place of the first target
 
     def line_up(self, order: list[str], well: int, policy: Policy | None) -> None:
-        """Take the candidates, the first `well` of them allowed, and rank those."""
+        """Take the candidates, the first `well` of them allowed, and weigh those."""
         by_target, now_ns = self.forms.by_target, self.now_ns
         try:
             known = [by_target[target] for target in order]
         except KeyError:
             known = [self.forms.form(target) for target in order]
-        self.order, self.known, self.well, self.policy = order, known, well, policy
-        if policy is not None and well > 1:
-            self._rank(policy)
-        for form in known[0 if not self.values else well :]:
+        for form in known:
             if now_ns > form.until_ns:
                 form.look(now_ns)
+        self.order, self.known, self.well, self.policy = order, known, well, policy
+        if policy is not None and well > 1:
+            self._seat = (self.ask.alias.name, policy.name)
+            self._weigh(policy)
+
+    def plan(self, draw: float, key: str, budgets: HedgeBudgets | None) -> Plan:
+        """Make the plan of one request; `draw` is in [0, 1), `key` is whose hedges are counted."""
+        first, values = self._first(draw) if self._terms else (0, [])
+        lead = self._leads.get(first)
+        if lead is None:
+            lead = self._leads[first] = self._lead(first, values)
+        role = lead.role
+        if role is None:
+            return lead.alone or self._alone(lead)
+        # Another uniform number, from the later digits of the draw.
+        if lead.chance < 1.0 and draw * 1024.0 % 1.0 >= lead.chance:
+            return lead.alone or self._alone(lead)
+        if budgets is not None and not budgets.may(
+            key, role, lead.reserve_nano, lead.own_nano if role == "racer" else 0.0
+        ):
+            return lead.alone or self._alone(lead)
+        return lead.doubled or self._doubled(lead)
 
     # The order
 
-    def _rank(self, policy: Policy) -> None:
+    def _weigh(self, policy: Policy) -> None:
+        """Work out the terms of each target's value."""
         ask, well = self.ask, self.well
         order, known = self.order[:well], self.known[:well]
-        values = seconds(policy, known, self.size, self.tokens, self.now_ns)
+        found = terms(policy, known, self.size, self.tokens)
         warm = None if ask.session is None else self.forms.warm(ask.session, self.now_ns)
         if warm in order:
-            values[order.index(warm)] *= 1.0 - PREFILL_SAVED[self.size] - policy.sticky
+            place = order.index(warm)
+            form, at_load, fixed = found[place]
+            rest = 1.0 - PREFILL_SAVED[self.size] - policy.sticky
+            found[place] = (form, at_load * rest, fixed * rest)
+        self._terms = found
         if policy.money == "first":
-            keys = self._thrift(policy, order, known, values, warm)
-            places = sorted(range(well), key=keys.__getitem__)
-        else:
-            if policy.money == "beside" and ask.prices:
-                values = beside(values, self._costs(order, warm))
-            best = self._best(policy.name, order, known, values)
-            places = sorted(range(well), key=values.__getitem__)
-            if places[0] != best:
-                places.remove(best)
-                places.insert(0, best)
-        self.values = [values[place] for place in places]
-        self.order[:well] = [order[place] for place in places]
-        self.known[:well] = [known[place] for place in places]
+            self._save(policy, order, known, warm)
+        elif policy.money == "beside" and ask.prices:
+            nanos = self._costs(order, warm)
+            least = min([nano for nano in nanos if nano > 0.0], default=1.0)
+            self._dollars = [nano / least for nano in nanos]
 
-    def _best(self, policy: str, order: list[str], known: list[Form], values: list[float]) -> int:
-        """The place of the first: the incumbent if it is nearly best; under load, a near-equal."""
-        key = (self.ask.alias.name, policy)
-        incumbents = self.forms.incumbents
+    def _values(self) -> list[float]:
+        """Return the value of each allowed target under the load of this instant.
+
+        Where money counts beside seconds, both are multiples of the best: twice as dear is as bad
+        as twice as slow. What costs nothing adds nothing.
+        """
+        values = [at_load * form.load + fixed for form, at_load, fixed in self._terms]
+        if not self._dollars:
+            return values
+        quickest = min(values)
+        pairs = zip(values, self._dollars, strict=True)
+        return [value / quickest + dollars for value, dollars in pairs]
+
+    def _first(self, draw: float) -> tuple[int, list[float]]:
+        """Choose the place of the first target; return the values of all as well.
+
+        The target that was first the last time stays if it is nearly the best. Under load, one of
+        those near the best is drawn, so that they share it.
+        """
+        values = self._values()
+        if self._thrift:
+            return min(self._equals, key=values.__getitem__), values
         flying = 0
-        for form in known:
+        for form, _, _ in self._terms:
             flying += form.in_flight
-        if flying >= LOADED * len(known):
+        order, incumbents, key = self.order, self.forms.incumbents, self._seat
+        if flying >= LOADED * len(values):
             limit = NEAR * min(values)
             near = [place for place, value in enumerate(values) if value <= limit]
-            best = near[int(self.draw * len(near))]
+            best = near[int(draw * len(near))]
         else:
             incumbent = incumbents.get(key)
             if incumbent in order:
-                values[order.index(incumbent)] *= STAY
+                place = order.index(incumbent)
+                if place < len(values):  # else it is not allowed just now
+                    values[place] *= STAY
             best = values.index(min(values))
         incumbents[key] = order[best]
-        return best
+        return best, values
 
-    def _thrift(
-        self,
-        policy: Policy,
-        order: list[str],
-        known: list[Form],
-        values: list[float],
-        warm: str | None,
-    ) -> list[tuple[float, float, float]]:
-        """Misses, then dollars, then seconds: the cheapest that is good enough.
+    def _save(self, policy: Policy, order: list[str], known: list[Form], warm: str | None) -> None:
+        """Rank by misses, then dollars, then seconds: the cheapest that is good enough.
 
-        Where nobody is good enough, who misses its levels least comes first.
+        Where no target is good enough, the one that misses its levels least comes first.
         """
         ask = self.ask
         slo = (ask.slo or ask.alias.slo) if policy.levels else None
@@ -151,8 +193,10 @@ class Ranking:
                 promise = self.forms.promise(ask.alias.name, slo)
             margins = promise.margins
         over = misses(slo, known, LevelsAsked(self.size, self.tokens, self.now_ns, margins))
-        nanos = self._costs(order, warm) if ask.prices else values
-        return list(zip(over, nanos, values, strict=True))
+        nanos = self._costs(order, warm) if ask.prices else [0.0] * len(order)
+        self._thrift = list(zip(over, nanos, strict=True))
+        best = min(self._thrift)
+        self._equals = [place for place, one in enumerate(self._thrift) if one == best]
 
     def _costs(self, order: list[str], warm: str | None) -> list[float]:
         ask = self.ask
@@ -166,54 +210,59 @@ class Ranking:
 
     # What starts beside the first
 
-    def second(self, budgets: HedgeBudgets | None) -> None:
-        """Decide on a hedge or a race; the target of a hedge is moved to the second place."""
+    def _lead(self, first: int, values: list[float]) -> _Lead:
+        """Put the targets in order behind the first, and see what could start beside it."""
+        order, known, well = self.order, self.known, self.well
+        ranked: list[float] = []
+        if values:
+            if self._thrift:
+                keys = [(*pair, value) for pair, value in zip(self._thrift, values, strict=True)]
+                places = sorted(range(well), key=keys.__getitem__)
+            else:
+                places = sorted(range(well), key=values.__getitem__)
+                if places[0] != first:
+                    places.remove(first)
+                    places.insert(0, first)
+            ranked = [values[place] for place in places]
+            order = [order[place] for place in places] + order[well:]
+            known = [known[place] for place in places] + known[well:]
+        lead = _Lead(order, known, self._own_nano(order[0]))
+        if self.together > 1:
+            self._second(lead, ranked)
+        return lead
+
+    def _second(self, lead: _Lead, values: list[float]) -> None:
+        """Prepare a race or a hedge, if one is wanted and can help."""
         ask, policy = self.ask, self.policy
         alias = ask.alias
         race = alias.race if ask.race is None else ask.race
-        if race > 1:
-            race = min(race, ask.max_fanout, self.well) if ask.may_race else 1
-        if race > 1:
-            self._race(race, budgets)
+        if race > 1 and ask.may_race:
+            lead.race = min(race, ask.max_fanout, self.well)
+        if lead.race > 1:
+            lead.reserve_nano = max([self._lost(target) for target in lead.order[: lead.race]])
+            lead.role = "racer"
             return
         hedge = alias.hedge if ask.hedge is None else ask.hedge
         if hedge == "off" or (policy is not None and not policy.hedges):
             return
-        hedge_ns = self._delay_ns(hedge)
-        place = None if hedge_ns is None else self._backup()
-        if hedge_ns is None or place is None or self.forms.incident(self.now_ns):
-            return
-        if alias.timeout_ns - hedge_ns < self.known[place].ttfts_s[self.size] * NS:
-            return
-        reserve = (
-            max(self._lost(self.order[0]), self._lost(self.order[place])) if ask.prices else 0.0
-        )
-        if budgets is not None and not budgets.may(ask.key, "hedge", reserve):
-            return
-        self.hedge_ns, self.reserve_nano = hedge_ns, reserve
-        if place != 1:
-            self.order.insert(1, self.order.pop(place))
-            self.known.insert(1, self.known.pop(place))
-
-    def _delay_ns(self, hedge: str) -> int | None:
-        price = self.ask.prices.get(self.order[0]) if self.ask.prices else None
+        first = lead.order[0]
+        price = ask.prices.get(first) if ask.prices else None
         q = quantile_of(hedge, billed=price is not None and not price.abort_stops)
         if q is None:
-            return fixed_hedge_ns(hedge)
-        if self.draw * 1024.0 % 1.0 >= chance(q):  # another number, from the draw's later digits
-            return None
-        return delay_ns(self.known[0].sizes[self.size], q)
+            hedge_ns = alias.hedge_ns if ask.hedge is None else fixed_hedge_ns(hedge)
+        else:
+            lead.chance, hedge_ns = chance(q), delay_ns(lead.known[0].sizes[self.size], q)
+        place = self._backup(lead, values)
+        if hedge_ns is None or place is None or self.forms.incident(self.now_ns):
+            return
+        if alias.timeout_ns - hedge_ns < lead.known[place].ttfts_s[self.size] * NS:
+            return
+        lead.hedge_ns, lead.backup, lead.role = hedge_ns, place, "hedge"
+        lead.reserve_nano = max(self._lost(first), self._lost(lead.order[place]))
 
-    def _race(self, race: int, budgets: HedgeBudgets | None) -> None:
-        reserve = max([self._lost(target) for target in self.order[:race]])
-        own = self.own_nano()
-        key = self.ask.key
-        if budgets is None or budgets.may(key, "racer", reserve, own):
-            self.race, self.reserve_nano = race, reserve
-
-    def _backup(self) -> int | None:
-        """The place of the best second: by its value, its company and what closing it costs."""
-        order, known, values, prices = self.order, self.known, self.values, self.ask.prices
+    def _backup(self, lead: _Lead, values: list[float]) -> int | None:
+        """Find the best second: by its value, its correlation, and what closing it costs."""
+        order, known, prices = lead.order, lead.known, self.ask.prices
         first, worse = order[0], self.forms.pairs.worse
         best, least = None, 0.0
         for place in range(1, self.well):
@@ -223,7 +272,7 @@ class Ranking:
                 return place  # in the order of the configuration
             value = values[place]
             if best is not None and value >= least:
-                break  # nothing makes one better than its value, and they are in order
+                break  # a factor makes no value smaller, and the values rise
             value *= worse(first, order[place])
             price = prices.get(order[place]) if prices else None
             if price is not None and not price.abort_stops:
@@ -233,7 +282,7 @@ class Ranking:
         return best
 
     def _lost(self, target: str) -> float:
-        """What an attempt costs should it lose; an unknown price is the dearest known."""
+        """Return what an attempt costs if it loses; an unknown price is the dearest known."""
         ask = self.ask
         prices = ask.prices
         if not prices:
@@ -244,42 +293,86 @@ class Ranking:
             return reserve_nano(price, ask.tokens_in, most)
         return max([reserve_nano(known, ask.tokens_in, most) for known in prices.values()])
 
-    def own_nano(self) -> float:
-        """What the request costs in any case; an unknown price is the lowest known."""
+    def _own_nano(self, first: str) -> float:
+        """Return what the request costs in any case; an unknown price is the lowest known."""
         ask, prices = self.ask, self.ask.prices
         if not prices:
             return 0.0
-        price = prices.get(self.order[0])
+        price = prices.get(first)
         if price is not None:
             return price.nano(ask.tokens_in, self.tokens)
         return min([known.nano(ask.tokens_in, self.tokens) for known in prices.values()])
 
-    # The end
+    # The steps
 
-    def plan(self, name: str, reason: str) -> Plan:
-        """Lay the steps out."""
-        order, well, policy = self.order, self.well, self.policy
+    def _alone(self, lead: _Lead) -> Plan:
+        """Lay out the plan in which only a failure starts another target."""
+        lead.alone = self._laid_out(lead, lead.order, lead.known)
+        return lead.alone
+
+    def _doubled(self, lead: _Lead) -> Plan:
+        """Lay out the plan with the race, or with the hedge in the second place."""
+        order, known, place = lead.order, lead.known, lead.backup
+        if place > 1:
+            order = [order[0], order[place], *order[1:place], *order[place + 1 :]]
+            known = [known[0], known[place], *known[1:place], *known[place + 1 :]]
+        lead.doubled = self._laid_out(lead, order, known, doubled=True)
+        return lead.doubled
+
+    def _laid_out(
+        self, lead: _Lead, order: list[str], known: list[Form], *, doubled: bool = False
+    ) -> Plan:
+        ask, size, policy = self.ask, self.size, self.policy
+        alias = ask.alias
+        due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
+        dues = [form.due_ns(size) for form in known] if due_ns is None else ()
+        race, hedge_ns = (lead.race, lead.hedge_ns) if doubled else (1, None)
+        layout = Layout(alias.retries, due_ns, race, hedge_ns, dues)
+        reason = self.reason
         if self.full:
             reason += f", {self.full} full"
-        held = len(order) - well - self.full
+        held = len(order) - self.well - self.full
         if held:
-            reason += f", {held} held" if well else ", all held: soonest first"
+            reason += f", {held} held" if self.well else ", all held: soonest first"
         return Plan(
-            self._steps(),
-            name,
+            lay_out(order, self.well, layout),
+            self.name,
             reason,
-            int(self.known[0].ttfts_s[self.size] * NS),
+            int(known[0].ttfts_s[size] * NS),
             order[1] if len(order) > 1 else None,
-            self.hedge_ns,
+            hedge_ns,
             "first" if policy is None else policy.finish,
-            self.reserve_nano,
-            self.own_nano(),
+            lead.reserve_nano if doubled else 0.0,
+            lead.own_nano,
         )
 
-    def _steps(self) -> tuple[Step, ...]:
-        ask = self.ask
-        alias, size = ask.alias, self.size
-        due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
-        dues = [form.dues_ns[size] for form in self.known] if due_ns is None else ()
-        shape = Layout(alias.retries, due_ns, self.race, self.hedge_ns, dues)
-        return lay_out(self.order, self.well, shape)
+
+class _Lead:
+    """The order behind one first target, what may start beside it, and the plans made of it."""
+
+    __slots__ = (
+        "alone",
+        "backup",
+        "chance",
+        "doubled",
+        "hedge_ns",
+        "known",
+        "order",
+        "own_nano",
+        "race",
+        "reserve_nano",
+        "role",
+    )
+
+    def __init__(self, order: list[str], known: list[Form], own_nano: float) -> None:
+        self.order = order
+        self.known = known
+        self.own_nano = own_nano
+        self.race = 1
+        self.hedge_ns: int | None = None
+        self.backup = 1  # the place of a hedge's target
+        self.chance = 1.0  # of a hedge to be planned
+        self.role: Duplicate | None = None  # of what may start beside the first; None: nothing
+        self.reserve_nano = 0.0
+        self.alone: Plan | None = None
+        self.doubled: Plan | None = None

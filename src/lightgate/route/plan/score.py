@@ -21,20 +21,23 @@ PREFILL_SAVED: Final = (0.0, 0.15, 0.4)  # of the time, by prompt size, where th
 CACHED_SHARE: Final = 0.9  # of a warm prompt's tokens that are read from the cache
 
 
-def seconds(
-    policy: Policy, known: Sequence[Form], size: int, tokens: int, now_ns: int
-) -> list[float]:
-    """The predicted time of a request on each target, as the policy counts it."""
+def terms(
+    policy: Policy, known: Sequence[Form], size: int, tokens: int
+) -> list[tuple[Form, float, float]]:
+    """Split the predicted seconds of a request on each target, as the policy counts them.
+
+    The seconds are the second number times the target's load, plus the third. Forms are up to date.
+    """
     w_ttft, failure, tail = policy.ttft, policy.failure, policy.tail
     work = policy.decode * (tokens if policy.most is None else min(tokens, policy.most))
-    values = []
-    for form in known:
-        if now_ns > form.until_ns:
-            form.look(now_ns)
-        ttft_s = w_ttft * form.ttfts_s[size] * form.load
-        ttft_s *= form.tail if tail else form.mean
-        values.append(ttft_s + work * form.slowness + failure * form.p_error)
-    return values
+    return [
+        (
+            form,
+            w_ttft * form.ttfts_s[size] * (form.tail if tail else form.mean),
+            work * form.slowness + failure * form.p_error,
+        )
+        for form in known
+    ]
 
 
 def costs(
@@ -53,16 +56,6 @@ def costs(
         return nanos
     dearest = max(0.0, *nanos)
     return [dearest if nano < 0.0 else nano for nano in nanos]
-
-
-def beside(times: Sequence[float], nanos: Sequence[float]) -> list[float]:
-    """Seconds and dollars, each as a multiple of the best, added.
-
-    Twice as dear is as bad as twice as slow. What costs nothing adds nothing.
-    """
-    quickest = min(times)
-    least = min([nano for nano in nanos if nano > 0.0], default=1.0)
-    return [at / quickest + nano / least for at, nano in zip(times, nanos, strict=True)]
 
 
 def misses(slo: ServiceLevels | None, known: Sequence[Form], look: LevelsAsked) -> list[float]:
