@@ -39,8 +39,7 @@ import uvloop
 import lightgate
 from lightgate.cli.main import cli
 from lightgate.config.load import parse_config
-from lightgate.gateway.process.worker import Options as WorkerOptions
-from lightgate.gateway.process.worker import Worker
+from lightgate.gateway.process.worker import Worker, WorkerOptions
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess

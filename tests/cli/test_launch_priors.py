@@ -10,7 +10,7 @@ import pytest
 
 from ledger.notes import attempt_note, settled
 from ledger.store.test_seen import keep
-from lightgate.cli.launch import PRIORS_S, Launch, Wishes
+from lightgate.cli.launch import PRIORS_S, Launch, UpOptions
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
 from lightgate.ledger.store.store import FILE, Ledger
 
@@ -28,7 +28,7 @@ targets = ["lab/s1", "lab/new"]
 
 def launch(tmp_path: Path) -> Launch:
     (tmp_path / "lightgate.toml").write_text(CONFIG)
-    return Launch(Wishes(config_file=tmp_path / "lightgate.toml", data=tmp_path / "data"))
+    return Launch(UpOptions(config_file=tmp_path / "lightgate.toml", data=tmp_path / "data"))
 
 
 def serve(data: Path, n: int = 30) -> None:
@@ -62,7 +62,7 @@ def test_the_first_snapshot_holds_what_the_last_life_believed(tmp_path: Path) ->
     assert up._first_priors() == believed
     told = CONFIG.replace(', "lab/new"', "") + '[priors."lab/s1"]\nttft = "7ms"\n'
     (tmp_path / "lightgate.toml").write_text(told)
-    again = Launch(Wishes(config_file=tmp_path / "lightgate.toml", data=tmp_path / "data"))
+    again = Launch(UpOptions(config_file=tmp_path / "lightgate.toml", data=tmp_path / "data"))
     assert {name: prior.ttft_ms for name, prior in again._first_priors().items()} == {"lab/s1": 7.0}
 
 

@@ -36,14 +36,14 @@ _DEAREST = Decimal(1_000_000_000)
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
 
 
-class Place(NamedTuple):
+class LedgerPlace(NamedTuple):
     """Where the keys are kept: the data folder, and the URL of its ledger."""
 
     data: Path
     url: str
 
 
-class Budget(click.ParamType[Decimal]):
+class DollarAmount(click.ParamType[Decimal]):
     """Dollars, kept exactly."""
 
     name = "dollars"
@@ -92,7 +92,7 @@ def command() -> None:
     " --models fast-llama,groq/llama-3.3-70b-versatile --expires 90d --tags team=search",
 )
 @click.option("--name", required=True, help="What the key is called in lists and reports.")
-@click.option("--budget", type=Budget(), help="Dollars that it may spend.")
+@click.option("--budget", type=DollarAmount(), help="Dollars that it may spend.")
 @click.option(
     "--period",
     type=click.Choice(("total", "day", "month")),
@@ -191,21 +191,21 @@ def revoke(*, key: str, data: Path | None, config_file: Path | None, as_json: bo
     note(f"Revoked {record.name!r} ({record.id}).")
 
 
-def _find(data: Path | None, config_file: Path | None) -> Place:
+def _find(data: Path | None, config_file: Path | None) -> LedgerPlace:
     """The data folder: flag, then configuration, then its default."""
     from lightgate.config.model import Config
 
     config = read_config(config_file) or Config()
-    return Place(data if data is not None else Path(config.gateway.data), config.ledger.url)
+    return LedgerPlace(data if data is not None else Path(config.gateway.data), config.ledger.url)
 
 
-def _opened(place: Place) -> Ledger:
+def _opened(place: LedgerPlace) -> Ledger:
     from lightgate.ledger.store.store import Ledger
 
     return Ledger.open(place.url, place.data)
 
 
-def _tell_gateway(ledger: Ledger, place: Place) -> int:
+def _tell_gateway(ledger: Ledger, place: LedgerPlace) -> int:
     """Put all keys into the snapshot of a gateway that runs, and give their number.
 
     Under the ledger's write lock: of two commands at once, the later one writes both keys.

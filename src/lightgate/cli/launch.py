@@ -23,7 +23,7 @@ from lightgate.console import LEDGER_ENV
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process import logs
 from lightgate.gateway.process.lock import DataFolderLock, SupervisorState
-from lightgate.gateway.process.port import Reserved, is_loopback
+from lightgate.gateway.process.port import ReservedPort, is_loopback
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
 from lightgate.gateway.served.priors import foreknown, priors_of
 from lightgate.gateway.served.snapshot import (
@@ -60,7 +60,7 @@ _NEEDS_RESTART: Final = ("host", "port", "workers", "data", "drain")
 _log = logging.getLogger(__name__)
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options as they were typed; None where nothing was."""
 
     config_file: Path | None = None
@@ -75,18 +75,18 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     log_form: logs.Form = "auto"
 
 
-async def launch(wishes: Wishes) -> None:
+async def launch(options: UpOptions) -> None:
     """Serve until told to stop."""
-    logs.start(wishes.log_form)
-    up = Launch(wishes)
-    logs.start(wishes.log_form, secrets=logs.secrets_of(up.config, os.environ))
+    logs.start(options.log_form)
+    up = Launch(options)
+    logs.start(options.log_form, secrets=logs.secrets_of(up.config, os.environ))
     with DataFolderLock(up.data) as folder:
         up.require_keys()
         table, patience_s = up.config.gateway, ORPHANS_S if folder.stale else 0.0
-        gateway = await Reserved.make(table.host, table.port, patience_s=patience_s)
+        gateway = await ReservedPort.make(table.host, table.port, patience_s=patience_s)
         with gateway:
-            console = await Reserved.make(
-                CONSOLE_HOST, wishes.console_port, option="--console-port", patience_s=patience_s
+            console = await ReservedPort.make(
+                CONSOLE_HOST, options.console_port, option="--console-port", patience_s=patience_s
             )
             with console:
                 await up.serve(folder, gateway.port, console.port)
@@ -95,14 +95,14 @@ async def launch(wishes: Wishes) -> None:
 class Launch:
     """One run of `lightgate up`."""
 
-    def __init__(self, wishes: Wishes) -> None:
-        self._wishes = wishes
-        self._path = find_config(wishes.config_file, env=os.environ, cwd=Path.cwd())
+    def __init__(self, options: UpOptions) -> None:
+        self._options = options
+        self._path = find_config(options.config_file, env=os.environ, cwd=Path.cwd())
         self._known = look(self._path)  # before it is read: a change meanwhile is not missed
         self.config = self._read()
         self.data = Path(self.config.gateway.data)
         self._providers = _with_key()
-        self._demo = wishes.demo
+        self._demo = options.demo
         if self._demo is None:
             self._demo = self._path is None and not self._providers
         self._world = self._load_world()
@@ -164,7 +164,7 @@ class Launch:
 
     def _reload(self) -> None:
         """Take the file in again; what a running process cannot change is said."""
-        self._path = find_config(self._wishes.config_file, env=os.environ, cwd=Path.cwd())
+        self._path = find_config(self._options.config_file, env=os.environ, cwd=Path.cwd())
         before, fresh = self.config.gateway, self._read()
         self._keys = self._read_keys()
         kept, self.config = self.config, fresh
@@ -182,13 +182,13 @@ class Launch:
         from lightgate.config.model import Config
 
         config = Config() if self._path is None else load_config(self._path)
-        wishes = self._wishes
+        options = self._options
         typed: dict[str, Any] = {
-            "host": wishes.host,
-            "port": wishes.port,
-            "workers": wishes.workers,
-            "data": None if wishes.data is None else str(wishes.data),
-            "drain": None if wishes.drain is None else _duration(wishes.drain),
+            "host": options.host,
+            "port": options.port,
+            "workers": options.workers,
+            "data": None if options.data is None else str(options.data),
+            "drain": None if options.drain is None else _duration(options.drain),
         }
         over = {name: value for name, value in typed.items() if value is not None}
         return config.model_copy(update={"gateway": config.gateway.model_copy(update=over)})
@@ -229,7 +229,7 @@ class Launch:
             return None
         from lightgate.sim.world_file import load
 
-        return load(self._wishes.world)
+        return load(self._options.world)
 
     def _make_snapshot(self, priors: dict[str, Prior]) -> Snapshot:
         return make_snapshot(self._full(), self._keys, os.environ, priors=priors)
@@ -293,7 +293,7 @@ class Launch:
                 name=f"worker-{index}",
                 argv=_module("lightgate.gateway.process.worker", *where, "--index", str(index),
                              "--drain-s", f"{drain_s:g}"),
-                env=logs.environment_form(self._wishes.log_form),
+                env=logs.environment_form(self._options.log_form),
                 stage=WORKERS,
                 stop_s=drain_s + AFTER_DRAIN_S,
                 reloads=True,
@@ -308,7 +308,7 @@ class Launch:
             name="console",
             argv=_module("lightgate.console", *where, "--port", str(self._console_port),
                          "--retention-s", f"{ledger.retention / 1e9:g}"),
-            env={**logs.environment_form(self._wishes.log_form), LEDGER_ENV: ledger.url},
+            env={**logs.environment_form(self._options.log_form), LEDGER_ENV: ledger.url},
             stage=BOOKS,
             stop_s=CONSOLE_STOP_S,
         )  # fmt: skip
@@ -316,7 +316,7 @@ class Launch:
     def _simulator(self) -> ChildSpec:
         from lightgate.sim.server.serve import SimOptions
 
-        options = SimOptions(world=self._wishes.world, until_eof=True)
+        options = SimOptions(world=self._options.world, until_eof=True)
         return ChildSpec(
             name="simulator",
             argv=_module("lightgate.sim", msgspec.json.encode(options).decode()),
@@ -325,10 +325,10 @@ class Launch:
         )
 
     def _traffic(self) -> ChildSpec:
-        from lightgate.gateway.process.demo import Traffic, first_targets
+        from lightgate.gateway.process.demo import DemoTraffic, first_targets
 
         models = tuple(first_targets(self._world)) if self._world is not None else ()
-        traffic = Traffic(base_url=f"{self._base()}/v1", models=models)
+        traffic = DemoTraffic(base_url=f"{self._base()}/v1", models=models)
         return ChildSpec(
             name="traffic",
             argv=_module("lightgate.gateway.process.demo", msgspec.json.encode(traffic).decode()),
@@ -351,7 +351,7 @@ class Launch:
         gateway = f"{self._base()}/v1"
         console = f"http://{CONSOLE_HOST}:{self._console_port}/"
         workers = self.config.gateway.workers
-        if logs.chosen(self._wishes.log_form, sys.stderr) == "json":
+        if logs.chosen(self._options.log_form, sys.stderr) == "json":
             logs.say(
                 _log,
                 logging.INFO,

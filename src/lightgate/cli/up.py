@@ -52,6 +52,6 @@ def command(**given: Any) -> None:
     With a configuration file it serves that; with provider keys in the environment every provider
     that has one is reachable as provider/model; with neither it serves simulated providers.
     """
-    from lightgate.cli.launch import Wishes, launch
+    from lightgate.cli.launch import UpOptions, launch
 
-    asyncio.run(launch(Wishes(**given)))
+    asyncio.run(launch(UpOptions(**given)))

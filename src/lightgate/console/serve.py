@@ -22,8 +22,8 @@ from lightgate.console.clerk import Clerk
 from lightgate.console.guard import Terms
 from lightgate.console.totals import Totals
 from lightgate.errors import ConfigError
+from lightgate.gateway.process.child import end_with_parent
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
-from lightgate.gateway.process.parent_death import end_with_parent
 from lightgate.gateway.process.port import is_loopback, refused
 from lightgate.ledger.store.retention import Keep, prune
 from lightgate.ledger.store.rollup import DAY_S

@@ -19,12 +19,12 @@ from lightgate.gateway.cache import disk as disk_module
 from lightgate.gateway.cache.disk import DiskCache
 from lightgate.gateway.cache.memory import (
     JITTER,
-    Answers,
-    Ending,
+    AnswerEnding,
+    KeepTerms,
     Kept,
+    MemoryCache,
     Owner,
     Tempo,
-    Terms,
     hit_lines,
     replay,
 )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 S = 1_000_000_000
 RULE = CacheRule(mode="exact", ttl_ns=100 * S)
 MEMORY = CacheRule(mode="exact", ttl_ns=100 * S, store="memory")
-FINE = Ending(200, Outcome.OK, terminal=True, finish_reason="stop")
+FINE = AnswerEnding(200, Outcome.OK, terminal=True, finish_reason="stop")
 OWNER = Owner("key-1", "fast")
 SURELY = 0.0  # a draw that never refreshes early: the logarithm of 1
 
@@ -53,14 +53,14 @@ def kept(
 
 
 def keep(
-    answers: Answers, key: bytes, value: Kept | None = None, *, now_ns: int = 0,
-    ending: Ending = FINE, rule: CacheRule = RULE, draw: float = 0.0,
+    answers: MemoryCache, key: bytes, value: Kept | None = None, *, now_ns: int = 0,
+    ending: AnswerEnding = FINE, rule: CacheRule = RULE, draw: float = 0.0,
 ) -> bool:  # fmt: skip
-    return answers.keep(key, value or kept(), ending, OWNER, Terms(rule, now_ns, draw))
+    return answers.keep(key, value or kept(), ending, OWNER, KeepTerms(rule, now_ns, draw))
 
 
 async def test_what_was_kept_is_found() -> None:
-    answers = Answers()
+    answers = MemoryCache()
     assert await answers.find(b"k", RULE, 0, SURELY) is None
     assert keep(answers, b"k")
     found = await answers.find(b"k", RULE, 1, SURELY)
@@ -69,7 +69,7 @@ async def test_what_was_kept_is_found() -> None:
 
 
 async def test_two_tenants_never_share() -> None:
-    answers = Answers()
+    answers = MemoryCache()
     frame = Beside(streamed=True, targets=("lab/m",))
     mine, theirs, nobodys = (cache_key(t, "openai-chat", "m", {}, frame) for t in ("a", "b", ""))
     keep(answers, mine)
@@ -79,28 +79,28 @@ async def test_two_tenants_never_share() -> None:
 
 
 @pytest.mark.parametrize("ending", [
-    Ending(200, Outcome.OK, terminal=False, finish_reason="stop"),
-    Ending(206, Outcome.OK, terminal=True),
-    Ending(503, Outcome.OK, terminal=True),
-    *(Ending(200, outcome, terminal=True) for outcome in Outcome if outcome is not Outcome.OK),
-    Ending(200, Outcome.OK, terminal=True, finish_reason="content_filter"),
-    Ending(200, Outcome.OK, terminal=True, finish_reason="SAFETY"),
-    Ending(200, Outcome.OK, terminal=True, finish_reason="pause_turn"),
+    AnswerEnding(200, Outcome.OK, terminal=False, finish_reason="stop"),
+    AnswerEnding(206, Outcome.OK, terminal=True),
+    AnswerEnding(503, Outcome.OK, terminal=True),
+    *(AnswerEnding(200, bad, terminal=True) for bad in Outcome if bad is not Outcome.OK),
+    AnswerEnding(200, Outcome.OK, terminal=True, finish_reason="content_filter"),
+    AnswerEnding(200, Outcome.OK, terminal=True, finish_reason="SAFETY"),
+    AnswerEnding(200, Outcome.OK, terminal=True, finish_reason="pause_turn"),
 ])  # fmt: skip
-async def test_what_is_not_complete_is_never_kept(ending: Ending) -> None:
-    answers = Answers()
+async def test_what_is_not_complete_is_never_kept(ending: AnswerEnding) -> None:
+    answers = MemoryCache()
     assert not keep(answers, b"k", ending=ending)
     assert (len(answers), answers.size) == (0, 0)
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "tool_calls", "end_turn", "STOP", None])
 def test_an_end_of_the_models_own_is_complete(reason: str | None) -> None:
-    assert Ending(200, Outcome.OK, terminal=True, finish_reason=reason).complete
+    assert AnswerEnding(200, Outcome.OK, terminal=True, finish_reason=reason).complete
 
 
 def test_nothing_and_too_much_are_not_kept() -> None:
-    answers = Answers(most_answer_bytes=2000)
-    assert not answers.keep(b"k", None, FINE, OWNER, Terms(RULE, 0, 0.0))
+    answers = MemoryCache(most_answer_bytes=2000)
+    assert not answers.keep(b"k", None, FINE, OWNER, KeepTerms(RULE, 0, 0.0))
     assert not keep(answers, b"k", kept(b""))
     assert not keep(answers, b"k", kept(b"x" * 2000))
     assert keep(answers, b"k", kept(b"x" * 1000))
@@ -112,7 +112,7 @@ def test_nothing_and_too_much_are_not_kept() -> None:
 @given(draw=st.floats(0, 1, exclude_max=True))
 def test_the_end_is_drawn_and_never_late(draw: float) -> None:
     async def case() -> None:
-        answers = Answers(beta=0.0)
+        answers = MemoryCache(beta=0.0)
         keep(answers, b"k", draw=draw)
         ends = int(100 * S * (1 - JITTER * draw))
         assert 90 * S <= ends <= 100 * S
@@ -124,7 +124,7 @@ def test_the_end_is_drawn_and_never_late(draw: float) -> None:
 
 
 async def test_a_shorter_time_to_live_holds_at_once() -> None:
-    answers = Answers()
+    answers = MemoryCache()
     keep(answers, b"k")
     short = CacheRule(mode="exact", ttl_ns=10 * S)
     assert await answers.find(b"k", short, 9 * S, SURELY) is not None
@@ -132,7 +132,7 @@ async def test_a_shorter_time_to_live_holds_at_once() -> None:
 
 
 async def test_one_caller_makes_it_anew_before_the_end() -> None:
-    answers = Answers()
+    answers = MemoryCache()
     keep(answers, b"k", kept(took_ns=2 * S))
     # A draw of u refreshes from 2 s * -ln(1 - u) before the end on.
     draw = 1 - math.exp(-1.0)  # 2 s
@@ -147,7 +147,7 @@ async def test_one_caller_makes_it_anew_before_the_end() -> None:
 
 
 async def test_one_who_was_to_make_it_anew_and_failed_is_followed_by_another() -> None:
-    answers = Answers()
+    answers = MemoryCache()
     keep(answers, b"k", kept(took_ns=2 * S))
     assert await answers.find(b"k", RULE, 90 * S, 0.9999) is None
     assert await answers.find(b"k", RULE, 93 * S, 0.9999) is not None
@@ -162,7 +162,7 @@ def test_memory_is_bounded_and_the_least_lately_used_goes(
     steps: list[tuple[int, int, bool]],
 ) -> None:
     async def case() -> None:
-        answers = Answers(8000, most_answer_bytes=4000)
+        answers = MemoryCache(8000, most_answer_bytes=4000)
         model: dict[bytes, int] = {}  # size by key, least lately used first
         for name, size, asks in steps:
             key = b"%d" % name
@@ -313,13 +313,13 @@ async def begin(tmp_path: Path) -> AsyncIterator[Callable[..., DiskCache]]:
 
 
 async def test_an_answer_outlives_its_worker(begin: Callable[..., DiskCache]) -> None:
-    first = Answers(deep=begin())
+    first = MemoryCache(second_tier=begin())
     keep(first, b"k")
     keep(first, b"private", rule=MEMORY)
-    assert first.deep is not None
-    first.deep.close()  # type: ignore[attr-defined]
+    assert first.second_tier is not None
+    first.second_tier.close()  # type: ignore[attr-defined]
     disk = begin()
-    second = Answers(deep=disk)
+    second = MemoryCache(second_tier=disk)
     assert disk.flushed(60)
     while not disk._known:
         await asyncio.sleep(0)
@@ -337,7 +337,7 @@ async def test_an_answer_on_disk_keeps_its_end(begin: Callable[..., DiskCache]) 
     clock.advance(40 * S)
     found = await disk.find(b"k")
     assert found == (kept(), 60 * S)
-    answers = Answers(deep=disk, beta=0.0)
+    answers = MemoryCache(second_tier=disk, beta=0.0)
     assert await answers.find(b"k", RULE, 0, SURELY) is not None
     assert await answers.find(b"k", MEMORY, 60 * S, SURELY) is None
     clock.advance(60 * S)
@@ -359,7 +359,7 @@ async def test_a_store_that_hangs_delays_nobody(begin: Callable[..., DiskCache])
         raise LightgateError("The store is gone.")
 
     disk = begin(opens=opens, patience_s=0.001, clock=ManualClock(now_ns=S))
-    answers = Answers(deep=disk)
+    answers = MemoryCache(second_tier=disk)
     disk._known[b"k"] = 2_000_000_000 * S
     assert await answers.find(b"k", RULE, 0, SURELY) is None  # gives up after its patience
     wishes = len(disk._wishes)

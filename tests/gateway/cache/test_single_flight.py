@@ -17,7 +17,7 @@ from lightgate.gateway.cache.single_flight import Made, SharedAnswer, SingleFlig
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lightgate.gateway.cache.follower import AnswerReader
+    from lightgate.gateway.cache.follower import SharedReader
     from lightgate.wire.door.reply import Reply
 
 HEAD = b"content-type: text/event-stream\r\nx-request-id: leader\r\nx-lightgate-target: lab/m\r\n"
@@ -147,7 +147,7 @@ class Ride:
         return self.flight.shared is not None
 
     @property
-    def reader(self) -> AnswerReader:
+    def reader(self) -> SharedReader:
         return self.task.result()
 
     def leave(self) -> None:

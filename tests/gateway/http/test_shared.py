@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lightgate.gateway.cache.disk import DiskCache
-from lightgate.gateway.cache.memory import Answers
+from lightgate.gateway.cache.memory import MemoryCache
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.ledger.store.store import Ledger
 from sim.conftest import SAY
@@ -170,7 +170,7 @@ async def _with_disk(rig: Rig) -> Answer:
     # The store's thread lives in real time, of which a hundredth is left of this patience.
     disk = WatchedDisk(lambda: Ledger.open("sqlite", rig.data), patience_s=6000)
     disk.start()
-    rig.state.answers = Answers(deep=disk)
+    rig.state.answers = MemoryCache(second_tier=disk)
     assert await asyncio.to_thread(disk.looked.wait, 60)
     answer = await rig.chat("kept", temperature=0)
     await rig.until(

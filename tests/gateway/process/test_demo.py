@@ -10,7 +10,7 @@ from lightgate.config.load import parse_config
 from lightgate.gateway.process.demo import (
     ALIAS,
     AT_ONCE,
-    Traffic,
+    DemoTraffic,
     first_targets,
     send,
     with_simulated,
@@ -64,7 +64,7 @@ async def test_traffic_goes_round_and_does_not_wait_for_answers() -> None:
     sim = SimServer(load("selftest"), seed=1)
     port = await sim.start("127.0.0.1", 0)
     client = Client()
-    traffic = Traffic(base_url=f"http://127.0.0.1:{port}/lab/v1", models=("s1", "s2"))
+    traffic = DemoTraffic(base_url=f"http://127.0.0.1:{port}/lab/v1", models=("s1", "s2"))
     pauses = 0
 
     async def pause(seconds: float) -> None:

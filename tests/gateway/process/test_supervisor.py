@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.child import FIRST_PAUSE_S, HEALTHY_S, LONGEST_PAUSE_S, Backoff
 from lightgate.gateway.process.lock import LOCK, STATE, DataFolderLock, SupervisorState, read_state
-from lightgate.gateway.process.port import Reserved, is_loopback, refused
+from lightgate.gateway.process.port import ReservedPort, is_loopback, refused
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     child = textwrap.dedent(
         """
         import os, signal
-        from lightgate.gateway.process.parent_death import end_with_parent
+        from lightgate.gateway.process.child import end_with_parent
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         assert end_with_parent(os.environ, grace_s=0.1)
         assert not end_with_parent(os.environ)
@@ -268,7 +268,7 @@ def test_it_stops_when_its_terminal_is_closed() -> None:
 
 
 def test_nobody_is_tethered_who_was_not_asked() -> None:
-    from lightgate.gateway.process.parent_death import end_with_parent
+    from lightgate.gateway.process.child import end_with_parent
 
     assert not end_with_parent({})
 
@@ -379,7 +379,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 async def test_a_reserved_port_is_kept_and_shared_only_by_those_who_ask() -> None:
-    reserved = await Reserved.make("127.0.0.1", 0)
+    reserved = await ReservedPort.make("127.0.0.1", 0)
     try:
         with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
             stranger.bind(("127.0.0.1", reserved.port))
@@ -400,8 +400,8 @@ async def test_a_second_gateway_does_not_slip_in_beside_the_first() -> None:
         first.listen()
         port = first.getsockname()[1]
         with pytest.raises(LightgateError, match=f"Port {port} on 127.0.0.1 is in use"):
-            await Reserved.make("127.0.0.1", port)
-        waiting = asyncio.ensure_future(Reserved.make("127.0.0.1", port, patience_s=60))
+            await ReservedPort.make("127.0.0.1", port)
+        waiting = asyncio.ensure_future(ReservedPort.make("127.0.0.1", port, patience_s=60))
         await asyncio.sleep(0)
         first.close()
         (await waiting).close()
@@ -409,7 +409,7 @@ async def test_a_second_gateway_does_not_slip_in_beside_the_first() -> None:
 
 async def test_an_address_that_is_not_ours() -> None:
     with pytest.raises(ConfigError, match="cannot be listened on"):
-        await Reserved.make("203.0.113.1", 0)
+        await ReservedPort.make("203.0.113.1", 0)
 
 
 def test_a_forbidden_port() -> None:

@@ -37,7 +37,7 @@ class Participant(msgspec.Struct, frozen=True, gc=False):
     broken: Callable[[int], bytes]
 
 
-class AnswerReader:
+class SharedReader:
     """One client, reading along; `done` ends when it has everything, or will not get it."""
 
     __slots__ = ("_drainer", "_sent", "_shared", "at", "bereft", "cut", "done", "first_out_ns",

@@ -55,7 +55,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return len(self.body) + 16 * len(self.cuts) + _SLOT_BYTES
 
 
-class Ending(msgspec.Struct, frozen=True):
+class AnswerEnding(msgspec.Struct, frozen=True):
     """How the answer ended, as its flight saw it."""
 
     status: int
@@ -78,7 +78,7 @@ class Owner(msgspec.Struct, frozen=True):
     model: str
 
 
-class Terms(msgspec.Struct, frozen=True):
+class KeepTerms(msgspec.Struct, frozen=True):
     """When and for how long an answer is kept; `draw` from 0 to 1 spreads the ends."""
 
     rule: CacheRule
@@ -86,7 +86,7 @@ class Terms(msgspec.Struct, frozen=True):
     draw: float
 
 
-class Deep(Protocol):
+class SecondTier(Protocol):
     """Where answers go that outlive this process; `disk.DiskCache` is one."""
 
     def put(self, key: bytes, owner: Owner, kept: Kept, ttl_ns: int) -> None:
@@ -107,7 +107,7 @@ class _Slot:
         self.leased_ns = 0  # until then somebody makes it anew
 
 
-class Answers:
+class MemoryCache:
     """The memory of one worker, least lately used first out; instants are monotonic."""
 
     def __init__(
@@ -116,13 +116,13 @@ class Answers:
         *,
         most_answer_bytes: int = MOST_ANSWER_BYTES,
         beta: float = BETA,
-        deep: Deep | None = None,
+        second_tier: SecondTier | None = None,
     ) -> None:
         self._most = most_bytes
         self.most_answer_bytes = min(most_answer_bytes, most_bytes)
         self._beta = beta
         self._slots: OrderedDict[bytes, _Slot] = OrderedDict()
-        self.deep = deep
+        self.second_tier = second_tier
         self.size = 0
         self.hits = self.misses = self.early = self.stored = 0
 
@@ -132,7 +132,7 @@ class Answers:
     async def find(self, key: bytes, rule: CacheRule, now_ns: int, draw: float) -> Kept | None:
         """The answer under a key; None also for the one caller who shall make it anew.
 
-        Waits only where the deep store is known to have it, and then a few milliseconds at most.
+        Waits only where the second tier is known to have it, and then a few milliseconds at most.
         """
         slot = self._slots.get(key)
         if slot is not None and now_ns < min(slot.ends_ns, slot.made_ns + rule.ttl_ns):
@@ -152,7 +152,7 @@ class Answers:
         return kept
 
     def keep(
-        self, key: bytes, kept: Kept | None, ending: Ending, owner: Owner, terms: Terms
+        self, key: bytes, kept: Kept | None, ending: AnswerEnding, owner: Owner, terms: KeepTerms
     ) -> bool:
         """Keep a complete answer; whether it was."""
         if kept is None or not ending.complete or not kept.body:
@@ -162,8 +162,8 @@ class Answers:
         ttl_ns = int(terms.rule.ttl_ns * (1.0 - JITTER * terms.draw))
         self._put(key, _Slot(kept, terms.now_ns, terms.now_ns + ttl_ns))
         self.stored += 1
-        if self.deep is not None and terms.rule.store == "ledger":
-            self.deep.put(key, owner, kept, ttl_ns)
+        if self.second_tier is not None and terms.rule.store == "ledger":
+            self.second_tier.put(key, owner, kept, ttl_ns)
         return True
 
     def _early(self, slot: _Slot, now_ns: int, draw: float) -> bool:
@@ -177,9 +177,9 @@ class Answers:
         return True
 
     async def _dig(self, key: bytes, rule: CacheRule, now_ns: int) -> Kept | None:
-        if self.deep is None or rule.store != "ledger":
+        if self.second_tier is None or rule.store != "ledger":
             return None
-        found = await self.deep.find(key)
+        found = await self.second_tier.find(key)
         if found is None:
             return None
         kept, left_ns = found

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from lightgate.gateway.cache.follower import AnswerReader, Launch, Part, Participant
+from lightgate.gateway.cache.follower import Launch, Part, Participant, SharedReader
 from lightgate.gateway.cache.memory import Kept
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class SharedAnswer:
         self._pieces: deque[bytes] = deque()
         self._stamps: list[int] = []
         self._base = 0  # pieces that were forgotten
-        self._readers: dict[AnswerReader, None] = {}  # in the order of their coming
+        self._readers: dict[SharedReader, None] = {}  # in the order of their coming
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._leader: LeaderExchange | None = None
@@ -169,15 +169,15 @@ class SharedAnswer:
             at += 1
         return taken[0] if len(taken) == 1 else b"".join(taken), at
 
-    def attach(self, participant: Participant, part: Part) -> AnswerReader:
+    def attach(self, participant: Participant, part: Part) -> SharedReader:
         """Read along from the beginning; what is there is handed over in this turn."""
-        reader = AnswerReader(self, participant, part)
+        reader = SharedReader(self, participant, part)
         self._readers[reader] = None
         self.wake()
         reader.pump()
         return reader
 
-    def detach(self, reader: AnswerReader) -> None:
+    def detach(self, reader: SharedReader) -> None:
         """Stop reading; the last one to leave ends the call, unless the answer is complete."""
         reader.end()
         self._readers.pop(reader, None)
@@ -316,7 +316,7 @@ class SingleFlight:
     def __contains__(self, key: bytes) -> bool:
         return key in self._open
 
-    async def share(self, key: bytes, participant: Participant) -> AnswerReader:
+    async def share(self, key: bytes, participant: Participant) -> SharedReader:
         """Answer a request from the call that is under way for it, or begin one.
 
         Cancelled when the client leaves. The reader says how it took part.

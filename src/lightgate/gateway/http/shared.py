@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lightgate.clock.outcome import Outcome
 from lightgate.gateway.admit.admit import admit, admit_free
 from lightgate.gateway.cache.follower import Participant, follower_lines
-from lightgate.gateway.cache.memory import Ending, Owner, Tempo, Terms, hit_lines, replay
+from lightgate.gateway.cache.memory import AnswerEnding, KeepTerms, Owner, Tempo, hit_lines, replay
 from lightgate.gateway.cache.single_flight import Made
 from lightgate.gateway.exchange.cascade_ahead import new_flight
 from lightgate.gateway.exchange.exchange import JSON, SSE
@@ -143,8 +143,8 @@ class Shared:
         won = next((a for a in settled.attempts if a.facts.target == note.winner), None)
         reason = None if won is None else won.finish_reason
         outcome = Outcome(note.outcome)
-        ending = Ending(note.status, outcome, outcome is Outcome.OK, reason)
-        terms = Terms(guest.alias.cache, state.now_ns(), state.draw())
+        ending = AnswerEnding(note.status, outcome, outcome is Outcome.OK, reason)
+        terms = KeepTerms(guest.alias.cache, state.now_ns(), state.draw())
         owner = Owner(note.key_id, note.model_asked)
         kept = shared.kept(made, state.answers.most_answer_bytes)
         state.answers.keep(self._name, kept, ending, owner, terms)

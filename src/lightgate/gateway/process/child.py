@@ -1,4 +1,10 @@
-"""One child process and its lives: started, awaited, restarted, stopped."""
+"""Keep one child process alive: start it, wait until it serves, restart it, stop it.
+
+A child ends with its parent, also when the parent is killed with -9: the parent keeps the writing
+end of the child's standard input and never writes to it. However the parent dies, the system closes
+that end and the child reads the end of the file. That works on every POSIX system;
+prctl(PR_SET_PDEATHSIG) is Linux's alone and follows the parent's thread, not the parent.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,8 @@ import contextlib
 import logging
 import os
 import signal
+import threading
+import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -15,16 +23,18 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process.lock import ChildState
 from lightgate.gateway.process.logs import say
-from lightgate.gateway.process.parent_death import PARENT_DEATH_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
 
     from lightgate.clock.source import Clock
 
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 10.0
 HEALTHY_S: Final = 60.0
+PARENT_DEATH_ENV: Final = "LIGHTGATE_ENDS_WITH_PARENT"
+GRACE_S: Final = 1.5  # of a child without a parent; what it has written to a file is safe
+_STDIN: Final = 0
 _LINE_LIMIT: Final = 1 << 20
 _NOT_STARTED: Final = 127  # as a shell says it
 _log = logging.getLogger(__name__)
@@ -225,3 +235,31 @@ class Child:
         if process.stdout is not None:
             while await process.stdout.read(65536):
                 pass
+
+
+def end_with_parent(env: MutableMapping[str, str], *, grace_s: float = GRACE_S) -> bool:
+    """End this process with its parent, if the parent asks for that; whether it does.
+
+    A daemon thread waits, so that a busy event loop cannot miss the parent's death. Then the
+    process gets SIGTERM, and is gone after the grace whatever it does.
+    """
+    if env.pop(PARENT_DEATH_ENV, "") != "1":
+        return False
+    threading.Thread(
+        target=_wait_for_end, args=(grace_s,), name="parent-death", daemon=True
+    ).start()
+    return True
+
+
+def _wait_for_end(grace_s: float) -> None:
+    while True:
+        try:
+            if not os.read(_STDIN, 4096):
+                break
+        except InterruptedError:
+            continue
+        except OSError:
+            break
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(grace_s)
+    os._exit(1)

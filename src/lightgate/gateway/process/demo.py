@@ -20,7 +20,7 @@ import msgspec
 
 from lightgate.clock.marks import Marks
 from lightgate.dialect.request import Message, Request
-from lightgate.gateway.process.parent_death import end_with_parent
+from lightgate.gateway.process.child import end_with_parent
 from lightgate.provider.call import Call
 from lightgate.provider.catalogue import own_provider
 from lightgate.provider.prepare import prepare
@@ -44,7 +44,7 @@ HEADERS: Final = (("x-lightgate-tags", "demo"),)
 DEADLINES: Final = Deadlines(connect_s=5, first_byte_s=60, idle_s=30, total_s=120)
 
 
-class Traffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DemoTraffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the traffic goes and what it asks for, in turn."""
 
     base_url: str
@@ -95,7 +95,10 @@ def _price(target: str, model: WorldModel) -> dict[str, Any]:
 
 
 async def send(
-    traffic: Traffic, client: Client, *, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    traffic: DemoTraffic,
+    client: Client,
+    *,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Send requests at the given rate until cancelled, whether the ones before are answered."""
     chance = random.Random(traffic.seed)  # noqa: S311 - demo traffic, not cryptography
@@ -113,7 +116,7 @@ async def send(
         await asyncio.gather(*under_way, return_exceptions=True)
 
 
-async def _one(traffic: Traffic, client: Client, model: str, number: int) -> None:
+async def _one(traffic: DemoTraffic, client: Client, model: str, number: int) -> None:
     gateway = Target(
         name="gateway",
         provider=own_provider("gateway", traffic.base_url),
@@ -127,7 +130,7 @@ async def _one(traffic: Traffic, client: Client, model: str, number: int) -> Non
     await Call(prepare(gateway, request, HEADERS), marks).run(client, DEADLINES)
 
 
-async def _run(traffic: Traffic) -> None:
+async def _run(traffic: DemoTraffic) -> None:
     client = Client()
     sending = asyncio.ensure_future(send(traffic, client))
     loop = asyncio.get_running_loop()
@@ -148,7 +151,7 @@ def main() -> int:
     import uvloop
 
     end_with_parent(os.environ)
-    uvloop.run(_run(msgspec.json.decode(sys.argv[1], type=Traffic)))
+    uvloop.run(_run(msgspec.json.decode(sys.argv[1], type=DemoTraffic)))
     return 0
 
 

@@ -28,7 +28,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Reserved:
+class ReservedPort:
     """A port that is bound with SO_REUSEPORT and not listened on.
 
     While it is held nobody else's program gets the port, also when no worker is alive; the system
@@ -43,7 +43,7 @@ class Reserved:
     @classmethod
     async def make(
         cls, host: str, port: int, *, option: str = "--port", patience_s: float = 0.0
-    ) -> Reserved:
+    ) -> ReservedPort:
         """Reserve the port, a free one for 0; patience is for orphans of a killed predecessor.
 
         `option` is what the sentence about a port that is taken names.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
-from lightgate.gateway.cache.memory import Answers
+from lightgate.gateway.cache.memory import MemoryCache
 from lightgate.gateway.cache.single_flight import SingleFlight
 from lightgate.gateway.exchange.timers import Patience
 from lightgate.route.form.forms import Forms
@@ -69,7 +69,7 @@ class State:
         self.now_ns = time.monotonic_ns
         self.loop = asyncio.get_running_loop()
         self.patience = Patience(self.loop, self.now_ns)
-        self.answers = Answers()
+        self.answers = MemoryCache()
         self.single_flight = SingleFlight(self.loop, self.now_ns)
         self.wall_ns = SYSTEM.wall_ns
         self.draw = random.random

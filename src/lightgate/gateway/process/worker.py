@@ -25,9 +25,9 @@ import uvloop
 from lightgate.errors import LightgateError
 from lightgate.gateway.cache.disk import BUSY_S, DiskCache
 from lightgate.gateway.http.app import Gateway
+from lightgate.gateway.process.child import end_with_parent
 from lightgate.gateway.process.journal import JournalWriter
 from lightgate.gateway.process.logs import secrets_of, start_child
-from lightgate.gateway.process.parent_death import end_with_parent
 from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.sharing import SHARE_TICKS, FormSharing
 from lightgate.gateway.process.state import State
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 LOOK_S: Final = 0.5  # between two looks at the snapshot
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the supervisor decides."""
 
     data: Path
@@ -60,7 +60,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """A gateway that serves until it is told to stop."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
@@ -108,7 +108,7 @@ class Worker:
         rules = [alias.cache for alias in served.snapshot.aliases]
         needed = any(rule.mode != "off" and rule.store == "ledger" for rule in rules)
         if needed and self._disk is None:
-            self._disk = self.state.answers.deep = DiskCache(self._ledger)
+            self._disk = self.state.answers.second_tier = DiskCache(self._ledger)
             self._disk.start()
 
     def _ledger(self) -> Ledger:
@@ -192,7 +192,7 @@ def _key_variables(data: Path) -> list[str]:
     return [reach.key_env for reach in reaches if reach.key_env is not None]
 
 
-def _counters(options: Options, served: Served) -> SpendCounters:
+def _counters(options: WorkerOptions, served: Served) -> SpendCounters:
     """The spend counters; what an earlier life of this worker had reserved counts as spent."""
     spend = SpendCounters.open(options.data / "spend", options.index, served.snapshot.keys)
     for key_id, held in spend.clear_worker(options.index).items():
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--drain-s", type=float, default=30.0)
     given = parser.parse_args(arguments)
-    options = Options(
+    options = WorkerOptions(
         data=given.data,
         index=given.index,
         host=given.host,

@@ -51,7 +51,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     prices: dict[str, Rates] = {}
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
     """How the worker treats its clients."""
 
     keep_alive_ns: int = 15_000_000_000
@@ -67,7 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     providers: dict[str, Reach]
     aliases: tuple[Alias, ...] = ()
     keys: tuple[KeyRecord, ...] = ()
-    terms: Terms = Terms()
+    terms: WorkerTerms = WorkerTerms()
     priors: dict[str, Prior] = {}  # by target, where something is known beforehand
 
 
@@ -106,7 +106,7 @@ def make_snapshot(
         providers=reachable(config, env, at),
         aliases=aliases,
         keys=tuple(keys),
-        terms=Terms(
+        terms=WorkerTerms(
             keep_alive_ns=config.gateway.keep_alive,
             max_body_bytes=config.gateway.max_body_bytes,
             breaker=Rules(

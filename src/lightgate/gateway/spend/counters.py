@@ -36,7 +36,7 @@ from lightgate.gateway.spend.shares import (
     WORKERS,
     Amounts,
     Lease,
-    Pool,
+    LockedSlot,
     lower_limits,
     place_of,
     room_s,
@@ -201,8 +201,8 @@ class SpendCounters:
         if lease is None:
             return
         with self._locked(lease.slot):
-            pool = self._rolled(lease, self._clock.wall_ns())
-            missing = nano_usd - pool.money()[0]
+            locked = self._rolled(lease, self._clock.wall_ns())
+            missing = nano_usd - locked.money()[0]
             if missing > 0:
                 self._file.words[lease.slot.at + BASE] += missing
 
@@ -232,15 +232,15 @@ class SpendCounters:
             return None
         wall_ns = self._clock.wall_ns()
         with self._locked(lease.slot):
-            pool = self._rolled(lease, wall_ns)
-            pool.turn(wall_ns // SECOND_NS)
-            spent, held = pool.money()
+            locked = self._rolled(lease, wall_ns)
+            locked.turn(wall_ns // SECOND_NS)
+            spent, held = locked.money()
             return KeyStanding(
                 spent_nano=spent,
                 held_nano=held,
-                requests=sum(pool.seconds(RING_REQUESTS, REQUESTS)),
-                tokens=sum(pool.seconds(RING_TOKENS, TOKENS)),
-                held_tokens=pool.held_tokens(),
+                requests=sum(locked.seconds(RING_REQUESTS, REQUESTS)),
+                tokens=sum(locked.seconds(RING_TOKENS, TOKENS)),
+                held_tokens=locked.held_tokens(),
             )
 
     @contextmanager
@@ -256,44 +256,44 @@ class SpendCounters:
         lease = self._leases[key.id] = Lease(key, slot, self._worker, _KINDS[key.budget_period])
         return lease
 
-    def _rolled(self, lease: Lease, wall_ns: int) -> Pool:
+    def _rolled(self, lease: Lease, wall_ns: int) -> LockedSlot:
         """The key's slot, which is locked, in the period of this instant."""
-        pool = Pool(self._file.words, lease.slot.at, lease.at, self._file.workers)
-        pool.roll(self._period(lease.kind, wall_ns) * 4 + lease.kind)
-        return pool
+        locked = LockedSlot(self._file.words, lease.slot.at, lease.at, self._file.workers)
+        locked.roll(self._period(lease.kind, wall_ns) * 4 + lease.kind)
+        return locked
 
-    def _refresh(self, lease: Lease, wall_ns: int) -> Pool:
+    def _refresh(self, lease: Lease, wall_ns: int) -> LockedSlot:
         """Bring the worker's own words to this second and period, and its copies to the words."""
-        pool = self._rolled(lease, wall_ns)
-        pool.begin_period()
+        locked = self._rolled(lease, wall_ns)
+        locked.begin_period()
         lease.from_ns, lease.until_ns = -_EVER_NS, _EVER_NS
         if lease.limited_per_minute:
-            pool.begin_second(wall_ns // SECOND_NS)
+            locked.begin_second(wall_ns // SECOND_NS)
             lease.from_ns = wall_ns // SECOND_NS * SECOND_NS
             lease.until_ns = lease.from_ns + SECOND_NS
         elif lease.kind:
             lease.from_ns = wall_ns // _DAY_NS * _DAY_NS
             lease.until_ns = lease.from_ns + _DAY_NS
         lease.read(self._file.words)
-        return pool
+        return locked
 
     def _admit_locked(
         self, lease: Lease, wall_ns: int, tokens: int, nano_usd: int
     ) -> Denied | None:
         with self._locked(lease.slot):
-            pool, need = self._refresh(lease, wall_ns), Amounts(nano_usd, 1, tokens)
-            taken, free = pool.taken()
+            locked, need = self._refresh(lease, wall_ns), Amounts(nano_usd, 1, tokens)
+            taken, free = locked.taken()
             left = self._left(lease, taken)
             lacks = [each > rest for each, rest in zip(need, left, strict=True)]
             if any(lacks) and any(more for more, lack in zip(free, lacks, strict=True) if lack):
-                pool.recall()
-                left = self._left(lease, pool.taken()[0])
-            denied = _denied(lease, pool, need, left, wall_ns)
+                locked.recall()
+                left = self._left(lease, locked.taken()[0])
+            denied = _denied(lease, locked, need, left, wall_ns)
             words, at = self._file.words, lease.at
             if denied is not None:
                 lease.give_back(words)
                 return denied
-            pool.lease(need, left)
+            locked.lease(need, left)
             lease.held += nano_usd
             words[at + HELD] = lease.held
             if lease.limited_per_minute:
@@ -355,16 +355,18 @@ def restore(
         counters.clear_worker(worker)
 
 
-def _denied(lease: Lease, pool: Pool, need: Amounts, left: Amounts, wall_ns: int) -> Denied | None:
+def _denied(
+    lease: Lease, locked: LockedSlot, need: Amounts, left: Amounts, wall_ns: int
+) -> Denied | None:
     """The first limit that does not leave room for a request."""
     key = lease.key
     if key.rpm is not None and left.requests < 1:
-        seconds = pool.seconds(RING_REQUESTS, REQUESTS)
-        wait_s = room_s(seconds, pool.head(), 1 - left.requests, wall_ns)
+        seconds = locked.seconds(RING_REQUESTS, REQUESTS)
+        wait_s = room_s(seconds, locked.head(), 1 - left.requests, wall_ns)
         return too_often(wait_s, key.rpm)
     if key.tpm is not None and left.tokens < need.tokens:
-        seconds = pool.seconds(RING_TOKENS, TOKENS)
-        wait_s = room_s(seconds, pool.head(), need.tokens - left.tokens, wall_ns)
+        seconds = locked.seconds(RING_TOKENS, TOKENS)
+        wait_s = room_s(seconds, locked.head(), need.tokens - left.tokens, wall_ns)
         return too_many(wait_s, key.tpm, need.tokens)
     if left.nano_usd < need.nano_usd:
         return too_dear(key, wall_ns, left.nano_usd, need.nano_usd)

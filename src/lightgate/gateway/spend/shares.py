@@ -98,7 +98,7 @@ class Lease:
         self.until_ns = 0
 
 
-class Pool:
+class LockedSlot:
     """One key's slot while it is locked, as one of the workers sees it."""
 
     __slots__ = ("_at", "_own", "_words", "_workers")
