@@ -23,8 +23,8 @@ from lightgate.config.load import parse_config
 from lightgate.dialect.request import Message, Request
 from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
 from lightgate.provider.call import Call
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.prepare import prepare
-from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess

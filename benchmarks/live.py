@@ -31,7 +31,7 @@ from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
 from lightgate.ledger.journal.journal import journals, read_frames
 from lightgate.ledger.journal.notes import Settled
 from lightgate.provider.call import call
-from lightgate.provider.spec import Provider
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.target import Target
 from lightgate.route.plan.hedge import SHARE, SPEND
 from lightgate.sim.server.serve import SimOptions

@@ -12,18 +12,19 @@ import msgspec
 import pytest
 
 from lightgate import errors
-from lightgate.cli.exits import Exit
 from lightgate.cli.main import VERBS, cli
 from lightgate.config.load import parse_config
 from lightgate.config.model import Config, ConfigTable
 from lightgate.dialect.quirks import Quirks
-from lightgate.price.rates import Cost, CostSource, Rates
+from lightgate.errors import Exit
+from lightgate.price.cost import Cost, CostSource
+from lightgate.price.rates import Rates
 from lightgate.provider.catalogue import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lightgate.provider.spec import Provider
+    from lightgate.provider.catalogue import Provider
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 UNITS_NS = {"d": 86_400_000_000_000, "h": 3_600_000_000_000, "s": 1_000_000_000}

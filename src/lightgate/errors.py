@@ -2,8 +2,7 @@
 
 An error is one sentence for a person and, where there is one, a hint that says what to do. Its
 class knows the exit code of the command line, the HTTP status of the gateway, a low-cardinality
-label for metrics, whether another try elsewhere makes sense, and (for one attempt's errors) the
-outcome class.
+label for metrics, and (for the errors of one attempt) the outcome class.
 
     LightgateError                exit 1
     ├── UsageError                exit 2   what was typed is wrong
@@ -29,16 +28,29 @@ outcome class.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import ClassVar
 
 
-class LightgateError(Exception):
-    """The root; `hint` says what to do about it."""
+class Exit(IntEnum):
+    """The exit codes of the command line: what a script may rely on."""
 
-    exit_code: ClassVar[int] = 1
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    CONFIG = 3
+    UNREACHABLE = 4
+    CREDENTIALS = 5
+    THRESHOLD = 6
+    INTERRUPTED = 130
+
+
+class LightgateError(Exception):
+    """The root of all errors; `hint` says what to do."""
+
+    exit_code: ClassVar[int] = Exit.FAILURE
     status: ClassVar[int] = 500
     label: ClassVar[str] = "internal"
-    retryable: ClassVar[bool] = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -49,7 +61,7 @@ class LightgateError(Exception):
 class UsageError(LightgateError):
     """What was typed is wrong."""
 
-    exit_code = 2
+    exit_code = Exit.USAGE
     status = 400
     label = "usage"
 
@@ -57,7 +69,7 @@ class UsageError(LightgateError):
 class ConfigError(LightgateError):
     """What the configuration says is wrong; `problems` lists every one with its place."""
 
-    exit_code = 3
+    exit_code = Exit.CONFIG
     label = "config"
 
     def __init__(self, message: str, *, hint: str = "", problems: tuple[str, ...] = ()) -> None:
@@ -68,7 +80,7 @@ class ConfigError(LightgateError):
 class CredentialsError(LightgateError):
     """A key is missing or was refused."""
 
-    exit_code = 5
+    exit_code = Exit.CREDENTIALS
     status = 401
     label = "credentials"
 
@@ -76,7 +88,7 @@ class CredentialsError(LightgateError):
 class ThresholdMissed(LightgateError):  # noqa: N818 - a missed limit is a result, not a defect
     """A measured number missed its limit."""
 
-    exit_code = 6
+    exit_code = Exit.THRESHOLD
     label = "threshold"
 
 
@@ -85,14 +97,13 @@ class AttemptError(LightgateError):
 
     status = 502
     label = "attempt"
-    retryable = True
     outcome: ClassVar[str] = "stream_error"
 
 
 class Unreachable(AttemptError):  # noqa: N818 - reads as what the endpoint is
     """No connection could be made."""
 
-    exit_code = 4
+    exit_code = Exit.UNREACHABLE
     label = "connect"
     outcome = "reset"
 
@@ -116,7 +127,7 @@ class TlsFailed(Unreachable):
 class DeadlineMissed(AttemptError):  # noqa: N818 - names the event
     """A deadline passed; `phase` is connect, first_byte, idle or total."""
 
-    exit_code = 4
+    exit_code = Exit.UNREACHABLE
     status = 504
     label = "timeout"
     outcome = "timeout"
@@ -212,5 +223,4 @@ class Cancelled(AttemptError):  # noqa: N818 - names the event
 
     status = 499
     label = "cancelled"
-    retryable = False
     outcome = "cancelled"

@@ -15,8 +15,8 @@ from lightgate.clock.tokens import Usage, count
 from lightgate.dialect import kinds
 from lightgate.dialect.request import Message, Request
 from lightgate.provider.call import Called
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.prepare import prepare
-from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
 
 if TYPE_CHECKING:

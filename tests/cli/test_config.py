@@ -18,7 +18,7 @@ api_key = "env:LAB_KEY"
 hourly_cost = 2.69
 
 [ledger]
-url = "postgresql://u:hunter2@db/x"
+url = "sqlite"
 
 [models.fast]
 targets = ["groq/llama-3.3-70b-versatile", "lab/s1"]
@@ -121,9 +121,27 @@ def test_every_value_has_its_source(
     price = rows['prices."groq/llama-3.3-70b-versatile".input']
     assert price[0] == "0.59"
     assert price[1].startswith("price list of 20")
-    assert rows["ledger.url"] == ("postgresql://u:***@db/x", f"{path}:7")
+    assert rows["ledger.url"] == ("sqlite", f"{path}:7")
     assert "CANARY" not in str(rows)
-    assert "hunter2" not in str(rows)
+
+
+@pytest.mark.parametrize("verb", ["check", "explain"])
+@pytest.mark.parametrize(
+    ("table", "url", "said"),
+    [
+        ("ledger", "postgresql://u:hunter2@db/x", "a postgresql:// URL does not work yet"),
+        ("shared", "redis://:hunter2@cache:6379", "a redis:// URL does not work yet"),
+    ],
+)
+def test_a_url_that_does_nothing_is_refused_and_its_password_not_repeated(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str, table: str, url: str, said: str
+) -> None:
+    (tmp_path / "lightgate.toml").write_text(f'[{table}]\nurl = "{url}"\n')
+    assert main(["config", verb]) == 3
+    out, err = capsys.readouterr()
+    assert f"lightgate.toml:2: {table}.url:" in err
+    assert said in err
+    assert "hunter2" not in out + err
 
 
 @pytest.mark.parametrize(

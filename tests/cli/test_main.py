@@ -11,8 +11,8 @@ import pytest
 
 from lightgate import __version__, errors
 from lightgate.cli import main as entry
-from lightgate.cli.exits import Exit
 from lightgate.cli.main import VERBS, cli, main
+from lightgate.errors import Exit
 
 
 def run_raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:

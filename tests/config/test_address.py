@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.config.address import check_base_url
+from lightgate.config.notation import check_base_url
 
 
 @pytest.mark.parametrize(

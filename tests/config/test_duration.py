@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.config.duration import duration_text, parse_duration
+from lightgate.config.notation import duration_text, parse_duration
 
 UNITS = {
     "us": 1_000,

@@ -9,14 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lightgate.config.load import (
-    config_schema,
-    find_config,
-    key_path,
-    load_config,
-    parse_config,
-    user_folder,
-)
+from lightgate.config.load import config_schema, find_config, load_config, parse_config, user_folder
+from lightgate.config.toml_text import key_path
 from lightgate.errors import ConfigError
 
 if TYPE_CHECKING:

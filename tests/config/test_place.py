@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.config.place import line_numbers, line_of
+from lightgate.config.toml_text import line_numbers, line_of
 
 TEXT = '''# comment
 top = 1

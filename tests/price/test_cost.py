@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.clock.tokens import Usage
-from lightgate.price.cost import price_of
-from lightgate.price.rates import Cost, PriceTerms, Rates
+from lightgate.price.cost import Cost, PriceTerms, price_of
+from lightgate.price.rates import Rates
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 OWN = Rates(

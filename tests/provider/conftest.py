@@ -11,7 +11,7 @@ import pytest
 from lightgate.clock.marks import Marks
 from lightgate.dialect.request import Message, Request
 from lightgate.provider.call import Called, call
-from lightgate.provider.spec import Provider
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.target import Target
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.roundtrip import Deadlines

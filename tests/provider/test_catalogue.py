@@ -5,17 +5,19 @@ from datetime import date
 
 import pytest
 
-from lightgate.config.address import check_base_url
 from lightgate.config.load import parse_config
+from lightgate.config.notation import check_base_url
 from lightgate.errors import UsageError
 from lightgate.provider.catalogue import (
+    Provider,
     catalogue,
     did_you_mean,
+    fill,
     known_providers,
+    placeholders,
     provider_named,
     read_catalogue,
 )
-from lightgate.provider.spec import Provider, fill, placeholders
 
 WANTED = [
     "openai",

@@ -4,9 +4,9 @@ import pytest
 
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import UsageError
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.prepare import prepare
 from lightgate.provider.secret import Secret
-from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
 
 KEY = "sk-canary-0123456789"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.options import config_option, read_config
 from lightgate.cli.output import emit_json, note
 from lightgate.errors import LightgateError, ThresholdMissed, UsageError
 
@@ -259,7 +259,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _duration(text: str | None) -> int | None:
-    from lightgate.config.duration import parse_duration
+    from lightgate.config.notation import parse_duration
 
     if text is None:
         return None
@@ -377,7 +377,7 @@ def _carry_out(
     import uvloop
 
     from lightgate.bench.run.engine import Bench
-    from lightgate.cli.exits import Exit
+    from lightgate.errors import Exit
     from lightgate.report.tables.live import Progress
 
     with Progress() as progress:

@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from lightgate.cli.output import Column, dollars, emit_json, emit_table
-from lightgate.config.duration import parse_duration
-from lightgate.config.written import table_text
+from lightgate.config.notation import parse_duration
+from lightgate.config.toml_text import table_text
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _caps(config: Config, data: Path, last: str, *, own: Path | None) -> list[Ca
 
 def _prices(config: Config, targets: set[str]) -> dict[str, Decimal]:
     """Dollars per million answer tokens of these targets, where they are known."""
-    from lightgate.price.listed import rates_of
+    from lightgate.price.rates import rates_of
     from lightgate.provider.catalogue import known_providers
     from lightgate.provider.target import own_rates
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from lightgate.config.load import key_path
-from lightgate.config.place import line_numbers, line_of
+from lightgate.config.toml_text import key_path, line_numbers, line_of
 from lightgate.errors import CredentialsError, LightgateError
-from lightgate.provider.catalogue import catalogue, provider_named
+from lightgate.provider.catalogue import catalogue, placeholders, provider_named
 from lightgate.provider.secret import first_set
-from lightgate.provider.spec import placeholders
 from lightgate.provider.target import key_variable, resolve
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lightgate.cli.options import json_option
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.errors import ThresholdMissed, UsageError
 
@@ -35,7 +36,7 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?)%?")
     "--metric", "metrics", multiple=True, help="Only this one, such as ttft_ms; repeatable."
 )
 @click.option("--seed", default=1, show_default=True, help="Of the resampling.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(
     *,
     old: Path,

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import click
 
-from lightgate.cli.configured import config_option
-from lightgate.cli.exits import Exit
+from lightgate.cli.options import config_option, json_option
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.config.load import config_schema, find_config, parse_config
-from lightgate.errors import ConfigError, UsageError
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+from lightgate.errors import ConfigError, Exit, UsageError
 
 
 @click.group("config", epilog="Example: lightgate config check --config lightgate.toml")
@@ -23,7 +20,7 @@ def command() -> None:
 
 @command.command("check", epilog="Example: lightgate config check --json")
 @config_option
-@_JSON
+@json_option
 def check(*, config_file: Path | None, as_json: bool) -> int:
     """Check the file and everything that it names; exit code 3 if there is a problem.
 
@@ -57,7 +54,7 @@ def check(*, config_file: Path | None, as_json: bool) -> int:
 
 @command.command("explain", epilog="Example: lightgate config explain --json")
 @config_option
-@_JSON
+@json_option
 def explain(*, config_file: Path | None, as_json: bool) -> None:
     """Show every value in force and its source: a line of the file, the catalogue, or the default.
 
@@ -92,7 +89,7 @@ def schema() -> None:
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write here; stdout by default.")
-@_JSON
+@json_option
 def import_file(*, file: Path, out: Path | None, as_json: bool) -> None:
     """Turn a LiteLLM proxy's YAML FILE into a `lightgate.toml`.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, emit_json, emit_table, note
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--key-env", metavar="VAR", help="Variable with the key of NAME=URL#MODEL targets.")
 @config_option
 @click.option("--all", "show_all", is_flag=True, help="List providers without a key too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(
     targets: tuple[str, ...],
     key_env: str | None,

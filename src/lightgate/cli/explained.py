@@ -5,13 +5,10 @@ from __future__ import annotations
 import functools
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
-from lightgate.config.duration import duration_text
-from lightgate.config.load import key_path
 from lightgate.config.model import Config, ConfigTable
-from lightgate.config.place import line_numbers, line_of
-from lightgate.config.written import value_text
+from lightgate.config.notation import duration_text
+from lightgate.config.toml_text import key_path, line_numbers, line_of, value_text
 from lightgate.errors import UsageError
 from lightgate.provider.catalogue import catalogue, provider_named
 from lightgate.provider.target import key_variable
@@ -19,7 +16,7 @@ from lightgate.provider.target import key_variable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lightgate.provider.spec import Provider
+    from lightgate.provider.catalogue import Provider
 
 Path = tuple[str | int, ...]
 
@@ -114,7 +111,7 @@ class Explainer:
 
     def _listed(self) -> Iterator[ExplainedRow]:
         """List prices of the models' targets that have none of their own."""
-        from lightgate.price.listed import models_of
+        from lightgate.price.rates import models_of
 
         at = datetime.now(UTC)
         for name in self._used():
@@ -162,16 +159,5 @@ def _shown(value: Any, schema: dict[str, Any]) -> str | None:
 
 def _one(value: Any) -> str:
     if isinstance(value, str):
-        return _without_password(value) or '""'
+        return value or '""'
     return value.isoformat() if isinstance(value, date) else value_text(value)
-
-
-def _without_password(text: str) -> str:
-    """The text, or a URL whose password is hidden."""
-    try:
-        parts = urlsplit(text)
-        if not parts.password:
-            return text
-    except ValueError:
-        return text
-    return text.replace(f":{parts.password}@", ":***@", 1)

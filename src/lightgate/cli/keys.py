@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import click
 
-from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, dollars, emit_json, emit_table, note
 from lightgate.clock.source import SYSTEM
-from lightgate.config.duration import parse_duration
+from lightgate.config.notation import parse_duration
 from lightgate.ledger.store.keys import (
     KeyRecord,
     KeyTerms,
@@ -72,9 +72,6 @@ def _place(function: Callable[..., Any]) -> Callable[..., Any]:
     )(config_option(function))
 
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
 @click.group(
     "keys", epilog="Example: lightgate keys create --name ci --budget 25 --period month --rpm 60"
 )
@@ -113,7 +110,7 @@ def command() -> None:
 @click.option("--expires", help="When it ends (UTC), such as 90d or 2027-01-31.")
 @click.option("--tags", multiple=True, metavar="K=V", help="Put on every request; repeatable.")
 @_place
-@_JSON
+@json_option
 def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wishes: Any) -> None:
     """Make a key, print it once on stdout, and keep only its hash."""
     secret, record = new_key(_terms(wishes))
@@ -133,7 +130,7 @@ def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wish
 
 @command.command("list", epilog="Example: lightgate keys list --json")
 @_place
-@_JSON
+@json_option
 def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """List the keys with their terms; the keys themselves are nowhere."""
     with _opened(_find(data, config_file)) as ledger:
@@ -178,7 +175,7 @@ def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
 @command.command("revoke", epilog="Example: lightgate keys revoke ci")
 @click.argument("key", metavar="ID|NAME")
 @_place
-@_JSON
+@json_option
 def revoke(*, key: str, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """Revoke a key for good; its requests are refused from then on, its records stay."""
     place = _find(data, config_file)

@@ -17,8 +17,8 @@ import msgspec
 from lightgate import __version__
 from lightgate.cli.output import note
 from lightgate.clock.source import SYSTEM
-from lightgate.config.duration import parse_duration
 from lightgate.config.load import find_config, load_config
+from lightgate.config.notation import parse_duration
 from lightgate.console import LEDGER_ENV
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process import logs

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from lightgate import __version__
-from lightgate.cli.exits import Exit
-from lightgate.errors import ConfigError, LightgateError
+from lightgate.errors import ConfigError, Exit, LightgateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
 from lightgate.provider.catalogue import known_providers, provider_named
 from lightgate.provider.target import key_variable
 
 if TYPE_CHECKING:
     from lightgate.config.model import Config
-    from lightgate.price.listed import ListedModel
-    from lightgate.provider.spec import Provider
+    from lightgate.price.rates import ListedModel
+    from lightgate.provider.catalogue import Provider
 
 
 @click.command("models", epilog="Example: lightgate models groq --json")
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     help="Folder of the gateway whose ledger is read; else the configured one.",
 )
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(**given: Any) -> None:
     """List the providers, or the models of one PROVIDER with their list prices.
 
@@ -114,7 +114,7 @@ def _facts(provider: Provider, config: Config | None) -> dict[str, Any]:
 
 
 def _show_models(provider: Provider, *, as_json: bool) -> None:
-    from lightgate.price.listed import models_of
+    from lightgate.price.rates import models_of
 
     at = datetime.now(UTC)
     listed = models_of(provider.price_provider, at) if provider.price_provider else ()

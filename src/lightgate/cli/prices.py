@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
 from lightgate.provider.catalogue import known_providers
 from lightgate.provider.target import own_rates
@@ -25,7 +25,7 @@ _KINDS = ("input", "output", "cached", "cache_write", "batch_input", "batch_outp
 @click.command("prices", epilog="Example: lightgate prices 'groq/*llama*'")
 @click.argument("pattern", required=False)
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(*, pattern: str | None, config_file: Path | None, as_json: bool) -> None:
     """Show prices in dollars per million tokens, of all targets or those that match PATTERN.
 
@@ -60,7 +60,7 @@ def _cells(rates: Rates) -> list[str]:
 
 def _all_rates(config: Config | None) -> dict[str, Rates]:
     """Prices by target: the lists of all known providers, the user's own over them."""
-    from lightgate.price.listed import models_of
+    from lightgate.price.rates import models_of
 
     at = datetime.now(UTC)
     rates = {

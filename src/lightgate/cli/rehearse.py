@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, emit_json, emit_table, note
-from lightgate.config.duration import parse_duration
+from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
     "--data", type=click.Path(path_type=Path), help="Folder of the gateway whose ledger is read."
 )
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(**given: Any) -> None:
     """Play traffic through the real routing code in virtual time, and compare policies.
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import click
 
-from lightgate.cli.configured import config_option, read_config
+from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import emit_json, note
-from lightgate.config.duration import parse_duration
+from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Period(NamedTuple):
     type=click.Choice(FORMATS),
     help="Form of the report; else by the ending of --out, else a table.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.option("--out", type=click.Path(path_type=Path), help="File to write instead of stdout.")
 @click.option(
     "--data",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from lightgate.cli.options import json_option
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.errors import UsageError
 
@@ -35,7 +36,7 @@ _RULES = (
     "--export", "form", type=click.Choice(("vllm", "otel", "run")), help="Write RUN in this form."
 )
 @click.option("--out", type=click.Path(path_type=Path), help="File for --export; a folder for run.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(
     *,
     run: Path,

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lightgate.cli.exits import Exit
+from lightgate.cli.options import json_option
 from lightgate.cli.output import Column, emit_json, emit_table, note
+from lightgate.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -33,7 +34,6 @@ _DATA = click.option(
     callback=_remember,
     help="Folder of schedules, runs and history; gateway.data of the configuration by default.",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(
@@ -92,7 +92,7 @@ def add(
 
 @command.command("list", epilog="Example: lightgate schedule list --json")
 @_DATA
-@_JSON
+@json_option
 def show(*, as_json: bool) -> None:
     """List the schedules, when they are due, and how they last ended."""
     import msgspec
@@ -135,7 +135,7 @@ def remove(*, name: str) -> None:
 @command.command("run", epilog="Example: lightgate schedule run --once")
 @click.option("--once", is_flag=True, help="Run what is due now, and end; for cron and CI.")
 @_DATA
-@_JSON
+@json_option
 def execute(*, once: bool, as_json: bool) -> int:
     """Run the schedules as they become due, until Ctrl-C or SIGTERM.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lightgate.cli.options import json_option
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.errors import ThresholdMissed, UsageError
 
@@ -30,7 +31,7 @@ STAMPS = {"kernel": ("kernel",), "read": ("read",), "both": ("kernel", "read")}
 )
 @click.option("--scenario", "only", multiple=True, help="Only this one, e.g. S3; repeatable.")
 @click.option("--pin/--no-pin", default=True, help="Keep client and simulator on their own cores.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(
     *,
     quick: bool,

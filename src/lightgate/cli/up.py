@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lightgate.cli.configured import config_option
+from lightgate.cli.options import config_option
 
 
 @click.command("up", epilog="Example: lightgate up --workers 4 --config lightgate.toml")

@@ -8,11 +8,12 @@ from importlib import metadata
 import click
 
 from lightgate import __version__
+from lightgate.cli.options import json_option
 from lightgate.cli.output import emit_json
 
 
 @click.command("version", epilog="Example: lightgate version --json")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(*, as_json: bool) -> None:
     """Print version, Python, event loop and platform."""
     facts = {

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from lightgate.config.place import line_numbers, line_of
+from lightgate.config.toml_text import key_path, line_numbers, line_of
 from lightgate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,18 +87,6 @@ def config_schema() -> dict[str, Any]:
     from lightgate.config.model import Config
 
     return Config.model_json_schema()
-
-
-def key_path(parts: Sequence[str | int]) -> str:
-    """The path of a key as one would write it in the file."""
-    text = ""
-    for part in parts:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif part != "[key]":
-            shown = part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"'
-            text += f".{shown}" if text else shown
-    return text or "(the file)"
 
 
 def _syntax_problem(name: str, message: str, text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from lightgate.config.duration import parse_duration
+from lightgate.config.notation import parse_duration
 from lightgate.config.values import (
     CHECKS,
     ApiKey,
@@ -84,7 +84,7 @@ class GatewayTable(ConfigTable):
 class LedgerTable(ConfigTable):
     """Where records are kept; read by the gateway."""
 
-    url: LedgerUrl = Field(default="sqlite", description='"sqlite" or "postgresql://..."')
+    url: LedgerUrl = Field(default="sqlite", description='"sqlite"; no other ledger works yet')
     retention: Duration = Field(
         default=parse_duration("30d"), description="how long single requests are kept"
     )
@@ -93,7 +93,7 @@ class LedgerTable(ConfigTable):
 class SharedTable(ConfigTable):
     """What several machines share; read by the gateway."""
 
-    url: SharedUrl = Field(default="", description='"" or "redis://..."')
+    url: SharedUrl = Field(default="", description='"": machines share nothing yet')
 
 
 class ProviderTable(ConfigTable):

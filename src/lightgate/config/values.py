@@ -1,6 +1,7 @@
 """The kinds of values in `lightgate.toml`, and the sentence about a wrong one.
 
-Importing this module loads pydantic: only code that holds a configuration does so.
+A value that does nothing yet is refused here. Importing this module loads pydantic: only code that
+holds a configuration does so.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, WithJsonSchema
 
-from lightgate.config.address import check_base_url
-from lightgate.config.duration import PATTERN, parse_duration
+from lightgate.config.notation import DURATION_PATTERN, check_base_url, parse_duration
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ENV_KEY = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
@@ -59,7 +59,7 @@ def _target(value: str) -> str:
     return value
 
 
-def _believed(value: str) -> str:
+def _target_or_provider(value: str) -> str:
     return _target(value) if "/" in value else _name(value)
 
 
@@ -72,19 +72,19 @@ def _name(value: str) -> str:
 
 
 def _ledger_url(value: str) -> str:
-    if value != "sqlite" and not value.startswith(("postgresql://", "postgres://")):
-        raise ValueError('the ledger is "sqlite" or a postgresql:// URL')
+    if value != "sqlite":
+        raise ValueError('the ledger is "sqlite"; a postgresql:// URL does not work yet')
     return value
 
 
 def _shared_url(value: str) -> str:
-    if value and not value.startswith(("redis://", "rediss://", "valkey://", "valkeys://")):
-        raise ValueError('shared.url is "" (off) or a redis:// URL')
+    if value:
+        raise ValueError('shared.url is "" (off); a redis:// URL does not work yet')
     return value
 
 
 def _check(value: str) -> str:
-    """One of ours, or of an installed package; that one is loaded when the gateway starts."""
+    """Check that a check is one of ours or of an installed package, which the gateway loads."""
     if value not in CHECKS and not _SURE.fullmatch(value):
         own = sorted({point.name for point in entry_points(group=OWN_CHECKS)})
         if value not in own:
@@ -94,7 +94,7 @@ def _check(value: str) -> str:
 
 
 _DURATION_SCHEMA = WithJsonSchema(
-    {"type": "string", "pattern": PATTERN, "examples": ["800ms", "5s"]}
+    {"type": "string", "pattern": DURATION_PATTERN, "examples": ["800ms", "5s"]}
 )
 Duration = Annotated[int, PlainValidator(parse_duration), _DURATION_SCHEMA]
 AutoDuration = Annotated[
@@ -109,7 +109,7 @@ LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 SharedUrl = Annotated[str, AfterValidator(_shared_url)]
 BaseUrl = Annotated[str, AfterValidator(check_base_url)]
 TargetName = Annotated[str, AfterValidator(_target)]
-TargetOrProvider = Annotated[str, AfterValidator(_believed)]
+TargetOrProvider = Annotated[str, AfterValidator(_target_or_provider)]
 Name = Annotated[str, AfterValidator(_name)]
 Whole = Annotated[int, Strict()]
 Flag = Annotated[bool, Strict()]

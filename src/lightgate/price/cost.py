@@ -1,16 +1,40 @@
-"""What a request cost."""
+"""The cost of a request, in dollars as Decimal; unknown is None, never 0."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, Literal
 
-from lightgate.price.rates import LIST_TERMS, MTOK, Cost, PriceTerms, Rates
+import msgspec
+
+from lightgate.price.rates import Rates, list_as_of, list_cost
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from decimal import Decimal
 
     from lightgate.clock.tokens import Usage
+
+CostSource = Literal["list", "override", "hourly"]
+MTOK: Final = Decimal(1_000_000)
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """The cost of one attempt; the names are those of the record."""
+
+    cost_usd: Decimal | None = None
+    cost_source: CostSource | None = None
+    price_as_of: str | None = None
+
+
+class PriceTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The terms that differ from the list: own rates, dollars per hour, the batch tier."""
+
+    override: Rates | None = None
+    hourly_cost: Decimal | None = None
+    batch: bool = False
+
+
+LIST_TERMS: Final = PriceTerms()
 
 
 def price_of(
@@ -35,8 +59,6 @@ def price_of(
         return Cost(cost_usd=dollars, cost_source="override", price_as_of=terms.override.as_of)
     if price_provider is None:
         return Cost()
-    from lightgate.price.listed import list_as_of, list_cost
-
     dollars = list_cost(price_provider, model, usage, at, batch=terms.batch)
     if dollars is None:
         return Cost()
@@ -52,7 +74,7 @@ def _at_rates(rates: Rates, usage: Usage, *, batch: bool) -> Decimal | None:
     cached, written = usage.tokens_cached or 0, usage.tokens_cache_write or 0
     fresh = usage.tokens_in - cached - written
     if fresh < 0:
-        return None  # the provider contradicts itself
+        return None  # more tokens cached than sent: the usage contradicts itself
     price_cached = price_in if rates.cached is None else rates.cached
     price_written = price_in if rates.cache_write is None else rates.cache_write
     total = (

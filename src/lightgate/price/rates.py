@@ -1,15 +1,27 @@
-"""The records of prices and costs: dollars as Decimal, unknown as None, never 0."""
+"""The rates of models in dollars per million tokens: a user's own, or the list of genai-prices.
+
+The import of genai-prices takes a good part of a second and brings pydantic and an HTTP client: it
+happens inside these functions, never on the request path. Nothing here goes to the network.
+"""
 
 from __future__ import annotations
 
+import bisect
+import functools
 from decimal import Decimal
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+    from genai_prices.types import ModelInfo, ModelPrice, Provider
+
+    from lightgate.clock.tokens import Usage
+
 RateSource = Literal["list", "override"]
-CostSource = Literal["list", "override", "hourly"]
-MTOK: Final = Decimal(1_000_000)
+BATCH: Final = {"processing": "batch"}
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,20 +42,132 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     as_of: str | None = None
 
 
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt cost; the names are those of the record."""
+class ListedModel(NamedTuple):
+    """A model of a provider's price list."""
 
-    cost_usd: Decimal | None = None
-    cost_source: CostSource | None = None
-    price_as_of: str | None = None
-
-
-class PriceTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What differs from the list: own rates, dollars per hour, the batch tier."""
-
-    override: Rates | None = None
-    hourly_cost: Decimal | None = None
-    batch: bool = False
+    id: str
+    name: str | None
+    context_window: int | None
+    deprecated: bool
+    rates: Rates
 
 
-LIST_TERMS: Final = PriceTerms()
+def rates_of(price_provider: str, model: str, at: datetime) -> Rates | None:
+    """The list prices of one model at a moment, or None where the list does not have it."""
+    found = _find(price_provider, model)
+    return _rates(found[1], at) if found is not None else None
+
+
+def models_of(price_provider: str, at: datetime) -> tuple[ListedModel, ...]:
+    """Every model of a provider's list; empty where there is no list for it."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    provider = next((p for p in get_snapshot().providers if p.id == price_provider), None)
+    return tuple(
+        ListedModel(
+            id=model.id,
+            name=model.name,
+            context_window=model.context_window,
+            deprecated=bool(model.deprecated),
+            rates=_rates(model, at),
+        )
+        for model in (provider.models if provider is not None else ())
+    )
+
+
+def list_cost(
+    price_provider: str, model: str, usage: Usage, at: datetime, *, batch: bool
+) -> Decimal | None:
+    """Dollars for one request at list price, or None where the list cannot say."""
+    from genai_prices import Usage as ListUsage
+
+    found = _find(price_provider, model)
+    if found is None:
+        return None
+    provider, info = found
+    if batch and not _has_batch(info, at):
+        return None
+    context = BATCH if batch else None
+    prices = info.get_prices(at, context)
+    out = usage.tokens_out
+    if out is None and prices.output_mtok is None:
+        out = 0  # an embedding has no answer to pay for
+    if usage.tokens_in is None or out is None:
+        return None
+    if (usage.tokens_in and prices.input_mtok is None) or (out and prices.output_mtok is None):
+        return None
+    cached, written = usage.tokens_cached or 0, usage.tokens_cache_write or 0
+    if cached + written > usage.tokens_in:
+        return None  # the provider contradicts itself
+    counted = ListUsage(
+        input_tokens=usage.tokens_in,
+        output_tokens=out,
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+    )
+    return info.calc_price(
+        counted, provider, genai_request_timestamp=at, price_context=context
+    ).total_price
+
+
+def list_as_of(at: datetime) -> str | None:
+    """The newest dated price of the list that is in force at `at`: it is at least that new."""
+    days = _dated()
+    position = bisect.bisect_right(days, at.date())
+    return days[position - 1].isoformat() if position else None
+
+
+@functools.cache
+def _dated() -> tuple[date, ...]:
+    from genai_prices.data_snapshot import get_snapshot
+    from genai_prices.types import StartDateConstraint
+
+    days: set[date] = set()
+    for provider in get_snapshot().providers:
+        for model in provider.models:
+            prices = model.prices if isinstance(model.prices, list) else []
+            days.update(
+                price.constraint.start_date
+                for price in prices
+                if isinstance(price.constraint, StartDateConstraint)
+            )
+    return tuple(sorted(days))
+
+
+def _find(price_provider: str, model: str) -> tuple[Provider, ModelInfo] | None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        return get_snapshot().find_provider_model(model, None, price_provider, None)
+    except LookupError:
+        return None
+
+
+def _has_batch(info: ModelInfo, at: datetime) -> bool:
+    return any(
+        variant.when == BATCH and (variant.constraint is None or variant.constraint.active(at))
+        for variant in info.price_variants or ()
+    )
+
+
+def _rates(info: ModelInfo, at: datetime) -> Rates:
+    standard = info.get_prices(at)
+    batch = info.get_prices(at, BATCH) if _has_batch(info, at) else None
+    return Rates(
+        input=_base(standard, "input_mtok"),
+        output=_base(standard, "output_mtok"),
+        cached=_base(standard, "cache_read_mtok"),
+        cache_write=_base(standard, "cache_write_mtok"),
+        batch_input=_base(batch, "input_mtok"),
+        batch_output=_base(batch, "output_mtok"),
+        tiered=any(hasattr(price, "tiers") for price in vars(standard).values()),
+        as_of=list_as_of(at),
+    )
+
+
+def _base(prices: ModelPrice | None, key: str) -> Decimal | None:
+    """The price of one kind of token; where it rises with the prompt, its lowest step."""
+    from genai_prices.types import TieredPrices
+
+    price: Decimal | TieredPrices | None = getattr(prices, key) if prices is not None else None
+    return price.base if isinstance(price, TieredPrices) else price

@@ -1,26 +1,71 @@
-"""The providers that Lightgate knows, read from `catalogue.toml` on first use."""
+"""The providers that Lightgate knows: rows of `catalogue.toml`, read on first use."""
 
 from __future__ import annotations
 
 import difflib
 import functools
+import re
 import tomllib
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from lightgate.dialect.quirks import Quirks
 from lightgate.errors import UsageError
-from lightgate.provider.spec import AbortPolicy, Kind, Provider, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from lightgate.config.model import Config, ProviderTable
 
-_OWN_KINDS: tuple[Kind, ...] = ("chat", "completion", "embedding")
+Family = Literal["openai", "anthropic", "gemini"]
+Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"]
+Kind = Literal["chat", "completion", "responses", "embedding"]
+
+_OWN_KINDS: Final[tuple[Kind, ...]] = ("chat", "completion", "embedding")
+_VARIABLE: Final = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
+
+
+class AbortPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether closing a stream stops the bill; None where nobody has said or measured it."""
+
+    stops_billing: bool | None = None
+    source: str = ""
+    as_of: str = ""
+
+
+class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a base URL that only the user knows; `also` are other environment names for it."""
+
+    name: str
+    means: str
+    also: tuple[str, ...] = ()
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A service that answers requests; `price_provider` is its id in genai-prices.
+
+    `as_of` is the day on which the row was last held against public documentation or code.
+    """
+
+    name: str
+    title: str
+    base_url: str
+    dialect: Family = "openai"
+    auth: Auth = "bearer"
+    key_env: tuple[str, ...] = ()
+    abort: AbortPolicy = AbortPolicy()
+    quirks: Quirks = Quirks()
+    headers: tuple[tuple[str, str], ...] = ()
+    variables: tuple[Variable, ...] = ()
+    price_provider: str | None = None
+    local: bool = False
+    kinds: tuple[Kind, ...] = ("chat",)
+    notes: str = ""
+    docs: str = ""
+    as_of: str = ""
 
 
 @functools.cache
@@ -93,3 +138,13 @@ def _laid_over(row: Provider, table: ProviderTable) -> Provider:
             stops_billing=table.abort_stops_billing, source="lightgate.toml"
         )
     return msgspec.structs.replace(row, **changes)
+
+
+def placeholders(base_url: str) -> tuple[str, ...]:
+    """Names of the variables in a templated base URL, in order, each once."""
+    return tuple(dict.fromkeys(_VARIABLE.findall(base_url)))
+
+
+def fill(base_url: str, values: dict[str, str]) -> str:
+    """Put the variables' values into a templated base URL."""
+    return _VARIABLE.sub(lambda match: values[match[1]], base_url)

@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lightgate.config.address import check_base_url
+from lightgate.config.notation import check_base_url
 from lightgate.errors import ConfigError, CredentialsError, UsageError
-from lightgate.price.cost import price_of
-from lightgate.price.rates import Cost, PriceTerms, Rates
-from lightgate.provider.catalogue import catalogue, did_you_mean, own_provider, provider_named
+from lightgate.price.cost import Cost, PriceTerms, price_of
+from lightgate.price.rates import Rates
+from lightgate.provider.catalogue import (
+    Provider,
+    Variable,
+    catalogue,
+    did_you_mean,
+    fill,
+    own_provider,
+    placeholders,
+    provider_named,
+)
 from lightgate.provider.secret import Secret, first_set, key_from_env
-from lightgate.provider.spec import Provider, Variable, fill, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

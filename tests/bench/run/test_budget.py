@@ -18,7 +18,7 @@ from lightgate.bench.run.budget import (
 )
 from lightgate.errors import UsageError
 from lightgate.price.rates import Rates
-from lightgate.provider.spec import Provider
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.target import Target
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)

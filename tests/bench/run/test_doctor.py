@@ -8,8 +8,8 @@ import pytest
 from lightgate.bench.run import doctor
 from lightgate.bench.run.doctor import Finding, examine, verdict
 from lightgate.errors import ConfigError, CredentialsError, LightgateError, UsageError
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.secret import Secret
-from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
 
 if TYPE_CHECKING:

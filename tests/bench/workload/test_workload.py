@@ -17,8 +17,8 @@ from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.request import Message, Tool
 from lightgate.errors import UsageError
 from lightgate.provider.call import call
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.prepare import prepare
-from lightgate.provider.spec import Provider
 from lightgate.provider.target import Target
 from lightgate.sim.server.pages import base_urls
 from lightgate.sim.server.serve import SimFacts

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from lightgate.config.duration import parse_duration
+from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lightgate.dialect.quirks import Quirks
 from lightgate.price.rates import Rates
-from lightgate.provider.spec import Provider
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.target import Target
 
 if TYPE_CHECKING:

@@ -309,7 +309,7 @@ def _rates(
     own = None if config is None else config.prices.get(name)
     rates = None if own is None else own_rates(own)
     if rates is None and listed_as is not None:
-        from lightgate.price.listed import rates_of
+        from lightgate.price.rates import rates_of
 
         rates = rates_of(listed_as, model, period.until)
     if rates is None or rates.input is None or rates.output is None:

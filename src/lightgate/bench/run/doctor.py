@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lightgate.config.model import Config
-    from lightgate.provider.spec import Provider
+    from lightgate.provider.catalogue import Provider
     from lightgate.provider.target import Target
 
 DEADLINES: Final = Deadlines(connect_s=4, first_byte_s=20, idle_s=20, total_s=30)

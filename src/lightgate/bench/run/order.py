@@ -19,7 +19,7 @@ from lightgate.bench.workload.workload import Wish
 from lightgate.clock.load import Slo
 from lightgate.clock.marks import StampSource
 from lightgate.ledger.runs.run import CellSummary, TargetFacts
-from lightgate.price.listed import rates_of
+from lightgate.price.rates import rates_of
 from lightgate.provider.target import Target
 from lightgate.wire.client.roundtrip import Deadlines
 

@@ -26,7 +26,7 @@ from lightgate.clock.interval import smallest_n
 from lightgate.clock.marks import Marks
 from lightgate.clock.quantile import quantile
 from lightgate.clock.source import SYSTEM, Clock
-from lightgate.config.duration import parse_duration
+from lightgate.config.notation import parse_duration
 from lightgate.errors import AttemptError, ConfigError, HttpRefused, LightgateError, UsageError
 from lightgate.ledger.runs.folder import RUN, DiskFailed, RunFolder
 from lightgate.ledger.runs.history import History

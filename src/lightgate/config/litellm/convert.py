@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from lightgate.config.duration import parse_duration
 from lightgate.config.litellm.groups import ModelGroups
 from lightgate.config.litellm.providers import ImportedProviders
 from lightgate.config.litellm.settings import read_settings
-from lightgate.config.written import comment, one_line, table_text
+from lightgate.config.notation import parse_duration
+from lightgate.config.toml_text import comment, one_line, table_text
 from lightgate.errors import ConfigError
 
 if TYPE_CHECKING:

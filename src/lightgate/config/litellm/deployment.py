@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from lightgate.config.address import check_base_url
+from lightgate.config.notation import check_base_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from lightgate.config.litellm.deployment import kind_and_model, number, whole
 from lightgate.config.litellm.providers import PLACES
 from lightgate.config.litellm.settings import seconds, why
-from lightgate.config.written import table_text
+from lightgate.config.toml_text import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from lightgate.config.litellm.deployment import KnownProvider
     from lightgate.config.litellm.providers import ImportedProviders
     from lightgate.config.litellm.settings import LiteLLMSettings, Tell
+    from lightgate.config.toml_text import Value
     from lightgate.config.values import Policy
-    from lightgate.config.written import Value
 
 # Read here or by `Providers`; everything else is told.
 _READ: Final = PLACES | {
@@ -246,6 +246,6 @@ def _most(values: Iterable[int | None]) -> int | None:
 
 
 def _longest(values: Iterable[str | None]) -> str | None:
-    from lightgate.config.duration import parse_duration
+    from lightgate.config.notation import parse_duration
 
     return max((value for value in values if value is not None), key=parse_duration, default=None)

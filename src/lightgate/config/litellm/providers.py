@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from lightgate.config.litellm.deployment import ImportedKey, address_of, key_of, resource_of
-from lightgate.config.written import table_text
+from lightgate.config.toml_text import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

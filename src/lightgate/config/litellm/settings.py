@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from lightgate.config.duration import duration_text, parse_duration
 from lightgate.config.litellm.deployment import number, whole
+from lightgate.config.notation import duration_text, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ _WHY: Final = {
     "callbacks": "records are in the ledger, metrics at /metrics of the console",
     "success_callback": "records are in the ledger, metrics at /metrics of the console",
     "failure_callback": "records are in the ledger, metrics at /metrics of the console",
-    "redis_host": 'one machine needs no Redis; several share [shared] url = "redis://..."',
+    "redis_host": "one machine needs no Redis; several machines cannot share yet",
     "redis_port": "see redis_host",
     "redis_password": "see redis_host; its value was not read",
     "redis_url": "see redis_host; its value was not read",

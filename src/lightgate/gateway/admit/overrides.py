@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.config.duration import parse_duration
+from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 from lightgate.gateway.served.target import FORWARDED

@@ -64,7 +64,7 @@ def _prices(
 ) -> dict[str, Rates]:
     prices: dict[str, Rates] = {}
     if price_provider is not None:
-        from lightgate.price.listed import models_of
+        from lightgate.price.rates import models_of
 
         prices = {
             model.id: model.rates

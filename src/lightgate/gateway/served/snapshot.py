@@ -20,7 +20,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.ledger.store.keys import KeyRecord
 from lightgate.price.rates import Rates
-from lightgate.provider.spec import Provider
+from lightgate.provider.catalogue import Provider
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Rules

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import msgspec
 
-from lightgate.config.duration import parse_duration
+from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError
 from lightgate.route.cascade.complexity import Level
 from lightgate.route.form.slo import ServiceLevels

@@ -73,8 +73,9 @@ class SimProcess:
 
     def _failed(self) -> LightgateError:
         """What the child's exit code means; it has said the rest on stderr itself."""
-        kinds = {kind.exit_code: kind for kind in (UsageError, ConfigError)}
-        kind = kinds.get(self._child.wait(STOP_S), LightgateError)
+        code = self._child.wait(STOP_S)
+        kinds = (UsageError, ConfigError)
+        kind = next((kind for kind in kinds if kind.exit_code == code), LightgateError)
         return kind("The simulator did not start; its reason is above.")
 
     def _ready(self, ready_s: float) -> SimFacts:

@@ -8,9 +8,8 @@ from decimal import Decimal
 import pytest
 
 from lightgate.clock.tokens import Usage
-from lightgate.price.cost import price_of
-from lightgate.price.listed import list_as_of, models_of, rates_of
-from lightgate.price.rates import PriceTerms
+from lightgate.price.cost import PriceTerms, price_of
+from lightgate.price.rates import list_as_of, models_of, rates_of
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 MILLION = Usage(tokens_in=1_000_000, tokens_out=1_000_000)
@@ -88,7 +87,7 @@ def test_the_list_is_dated_and_never_in_the_future() -> None:
 
 def test_the_price_list_is_not_imported_until_it_is_asked() -> None:
     code = (
-        "import sys; import lightgate.provider.target, lightgate.price.listed, lightgate.cli.main;"
+        "import sys; import lightgate.provider.target, lightgate.price.rates, lightgate.cli.main;"
         "print([m for m in ('genai_prices', 'pydantic', 'rich') if m in sys.modules])"
     )
     done = subprocess.run(

@@ -1,29 +1,61 @@
-"""The rules for a base URL, in the file and on the command line."""
+"""Durations and base URLs as people write them, in the file and on the command line."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-_SCHEMES = ("http", "https")
-_HOST = re.compile(
+_UNITS_NS: Final = {
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "d": 86_400_000_000_000,
+}
+DURATION_PATTERN: Final = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,9})?(us|ms|s|m|h|d)$"
+_DURATION: Final = re.compile(DURATION_PATTERN)
+_HOST: Final = re.compile(
     r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?"
 )
 
 
+def parse_duration(text: object) -> int:
+    """Nanoseconds of a positive duration such as "5s"; ValueError says how to write one."""
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(
+            'a duration is a number and a unit in quotes, such as "800ms", "5s" or "1h"'
+        )
+    number, fraction, unit = match[1], match[2] or "", match[3]
+    nanoseconds = int(Decimal(number + fraction) * _UNITS_NS[unit])
+    if nanoseconds <= 0:
+        raise ValueError("a duration is longer than nothing")
+    return nanoseconds
+
+
+def duration_text(nanoseconds: int) -> str:
+    """A duration in the largest unit that holds it whole, such as "5s"."""
+    for unit, size in reversed(_UNITS_NS.items()):
+        if nanoseconds % size == 0:
+            return f"{nanoseconds // size}{unit}"
+    return f"{Decimal(nanoseconds) / 1_000_000_000:f}s"
+
+
 def check_base_url(text: str) -> str:
-    """Give the URL without its trailing slash, or raise ValueError with one sentence about it."""
+    """A base URL without its trailing slash; ValueError says in one sentence what is wrong."""
     if any(c.isspace() or not c.isprintable() or c in "{}<>" for c in text):
         raise ValueError("a base URL holds no white space, braces or angle brackets")
     try:
         parts = urlsplit(text)
         _check_authority(parts)
     except ValueError as reason:
-        raise ValueError(_first_sentence(reason)) from None
+        raise ValueError(_url_sentence(str(reason))) from None
     if "?" in text:
         raise ValueError("a base URL has no query (?...)")
     if "#" in text:
@@ -34,8 +66,8 @@ def check_base_url(text: str) -> str:
 
 
 def _check_authority(parts: SplitResult) -> None:
-    """Scheme, host and port."""
-    if parts.scheme not in _SCHEMES:
+    """Check scheme, host and port."""
+    if parts.scheme not in {"http", "https"}:
         raise ValueError("it must begin with http:// or https://")
     if parts.username is not None or parts.password is not None:
         raise ValueError("credentials do not belong into a URL; name an environment variable")
@@ -48,9 +80,8 @@ def _check_authority(parts: SplitResult) -> None:
         raise ValueError("port 0 cannot be called; ports are 1 to 65535")
 
 
-def _first_sentence(reason: ValueError) -> str:
-    """Our own words for what the standard library says about ports and brackets."""
-    said = str(reason)
+def _url_sentence(said: str) -> str:
+    """Our own words for the sentences of the standard library about ports and brackets."""
     if said.startswith("Port"):
         return "its port is not a number from 1 to 65535"
     return "its host cannot be read" if said[:1].isupper() or said.startswith("'") else said
