@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 import uvloop
 
 from lightgate.bench.load.drive import Finished, drive
-from lightgate.bench.selftest.plan import SCENARIOS, Cell
+from lightgate.bench.selftest.plan import SCENARIOS, SelftestCell
 from lightgate.bench.selftest.run import WORLD, Lab, driving, pin_cores
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
@@ -51,7 +51,7 @@ class Counter(asyncio.Protocol):
             self.ended.set_exception(exc or ConnectionResetError())
 
 
-async def count_bytes(cell: Cell, lab: Lab) -> tuple[float, int]:
+async def count_bytes(cell: SelftestCell, lab: Lab) -> tuple[float, int]:
     """CPU seconds and tokens of the bare counter."""
     loop = asyncio.get_running_loop()
     work = iter(lab.jobs(cell))
@@ -72,7 +72,7 @@ async def count_bytes(cell: Cell, lab: Lab) -> tuple[float, int]:
     return time.process_time() - cpu, cell.requests * cell.tokens
 
 
-async def clock_tokens(cell: Cell, lab: Lab, stamps: StampSource) -> tuple[float, int]:
+async def clock_tokens(cell: SelftestCell, lab: Lab, stamps: StampSource) -> tuple[float, int]:
     """CPU seconds and tokens of provider.call."""
     client = Client(stamp=stamps)
     tokens = 0
@@ -96,7 +96,7 @@ def main() -> None:
     options = parser.parse_args()
     core = pin_cores()
     plain = SCENARIOS[0]
-    cell = Cell(plain, options.streams, options.streams * 3, 100, "kernel")
+    cell = SelftestCell(plain, options.streams, options.streams * 3, 100, "kernel")
     costs: dict[str, list[float]] = {"bytes": [], "read": [], "kernel": []}
     with SimProcess(SimOptions(world=WORLD, cpu=core)) as sim:
         lab = Lab(sim.facts)

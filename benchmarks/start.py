@@ -141,7 +141,7 @@ def many_streams(streams: int) -> int:
     import uvloop
 
     from lightgate.bench.load.drive import Finished, drive
-    from lightgate.bench.selftest.plan import SLOW, Cell
+    from lightgate.bench.selftest.plan import SLOW, SelftestCell
     from lightgate.bench.selftest.run import WORLD, Lab, driving
     from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
@@ -152,7 +152,7 @@ def many_streams(streams: int) -> int:
 
     async def load(lab: Lab) -> None:
         client = Client(stamp=best_source())
-        cell = Cell(SLOW, streams, streams, 60, best_source())
+        cell = SelftestCell(SLOW, streams, streams, 60, best_source())
         await client.warm(lab.origin, streams)
         await drive(client, lab.jobs(cell), driving(streams, 1.0), done.append)
         await client.close()

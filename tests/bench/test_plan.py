@@ -8,7 +8,7 @@ from lightgate.bench.selftest.plan import (
     OTHER_SCENARIOS,
     SCENARIOS,
     SLOW,
-    Cell,
+    SelftestCell,
     cells,
 )
 from lightgate.sim.world_file import load
@@ -61,7 +61,7 @@ def test_every_worker_has_something_to_do(workers: int, quick: bool) -> None:
 
 
 def test_quick_is_less() -> None:
-    def requests(plan: list[Cell]) -> int:
+    def requests(plan: list[SelftestCell]) -> int:
         return sum(cell.requests for cell in plan)
 
     quick = cells(stamps=("kernel",), concurrency=(1, 32), quick=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.bench.selftest.plan import SCENARIOS, Cell
+from lightgate.bench.selftest.plan import SCENARIOS, SelftestCell
 from lightgate.bench.selftest.result import summarise
-from lightgate.bench.selftest.truth import Errors
+from lightgate.bench.selftest.truth import RequestErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Measure = Callable[[Shape], Finished]
 
 MS = 1_000_000
-GOOD = Errors(
+GOOD = RequestErrors(
     send_ns=50_000,
     ttft_ns=20_000,
     e2e_ns=-30_000,
@@ -32,7 +32,7 @@ GOOD = Errors(
     unsure=False,
     pacing_ns=(10_000, 200_000),
 )
-CELL = Cell(SCENARIOS[0], 1, 10, 3, "kernel")
+CELL = SelftestCell(SCENARIOS[0], 1, 10, 3, "kernel")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def ten(measured: Measure, shape: type[Shape]) -> list[Finished]:
     return [measured(shape(send_ms=221.0 * number)) for number in range(10)]
 
 
-def misses(done: list[Finished], *bad: Errors, cell: Cell = CELL) -> tuple[str, ...]:
+def misses(done: list[Finished], *bad: RequestErrors, cell: SelftestCell = CELL) -> tuple[str, ...]:
     errors = [*bad, *[GOOD] * (len(done) - len(bad))]
     return summarise(cell, done, errors, 1000).misses
 
@@ -76,7 +76,7 @@ def test_a_good_cell(ten: list[Finished]) -> None:
         (GOOD._replace(e2e_ns=1_500_000), "1 samples off by more than 1 ms were not flagged"),
     ],
 )
-def test_one_bad_request_is_a_miss(ten: list[Finished], bad: Errors, said: str) -> None:
+def test_one_bad_request_is_a_miss(ten: list[Finished], bad: RequestErrors, said: str) -> None:
     assert misses(ten, bad) == (said,)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lightgate.bench.interop.rules import RULES, Reading
+from lightgate.bench.interop.rules import RULES, RuleReading
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
@@ -60,7 +60,7 @@ def worked(  # the stream of docs/reference/rereads.md
     return attempt, Recording.of(made, marks, max_tokens=128, load="c=1")
 
 
-def reading(rule: str, pair: Pair | None = None) -> Reading:
+def reading(rule: str, pair: Pair | None = None) -> RuleReading:
     return RULES[rule].read(*(pair or worked()))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.bench.selftest.plan import OTHER_SCENARIOS, SCENARIOS, Cell
+from lightgate.bench.selftest.plan import OTHER_SCENARIOS, SCENARIOS, SelftestCell
 from lightgate.bench.selftest.run import Lab, run_cell
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
@@ -34,7 +34,7 @@ def sim() -> Iterator[SimProcess]:
 
 async def judge(sim: SimProcess, name: str, provider: str, streams: int) -> list[Finished]:
     done: list[Finished] = []
-    cell = Cell(BY_NAME[name], streams, streams, TOKENS, best_source(), provider)
+    cell = SelftestCell(BY_NAME[name], streams, streams, TOKENS, best_source(), provider)
     result: CellResult = await run_cell(cell, Lab(sim.facts), done.append)
     assert result.scenario.startswith(name)
     assert result.requests == len(done) == streams
@@ -70,7 +70,7 @@ async def test_failures_are_told_apart(sim: SimProcess, provider: str) -> None:
 
 
 async def test_the_log_is_read_on_from_where_it_was_left(sim: SimProcess) -> None:
-    lab, cell = Lab(sim.facts), Cell(BY_NAME["S1"], 1, 1, 2, best_source())
+    lab, cell = Lab(sim.facts), SelftestCell(BY_NAME["S1"], 1, 1, 2, best_source())
     for _ in range(2):
         result = await run_cell(cell, lab, lambda _: None)
         assert (result.requests, result.lost) == (1, 0)

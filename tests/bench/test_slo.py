@@ -15,7 +15,7 @@ from lightgate.bench.judge.slo import (
     SHARES,
     SPEEDS,
     Search,
-    Step,
+    SearchStep,
     Sweep,
     Tried,
     missed,
@@ -160,7 +160,7 @@ def rows(table: str) -> list[str]:
     return [line for line in table.splitlines() if line.startswith("| `")]
 
 
-def searched(truth: float, search: Search) -> tuple[Step, list[Tried]]:
+def searched(truth: float, search: Search) -> tuple[SearchStep, list[Tried]]:
     """Search where every rate up to the truth holds."""
     tried: list[Tried] = []
     while (step := next_rate(tried, search)).next is not None:
@@ -197,7 +197,7 @@ def test_a_lucky_try_above_a_failed_one_is_not_believed() -> None:
     assert step.next == pytest.approx((12.0 * 16.0) ** 0.5)
 
 
-def swept(limit_tps: float, sweep: Sweep) -> tuple[Step, list[CellSummary]]:
+def swept(limit_tps: float, sweep: Sweep) -> tuple[SearchStep, list[CellSummary]]:
     """A system that scales perfectly up to a throughput."""
     cells: list[CellSummary] = []
     while (step := next_concurrency(cells, sweep)).next is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from lightgate.bench.selftest.truth import Entry, Sent, compare, decode_page
+from lightgate.bench.selftest.truth import LogEntry, LoggedWrite, decode_page, errors_of
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect import kinds
 from lightgate.sim.answer.script import HEAD, TEXT, Script
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 MS = 1_000_000
 
 
-def written(at_ms: float, tokens: int = 1, kind: str = "text", late_ms: float = 0.0) -> Sent:
-    return Sent(round((at_ms - late_ms) * MS), round(at_ms * MS), tokens, kind)
+def written(at_ms: float, tokens: int = 1, kind: str = "text", late_ms: float = 0.0) -> LoggedWrite:
+    return LoggedWrite(round((at_ms - late_ms) * MS), round(at_ms * MS), tokens, kind)
 
 
-def entry(*plan: Sent, outcome: str = "ok", usage: bool = True, tokens: int = 3) -> Entry:
+def entry(*plan: LoggedWrite, outcome: str = "ok", usage: bool = True, tokens: int = 3) -> LogEntry:
     """What the simulator wrote; by default the head and three tokens, as `measured` saw them."""
     bursts = plan or (written(200), written(210), written(220))
-    return Entry(
+    return LogEntry(
         request_id="r",
         model="m",
         received_ns=MS,
@@ -43,7 +43,7 @@ def entry(*plan: Sent, outcome: str = "ok", usage: bool = True, tokens: int = 3)
 
 
 def test_a_perfect_measurement_has_no_error(measured: Measure, shape: type[Shape]) -> None:
-    errors = compare(measured(shape()), entry())
+    errors = errors_of(measured(shape()), entry())
     assert (errors.ttft_ns, errors.e2e_ns, errors.speed) == (0, 0, 0.0)
     assert errors.send_ns == MS
     assert not errors.wrong_kind
@@ -56,79 +56,81 @@ def test_a_perfect_measurement_has_no_error(measured: Measure, shape: type[Shape
 
 def test_ttft_and_e2e_are_against_the_actual_writes(measured: Measure, shape: type[Shape]) -> None:
     log = entry(written(199, late_ms=50), written(210), written(224))
-    errors = compare(measured(shape()), log)
+    errors = errors_of(measured(shape()), log)
     assert (errors.ttft_ns, errors.e2e_ns) == (1 * MS, -4 * MS)
 
 
 def test_a_speed_error_is_a_share_of_the_true_speed(measured: Measure, shape: type[Shape]) -> None:
-    errors = compare(measured(shape()), entry(written(200), written(210), written(225)))
+    errors = errors_of(measured(shape()), entry(written(200), written(210), written(225)))
     assert errors.speed == pytest.approx(25 / 20 - 1)
 
 
 def test_tokens_of_bundles_count_for_the_speed(measured: Measure, shape: type[Shape]) -> None:
     # Eight tokens first, four and four after it: 8 in 20 ms. We took every burst for one token.
     log = entry(written(200, 8), written(210, 4), written(220, 4))
-    assert compare(measured(shape()), log).speed == pytest.approx(2 / 8 - 1)
+    assert errors_of(measured(shape()), log).speed == pytest.approx(2 / 8 - 1)
 
 
 @pytest.mark.parametrize("seen", [kinds.REASONING, kinds.TEXT | kinds.REASONING, kinds.NONE])
 def test_a_wrong_first_kind(measured: Measure, shape: type[Shape], seen: int) -> None:
-    assert compare(measured(shape(first_kinds=seen)), entry()).wrong_kind
+    assert errors_of(measured(shape(first_kinds=seen)), entry()).wrong_kind
 
 
 def test_wrong_tokens(measured: Measure, shape: type[Shape]) -> None:
-    assert compare(measured(shape(usage=4)), entry()).wrong_tokens
-    assert compare(measured(shape(usage=3)), entry(tokens=4)).wrong_tokens
+    assert errors_of(measured(shape(usage=4)), entry()).wrong_tokens
+    assert errors_of(measured(shape(usage=3)), entry(tokens=4)).wrong_tokens
 
 
 def test_tokens_are_not_judged_where_no_usage_was_sent(
     measured: Measure, shape: type[Shape]
 ) -> None:
-    assert not compare(measured(shape(usage=None)), entry(usage=False, tokens=9)).wrong_tokens
+    assert not errors_of(measured(shape(usage=None)), entry(usage=False, tokens=9)).wrong_tokens
 
 
 def test_a_wrong_outcome_is_named(measured: Measure, shape: type[Shape]) -> None:
     done = measured(shape(outcome=Outcome.TRUNCATED))
-    assert compare(done, entry()).wrong_outcome == "truncated instead of ok"
-    assert compare(measured(shape()), entry(outcome="reset")).wrong_outcome == "ok instead of reset"
+    assert errors_of(done, entry()).wrong_outcome == "truncated instead of ok"
+    assert (
+        errors_of(measured(shape()), entry(outcome="reset")).wrong_outcome == "ok instead of reset"
+    )
 
 
 def test_an_answer_that_failed_has_a_ttft_but_no_speed(
     measured: Measure, shape: type[Shape]
 ) -> None:
-    errors = compare(measured(shape(outcome=Outcome.RESET)), entry(outcome="reset"))
+    errors = errors_of(measured(shape(outcome=Outcome.RESET)), entry(outcome="reset"))
     assert errors.ttft_ns == 0
     assert (errors.e2e_ns, errors.speed, errors.wrong_outcome) == (None, None, "")
     assert not errors.unmeasured
 
 
 def test_what_was_never_written_is_no_truth(measured: Measure, shape: type[Shape]) -> None:
-    log = entry(written(200), written(210), written(220), Sent(230 * MS, None, 1, "text"))
-    assert compare(measured(shape()), log).e2e_ns == 0
+    log = entry(written(200), written(210), written(220), LoggedWrite(230 * MS, None, 1, "text"))
+    assert errors_of(measured(shape()), log).e2e_ns == 0
 
 
 def test_a_number_that_we_should_have_and_have_not(measured: Measure, shape: type[Shape]) -> None:
     one_burst = measured(shape(bursts_ms=(200,), usage=1))  # so no speed
-    assert compare(one_burst, entry()).unmeasured
-    assert compare(measured(shape(streamed=False)), entry()).unmeasured
-    assert not compare(one_burst, entry(written(200, 3))).unmeasured
+    assert errors_of(one_burst, entry()).unmeasured
+    assert errors_of(measured(shape(streamed=False)), entry()).unmeasured
+    assert not errors_of(one_burst, entry(written(200, 3))).unmeasured
 
 
 def test_a_read_stamp_that_may_be_late_is_late(measured: Measure, shape: type[Shape]) -> None:
-    assert compare(measured(shape(stamps="read", bound_ms=1.5)), entry()).late
-    assert not compare(measured(shape(stamps="read", bound_ms=0.5)), entry()).late
+    assert errors_of(measured(shape(stamps="read", bound_ms=1.5)), entry()).late
+    assert not errors_of(measured(shape(stamps="read", bound_ms=0.5)), entry()).late
 
 
 def test_a_kernel_stamp_of_unknown_age_is_unsure(measured: Measure, shape: type[Shape]) -> None:
-    errors = compare(measured(shape(bound_ms=1.5)), entry())
+    errors = errors_of(measured(shape(bound_ms=1.5)), entry())
     assert errors.unsure
     assert not errors.late
-    assert not compare(measured(shape(bound_ms=0.5)), entry()).unsure
+    assert not errors_of(measured(shape(bound_ms=0.5)), entry()).unsure
 
 
 def test_the_simulators_own_delay_is_kept_apart(measured: Measure, shape: type[Shape]) -> None:
     log = entry(written(200, late_ms=3), written(210), written(220))
-    errors = compare(measured(shape()), log)
+    errors = errors_of(measured(shape()), log)
     assert errors.ttft_ns == 0
     assert max(errors.pacing_ns) == 3 * MS
 
@@ -144,8 +146,8 @@ def test_the_page_of_a_real_log_can_be_read() -> None:
     page = decode_page(log.encoded(0, 10, "json")[1])
     assert (page.next, page.more, page.dropped) == (1, False, 0)
     assert page.entries[0].plan == (
-        Sent(5 * MS, 6 * MS, 0, "head"),
-        Sent(205 * MS, None, 1, "text"),
+        LoggedWrite(5 * MS, 6 * MS, 0, "head"),
+        LoggedWrite(205 * MS, None, 1, "text"),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.bench.judge.verdict import LIMITS, Limits, Signs, degrades, diagnose, modes
+from lightgate.bench.judge.verdict import LIMITS, Signs, VerdictLimits, degrades, diagnose, modes
 from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
@@ -299,7 +299,7 @@ def test_every_name_and_every_limit_is_on_the_page() -> None:
     page = PAGE.read_text("utf-8")
     for name in typing.get_args(VerdictName):
         assert f"| {name} |" in page
-    for field in Limits._fields:
+    for field in VerdictLimits._fields:
         assert f"| `{field}` | {getattr(LIMITS, field):g} |" in page
 
 

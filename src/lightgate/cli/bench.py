@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lightgate.bench.judge.slo import Check
     from lightgate.bench.load.shape import Shape
     from lightgate.bench.run.engine import Bench
-    from lightgate.bench.run.order import Explorer, Loading, Order
+    from lightgate.bench.run.order import Explorer, Loading, RunOrder
     from lightgate.bench.workload.conversation import Talk
     from lightgate.clock.load import Slo
     from lightgate.ledger.runs.folder import RunFolder
@@ -165,10 +165,10 @@ def _dollars(option: str, text: str | None) -> Decimal | None:
     return dollars
 
 
-def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> Order:
+def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
     from datetime import UTC, datetime
 
-    from lightgate.bench.run.order import Order
+    from lightgate.bench.run.order import RunOrder
     from lightgate.bench.workload.prompts import read_prompts
     from lightgate.bench.workload.workload import Wish
     from lightgate.wire.link.stamper import best_source
@@ -183,7 +183,7 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> Order:
         temperature=None if given["temperature"] < 0 else given["temperature"],
         own=own,
     )
-    return Order(
+    return RunOrder(
         targets=targets,
         loads=tuple(_loads(given, seed)),
         talk=_talk(given),
@@ -299,7 +299,7 @@ def _talk(given: dict[str, Any]) -> Talk | None:
     return Talk(turns=given["turns"], tokens_out=given["max_tokens"], tools=given["tools"])
 
 
-def _explorer(given: dict[str, Any], order: Order, checks: list[Check]) -> Explorer | None:
+def _explorer(given: dict[str, Any], order: RunOrder, checks: list[Check]) -> Explorer | None:
     from lightgate.bench.judge.slo import Search, Sweep
     from lightgate.bench.load.explore import HighestRate, ToSaturation, Trial
     from lightgate.bench.load.shape import parse_rate
@@ -337,7 +337,7 @@ def _options(given: dict[str, Any], seed: int) -> dict[str, str]:
     return {**asked, "seed": str(seed)}
 
 
-def _agree(order: Order, given: dict[str, Any]) -> None:
+def _agree(order: RunOrder, given: dict[str, Any]) -> None:
     """Say what it will cost, and ask where that is more than a dollar."""
     from lightgate.bench.run.budget import CostEstimate, confirm, plan
 
@@ -371,7 +371,7 @@ def _folder(given: dict[str, Any]) -> RunFolder | None:
 
 
 def _carry_out(
-    order: Order, folder: RunFolder | None, explorer: Explorer | None, *, resume: bool
+    order: RunOrder, folder: RunFolder | None, explorer: Explorer | None, *, resume: bool
 ) -> tuple[Run, int]:
     """Run it; an interruption keeps what was measured and is exit code 130."""
     import uvloop

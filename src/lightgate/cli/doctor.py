@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lightgate.bench.run.clockcheck import ClockReport
-    from lightgate.bench.run.doctor import Finding
+    from lightgate.bench.run.doctor import DoctorFinding
 
 
 @click.command(
@@ -68,7 +68,7 @@ def _clock_line(clock: ClockReport) -> str:
     )
 
 
-def _print(shown: list[Finding], *, hidden: int) -> None:
+def _print(shown: list[DoctorFinding], *, hidden: int) -> None:
     if not shown:
         note(f"None of {hidden} known providers has a key here, and no local one is running.")
         note("  Set e.g. GROQ_API_KEY, or name a target: NAME=URL#MODEL; --all lists them.")

@@ -18,10 +18,10 @@ from lightgate.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.bench.rehearse.past import PastStage
-    from lightgate.bench.rehearse.rehearse import Stage
+    from lightgate.bench.rehearse.past import PastSource
+    from lightgate.bench.rehearse.rehearse import RehearsalSource
     from lightgate.bench.rehearse.scene import Scene
-    from lightgate.bench.rehearse.standing import Figure, Standing
+    from lightgate.bench.rehearse.tally import PolicyRow, SeedMean
 
 POLICIES: Final = (
     "fastest",
@@ -92,20 +92,20 @@ def command(**given: Any) -> None:
     an oracle that knows each target's weather. The traffic is that of a simulated world or of the
     ledger.
     """
-    from lightgate.bench.rehearse.brain import Settings, real
-    from lightgate.bench.rehearse.rehearse import EDGES, FIXED, OTHERS, plain, rehearse
+    from lightgate.bench.rehearse.gateway_policy import PolicySettings, gateway_policy
+    from lightgate.bench.rehearse.rehearse import EDGES, FIXED, OTHERS, baseline, rehearse
 
     stage, facts = _stage(given)
     chosen = dict.fromkeys(given["policies"] or ("fastest", "voice"))
     _check_hedge(given["hedge"])
     middle = [
-        plain(name)
+        baseline(name)
         if name in OTHERS
-        else real(Settings(policy=name, hedge=given["hedge"], race=given["race"]))
+        else gateway_policy(PolicySettings(policy=name, hedge=given["hedge"], race=given["race"]))
         for name in chosen
     ]
-    ends = [plain(name) for name in EDGES if name != FIXED]
-    roles = [plain(FIXED), ends[0], *middle, *ends[1:]]
+    ends = [baseline(name) for name in EDGES if name != FIXED]
+    roles = [baseline(FIXED), ends[0], *middle, *ends[1:]]
     rows = rehearse(stage, roles, range(1, given["seeds"] + 1), _progress)
     if given["as_json"]:
         emit_json({**facts, "seeds": given["seeds"], "policies": rows})
@@ -119,7 +119,7 @@ def command(**given: Any) -> None:
         click.echo(line)
 
 
-def _stage(given: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
+def _stage(given: dict[str, Any]) -> tuple[RehearsalSource, dict[str, Any]]:
     if bool(given["world"]) == given["from_ledger"]:
         raise UsageError(
             "Name one stage: --world or --ledger.",
@@ -128,10 +128,10 @@ def _stage(given: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
     if given["from_ledger"]:
         stage = _past(given)
         return stage, _past_facts(stage)
-    from lightgate.bench.rehearse.rehearse import WorldStage
-    from lightgate.bench.rehearse.scene import Wish, scene
+    from lightgate.bench.rehearse.rehearse import WorldSource
+    from lightgate.bench.rehearse.scene import SceneChanges, scene
 
-    wish = Wish(
+    wish = SceneChanges(
         targets=given["targets"],
         requests=given["requests"],
         rate=given["rate"],
@@ -141,11 +141,11 @@ def _stage(given: dict[str, Any]) -> tuple[Stage, dict[str, Any]]:
         tokens_out=given["max_tokens"],
     )
     made = scene(given["world"], wish)
-    return WorldStage(made), _world_facts(made)
+    return WorldSource(made), _world_facts(made)
 
 
-def _past(given: dict[str, Any]) -> PastStage:
-    from lightgate.bench.rehearse.past import Period, past
+def _past(given: dict[str, Any]) -> PastSource:
+    from lightgate.bench.rehearse.past import PastPeriod, past
     from lightgate.ledger.store.store import FILE, Ledger
 
     only_worlds = ("rate", "targets", "load", "correlation", "prompt_tokens", "max_tokens")
@@ -163,7 +163,7 @@ def _past(given: dict[str, Any]) -> PastStage:
             hint="`lightgate up` writes one; --data names its folder.",
         )
     now = datetime.now(UTC)
-    period = Period(
+    period = PastPeriod(
         since=now - _length(given["last"]),
         until=now,
         model=given["model"],
@@ -205,7 +205,7 @@ def _world_facts(made: Scene) -> dict[str, Any]:
     return {"stage": made.name, "title": title, "targets": targets, "remarks": remarks}
 
 
-def _past_facts(stage: PastStage) -> dict[str, Any]:
+def _past_facts(stage: PastSource) -> dict[str, Any]:
     targets = [offer.target for offer in stage.offers]
     title = f"{stage.model}: {stage.requests:,} requests of the ledger, {len(targets)} targets."
     drawn = (
@@ -223,7 +223,7 @@ def _progress(done: int, of: int) -> None:
         note(f"rehearsed {of} runs")
 
 
-def _cells(row: Standing) -> tuple[str, ...]:
+def _cells(row: PolicyRow) -> tuple[str, ...]:
     return (
         row.policy,
         _seconds(row.ttft_p50_s),
@@ -239,19 +239,19 @@ def _cells(row: Standing) -> tuple[str, ...]:
     )
 
 
-def _seconds(figure: Figure, *, sd: bool = False) -> str:
+def _seconds(figure: SeedMean, *, sd: bool = False) -> str:
     if math.isnan(figure.mean):
         return "unknown"
     return f"{figure.mean:.2f} ±{figure.sd:.2f}" if sd else f"{figure.mean:.2f}"
 
 
-def _more(figure: Figure | None) -> str:
+def _more(figure: SeedMean | None) -> str:
     return "unknown" if figure is None else f"{figure.mean:+.1%}"
 
 
-def picture(rows: Sequence[Standing]) -> list[str]:
+def picture(rows: Sequence[PolicyRow]) -> list[str]:
     """The share of requests still without a first token at each instant, as bars."""
-    from lightgate.bench.rehearse.standing import INSTANTS_S
+    from lightgate.bench.rehearse.tally import INSTANTS_S
 
     label = "still waiting after, s"
     width = max(len(label), *(len(row.policy) for row in rows))

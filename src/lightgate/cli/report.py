@@ -31,7 +31,7 @@ class Shown(NamedTuple):
     out: Path | None
 
 
-class Period(NamedTuple):
+class ReportPeriod(NamedTuple):
     """A length of time and its end."""
 
     length: timedelta
@@ -78,7 +78,7 @@ def command(**given: Any) -> None:
 
     out: Path | None = given["out"]
     shown = Shown(_form("json" if given["as_json"] else given["form"], out), out)
-    period = Period(_length(given["last"]), datetime.now(UTC))
+    period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
     asked = Asked(
         by=given["by"],
         since=_stamp(period.until - period.length),
@@ -89,7 +89,9 @@ def command(**given: Any) -> None:
     _show(arranged(rows, asked), shown)
 
 
-def _rows(by: By, period: Period, *, data: Path | None, config_file: Path | None) -> list[SpeedRow]:
+def _rows(
+    by: By, period: ReportPeriod, *, data: Path | None, config_file: Path | None
+) -> list[SpeedRow]:
     """The groups, from the ledger of the configuration or of the folder that was named."""
     from lightgate.ledger.store.queries import speed_rows
     from lightgate.ledger.store.store import FILE, Ledger

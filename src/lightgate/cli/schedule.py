@@ -154,7 +154,7 @@ def execute(*, once: bool, as_json: bool) -> int:
 
 
 async def _run(data: Path, alerts: list[Alert], *, once: bool) -> None:
-    from lightgate.bench.run.schedule import Outside, Scheduler, post
+    from lightgate.bench.run.schedule import Scheduler, SchedulerEffects, post
     from lightgate.wire.client.client import Client
 
     client = Client(watch_lag=False)
@@ -163,7 +163,7 @@ async def _run(data: Path, alerts: list[Alert], *, once: bool) -> None:
         await post(client, url, body)
 
     chance = random.SystemRandom().random
-    scheduler = Scheduler(data, Outside(run=bench, post=send, say=note, chance=chance))
+    scheduler = Scheduler(data, SchedulerEffects(run=bench, post=send, say=note, chance=chance))
     try:
         if once:
             alerts += await scheduler.once()

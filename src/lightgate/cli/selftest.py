@@ -14,8 +14,8 @@ from lightgate.errors import ThresholdMissed, UsageError
 
 if TYPE_CHECKING:
     from lightgate.bench.load.drive import Finished
-    from lightgate.bench.selftest.plan import Cell
-    from lightgate.bench.selftest.result import CellResult, Spread
+    from lightgate.bench.selftest.plan import SelftestCell
+    from lightgate.bench.selftest.result import CellResult, ErrorSpread
     from lightgate.clock.marks import StampSource
 
 STAMPS = {"kernel": ("kernel",), "read": ("read",), "both": ("kernel", "read")}
@@ -76,14 +76,14 @@ def command(
     note(f"The clock holds its error budget in all {len(results)} cells.")
 
 
-def _run(plan: list[Cell], *, pin: bool) -> list[CellResult]:
+def _run(plan: list[SelftestCell], *, pin: bool) -> list[CellResult]:
     import uvloop
 
     from lightgate.bench.selftest.run import WORLD, Lab, pin_cores, run_cell, settle
     from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
 
-    progress = _Progress(plan)
+    progress = _SelftestProgress(plan)
 
     async def every() -> list[CellResult]:
         results = []
@@ -101,18 +101,18 @@ def _run(plan: list[Cell], *, pin: bool) -> list[CellResult]:
     return results
 
 
-class _Progress:
+class _SelftestProgress:
     """One line on stderr that fills up, where a person looks; else one line per cell."""
 
-    def __init__(self, plan: list[Cell]) -> None:
+    def __init__(self, plan: list[SelftestCell]) -> None:
         self._cells = len(plan)
         self._number = 0
         self._done = 0
         self._shown = 0.0
-        self._cell: Cell | None = None
+        self._cell: SelftestCell | None = None
         self._live = sys.stderr.isatty()
 
-    def begin(self, cell: Cell) -> None:
+    def begin(self, cell: SelftestCell) -> None:
         self._cell, self._done = cell, 0
         self._number += 1
         self._show()
@@ -187,7 +187,7 @@ def _row(result: CellResult) -> tuple[str, ...]:
     )
 
 
-def _three(spread: Spread | None, factor: float, digits: int) -> tuple[str, str, str]:
+def _three(spread: ErrorSpread | None, factor: float, digits: int) -> tuple[str, str, str]:
     if spread is None:
         return "·", "·", "·"
     p50, p99, most = (f"{v * factor:.{digits}f}" for v in (spread.p50, spread.p99, spread.max))

@@ -59,7 +59,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict in {"faster", "slower"}
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class BoardRow(msgspec.Struct, frozen=True, kw_only=True):
     """The rank of one target, from 1, the ranks that cannot be excluded, and P(fastest)."""
 
     name: str
@@ -165,7 +165,7 @@ def standings(
     rng: np.random.Generator,
     blocks: Sequence[int] | None = None,
     rounds: int = ROUNDS,
-) -> list[Standing]:
+) -> list[BoardRow]:
     """Rank targets by their medians, best first, with rank intervals from the block bootstrap.
 
     With too few blocks no rank can be excluded, and P(fastest) is None.
@@ -180,7 +180,7 @@ def standings(
         drawn = _bootstrap(values, labels, rng, rounds)
         bounds = [_ends(column) for column in _places(drawn).T]
     rows = [
-        Standing(
+        BoardRow(
             name=name,
             median=float(medians[0, at]),
             rank=int(places[at]),

@@ -18,7 +18,7 @@ from lightgate.bench.load.drive import Driving, Finished
 from lightgate.bench.load.frames import (
     UP,
     Go,
-    Order,
+    JobFrame,
     Ready,
     Result,
     Setup,
@@ -27,7 +27,7 @@ from lightgate.bench.load.frames import (
     receive,
     unpack,
 )
-from lightgate.bench.load.processes import Crew, drive_crew, processes_for, shares
+from lightgate.bench.load.processes import LoadProcesses, drive_processes, processes_for, shares
 from lightgate.bench.load.shape import Constant, parse_rate
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     Measure = Callable[[Shape], Finished]
 
-TWO = Crew(processes=2)
+TWO = LoadProcesses(processes=2)
 
 
 @pytest.fixture
@@ -150,8 +150,8 @@ async def test_a_frame_that_was_cut_short_is_the_end(measured: Measure, shape: t
 async def test_each_request_is_made_once(serving: Serve) -> None:
     desk, done = Desk(), list[Finished]()
     async with serving(desk.script) as port:
-        crew = Crew(processes=2, warm=(Origin("http", "127.0.0.1", port),))
-        crewed = await drive_crew(
+        crew = LoadProcesses(processes=2, warm=(Origin("http", "127.0.0.1", port),))
+        crewed = await drive_processes(
             jobs(port), Driving(concurrency=5, requests=40), crew, done.append
         )
     assert outcomes(done) == [Outcome.OK] * 40
@@ -176,7 +176,7 @@ async def test_planned_instants_are_those_of_one_plan(serving: Serve) -> None:
     pacer = Constant(parse_rate("100/s"))
     async with serving(desk.script) as port:
         driving = Driving(duration_ns=200 * MS, cool_down_s=30)
-        crewed = await drive_crew(jobs(port), driving, TWO, done.append, pacer)
+        crewed = await drive_processes(jobs(port), driving, TWO, done.append, pacer)
     done.sort(key=lambda item: item.marks.plan or 0)
     offsets = [(item.marks.plan or 0) - crewed.driven.begin_ns for item in done]
     assert offsets == list(itertools.islice(pacer.offsets(), 20))
@@ -189,7 +189,7 @@ async def test_the_end_of_a_duration_cuts_in_every_process(serving: Serve) -> No
     desk, done = Desk(never), list[Finished]()
     async with serving(desk.script) as port:
         driving = Driving(concurrency=3, duration_ns=300 * MS)
-        crewed = await drive_crew(jobs(port), driving, TWO, done.append)
+        crewed = await drive_processes(jobs(port), driving, TWO, done.append)
     assert outcomes(done) == [Outcome.CUT] * 3
     assert (crewed.driven.started, crewed.driven.cut, crewed.lost) == (3, 3, ())
 
@@ -210,7 +210,7 @@ async def test_a_killed_process_is_reported_and_its_results_are_kept(
     desk, done = Desk(answer), list[Finished]()
     async with serving(desk.script) as port:
         driving = Driving(concurrency=2, requests=30)
-        work = asyncio.ensure_future(drive_crew(jobs(port), driving, TWO, done.append))
+        work = asyncio.ensure_future(drive_processes(jobs(port), driving, TWO, done.append))
         await desk.has(4)
         while len(done) < 2:
             await asyncio.sleep(0)
@@ -234,7 +234,7 @@ async def test_cancelling_halts_all_and_keeps_what_was_measured(
     desk, done = Desk(never), list[Finished]()
     async with serving(desk.script) as port:
         work = asyncio.ensure_future(
-            drive_crew(jobs(port), Driving(concurrency=4), TWO, done.append)
+            drive_processes(jobs(port), Driving(concurrency=4), TWO, done.append)
         )
         await desk.has(4)
         work.cancel()
@@ -256,7 +256,7 @@ async def test_a_defect_of_ours_ends_it(
     desk = Desk()
     async with serving(desk.script) as port:
         with pytest.raises(FullError):
-            await drive_crew(jobs(port), Driving(concurrency=2), TWO, keep)
+            await drive_processes(jobs(port), Driving(concurrency=2), TWO, keep)
     assert [process.returncode is not None for process in children] == [True, True]
 
 
@@ -265,7 +265,7 @@ async def test_a_child_ends_quietly_when_its_parent_is_gone(serving: Serve) -> N
     async with serving(desk.script) as port:
         pipe, (ours, its) = asyncio.subprocess.PIPE, os.pipe()
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", Crew.__module__, stdin=pipe, stdout=its, stderr=pipe
+            sys.executable, "-m", LoadProcesses.__module__, stdin=pipe, stdout=its, stderr=pipe
         )
         os.close(its)
         assert child.stdin is not None
@@ -274,7 +274,7 @@ async def test_a_child_ends_quietly_when_its_parent_is_gone(serving: Serve) -> N
             driving=Driving(), stamp="read", planned=False, first_worker=0, warm=(), connections=0
         )
         prepared = job_at(port, "x").prepared
-        order = Order(
+        order = JobFrame(
             number=1,
             offset_ns=None,
             origin=prepared.origin,
@@ -311,7 +311,7 @@ async def test_a_429_for_one_process_holds_them_all(serving: Serve) -> None:
     desk = Desk(answer)
     async with serving(desk.script) as port:
         driving = Driving(concurrency=2, requests=20)
-        crewed = await drive_crew(jobs(port), driving, TWO, keep)
+        crewed = await drive_processes(jobs(port), driving, TWO, keep)
     assert done[0].called.outcome is Outcome.RATE_LIMITED
     assert outcomes(done[1:]) == [Outcome.OK] * 19
     until = (done[0].marks.end or 0) + 400 * MS
@@ -333,7 +333,7 @@ async def test_what_all_processes_meet_in_a_row_is_given_up_by_all(serving: Serv
     desk, done = Desk(answer), list[Finished]()
     async with serving(desk.script) as port:
         driving = Driving(concurrency=2, requests=100, give_up=2)
-        crewed = await drive_crew(jobs(port), driving, TWO, done.append)
+        crewed = await drive_processes(jobs(port), driving, TWO, done.append)
     assert "401" in crewed.driven.gave_up
     assert crewed.driven.key_refused
     assert crewed.lost == ()
@@ -356,7 +356,7 @@ async def test_a_success_of_another_process_is_a_reason_to_go_on(serving: Serve)
     desk, done = Desk(answer), list[Finished]()
     async with serving(desk.script) as port:
         driving = Driving(concurrency=2, requests=8, give_up=3)
-        crewed = await drive_crew(jobs(port), driving, TWO, done.append)
+        crewed = await drive_processes(jobs(port), driving, TWO, done.append)
     assert len(done) == 8
     assert crewed.driven.gave_up == ""
 
@@ -364,12 +364,14 @@ async def test_a_success_of_another_process_is_a_reason_to_go_on(serving: Serve)
 async def test_a_process_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(LightgateError, match="did not start"):
-        await drive_crew(iter((job_at(1, "x"),)), Driving(), TWO, lambda _: None)
+        await drive_processes(iter((job_at(1, "x"),)), Driving(), TWO, lambda _: None)
 
 
 async def test_how_many_processes_there_may_be() -> None:
     for number in (0, 65):
         with pytest.raises(UsageError, match="--processes"):
-            await drive_crew(iter(()), Driving(), Crew(processes=number), lambda _: None)
+            await drive_processes(
+                iter(()), Driving(), LoadProcesses(processes=number), lambda _: None
+            )
     with pytest.raises(UsageError, match="in flight"):
-        await drive_crew(iter(()), Driving(concurrency=0), TWO, lambda _: None)
+        await drive_processes(iter(()), Driving(concurrency=0), TWO, lambda _: None)

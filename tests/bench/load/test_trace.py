@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.bench.load.trace import Entry, read_trace
+from lightgate.bench.load.trace import TraceEntry, read_trace
 from lightgate.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def written(folder: Path, text: str, name: str = "t.csv") -> Path:
 def test_azure(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, AZURE))
     assert trace.entries == (
-        Entry(0, 374, 44),
-        Entry(4_314_579_000, 396, 109),
-        Entry(60_000_000_100, 1, 1),  # a length of 0 cannot be asked for
+        TraceEntry(0, 374, 44),
+        TraceEntry(4_314_579_000, 396, 109),
+        TraceEntry(60_000_000_100, 1, 1),  # a length of 0 cannot be asked for
     )
     assert list(trace.offsets()) == [0, 4_314_579_000, 60_000_000_100]
     assert (trace.label, trace.rate_per_s) == ("trace t.csv", None)
@@ -51,12 +51,16 @@ def test_azure_with_other_columns_zones_and_a_byte_order_mark(tmp_path: Path) ->
         '2,6,"2024-05-10T02:00:01.009930+02:00",8\r\n'
     )
     trace = read_trace(written(tmp_path, text))
-    assert trace.entries == (Entry(0, 7, 5), Entry(1 * S, 8, 6))
+    assert trace.entries == (TraceEntry(0, 7, 5), TraceEntry(1 * S, 8, 6))
 
 
 def test_mooncake(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, MOONCAKE, "m.jsonl"))
-    assert trace.entries == (Entry(0, 6758, 500), Entry(3 * S, 7322, 490), Entry(3 * S, 10, 1))
+    assert trace.entries == (
+        TraceEntry(0, 6758, 500),
+        TraceEntry(3 * S, 7322, 490),
+        TraceEntry(3 * S, 10, 1),
+    )
 
 
 def test_the_first_request_is_the_start_and_time_gives_the_order(tmp_path: Path) -> None:
@@ -64,7 +68,11 @@ def test_the_first_request_is_the_start_and_time_gives_the_order(tmp_path: Path)
         f'{{"timestamp": {at}, "input_length": {at}, "output_length": 2}}' for at in (900, 500, 700)
     )
     trace = read_trace(written(tmp_path, text))
-    assert trace.entries == (Entry(0, 500, 2), Entry(200 * MS, 700, 2), Entry(400 * MS, 900, 2))
+    assert trace.entries == (
+        TraceEntry(0, 500, 2),
+        TraceEntry(200 * MS, 700, 2),
+        TraceEntry(400 * MS, 900, 2),
+    )
 
 
 @pytest.mark.parametrize(

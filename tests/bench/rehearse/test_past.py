@@ -10,8 +10,8 @@ import pytest
 
 from bench.rehearse.stages import policy
 from ledger.notes import MS, T0, attempt_note, marks, settled
-from lightgate.bench.rehearse.past import FEWEST, PastStage, Period, past
-from lightgate.bench.rehearse.rehearse import FIXED, plain, play, rehearse
+from lightgate.bench.rehearse.past import FEWEST, PastPeriod, PastSource, past
+from lightgate.bench.rehearse.rehearse import FIXED, baseline, play, rehearse
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import UsageError
 from lightgate.ledger.journal.journal import Journal
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 S = 1_000_000_000
 START = datetime.fromtimestamp(T0 / S, UTC)
-DAY = Period(since=START - timedelta(hours=1), until=START + timedelta(days=1))
+DAY = PastPeriod(since=START - timedelta(hours=1), until=START + timedelta(days=1))
 NEAR, FAR = "lab/s1", "far/s1"
 
 
@@ -61,49 +61,49 @@ def keep(ledger: Ledger, folder: Path, notes: list[Settled]) -> None:
 
 
 @pytest.fixture
-def stage(ledger: Ledger, tmp_path: Path) -> PastStage:
+def stage(ledger: Ledger, tmp_path: Path) -> PastSource:
     keep(ledger, tmp_path, history())
     return past(ledger, DAY, None)
 
 
-def test_traffic_and_targets_are_those_of_the_ledger(stage: PastStage) -> None:
+def test_traffic_and_targets_are_those_of_the_ledger(stage: PastSource) -> None:
     assert (stage.model, stage.requests, stage.usual_tokens) == ("fast", 240, 21)
     assert {offer.target for offer in stage.offers} == {NEAR, FAR}
-    cast = stage.cast(1)()
+    cast = stage.drawn(1)()
     gaps = np.diff(cast.arrivals_ns)
     assert set(gaps.tolist()) == {10 * S}
     assert list(cast.tokens_out[:3]) == [20, 21, 22]
     assert stage.stretched() == 0.0
 
 
-def test_a_fate_is_one_of_the_targets_own_near_that_time(stage: PastStage) -> None:
-    cast = stage.cast(1)()
+def test_a_fate_is_one_of_the_targets_own_near_that_time(stage: PastSource) -> None:
+    cast = stage.drawn(1)()
     near = [offer.target for offer in stage.offers].index(NEAR)
     early, late = cast.arrivals_ns[10], cast.arrivals_ns[-10]
-    quick = {cast.ground.fate(i, near, early, 20).first_ns // MS for i in range(100)}
-    slow = {cast.ground.fate(i, near, late, 20).first_ns // MS for i in range(100)}
+    quick = {cast.truth.fate(i, near, early, 20).first_ns // MS for i in range(100)}
+    slow = {cast.truth.fate(i, near, late, 20).first_ns // MS for i in range(100)}
     assert max(quick) < 121
     assert min(slow) >= 400
-    assert cast.ground.outlook(near, early)[0] < 0.13
-    fate = cast.ground.fate(3, near, early, 41)
+    assert cast.truth.outlook(near, early)[0] < 0.13
+    fate = cast.truth.fate(3, near, early, 41)
     assert fate.decode_ns == pytest.approx(40 * 10 * MS, rel=0.1)
 
 
-def test_failures_of_the_past_happen_again(stage: PastStage) -> None:
-    cast = stage.cast(1)()
+def test_failures_of_the_past_happen_again(stage: PastSource) -> None:
+    cast = stage.drawn(1)()
     far = [offer.target for offer in stage.offers].index(FAR)
-    fates = [cast.ground.fate(i, far, cast.arrivals_ns[i], 20) for i in range(240)]
+    fates = [cast.truth.fate(i, far, cast.arrivals_ns[i], 20) for i in range(240)]
     failed = [fate for fate in fates if fate.failure is not None]
     assert 0 < len(failed) < 40
 
 
-def test_policies_are_rehearsed_on_it(stage: PastStage) -> None:
-    rows = rehearse(stage, [plain(FIXED), policy("voice", "auto"), plain("oracle")], (1, 2))
+def test_policies_are_rehearsed_on_it(stage: PastSource) -> None:
+    rows = rehearse(stage, [baseline(FIXED), policy("voice", "auto"), baseline("oracle")], (1, 2))
     fixed, voice, oracle = rows
     assert fixed.requests == 240
     assert oracle.ttft_p50_s.mean <= fixed.ttft_p50_s.mean
     assert voice.ttft_p95_s.mean < fixed.ttft_p95_s.mean
-    tally = play(stage, policy("voice"), stage.cast(1)(), 1)
+    tally = play(stage, policy("voice"), stage.drawn(1)(), 1)
     assert tally.ends == [1] * 240
 
 
@@ -124,7 +124,7 @@ def test_the_last_requests_only(ledger: Ledger, tmp_path: Path) -> None:
     ids=["few", "one target", "other model", "empty"],
 )
 def test_too_little_is_said(
-    ledger: Ledger, tmp_path: Path, notes: list[Settled], period: Period
+    ledger: Ledger, tmp_path: Path, notes: list[Settled], period: PastPeriod
 ) -> None:
     keep(ledger, tmp_path, notes)
     with pytest.raises(UsageError, match="ledger has"):

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.rehearse.stages import policy, stage
-from lightgate.bench.rehearse.ground import BORN_NS
-from lightgate.bench.rehearse.rehearse import plain, play
-from lightgate.bench.rehearse.scene import Turn
+from lightgate.bench.rehearse.rehearse import baseline, play
+from lightgate.bench.rehearse.scene import SlowSpell
+from lightgate.bench.rehearse.truth import BORN_NS
 
 if TYPE_CHECKING:
-    from lightgate.bench.rehearse.rehearse import Role
+    from lightgate.bench.rehearse.rehearse import NamedPolicy
 
 BEST = "generalcompute/llama-3.1-70b"
 SLOW_S, WELL_S, END_S = 600.0, 900.0, 1200.0
 
 
-def places(role: Role, seed: int, turn: Turn) -> list[tuple[float, int]]:
+def places(role: NamedPolicy, seed: int, turn: SlowSpell) -> list[tuple[float, int]]:
     """When each request came, in seconds, and where its first attempt went."""
     where = stage("T1", 600, (turn,))
-    cast = where.cast(seed)()
+    cast = where.drawn(seed)()
     tally = play(where, role, cast, seed)
     seconds = [(at - BORN_NS) / 1e9 for at in cast.arrivals_ns]
     return list(zip(seconds, tally.first_target, strict=True))
@@ -49,7 +49,7 @@ def reacts(seen: list[tuple[float, int]]) -> None:
 def test_a_target_that_is_five_times_slower_is_left_and_found_again(
     name: str, hedge: str, seed: int
 ) -> None:
-    turn = Turn(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=0.2)
+    turn = SlowSpell(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=0.2)
     reacts(places(policy(name, hedge), seed, turn))
 
 
@@ -58,12 +58,12 @@ def test_a_target_that_is_five_times_slower_is_left_and_found_again(
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("name", ["voice", "fastest", "agent"])
 def test_a_bad_episode_is_left_and_its_end_is_seen(name: str, seed: int) -> None:
-    turn = Turn(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=0.6)
+    turn = SlowSpell(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=0.6)
     reacts(places(policy(name, "auto"), seed, turn))
 
 
 def test_who_only_begins_late_and_still_ends_first_is_kept_by_those_who_want_the_end() -> None:
-    turn = Turn(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=1.0)
+    turn = SlowSpell(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0, speed=1.0)
     for name, least, most in (("fastest", 0.7, 1.0), ("coding", 0.7, 1.0), ("voice", 0.0, 0.1)):
         seen = places(policy(name), 1, turn)
         late = [place for at, place in seen if SLOW_S + 60 < at < WELL_S]
@@ -71,6 +71,6 @@ def test_who_only_begins_late_and_still_ends_first_is_kept_by_those_who_want_the
 
 
 def test_who_never_learns_stays() -> None:
-    turn = Turn(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0)
-    seen = places(plain("fixed-best"), 1, turn)
+    turn = SlowSpell(target=BEST, from_s=SLOW_S, until_s=WELL_S, ttft=5.0)
+    seen = places(baseline("fixed-best"), 1, turn)
     assert all(place == 0 for _, place in seen)

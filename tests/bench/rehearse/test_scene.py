@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bench.rehearse.stages import played, stage
-from lightgate.bench.rehearse.rehearse import FIXED, WorldStage, plain, rehearse
-from lightgate.bench.rehearse.scene import Wish, built_in, scene
+from lightgate.bench.rehearse.rehearse import FIXED, WorldSource, baseline, rehearse
+from lightgate.bench.rehearse.scene import SceneChanges, built_in, scene
 from lightgate.errors import UsageError
 
 
@@ -40,7 +40,9 @@ def test_beliefs_are_the_table() -> None:
 
 
 def test_other_pools_loads_and_sizes() -> None:
-    wish = Wish(targets=("groq", "fireworks"), load=32, rate=3.0, tokens_in=9000, tokens_out=50)
+    wish = SceneChanges(
+        targets=("groq", "fireworks"), load=32, rate=3.0, tokens_in=9000, tokens_out=50
+    )
     made = scene("T4", wish)
     assert [offer.provider for offer in made.offers] == ["groq", "fireworks"]
     assert made.traffic.tokens_in == 9000
@@ -48,7 +50,7 @@ def test_other_pools_loads_and_sizes() -> None:
 
 
 def test_worlds_bring_their_prices() -> None:
-    both = scene("providers-2026", Wish(targets=("groq/mixtral", "together/mixtral")))
+    both = scene("providers-2026", SceneChanges(targets=("groq/mixtral", "together/mixtral")))
     assert both.priced
     assert [offer.price_out for offer in both.offers] == [0.5, 0.2]
     some = scene("providers-2026")
@@ -56,8 +58,10 @@ def test_worlds_bring_their_prices() -> None:
     assert {offer.price_out for offer in some.offers} == {4.0}
 
 
-@pytest.mark.parametrize(("name", "wish"), [("T9", Wish()), ("T1", Wish(targets=("acme",)))])
-def test_unknown_names_are_answered_with_the_known(name: str, wish: Wish) -> None:
+@pytest.mark.parametrize(
+    ("name", "wish"), [("T9", SceneChanges()), ("T1", SceneChanges(targets=("acme",)))]
+)
+def test_unknown_names_are_answered_with_the_known(name: str, wish: SceneChanges) -> None:
     with pytest.raises(UsageError) as caught:
         scene(name, wish)
     assert caught.value.hint is not None
@@ -65,7 +69,9 @@ def test_unknown_names_are_answered_with_the_known(name: str, wish: Wish) -> Non
 
 
 def test_calm_world_has_the_tables_quantiles() -> None:
-    ttft = np.concatenate([played(stage("T1", 3000), plain(FIXED), seed).ttft_s for seed in (1, 2)])
+    ttft = np.concatenate(
+        [played(stage("T1", 3000), baseline(FIXED), seed).ttft_s for seed in (1, 2)]
+    )
     assert float(np.nanquantile(ttft, 0.5)) == pytest.approx(0.21, abs=0.01)
     assert float(np.nanquantile(ttft, 0.95)) == pytest.approx(0.32, abs=0.02)
 
@@ -73,10 +79,10 @@ def test_calm_world_has_the_tables_quantiles() -> None:
 def test_correlated_targets_are_slow_together() -> None:
     found = []
     for correlation in (0.0, 0.9):
-        made = scene("T2", Wish(requests=800, correlation=correlation))
-        cast = WorldStage(made).cast(1)()
+        made = scene("T2", SceneChanges(requests=800, correlation=correlation))
+        cast = WorldSource(made).drawn(1)()
         first = np.array(
-            [[cast.ground.fate(i, j, 10**12, 512).first_ns for j in (0, 1)] for i in range(800)]
+            [[cast.truth.fate(i, j, 10**12, 512).first_ns for j in (0, 1)] for i in range(800)]
         )
         kept = first[(first < 5e9).all(axis=1)]
         found.append(float(np.corrcoef(np.log(kept + 1.0).T)[0, 1]))
@@ -84,7 +90,7 @@ def test_correlated_targets_are_slow_together() -> None:
 
 
 def test_rows_are_beside_fixed_best() -> None:
-    rows = rehearse(stage("T1", 300), [plain("random"), plain(FIXED)], (1, 2))
+    rows = rehearse(stage("T1", 300), [baseline("random"), baseline(FIXED)], (1, 2))
     assert [row.policy for row in rows] == ["random", FIXED]
     fixed = rows[1]
     assert fixed.spend_honoured is not None

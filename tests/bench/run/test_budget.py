@@ -9,7 +9,7 @@ import pytest
 from bench.test_rules import worked
 from lightgate.bench.run.budget import (
     CostEstimate,
-    Guard,
+    CostGuard,
     Planned,
     confirm,
     plan,
@@ -104,7 +104,7 @@ def test_a_limit_needs_known_prices() -> None:
 
 def test_the_guard_counts_what_was_spent() -> None:
     attempt, _ = worked()
-    guard = Guard(Decimal("0.10"))
+    guard = CostGuard(Decimal("0.10"))
     for _ in range(9):
         guard.add(msgspec.structs.replace(attempt, cost_usd=Decimal("0.01")))
     assert (guard.spent, guard.room()) == (Decimal("0.09"), True)
@@ -117,7 +117,7 @@ def test_the_guard_counts_what_was_spent() -> None:
 
 def test_the_guard_knows_what_it_does_not_know() -> None:
     attempt, _ = worked()
-    guard = Guard(None)
+    guard = CostGuard(None)
     guard.add(attempt)
     guard.add(msgspec.structs.replace(attempt, cost_source="hourly"))
     guard.add(msgspec.structs.replace(attempt, tokens_out=None))
@@ -128,7 +128,7 @@ def test_the_guard_knows_what_it_does_not_know() -> None:
 @pytest.mark.parametrize("limit", [Decimal(0), Decimal(-1)])
 def test_no_budget_is_no_limit(limit: Decimal) -> None:
     with pytest.raises(UsageError, match="more than nothing"):
-        Guard(limit)
+        CostGuard(limit)
 
 
 def test_totals() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.bench.run import doctor
-from lightgate.bench.run.doctor import Finding, examine, verdict
+from lightgate.bench.run.doctor import DoctorFinding, examine, verdict
 from lightgate.errors import ConfigError, CredentialsError, LightgateError, UsageError
 from lightgate.provider.catalogue import Provider
 from lightgate.provider.secret import Secret
@@ -84,7 +84,7 @@ def row(port: int, *, local: bool = False) -> Provider:
 
 async def reach(
     known: Callable[[Provider], None], provider: Provider, env: dict[str, str]
-) -> Finding:
+) -> DoctorFinding:
     known(provider)
     (finding,) = await examine((), env)
     return finding
@@ -142,7 +142,7 @@ async def test_a_provider_that_is_set_up_by_half(
     assert (finding.state, finding.says, finding.hint) == ("failed", error.message, error.hint)
 
 
-async def call(port: int) -> Finding:
+async def call(port: int) -> DoctorFinding:
     env = {"MY_KEY": KEY}
     (finding,) = await examine((f"lab=http://127.0.0.1:{port}/v1#m",), env, "MY_KEY")
     return finding
@@ -212,6 +212,6 @@ async def test_a_wrong_target_is_an_error_before_anything_is_sent() -> None:
 
 
 def test_only_named_targets_decide_the_exit_code() -> None:
-    bad = Finding(name="a", state="unreachable", says="gone")
+    bad = DoctorFinding(name="a", state="unreachable", says="gone")
     assert verdict([bad], named=False) is None
     assert verdict([bad], named=True) is not None

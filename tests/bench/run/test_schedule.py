@@ -13,9 +13,9 @@ from bench.test_rules import worked
 from lightgate.bench.run.schedule import (
     FILE,
     HISTORY,
-    Outside,
     Schedule,
     Scheduler,
+    SchedulerEffects,
     Schedules,
     check_webhook,
     new_schedule,
@@ -88,7 +88,7 @@ class World:
     def scheduler(self) -> Scheduler:
         return Scheduler(
             self.data,
-            Outside(
+            SchedulerEffects(
                 run=self.run, post=self.post, say=self.said.append, chance=lambda: 0.5,
                 sleep=self.sleep, clock=self.clock,
             ),

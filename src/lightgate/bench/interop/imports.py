@@ -49,7 +49,7 @@ class Imported(NamedTuple):
     note: str
 
 
-class _Row(NamedTuple):
+class _FileRequest(NamedTuple):
     """One request of a file; instants in ns after an arbitrary zero, bursts after the send."""
 
     marks: Marks
@@ -63,7 +63,7 @@ class _Row(NamedTuple):
     wall_ns: int = 0
 
 
-class _Source(NamedTuple):
+class _FileBenchmark(NamedTuple):
     """What all requests of one benchmark of a file share."""
 
     tool: str
@@ -121,16 +121,19 @@ def _document(data: bytes) -> Any:
         return [msgspec.json.decode(line) for line in data.splitlines() if line.strip()]
 
 
-def _sources(document: Any) -> Iterator[tuple[_Source, list[_Row]]]:
+def _sources(document: Any) -> Iterator[tuple[_FileBenchmark, list[_FileRequest]]]:
     """Find out whose file this is, and read it."""
     first = document[0] if isinstance(document, list) and document else document
     if not isinstance(first, dict):
         raise UsageError("This is no result file of a tool that is known here.", hint=_SHAPES)
     if isinstance(document, list) and "end_to_end_latency_s" in first:
-        yield _Source("llmperf", "unknown", "", None), [_llmperf_row(row) for row in document]
+        yield (
+            _FileBenchmark("llmperf", "unknown", "", None),
+            [_llmperf_row(row) for row in document],
+        )
     elif "metadata" in first and "metrics" in first:
         rows = document if isinstance(document, list) else [document]
-        yield _Source("aiperf", "unknown", "", None), [_aiperf_row(row) for row in rows]
+        yield _FileBenchmark("aiperf", "unknown", "", None), [_aiperf_row(row) for row in rows]
     elif "benchmarks" in first:
         yield from _guidellm(first)
     elif "ttfts" in first and "itls" in first:
@@ -154,7 +157,7 @@ def _sources(document: Any) -> Iterator[tuple[_Source, list[_Row]]]:
         raise UsageError("This is no result file of a tool that is known here.", hint=_SHAPES)
 
 
-def _collected(name: str, sources: Sequence[tuple[_Source, list[_Row]]]) -> Imported:
+def _collected(name: str, sources: Sequence[tuple[_FileBenchmark, list[_FileRequest]]]) -> Imported:
     attempts: list[AttemptRecord] = []
     recordings: dict[str, Recording] = {}
     for source, rows in sources:
@@ -168,7 +171,7 @@ def _collected(name: str, sources: Sequence[tuple[_Source, list[_Row]]]) -> Impo
     return Imported(tool, attempts, recordings, _NOTES[tool])
 
 
-def _attempt(made: str, seq: int, source: _Source, row: _Row) -> AttemptRecord:
+def _attempt(made: str, seq: int, source: _FileBenchmark, row: _FileRequest) -> AttemptRecord:
     facts = AttemptFacts(
         id=made,
         exchange_id=made,
@@ -187,7 +190,7 @@ def _attempt(made: str, seq: int, source: _Source, row: _Row) -> AttemptRecord:
     return AttemptRecord.of(facts, row.marks, row.tokens)
 
 
-def _recording(made: str, source: _Source, row: _Row) -> Recording:
+def _recording(made: str, source: _FileBenchmark, row: _FileRequest) -> Recording:
     """The bursts; where the file does not say what a chunk carried, it is taken for text."""
     answer, send = row.marks.answer, row.marks.send or 0
     kinds = tuple(
@@ -210,7 +213,7 @@ def _recording(made: str, source: _Source, row: _Row) -> Recording:
     )
 
 
-def _vllm(document: dict[str, Any]) -> tuple[_Source, list[_Row]]:
+def _vllm(document: dict[str, Any]) -> tuple[_FileBenchmark, list[_FileRequest]]:
     chat = "chat" in str(document.get("endpoint_type") or document.get("backend") or "chat")
     limit = document.get("max_concurrency")
     rate = document.get("request_rate", "inf")
@@ -224,7 +227,7 @@ def _vllm(document: dict[str, Any]) -> tuple[_Source, list[_Row]]:
     )  # fmt: skip
     model = str(document.get("model_id") or "unknown")
     rows = [_vllm_row(_VllmColumn(*column), chat=chat) for column in columns]
-    return _Source("vllm", model, load, int(limit) if limit else None), rows
+    return _FileBenchmark("vllm", model, load, int(limit) if limit else None), rows
 
 
 class _VllmColumn(NamedTuple):
@@ -238,13 +241,13 @@ class _VllmColumn(NamedTuple):
     start: float
 
 
-def _vllm_row(entry: _VllmColumn, *, chat: bool) -> _Row:
+def _vllm_row(entry: _VllmColumn, *, chat: bool) -> _FileRequest:
     tokens_in, tokens_out, error = entry.tokens_in, entry.tokens_out, entry.error
     send = _ns(entry.start)
     marks = Marks(plan=send)
     marks.send = send
     if error or not tokens_out:
-        return _Row(marks, outcome=_outcome(error), error=_sentence(error))
+        return _FileRequest(marks, outcome=_outcome(error), error=_sentence(error))
     chunks = [_ns(entry.ttft)]
     for gap in entry.itls:
         chunks.append(chunks[-1] + _ns(gap))
@@ -254,13 +257,13 @@ def _vllm_row(entry: _VllmColumn, *, chat: bool) -> _Row:
     if chat:
         # Which chunk had the first token is not in the file; between the ends all of them had one.
         tokens = Tokens(out=tokens_out, streamed=tokens_out, tokens_in=tokens_in, source="usage")
-        return _Row(marks, tokens, bursts=tuple(chunks[1:-1]), finish_ns=chunks[-1])
+        return _FileRequest(marks, tokens, bursts=tuple(chunks[1:-1]), finish_ns=chunks[-1])
     _fill(marks, send, chunks)
     marks.answer = marks.first
-    return _Row(marks, count(marks, said), bursts=tuple(chunks), finish_ns=chunks[-1])
+    return _FileRequest(marks, count(marks, said), bursts=tuple(chunks), finish_ns=chunks[-1])
 
 
-def _guidellm(document: dict[str, Any]) -> Iterator[tuple[_Source, list[_Row]]]:
+def _guidellm(document: dict[str, Any]) -> Iterator[tuple[_FileBenchmark, list[_FileRequest]]]:
     for benchmark in document["benchmarks"]:
         requests = benchmark["requests"]
         if not requests.get("successful") and not requests.get("errored"):
@@ -279,7 +282,7 @@ def _guidellm(document: dict[str, Any]) -> Iterator[tuple[_Source, list[_Row]]]:
         ]
         backend = config.get("backend") or {}
         model = backend.get("model") if isinstance(backend, dict) else None
-        yield _Source("guidellm", str(model or "unknown"), load, streams), rows
+        yield _FileBenchmark("guidellm", str(model or "unknown"), load, streams), rows
 
 
 _GROUPS: Final = (
@@ -289,7 +292,7 @@ _GROUPS: Final = (
 )
 
 
-def _guidellm_row(row: dict[str, Any], outcome: Outcome) -> _Row:
+def _guidellm_row(row: dict[str, Any], outcome: Outcome) -> _FileRequest:
     info = row["info"]
     times = info["timings"]
     send = _stamp(times.get("request_start") or times.get("resolve_start"))
@@ -315,10 +318,10 @@ def _guidellm_row(row: dict[str, Any], outcome: Outcome) -> _Row:
     error = str(info.get("error") or "")
     if outcome is Outcome.HTTP_ERROR:
         outcome = _outcome(error)
-    return _Row(marks, tokens, outcome, _sentence(error), wall_ns=send or 0)
+    return _FileRequest(marks, tokens, outcome, _sentence(error), wall_ns=send or 0)
 
 
-def _aiperf_row(record: dict[str, Any]) -> _Row:
+def _aiperf_row(record: dict[str, Any]) -> _FileRequest:
     about, metrics = record["metadata"], record["metrics"]
     # Older versions called the send timestamp_ns.
     wall = int(about.get("request_start_ns") or about.get("timestamp_ns") or 0)
@@ -331,7 +334,7 @@ def _aiperf_row(record: dict[str, Any]) -> _Row:
         code = failed.get("code") if isinstance(failed, dict) else None
         said = failed.get("message", "") if isinstance(failed, dict) else str(failed)
         outcome = Outcome.CANCELLED if about.get("was_cancelled") else _outcome(said, code)
-        return _Row(
+        return _FileRequest(
             marks, outcome=outcome, error=_sentence(said), status=code, warmup=warmup, wall_ns=wall
         )
     first, latency = _metric(metrics, "time_to_first_token"), _metric(metrics, "request_latency")
@@ -350,17 +353,19 @@ def _aiperf_row(record: dict[str, Any]) -> _Row:
         count(marks, None, tokenizer_count=length),
         tokens_in=_number(metrics, "input_sequence_length"),
     )
-    return _Row(marks, tokens, bursts=tuple(bursts), warmup=warmup, wall_ns=wall)
+    return _FileRequest(marks, tokens, bursts=tuple(bursts), warmup=warmup, wall_ns=wall)
 
 
-def _llmperf_row(row: dict[str, Any]) -> _Row:
+def _llmperf_row(row: dict[str, Any]) -> _FileRequest:
     marks = Marks(plan=0)
     marks.send = 0
     code = row.get("error_code")
     if code is not None:
         status = int(code) if str(code).isdigit() and 100 <= int(code) < 600 else None
         said = str(row.get("error_msg") or f"error {code}")
-        return _Row(marks, outcome=_outcome(said, status), error=_sentence(said), status=status)
+        return _FileRequest(
+            marks, outcome=_outcome(said, status), error=_sentence(said), status=status
+        )
     first = _ns(row["ttft_s"])
     marks.first = marks.answer = first
     marks.last = marks.end = _ns(row["end_to_end_latency_s"])
@@ -368,7 +373,7 @@ def _llmperf_row(row: dict[str, Any]) -> _Row:
     tokens = Tokens(
         out=out, streamed=out, tokens_in=int(row["number_input_tokens"]), source="tokenizer"
     )
-    return _Row(marks, tokens)
+    return _FileRequest(marks, tokens)
 
 
 def _fill(marks: Marks, send: int, bursts: Sequence[int]) -> None:

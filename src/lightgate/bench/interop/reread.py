@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.bench.interop.rules import RULES, Reading
+from lightgate.bench.interop.rules import RULES, RuleReading
 from lightgate.clock.interval import smallest_n
 from lightgate.clock.load import in_statistics
 from lightgate.clock.quantile import compat, quantile
@@ -151,7 +151,7 @@ def _wanted(metric: str) -> tuple[float, ...]:
 
 
 def _theirs(
-    readings: Sequence[Reading], metric: str, rule: Rule
+    readings: Sequence[RuleReading], metric: str, rule: Rule
 ) -> tuple[list[float], list[float] | None]:
     if metric == "itl_ms":
         values = [gap for reading in readings for gap in reading.itl_ms]

@@ -29,7 +29,7 @@ Percentile = Literal["linear", "step", "index"]
 _SKIPPED: Final = 0.2  # of the chunks, by Artificial Analysis where the reasoning is hidden
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class RuleReading(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt under one tool's rules; `itl_ms` holds what the tool pools, a value or many."""
 
     ttft_ms: float | None = None
@@ -49,14 +49,14 @@ class Rule(NamedTuple):
     """
 
     title: str
-    read: Callable[[AttemptRecord, Recording], Reading]
+    read: Callable[[AttemptRecord, Recording], RuleReading]
     percentile: Percentile
     speed_beside: str
     reasons: Mapping[str, str]
     weighted: tuple[str, ...] = ()
 
 
-class _Stream:
+class _SeenStream:
     """One attempt as another client would have seen it: instants in ms after its own start."""
 
     def __init__(self, attempt: AttemptRecord, recording: Recording) -> None:
@@ -118,13 +118,13 @@ class _Stream:
         return None if nanoseconds is None else self.connect + nanoseconds / NS_PER_MS
 
 
-def vllm(attempt: AttemptRecord, recording: Recording) -> Reading:
+def vllm(attempt: AttemptRecord, recording: Recording) -> RuleReading:
     """`vllm bench serve`: the first chunk of any kind is the first token, the finish the last."""
-    stream = _Stream(attempt, recording)
+    stream = _SeenStream(attempt, recording)
     chunks, first = stream.chunks(), stream.event
     last = chunks[-1] if chunks else None
     tpot = _per(last, first, _less(stream.out, 1))
-    return Reading(
+    return RuleReading(
         ttft_ms=first,
         tpot_ms=tpot,
         itl_ms=_gaps(chunks),
@@ -134,12 +134,12 @@ def vllm(attempt: AttemptRecord, recording: Recording) -> Reading:
     )
 
 
-def sglang(attempt: AttemptRecord, recording: Recording) -> Reading:
+def sglang(attempt: AttemptRecord, recording: Recording) -> RuleReading:
     """`sglang.bench_serving`: without usage in a stream, the tokens are those asked for."""
-    stream = _Stream(attempt, recording)
+    stream = _SeenStream(attempt, recording)
     tokens = stream.out if stream.max_tokens is None else stream.max_tokens
     tpot = _per(stream.end, stream.first, _less(tokens, 1))
-    return Reading(
+    return RuleReading(
         ttft_ms=stream.first,
         tpot_ms=tpot,
         itl_ms=_gaps(stream.deltas()),
@@ -149,11 +149,11 @@ def sglang(attempt: AttemptRecord, recording: Recording) -> Reading:
     )
 
 
-def guidellm(attempt: AttemptRecord, recording: Recording) -> Reading:
+def guidellm(attempt: AttemptRecord, recording: Recording) -> RuleReading:
     """`guidellm`: its TPOT holds the TTFT, its ITL divides by one token less, E2E ends at close."""
-    stream = _Stream(attempt, recording)
+    stream = _SeenStream(attempt, recording)
     itl = _per(stream.last, stream.first, _less(stream.out, 1))
-    return Reading(
+    return RuleReading(
         ttft_ms=stream.first,
         ttfa_ms=stream.answer,
         tpot_ms=_per(stream.last, 0.0, stream.out),
@@ -164,11 +164,11 @@ def guidellm(attempt: AttemptRecord, recording: Recording) -> Reading:
     )
 
 
-def aiperf(attempt: AttemptRecord, recording: Recording) -> Reading:
+def aiperf(attempt: AttemptRecord, recording: Recording) -> RuleReading:
     """`aiperf profile`: tokens of the streamed text, all but one of them after the first delta."""
-    stream = _Stream(attempt, recording)
+    stream = _SeenStream(attempt, recording)
     itl = _per(stream.last, stream.first, _less(stream.streamed, 1))
-    return Reading(
+    return RuleReading(
         ttft_ms=stream.first,
         ttfa_ms=stream.answer,
         itl_ms=() if itl is None else (itl,),
@@ -178,16 +178,16 @@ def aiperf(attempt: AttemptRecord, recording: Recording) -> Reading:
     )
 
 
-def inference_perf(attempt: AttemptRecord, recording: Recording) -> Reading:
+def inference_perf(attempt: AttemptRecord, recording: Recording) -> RuleReading:
     """`inference-perf`: only text is seen; the tokens of one chunk have no time between them."""
-    stream = _Stream(attempt, recording)
+    stream = _SeenStream(attempt, recording)
     if len(stream.text) < 2:
-        return Reading(e2e_ms=stream.closed, tokens=stream.text_tokens())
+        return RuleReading(e2e_ms=stream.closed, tokens=stream.text_tokens())
     at = [stream.at[index] for index in stream.text]
     tokens = stream.text_tokens()
     tpot = _per(at[-1], at[0], _less(tokens, 1))
     zeros = [0.0] * max(0, round((tokens or 0.0) - len(at)))
-    return Reading(
+    return RuleReading(
         ttft_ms=at[0],
         tpot_ms=tpot,
         itl_ms=(*_gaps(at), *zeros) if tokens is not None else (),
@@ -197,13 +197,13 @@ def inference_perf(attempt: AttemptRecord, recording: Recording) -> Reading:
     )
 
 
-def llmperf(attempt: AttemptRecord, recording: Recording) -> Reading:
+def llmperf(attempt: AttemptRecord, recording: Recording) -> RuleReading:
     """LLMPerf: only text is seen; its ITL holds the TTFT and divides by all chunks."""
-    stream = _Stream(attempt, recording)
+    stream = _SeenStream(attempt, recording)
     at = [stream.at[index] for index in stream.text]
     tokens = stream.text_tokens()
     itl = _per(at[-1], 0.0, len(stream.chunks())) if at else None
-    return Reading(
+    return RuleReading(
         ttft_ms=stream.first_text(),
         itl_ms=() if itl is None else (itl,),
         speed_tps=_rate(tokens, stream.closed),
@@ -212,18 +212,18 @@ def llmperf(attempt: AttemptRecord, recording: Recording) -> Reading:
     )
 
 
-def artificial_analysis(attempt: AttemptRecord, recording: Recording) -> Reading:
+def artificial_analysis(attempt: AttemptRecord, recording: Recording) -> RuleReading:
     """Artificial Analysis: tokens after the first chunk over the time after it.
 
     Where the reasoning is hidden, only the last 80 % of the chunks count.
     """
-    stream = _Stream(attempt, recording)
+    stream = _SeenStream(attempt, recording)
     begin = math.ceil(_SKIPPED * len(stream.at)) if stream.hidden_reasoning else 0
     speed = None
     if stream.counts and begin < len(stream.at) - 1:
         tokens = sum(stream.counts[begin + 1 :])
         speed = _rate(tokens, stream.at[-1] - stream.at[begin])
-    return Reading(
+    return RuleReading(
         ttft_ms=stream.first,
         ttfa_ms=stream.answer,
         speed_tps=speed,
@@ -232,22 +232,22 @@ def artificial_analysis(attempt: AttemptRecord, recording: Recording) -> Reading
     )
 
 
-def total(attempt: AttemptRecord, recording: Recording) -> Reading:
+def total(attempt: AttemptRecord, recording: Recording) -> RuleReading:
     """Tokens over the total time, connection included, until the body is closed."""
-    stream = _Stream(attempt, recording)
-    return Reading(
+    stream = _SeenStream(attempt, recording)
+    return RuleReading(
         speed_tps=_rate(stream.out, stream.closed), e2e_ms=stream.closed, tokens=stream.out
     )
 
 
-def chunks(attempt: AttemptRecord, recording: Recording) -> Reading:
+def chunks(attempt: AttemptRecord, recording: Recording) -> RuleReading:
     """A short script around an SDK: text chunks counted as tokens, until the stream is closed."""
-    stream = _Stream(attempt, recording)
+    stream = _SeenStream(attempt, recording)
     number = sum(stream.pieces[index] for index in stream.text)
     if not number or stream.closed is None:
-        return Reading(e2e_ms=stream.closed)
+        return RuleReading(e2e_ms=stream.closed)
     first = stream.at[stream.text[0]]
-    return Reading(
+    return RuleReading(
         ttft_ms=first,
         speed_tps=_rate(number - 1, stream.closed - first),
         e2e_ms=stream.closed,

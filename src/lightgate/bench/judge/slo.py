@@ -125,7 +125,7 @@ class Search(NamedTuple):
     tries: int = 16
 
 
-class Step(NamedTuple):
+class SearchStep(NamedTuple):
     """The next load to try, or None with the answer: the best load, if there is one."""
 
     next: float | None
@@ -133,24 +133,24 @@ class Step(NamedTuple):
     reason: str
 
 
-def next_rate(tried: Sequence[Tried], search: Search) -> Step:
+def next_rate(tried: Sequence[Tried], search: Search) -> SearchStep:
     """Search for the highest rate that keeps every limit.
 
     Doubles until one fails (or halves until one holds), then cuts the ratio in half until it is
     within the precision. A rate above a failed one is not believed, even if it was kept.
     """
     if not tried:
-        return Step(min(max(search.start, search.least), search.most), None, "the first rate")
+        return SearchStep(min(max(search.start, search.least), search.most), None, "the first rate")
     failed = min((one.rate for one in tried if not one.kept), default=math.inf)
     kept = max((one.rate for one in tried if one.kept and one.rate < failed), default=None)
     ending = _ending(kept, failed, search)
     if ending or len(tried) >= search.tries:
-        return Step(None, kept, ending or f"stopped after {len(tried)} tries")
+        return SearchStep(None, kept, ending or f"stopped after {len(tried)} tries")
     if kept is None:
-        return Step(max(search.least, failed / 2.0), None, f"{failed:g}/s does not hold")
+        return SearchStep(max(search.least, failed / 2.0), None, f"{failed:g}/s does not hold")
     if math.isinf(failed):
-        return Step(min(search.most, kept * 2.0), kept, f"{kept:g}/s holds")
-    return Step(math.sqrt(kept * failed), kept, f"between {kept:g}/s and {failed:g}/s")
+        return SearchStep(min(search.most, kept * 2.0), kept, f"{kept:g}/s holds")
+    return SearchStep(math.sqrt(kept * failed), kept, f"between {kept:g}/s and {failed:g}/s")
 
 
 class Sweep(NamedTuple):
@@ -162,7 +162,7 @@ class Sweep(NamedTuple):
     errors: float = 0.05  # above this share of failures, more load measures nothing
 
 
-def next_concurrency(cells: Sequence[CellSummary], sweep: Sweep) -> Step:
+def next_concurrency(cells: Sequence[CellSummary], sweep: Sweep) -> SearchStep:
     """Sweep to saturation: doubles the concurrency of one target until more of it gains nothing.
 
     The best load is the smallest that has all but `gain` of the highest throughput.
@@ -171,21 +171,21 @@ def next_concurrency(cells: Sequence[CellSummary], sweep: Sweep) -> Step:
         (cell for cell in cells if cell.concurrency), key=lambda cell: cell.concurrency or 0
     )
     if not ordered:
-        return Step(sweep.start, None, "the first load")
+        return SearchStep(sweep.start, None, "the first load")
     best, last = _knee(ordered, sweep.gain), ordered[-1]
     here, at = last.throughput_tps, last.concurrency or sweep.start
     errors = error_rate(last)
     if here is None:
-        return Step(None, best, f"{last.load} has no throughput")
+        return SearchStep(None, best, f"{last.load} has no throughput")
     if errors is not None and errors > sweep.errors:
-        return Step(None, best, f"{errors:.0%} of the requests failed at {last.load}")
+        return SearchStep(None, best, f"{errors:.0%} of the requests failed at {last.load}")
     before = [cell.throughput_tps for cell in ordered[:-1] if cell.throughput_tps is not None]
     if before and here < max(before) * (1.0 + sweep.gain):
         gained = here / max(before) - 1.0
-        return Step(None, best, f"{last.load} changed the throughput by {gained:+.0%}")
+        return SearchStep(None, best, f"{last.load} changed the throughput by {gained:+.0%}")
     if at >= sweep.most:
-        return Step(None, best, f"not saturated at the highest allowed load of {sweep.most}")
-    return Step(min(sweep.most, at * 2), best, f"{last.load} still gained")
+        return SearchStep(None, best, f"not saturated at the highest allowed load of {sweep.most}")
+    return SearchStep(min(sweep.most, at * 2), best, f"{last.load} still gained")
 
 
 def _quantile(text: str, name: str) -> tuple[str | None, float | None]:

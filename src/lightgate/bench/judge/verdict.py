@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.runs.run import CellSummary, Estimate, VerdictName
 
 
-class Limits(NamedTuple):
+class VerdictLimits(NamedTuple):
     """Where a difference begins to have a name; every one is a ratio or a share."""
 
     queue_growth: float = 2.0  # TTFT p50: below twice, batching alone can explain it
@@ -51,7 +51,7 @@ class Limits(NamedTuple):
     busy_cpu: float = 0.9  # of the client, as evidence beside others
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = VerdictLimits()
 
 
 class Signs(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ class Go(msgspec.Struct, frozen=True, tag="go"):
     start_ns: int
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, tag="order"):
+class JobFrame(msgspec.Struct, frozen=True, kw_only=True, tag="order"):
     """One request."""
 
     number: int
@@ -59,13 +59,13 @@ class Tell(msgspec.Struct, frozen=True, tag="tell"):
     word: Literal["no more", "halt"]
 
 
-class Hold(msgspec.Struct, frozen=True, tag="hold"):
+class HoldFrame(msgspec.Struct, frozen=True, tag="hold"):
     """Another child was told to wait: send nothing before the instant."""
 
     until_ns: int
 
 
-Down = Setup | Go | Order | Tell | Hold
+Down = Setup | Go | JobFrame | Tell | HoldFrame
 
 
 # Frames, up

@@ -36,8 +36,8 @@ from lightgate.bench.load.frames import (
     UP,
     Down,
     Go,
-    Hold,
-    Order,
+    HoldFrame,
+    JobFrame,
     Over,
     Ready,
     Result,
@@ -79,7 +79,7 @@ MOST: Final = 64  # processes
 ONE_PROCESS: Final = 1_000  # streams that one process carries without being late
 
 
-class Crew(msgspec.Struct, frozen=True, kw_only=True):
+class LoadProcesses(msgspec.Struct, frozen=True, kw_only=True):
     """How many processes, how they stamp, and what they connect to before the start.
 
     `connections` are for all of them together and to each origin; None is one for each worker.
@@ -100,7 +100,7 @@ class Lost(msgspec.Struct, frozen=True):
     unfinished: int
 
 
-class Crewed(msgspec.Struct, frozen=True, kw_only=True):
+class DrivenByProcesses(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a drive by several processes: sums over those that came to their end."""
 
     driven: Driven
@@ -125,13 +125,13 @@ def processes_for(streams: int, asked: int | None = None) -> int:
     return min(MOST, max(1, -(-streams // ONE_PROCESS))) if asked is None else asked
 
 
-async def drive_crew(
+async def drive_processes(
     jobs: Iterator[Job],
     driving: Driving,
-    crew: Crew,
+    crew: LoadProcesses,
     on_done: Callable[[Finished], None],
     pacer: Pacer | None = None,
-) -> Crewed:
+) -> DrivenByProcesses:
     """Make the requests from several processes; `on_done` gets each one as it comes back.
 
     A closed loop's workers, or a plan's requests, are split among them. Cancelling halts them all,
@@ -146,7 +146,7 @@ async def drive_crew(
     return await _Parent(driving, crew, on_done).run(starts(jobs, pacer))
 
 
-class _Child:
+class _LoadProcess:
     """One process as the parent sees it."""
 
     def __init__(self, number: int, room: int, process: asyncio.subprocess.Process) -> None:
@@ -165,15 +165,17 @@ class _Child:
 
 
 class _Parent:
-    def __init__(self, driving: Driving, crew: Crew, on_done: Callable[[Finished], None]) -> None:
+    def __init__(
+        self, driving: Driving, crew: LoadProcesses, on_done: Callable[[Finished], None]
+    ) -> None:
         self._driving = driving
         self._crew = crew
         self._on_done = on_done
         self._numbers = itertools.count()
-        self._children: list[_Child] = []
+        self._children: list[_LoadProcess] = []
         self._restraint = restraint_of(driving, planned=False)
 
-    async def run(self, source: JobSource) -> Crewed:
+    async def run(self, source: JobSource) -> DrivenByProcesses:
         """Start the children, feed them, take what they send, and see them end."""
         self._restraint = restraint_of(self._driving, planned=source.planned)
         try:
@@ -221,7 +223,7 @@ class _Parent:
                 stdout=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is the parent's business, which then says halt
             )
-            child = _Child(number, share + spare, process)
+            child = _LoadProcess(number, share + spare, process)
             self._children.append(child)
             own = msgspec.structs.replace(
                 driving,
@@ -269,7 +271,7 @@ class _Parent:
                 return
             await self._hand(alive[next(turn) % len(alive)], start)
 
-    async def _feed_child(self, source: JobSource, child: _Child) -> None:
+    async def _feed_child(self, source: JobSource, child: _LoadProcess) -> None:
         """Give one child of a closed loop its next job as soon as it has room for one."""
         while True:
             await child.room.acquire()
@@ -279,10 +281,10 @@ class _Parent:
                 return
             await self._hand(child, start)
 
-    async def _hand(self, child: _Child, start: Start) -> None:
+    async def _hand(self, child: _LoadProcess, start: Start) -> None:
         number, prepared = next(self._numbers), start.job.prepared
         child.held[number] = start.job
-        order = Order(
+        order = JobFrame(
             number=number,
             offset_ns=start.offset_ns,
             origin=prepared.origin,
@@ -296,7 +298,7 @@ class _Parent:
             with contextlib.suppress(ConnectionError):
                 await child.process.stdin.drain()
 
-    async def _read(self, child: _Child) -> None:
+    async def _read(self, child: _LoadProcess) -> None:
         """Take what a child sends until it ends; requests that it ended are out of its hands."""
         while (message := await receive(child.process.stdout, UP)) is not None:
             if isinstance(message, Result):
@@ -311,7 +313,7 @@ class _Parent:
         child.gone = True
         child.room.release()  # whoever waits to feed it finds it gone
 
-    def _heed(self, child: _Child, result: Result) -> None:
+    def _heed(self, child: _LoadProcess, result: Result) -> None:
         """What a refusal of one child's request means for all of them."""
         restraint = self._restraint
         before = restraint.until_ns
@@ -319,7 +321,7 @@ class _Parent:
         if restraint.until_ns > before:
             for other in self._children:
                 if other is not child:
-                    other.send(Hold(restraint.until_ns))
+                    other.send(HoldFrame(restraint.until_ns))
         if enough:
             for each in self._children:
                 each.send(Tell("halt"))
@@ -344,7 +346,7 @@ class _Parent:
                 process.kill()
                 await process.wait()
 
-    def _crewed(self, start_ns: int) -> Crewed:
+    def _crewed(self, start_ns: int) -> DrivenByProcesses:
         overs = [child.over for child in self._children if child.over is not None]
         parts = [over.driven for over in overs if over.driven is not None]
         fallen = [child for child in self._children if child.over is None]
@@ -352,7 +354,7 @@ class _Parent:
         halted = [child for child in self._children if child.over and child.over.driven is None]
         gave_up = self._restraint.gave_up
         now = SYSTEM.now_ns()
-        return Crewed(
+        return DrivenByProcesses(
             driven=Driven(
                 begin_ns=start_ns,
                 stopped_ns=max((part.stopped_ns for part in parts), default=now),
@@ -384,7 +386,7 @@ class _Inbox:
 
     def __init__(self, *, planned: bool) -> None:
         self.planned = planned
-        self.orders: asyncio.Queue[Order | None] = asyncio.Queue()  # None is the end of them
+        self.orders: asyncio.Queue[JobFrame | None] = asyncio.Queue()  # None is the end of them
         self._dialects = _dialects()
 
     async def next(self) -> Start | None:
@@ -491,9 +493,9 @@ async def _listen(
     """Take requests until there are no more; a parent that is gone is an order to halt."""
     while True:
         message = await receive(reader, DOWN)
-        if isinstance(message, Order):
+        if isinstance(message, JobFrame):
             inbox.orders.put_nowait(message)
-        elif isinstance(message, Hold):
+        elif isinstance(message, HoldFrame):
             restraint.hold(message.until_ns, SYSTEM.now_ns())
         elif message == Tell("no more"):
             inbox.orders.put_nowait(None)

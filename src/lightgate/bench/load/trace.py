@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    Parse = Callable[[str], "Entry"]
+    Parse = Callable[[str], "TraceEntry"]
 
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
@@ -39,7 +39,7 @@ _HINT: Final = (
 )
 
 
-class Entry(NamedTuple):
+class TraceEntry(NamedTuple):
     """One request of a trace: nanoseconds after the first one, and its lengths in tokens.
 
     A length of 0 in the file is 1 here: no endpoint takes a request for less.
@@ -54,7 +54,7 @@ class Trace(msgspec.Struct, frozen=True):
     """A trace that was read, scaled and cut; its entries are in the order of their instants."""
 
     name: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TraceEntry, ...]
     speed: Fraction = Fraction(1)
 
     @property
@@ -102,14 +102,14 @@ def read_trace(
     return Trace(path.name, tuple(found[:count]), speed)
 
 
-def _parsed(path: Path, text: str) -> list[Entry]:
+def _parsed(path: Path, text: str) -> list[TraceEntry]:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         raise ConfigError(f"The trace {path} is empty.", hint=_HINT)
     parse: Parse = _mooncake
     if not lines[0][1].lstrip().startswith("{"):
         parse = _azure(path, *lines.pop(0))
-    entries: list[Entry] = []
+    entries: list[TraceEntry] = []
     wrong: list[str] = []
     for number, line in lines:
         try:
@@ -128,7 +128,7 @@ def _parsed(path: Path, text: str) -> list[Entry]:
     return entries
 
 
-def _scaled(entries: list[Entry], speed: Fraction) -> list[Entry]:
+def _scaled(entries: list[TraceEntry], speed: Fraction) -> list[TraceEntry]:
     """Offsets from the first entry, divided by the speed and rounded up, in order of time."""
     ordered = sorted(entries, key=attrgetter("offset_ns"))
     zero = ordered[0].offset_ns
@@ -148,16 +148,16 @@ def _azure(path: Path, number: int, header: str) -> Parse:
         )
     at, context, generated = (names.index(name) for name in _HEADER)
 
-    def parse(line: str) -> Entry:
+    def parse(line: str) -> TraceEntry:
         cells = next(csv.reader([line]))
         if len(cells) != len(names):
             raise ValueError(f"{len(cells)} cells where the header has {len(names)}")
-        return Entry(_instant(cells[at]), _length(cells[context]), _length(cells[generated]))
+        return TraceEntry(_instant(cells[at]), _length(cells[context]), _length(cells[generated]))
 
     return parse
 
 
-def _mooncake(line: str) -> Entry:
+def _mooncake(line: str) -> TraceEntry:
     try:
         row = msgspec.json.decode(line, type=_Mooncake)
     except msgspec.ValidationError as error:
@@ -168,7 +168,7 @@ def _mooncake(line: str) -> Entry:
         raise ValueError("a number is negative")
     if row.timestamp > LONGEST_MS:
         raise ValueError("its timestamp is not in milliseconds")
-    return Entry(
+    return TraceEntry(
         round(row.timestamp * NS_PER_MS), max(1, row.input_length), max(1, row.output_length)
     )
 

@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 import sqlalchemy as sa
 
-from lightgate.bench.rehearse.ground import BORN_NS, FAILED, NEVER_NS, Fate
-from lightgate.bench.rehearse.play import Cast
+from lightgate.bench.rehearse.rehearsal import RehearsalInput
 from lightgate.bench.rehearse.scene import PRICES, Offer
+from lightgate.bench.rehearse.truth import BORN_NS, FAILED, NEVER_NS, Fate
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.quantile import quantile
 from lightgate.errors import UsageError
@@ -42,7 +42,7 @@ FAIL_NS: Final = 150 * MS  # of a failure whose duration was not recorded
 USUAL: Final = (512, 512)  # tokens, where an exchange has none
 
 
-class Sample(NamedTuple):
+class PastSample(NamedTuple):
     """One attempt of the past; `first_ns` is that of the failure where there is one."""
 
     wall_ns: int
@@ -51,7 +51,7 @@ class Sample(NamedTuple):
     failure: Failure | None
 
 
-class Asked(NamedTuple):
+class PastExchange(NamedTuple):
     """One exchange of the past."""
 
     wall_ns: int
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
     tokens_out: int
 
 
-class Period(msgspec.Struct, frozen=True, kw_only=True):
+class PastPeriod(msgspec.Struct, frozen=True, kw_only=True):
     """What is read: from when to when, for which model (None: the one most often asked for)."""
 
     since: datetime
@@ -68,11 +68,15 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
     requests: int | None = None
 
 
-class PastStage:
+class PastSource:
     """A stretch of the ledger; seeds differ in what is drawn of it."""
 
     def __init__(
-        self, model: str, offers: Sequence[Offer], asked: Sequence[Asked], samples: Samples
+        self,
+        model: str,
+        offers: Sequence[Offer],
+        asked: Sequence[PastExchange],
+        samples: PastSamples,
     ) -> None:
         self.model = model
         self._offers = tuple(offers)
@@ -95,7 +99,7 @@ class PastStage:
         """How many exchanges there were."""
         return len(self._asked)
 
-    def cast(self, seed: int) -> Callable[[], Cast]:
+    def drawn(self, seed: int) -> Callable[[], RehearsalInput]:
         """The same traffic for every seed, with other draws."""
         n, k = len(self._asked), len(self._offers)
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 11))))
@@ -103,14 +107,14 @@ class PastStage:
         draws: list[float] = rng.random(n).tolist()
         arrivals = [one.wall_ns - self._origin_ns for one in self._asked]
 
-        def again() -> Cast:
-            return Cast(
+        def again() -> RehearsalInput:
+            return RehearsalInput(
                 self._offers,
                 arrivals,
                 [one.tokens_in for one in self._asked],
                 [one.tokens_out for one in self._asked],
                 draws,
-                PastGround(self._samples, picks, self._origin_ns),
+                PastTruth(self._samples, picks, self._origin_ns),
             )
 
         return again
@@ -126,16 +130,16 @@ class PastStage:
         return far / (len(self._asked) * len(self._samples.columns))
 
 
-class Samples(NamedTuple):
+class PastSamples(NamedTuple):
     """By target: wall times in order, and the samples in the same order."""
 
-    columns: list[tuple[list[int], list[Sample]]]
+    columns: list[tuple[list[int], list[PastSample]]]
 
 
-class PastGround:
+class PastTruth:
     """Fates by bootstrap: a draw from the attempts around that instant."""
 
-    def __init__(self, samples: Samples, picks: list[list[float]], origin_ns: int) -> None:
+    def __init__(self, samples: PastSamples, picks: list[list[float]], origin_ns: int) -> None:
         self._columns = samples.columns
         self._picks = picks
         self._origin_ns = origin_ns
@@ -167,14 +171,14 @@ class PastGround:
         firsts, speeds = sorted(one.first_ns for one in good), sorted(one.tps for one in good)
         return firsts[len(firsts) // 2] / NS, speeds[len(speeds) // 2]
 
-    def _around(self, place: int, now_ns: int) -> list[Sample]:
+    def _around(self, place: int, now_ns: int) -> list[PastSample]:
         times, samples = self._columns[place]
         at = bisect_left(times, now_ns + self._origin_ns)
         start = max(min(at - NEAREST // 2, len(samples) - NEAREST), 0)
         return samples[start : start + NEAREST]
 
 
-def past(ledger: Ledger, period: Period, config: Config | None) -> PastStage:
+def past(ledger: Ledger, period: PastPeriod, config: Config | None) -> PastSource:
     """Read a stretch of the ledger; UsageError says what is missing."""
     span = (wall_time(_ns(period.since)), wall_time(_ns(period.until)))
     with ledger.reading() as connection:
@@ -193,7 +197,7 @@ def past(ledger: Ledger, period: Period, config: Config | None) -> PastStage:
         )
     columns = [([row.wall_ns for row in rows], rows) for rows in kept.values()]
     offers = _priced([_offer(name, rows, period, config) for name, rows in kept.items()])
-    return PastStage(model, offers, asked, Samples(columns))
+    return PastSource(model, offers, asked, PastSamples(columns))
 
 
 def _ns(at: datetime) -> int:
@@ -217,7 +221,7 @@ def _usual_model(connection: sa.Connection, span: tuple[str, str]) -> str:
     return str(row[0])
 
 
-def _asked(connection: sa.Connection, span: tuple[str, str], model: str) -> list[Asked]:
+def _asked(connection: sa.Connection, span: tuple[str, str], model: str) -> list[PastExchange]:
     table = exchanges.c
     query = (
         sa.select(table.wall_time, table.tokens_in, table.tokens_out)
@@ -225,14 +229,14 @@ def _asked(connection: sa.Connection, span: tuple[str, str], model: str) -> list
         .order_by(table.wall_time, table.id)
     )
     return [
-        Asked(wall_ns_of(at), tokens_in or USUAL[0], tokens_out or USUAL[1])
+        PastExchange(wall_ns_of(at), tokens_in or USUAL[0], tokens_out or USUAL[1])
         for at, tokens_in, tokens_out in connection.execute(query)
     ]
 
 
 def _samples(
     connection: sa.Connection, span: tuple[str, str], model: str
-) -> dict[str, list[Sample]]:
+) -> dict[str, list[PastSample]]:
     """Attempts by target, those of no use left out."""
     table = attempts.c
     query = (
@@ -255,7 +259,7 @@ def _samples(
         )
         .order_by(table.wall_time, table.id)
     )
-    found: dict[str, list[Sample]] = {}
+    found: dict[str, list[PastSample]] = {}
     for row in connection.execute(query):
         sample = _sample(row)
         if sample is not None:
@@ -263,24 +267,26 @@ def _samples(
     return found
 
 
-def _sample(row: Any) -> Sample | None:
+def _sample(row: Any) -> PastSample | None:
     """An attempt as something to draw; None where it says too little."""
     at = wall_ns_of(row.wall_time)
     if row.ttft_ms is not None and row.outcome in {"ok", "cancelled", "cut"}:
         if row.speed_tps is None or row.speed_tps <= 0.0:
             return None
-        return Sample(at, int(row.ttft_ms * MS), row.speed_tps, None)
+        return PastSample(at, int(row.ttft_ms * MS), row.speed_tps, None)
     if row.outcome in {"ok", "cancelled", "cut"}:
         return None
     if row.outcome == "timeout":
-        return Sample(at, NEVER_NS, 0.0, None)
+        return PastSample(at, NEVER_NS, 0.0, None)
     known = row.status is not None and row.status != 200
     failure = by_status(row.status) if known else FAILED
     ends = row.t_send_ns is not None and row.t_end_ns is not None
-    return Sample(at, row.t_end_ns - row.t_send_ns if ends else FAIL_NS, 0.0, failure)
+    return PastSample(at, row.t_end_ns - row.t_send_ns if ends else FAIL_NS, 0.0, failure)
 
 
-def _offer(name: str, rows: Sequence[Sample], period: Period, config: Config | None) -> Offer:
+def _offer(
+    name: str, rows: Sequence[PastSample], period: PastPeriod, config: Config | None
+) -> Offer:
     """A target with its prices, and what a gateway that has run for long believes of it."""
     provider, _, model = name.partition("/")
     known = provider in catalogue() or (config is not None and provider in config.providers)
@@ -304,7 +310,7 @@ def _offer(name: str, rows: Sequence[Sample], period: Period, config: Config | N
 
 
 def _rates(
-    name: str, listed_as: str | None, model: str, period: Period, config: Config | None
+    name: str, listed_as: str | None, model: str, period: PastPeriod, config: Config | None
 ) -> tuple[float, float] | None:
     own = None if config is None else config.prices.get(name)
     rates = None if own is None else own_rates(own)

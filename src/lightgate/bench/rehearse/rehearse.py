@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from lightgate.bench.rehearse.chooser import (
+from lightgate.bench.rehearse.baselines import (
+    Baseline,
     MeanOfLast,
     Oracle,
-    Plain,
     Shuffled,
     TwoChoices,
     fixed_best,
 )
-from lightgate.bench.rehearse.ground import WorldGround, take
-from lightgate.bench.rehearse.play import Cast, Play
-from lightgate.bench.rehearse.standing import standing
+from lightgate.bench.rehearse.rehearsal import Rehearsal, RehearsalInput
+from lightgate.bench.rehearse.tally import policy_row
+from lightgate.bench.rehearse.truth import WorldTruth, draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lightgate.bench.rehearse.chooser import Chooser, Order
-    from lightgate.bench.rehearse.ground import Ground
+    from lightgate.bench.rehearse.baselines import RehearsedPolicy, TargetOrder
     from lightgate.bench.rehearse.scene import Offer, Scene
-    from lightgate.bench.rehearse.standing import Standing
-    from lightgate.bench.rehearse.tally import Tally
+    from lightgate.bench.rehearse.tally import PolicyRow, Tally
+    from lightgate.bench.rehearse.truth import Truth
 
 FIXED: Final = "fixed-best"
 EDGES: Final = (FIXED, "mean-of-last-10", "oracle", "oracle, hedge p90")  # always shown
 OTHERS: Final = ("random", "p2c")
 
 
-class Stage(Protocol):
+class RehearsalSource(Protocol):
     """Where a rehearsal plays: a scene of a world, or the ledger's past."""
 
     @property
@@ -43,12 +42,12 @@ class Stage(Protocol):
         """Tokens of a usual answer."""
         ...
 
-    def cast(self, seed: int) -> Callable[[], Cast]:
+    def drawn(self, seed: int) -> Callable[[], RehearsalInput]:
         """The traffic and draws of one seed; every call gives the truth anew, with equal dice."""
         ...
 
 
-class WorldStage:
+class WorldSource:
     """A scene of a world."""
 
     def __init__(self, scene: Scene) -> None:
@@ -64,70 +63,70 @@ class WorldStage:
         """Tokens of an answer."""
         return self._scene.traffic.tokens_out
 
-    def cast(self, seed: int) -> Callable[[], Cast]:
+    def drawn(self, seed: int) -> Callable[[], RehearsalInput]:
         """Draw once, play often."""
-        scene, shared = self._scene, take(self._scene, seed)
+        scene, shared = self._scene, draw(self._scene, seed)
 
-        def again() -> Cast:
-            return Cast(
+        def again() -> RehearsalInput:
+            return RehearsalInput(
                 scene.offers,
                 shared.arrivals_ns,
                 shared.tokens_in,
                 shared.tokens_out,
                 shared.draws,
-                WorldGround(scene, shared),
+                WorldTruth(scene, shared),
             )
 
         return again
 
 
-class Role(NamedTuple):
-    """A policy under its name; `make` gets the truth, the seed and the stage."""
+class NamedPolicy(NamedTuple):
+    """A policy under its name; `make` gets the truth, the seed and the source."""
 
     name: str
-    make: Callable[[Ground, int, Stage], Chooser]
+    make: Callable[[Truth, int, RehearsalSource], RehearsedPolicy]
 
 
-def plain(name: str) -> Role:
+def baseline(name: str) -> NamedPolicy:
     """One of the policies to compare with."""
 
-    def make(ground: Ground, seed: int, stage: Stage) -> Chooser:
+    def make(truth: Truth, seed: int, source: RehearsalSource) -> RehearsedPolicy:
         del seed
-        offers, count = stage.offers, len(stage.offers)
-        orders: dict[str, Callable[[], Order]] = {
-            FIXED: lambda: fixed_best(offers, stage.usual_tokens),
+        offers, count = source.offers, len(source.offers)
+        orders: dict[str, Callable[[], TargetOrder]] = {
+            FIXED: lambda: fixed_best(offers, source.usual_tokens),
             "mean-of-last-10": lambda: MeanOfLast(count),
             "random": lambda: Shuffled(count),
             "p2c": lambda: TwoChoices(count),
-            "oracle": lambda: Oracle(ground, count),
+            "oracle": lambda: Oracle(truth, count),
         }
         base, _, hedge = name.partition(", ")
-        return Plain(offers, orders[base](), hedged=bool(hedge))
+        return Baseline(offers, orders[base](), hedged=bool(hedge))
 
-    return Role(name, make)
+    return NamedPolicy(name, make)
 
 
-def play(stage: Stage, role: Role, cast: Cast, seed: int) -> Tally:
+def play(source: RehearsalSource, policy: NamedPolicy, given: RehearsalInput, seed: int) -> Tally:
     """One policy, one seed."""
-    return Play(cast, role.make(cast.ground, seed, stage)).run()
+    return Rehearsal(given, policy.make(given.truth, seed, source)).run()
 
 
 def rehearse(
-    stage: Stage,
-    roles: Sequence[Role],
+    source: RehearsalSource,
+    policies: Sequence[NamedPolicy],
     seeds: Sequence[int],
     progress: Callable[[int, int], None] = lambda _done, _all: None,
-) -> list[Standing]:
-    """Every role on every seed; fixed-best is played in any case, as the measure of spend."""
-    names = [role.name for role in roles]
-    wanted = list(roles) if FIXED in names else [plain(FIXED), *roles]
-    tallies: dict[str, list[Tally]] = {role.name: [] for role in wanted}
+) -> list[PolicyRow]:
+    """Every policy on every seed; fixed-best is played in any case, as the measure of spend."""
+    names = [policy.name for policy in policies]
+    wanted = list(policies) if FIXED in names else [baseline(FIXED), *policies]
+    tallies: dict[str, list[Tally]] = {policy.name: [] for policy in wanted}
     done = 0
     for seed in seeds:
-        cast = stage.cast(seed)
-        for role in wanted:
-            tallies[role.name].append(play(stage, role, cast(), seed))
+        again = source.drawn(seed)
+        for policy in wanted:
+            tallies[policy.name].append(play(source, policy, again(), seed))
             done += 1
             progress(done, len(wanted) * len(seeds))
-    targets = [offer.target for offer in stage.offers]
-    return [standing(name, tallies[name], tallies[FIXED], targets) for name in names]
+    targets = [offer.target for offer in source.offers]
+    return [policy_row(name, tallies[name], tallies[FIXED], targets) for name in names]

@@ -47,7 +47,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     speed_slow_tps: float
 
 
-class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+class SceneTraffic(msgspec.Struct, frozen=True, kw_only=True):
     """Poisson arrivals of requests of one size; `correlation` is that of log-TTFTs."""
 
     requests: int = 6000
@@ -57,7 +57,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     correlation: float = 0.0
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class SlowSpell(msgspec.Struct, frozen=True, kw_only=True):
     """A target that is slower from one second to another, beside all weather."""
 
     target: str
@@ -75,13 +75,13 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     world: World
     offers: tuple[Offer, ...]
-    traffic: Traffic = Traffic()
+    traffic: SceneTraffic = SceneTraffic()
     load: int | None = None  # None: what the world says, or as many as are in flight
     priced: bool = False  # whether the world itself names every price
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[SlowSpell, ...] = ()
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class SceneChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What the caller wants different from the scene as it is; None: as it is."""
 
     targets: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     tokens_out: int | None = None
 
 
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _SceneRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     world: str
     calm: bool = False
@@ -103,20 +103,20 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def built_in() -> Mapping[str, _Entry]:
+def built_in() -> Mapping[str, _SceneRow]:
     """The scenes that come with Lightgate, by name."""
     text = resources.files("lightgate.bench.rehearse").joinpath("scenes.toml").read_text("utf-8")
     rows: dict[str, Any] = tomllib.loads(text)
-    return MappingProxyType({name: msgspec.convert(row, _Entry) for name, row in rows.items()})
+    return MappingProxyType({name: msgspec.convert(row, _SceneRow) for name, row in rows.items()})
 
 
-def scene(name: str, wish: Wish | None = None) -> Scene:
+def scene(name: str, wish: SceneChanges | None = None) -> Scene:
     """A built-in scene, or the simulator's world of that name or in that file."""
-    wish = wish or Wish()
+    wish = wish or SceneChanges()
     entry = built_in().get(name)
     if entry is None:
         world = _world(name)
-        return _staged(name, _Entry(world.title, world.name), world, wish)
+        return _staged(name, _SceneRow(world.title, world.name), world, wish)
     world = world_file.load(entry.world)
     if entry.calm and world.weather is not None:
         sky = msgspec.structs.replace(world.weather, good_mean_s=math.inf, shock_every_s=math.inf)
@@ -132,7 +132,7 @@ def _world(name: str) -> World:
         raise UsageError(error.message, hint=f"Name a TOML file or one of: {known}.") from None
 
 
-def _staged(name: str, entry: _Entry, world: World, wish: Wish) -> Scene:
+def _staged(name: str, entry: _SceneRow, world: World, wish: SceneChanges) -> Scene:
     load = wish.load or entry.load
     offers = [
         _offer(provider, maker, title, model, load)
@@ -149,7 +149,7 @@ def _staged(name: str, entry: _Entry, world: World, wish: Wish) -> Scene:
         "tokens_out": wish.tokens_out,
         "correlation": wish.correlation,
     }
-    traffic = Traffic(**{key: value for key, value in asked.items() if value is not None})  # type: ignore[arg-type]  # each by its own name
+    traffic = SceneTraffic(**{key: value for key, value in asked.items() if value is not None})  # type: ignore[arg-type]  # each by its own name
     return Scene(
         name=name,
         title=entry.title,

@@ -113,7 +113,7 @@ def confirm(
         raise UsageError("The run was not started.", hint="Nothing was sent.")
 
 
-class Guard:
+class CostGuard:
     """Watches what finished attempts cost, against `--max-cost`.
 
     Those under way count as `each`, so the limit is not passed by the requests still in flight.

@@ -31,7 +31,7 @@ DEADLINES: Final = Deadlines(connect_s=4, first_byte_s=20, idle_s=20, total_s=30
 State = Literal["ok", "no key", "key refused", "unreachable", "not running", "failed"]
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One provider or target as seen from here; milliseconds, None where not measured."""
 
     name: str
@@ -51,7 +51,7 @@ async def examine(
     env: Mapping[str, str],
     key_env: str | None = None,
     config: Config | None = None,
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Call each target once for one token; without targets only look who can be reached."""
     client = Client(watch_lag=False)
     try:
@@ -64,7 +64,7 @@ async def examine(
         await client.close()
 
 
-async def _call(client: Client, target: Target) -> Finding:
+async def _call(client: Client, target: Target) -> DoctorFinding:
     """One token from a target, on a cold connection."""
     request = Request(
         model=target.model,
@@ -92,12 +92,12 @@ async def _call(client: Client, target: Target) -> Finding:
 
 async def _reach(
     client: Client, provider: Provider, env: Mapping[str, str], config: Config | None
-) -> Finding:
+) -> DoctorFinding:
     """Ask a provider for its list of models: free, and it says whether the key is good."""
     name = provider.name
     key, usable = key_variable(provider, config, env)
     if not usable:
-        return Finding(name=name, state="no key", says=f"set {key}")
+        return DoctorFinding(name=name, state="no key", says=f"set {key}")
     try:
         target = resolve(f"{name}/any", env=env, config=config)
         origin, root = split_url(target.base_url)
@@ -106,9 +106,13 @@ async def _reach(
         )
     except AttemptError as error:
         state: State = "not running" if provider.local else "unreachable"
-        return Finding(name=name, state=state, key_env=key, says=error.message, hint=error.hint)
+        return DoctorFinding(
+            name=name, state=state, key_env=key, says=error.message, hint=error.hint
+        )
     except LightgateError as error:  # the key, or a variable of the base URL, is not usable
-        return Finding(name=name, state="failed", key_env=key, says=error.message, hint=error.hint)
+        return DoctorFinding(
+            name=name, state="failed", key_env=key, says=error.message, hint=error.hint
+        )
     # Any other status is an answer: not every provider has a list of models.
     state = "key refused" if answer.status in {401, 403} else "ok"
     if answer.status >= 500:
@@ -117,7 +121,7 @@ async def _reach(
     return _finding(name, answer.marks, state=state, key_env=key, says=says)
 
 
-def _finding(name: str, marks: Marks, **facts: object) -> Finding:
+def _finding(name: str, marks: Marks, **facts: object) -> DoctorFinding:
     return msgspec.convert(
         {
             "name": name,
@@ -127,11 +131,11 @@ def _finding(name: str, marks: Marks, **facts: object) -> Finding:
             "first_byte_ms": timing.ms_between(marks.send, marks.headers),
             **facts,
         },
-        Finding,
+        DoctorFinding,
     )
 
 
-def verdict(findings: list[Finding], *, named: bool) -> LightgateError | None:
+def verdict(findings: list[DoctorFinding], *, named: bool) -> LightgateError | None:
     """The error that a script should see: only for targets that were named."""
     if not named:
         return None

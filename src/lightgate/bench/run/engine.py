@@ -14,11 +14,11 @@ import msgspec
 
 from lightgate.bench.load.blocks import Blocks, InBlock, Lane, LaneTurn, interleave
 from lightgate.bench.load.drive import Driving, Finished, Job
-from lightgate.bench.load.processes import Crew, drive_crew, processes_for
+from lightgate.bench.load.processes import LoadProcesses, drive_processes, processes_for
 from lightgate.bench.load.quiet import FULL, breathe, quiet
 from lightgate.bench.load.sessions import Sessions
 from lightgate.bench.load.trace import Trace
-from lightgate.bench.run.budget import Guard
+from lightgate.bench.run.budget import CostGuard
 from lightgate.bench.run.findings import Measured, cells, conclude
 from lightgate.bench.run.order import TWIN, cut, environment, target_facts, with_twin
 from lightgate.bench.run.precise import requests_for
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lightgate.bench.load.shape import Pacer
-    from lightgate.bench.run.order import Explorer, Loading, Observer, Order
+    from lightgate.bench.run.order import Explorer, Loading, RunObserver, RunOrder
     from lightgate.bench.workload.conversation import Talk
     from lightgate.bench.workload.conversation import Turn as SessionTurn
     from lightgate.ledger.runs.folder import RunFolder
@@ -57,9 +57,9 @@ class Bench:
 
     def __init__(
         self,
-        order: Order,
+        order: RunOrder,
         folder: RunFolder | None,
-        observer: Observer,
+        observer: RunObserver,
         explorer: Explorer | None = None,
     ) -> None:
         self._order = order
@@ -68,7 +68,7 @@ class Bench:
         self._folder = folder
         self._observer = observer
         self._ids = Ids()
-        self._guard = Guard(order.max_cost)
+        self._guard = CostGuard(order.max_cost)
         self._targets = {target.name: target for target in with_twin(order)}
         self._dropped: dict[str, dict[str, int]] = {}
         self._inflight: dict[str, int] = {}
@@ -258,9 +258,9 @@ class Bench:
             def on_done(item: Finished, lane: Lane = lane) -> None:
                 take(InBlock(lane.name, item.job.number // size, item))
 
-            crew = Crew(processes=processes, stamp=self._order.stamps, warm=(origin,))
+            crew = LoadProcesses(processes=processes, stamp=self._order.stamps, warm=(origin,))
             jobs = map(lane.job, itertools.count())
-            crewed = await drive_crew(jobs, driving, crew, on_done, pacer)
+            crewed = await drive_processes(jobs, driving, crew, on_done, pacer)
             for lost in crewed.lost:
                 self._notes.append(
                     f"A process of {lane.name} was lost with {lost.unfinished} requests."

@@ -33,7 +33,7 @@ BLOCK_ROUNDS: Final = 4  # requests of each worker in one block: its ramp is the
 MIN_BLOCKS: Final = 10  # fewer, and no difference between five targets can be claimed
 
 
-class Observer(Protocol):
+class RunObserver(Protocol):
     """Who watches a run; the live view of `report` is one."""
 
     def begin_cell(
@@ -91,7 +91,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
         return LoadFacts(label=self.label, concurrency=self.concurrency, rate=rate, dropped=dropped)
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a run is asked for."""
 
     targets: tuple[Target, ...]
@@ -130,7 +130,7 @@ def cut(load: Loading) -> tuple[int, int | None]:
     return size, -(-load.requests // size)
 
 
-def with_twin(order: Order) -> tuple[Target, ...]:
+def with_twin(order: RunOrder) -> tuple[Target, ...]:
     """The targets, and for a comparison the first of them once more under another name."""
     if not order.aa or len(order.targets) < 2 or order.together:
         return order.targets
@@ -138,7 +138,7 @@ def with_twin(order: Order) -> tuple[Target, ...]:
     return (*order.targets, msgspec.structs.replace(first, name=first.name + TWIN))
 
 
-def target_facts(target: Target, order: Order) -> TargetFacts:
+def target_facts(target: Target, order: RunOrder) -> TargetFacts:
     """What the record says about a target; never its key."""
     listed = target.provider.price_provider
     rates = target.rates or (rates_of(listed, target.model, order.at) if listed else None)

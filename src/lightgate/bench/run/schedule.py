@@ -67,7 +67,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     last_result: str = ""
 
 
-class Book(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleFile(msgspec.Struct, frozen=True, kw_only=True):
     """All schedules, as they are on disk."""
 
     version: int = VERSION
@@ -97,7 +97,7 @@ class Runner(Protocol):
         ...
 
 
-class Outside(NamedTuple):
+class SchedulerEffects(NamedTuple):
     """What a scheduler does to the world: run, post, speak, wait, roll dice."""
 
     run: Runner
@@ -160,15 +160,15 @@ class Schedules:
                         schedule, last_run=str(folder), last_result=result
                     )
 
-    def _book(self) -> Book:
+    def _book(self) -> ScheduleFile:
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
-            return Book()
+            return ScheduleFile()
         except OSError as error:
             raise ConfigError(f"{self._path} cannot be read: {error.strerror}.") from None
         try:
-            book = msgspec.json.decode(data, type=Book)
+            book = msgspec.json.decode(data, type=ScheduleFile)
         except msgspec.DecodeError as error:
             raise ConfigError(f"{self._path} holds no schedules: {error}.") from None
         if book.version > VERSION:
@@ -187,11 +187,11 @@ class Schedules:
             fcntl.flock(lock, fcntl.LOCK_EX)
             book = list(self._book().schedules)
             yield book
-            self._replace(Book(schedules=tuple(book)))
+            self._replace(ScheduleFile(schedules=tuple(book)))
         finally:
             os.close(lock)
 
-    def _replace(self, book: Book) -> None:
+    def _replace(self, book: ScheduleFile) -> None:
         temporary = self.data / f".{FILE}.{os.getpid()}"
         try:
             # A webhook's path is often its secret: the file is its owner's alone.
@@ -257,7 +257,7 @@ def next_due(schedule: Schedule, now_ns: int, chance: Callable[[], float]) -> in
 class Scheduler:
     """Runs due schedules, keeps their history, and tells of drift."""
 
-    def __init__(self, data: Path, outside: Outside) -> None:
+    def __init__(self, data: Path, outside: SchedulerEffects) -> None:
         self._schedules = Schedules(data)
         self._data = data
         self._outside = outside
@@ -325,7 +325,7 @@ class Scheduler:
             self._outside.say(f"{schedule.name}: the webhook was not reached: {error.message}")
 
 
-class _Series(NamedTuple):
+class _MedianSeries(NamedTuple):
     """The medians of one metric of one cell, run by run; the newest run is the last."""
 
     target: str
@@ -340,7 +340,7 @@ class _Series(NamedTuple):
         return drift(times, rng=np.random.default_rng(1), tolerance=tolerance, looks=looks)
 
 
-def _series(schedule: Schedule, run: Run, history: History) -> Iterator[_Series]:
+def _series(schedule: Schedule, run: Run, history: History) -> Iterator[_MedianSeries]:
     enough = smallest_n(0.5)
     for target, load in history.cells(run.id):
         for metric in WATCHED:
@@ -348,7 +348,7 @@ def _series(schedule: Schedule, run: Run, history: History) -> Iterator[_Series]
             kept = [(run_id, values) for run_id, values in found if len(values) >= enough]
             medians = [quantile(values, 0.5) or 0.0 for _, values in kept]
             if kept and kept[-1][0] == run.id and min(medians) > 0.0:
-                yield _Series(target, load, metric, medians)
+                yield _MedianSeries(target, load, metric, medians)
 
 
 def _drifts(schedule: Schedule, run: Run, history: History, stamp: str) -> Iterator[Alert]:
@@ -372,7 +372,7 @@ def _drifts(schedule: Schedule, run: Run, history: History, stamp: str) -> Itera
         )
 
 
-def _is_known(row: _Series, found: Drift, tolerance: float, looks: int) -> bool:
+def _is_known(row: _MedianSeries, found: Drift, tolerance: float, looks: int) -> bool:
     """Whether a creep was told of already: it stays in the window for many runs."""
     if not found.call.startswith("creeping"):
         return False
@@ -426,13 +426,13 @@ async def post(client: Client, url: str, body: bytes) -> None:
             "",
         )
     )
-    answer = _Answer()
+    answer = _WebhookAnswer()
     await client.exchange(origin, head.encode("latin-1") + body, answer, Marks(), DEADLINES)
     if not 200 <= answer.status < 300:
         raise HttpRefused(f"{origin} answered {answer.status}.", code=answer.status)
 
 
-class _Answer:
+class _WebhookAnswer:
     """Takes the status of an answer and leaves the rest."""
 
     def __init__(self) -> None:

@@ -39,7 +39,7 @@ OTHER_SCENARIOS: Final = ("S1", "S3", "S4", "S5", "S6", "S10")  # where dialects
 SLOW: Final = Scenario("slow", "slow streams", ("slow",))
 
 
-class Cell(NamedTuple):
+class SelftestCell(NamedTuple):
     """One measurement: a scenario at a concurrency with one kind of stamp, in one dialect."""
 
     scenario: Scenario
@@ -55,7 +55,7 @@ class Cell(NamedTuple):
         return self.scenario.name + self.provider.removeprefix("lab").replace("-", " ")
 
 
-class Budget(NamedTuple):
+class ErrorBudget(NamedTuple):
     """The largest error that passes; times in nanoseconds, shares as fractions."""
 
     ttft_p50_ns: int
@@ -65,22 +65,22 @@ class Budget(NamedTuple):
     offered: float = 0.98
 
 
-BUDGETS: Final[dict[StampSource, Budget]] = {
-    "kernel": Budget(MS // 10, MS // 5, 0.005, 2 * MS + MS // 10),
+BUDGETS: Final[dict[StampSource, ErrorBudget]] = {
+    "kernel": ErrorBudget(MS // 10, MS // 5, 0.005, 2 * MS + MS // 10),
     # A read stamp may be late, but then it says so: what is held is the median and the flags.
-    "read": Budget(MS // 10, None, None, None),
+    "read": ErrorBudget(MS // 10, None, None, None),
 }
 
 
 def cells(
     *, stamps: tuple[StampSource, ...], concurrency: tuple[int, ...], quick: bool
-) -> list[Cell]:
+) -> list[SelftestCell]:
     """All cells of a run, cheap ones first; read stamps are held to the plain scenario alone."""
-    plan: list[Cell] = []
+    plan: list[SelftestCell] = []
     for source in stamps:
         for workers in concurrency:
             if workers > 256:
-                plan.append(Cell(SLOW, workers, workers, 40 if quick else 60, source))
+                plan.append(SelftestCell(SLOW, workers, workers, 40 if quick else 60, source))
                 continue
             few = source == "read" and "kernel" in stamps
             shapes = SCENARIOS[:1] if few else SCENARIOS
@@ -95,9 +95,9 @@ def cells(
     return plan
 
 
-def _cell(scenario: Scenario, workers: int, source: StampSource, *, quick: bool) -> Cell:
+def _cell(scenario: Scenario, workers: int, source: StampSource, *, quick: bool) -> SelftestCell:
     rounds = min(12, max(2, 512 // workers))
     tokens = 20 if workers == 1 else 60
     if quick:
         rounds = max(2, rounds // 3)
-    return Cell(scenario, workers, workers * rounds, tokens, source)
+    return SelftestCell(scenario, workers, workers * rounds, tokens, source)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.bench.selftest.plan import BUDGETS, Budget, Cell
+from lightgate.bench.selftest.plan import BUDGETS, ErrorBudget, SelftestCell
 from lightgate.clock.load import Span, Window, inflight
 from lightgate.clock.quantile import quantile, quantiles
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.bench.load.drive import Finished
-    from lightgate.bench.selftest.truth import Errors
+    from lightgate.bench.selftest.truth import RequestErrors
 
 MS: Final = 1e6
 OFF_NS: Final = 1_000_000  # a read stamp that is off by more than this must be flagged
 
 
-class Spread(msgspec.Struct, frozen=True):
+class ErrorSpread(msgspec.Struct, frozen=True):
     """The size of an error over a cell."""
 
     n: int
@@ -38,10 +38,10 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     stamps: str
     requests: int
     tokens: int
-    send_ms: Spread | None
-    ttft_ms: Spread | None
-    speed: Spread | None
-    e2e_ms: Spread | None
+    send_ms: ErrorSpread | None
+    ttft_ms: ErrorSpread | None
+    speed: ErrorSpread | None
+    e2e_ms: ErrorSpread | None
     late_share: float
     unsure_share: float
     unflagged: int
@@ -56,7 +56,9 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     misses: tuple[str, ...]
 
 
-def summarise(cell: Cell, done: list[Finished], errors: list[Errors], cpu_ns: int) -> CellResult:
+def summarise(
+    cell: SelftestCell, done: list[Finished], errors: list[RequestErrors], cpu_ns: int
+) -> CellResult:
     """Put a cell's errors together and hold them against the budget."""
     tokens = sum(item.called.tokens.streamed or 0 for item in done)
     pacing = [p for error in errors for p in error.pacing_ns]
@@ -108,12 +110,12 @@ def offered(done: list[Finished], concurrency: int) -> float | None:
     return None if mean is None else mean / concurrency
 
 
-def _is_off(error: Errors) -> bool:
+def _is_off(error: RequestErrors) -> bool:
     """Whether a time of this request is wrong by more than a millisecond."""
     return any(abs(e) > OFF_NS for e in (error.ttft_ns, error.e2e_ns) if e is not None)
 
 
-def _misses(result: CellResult, budget: Budget) -> list[str]:
+def _misses(result: CellResult, budget: ErrorBudget) -> list[str]:
     found = []
     ttft, speed, e2e = result.ttft_ms, result.speed, result.e2e_ms
     if ttft is not None and ttft.p50 > budget.ttft_p50_ns / MS:
@@ -142,12 +144,12 @@ def _misses(result: CellResult, budget: Budget) -> list[str]:
     return found
 
 
-def _spread(values: Sequence[float | None], unit: float) -> Spread | None:
+def _spread(values: Sequence[float | None], unit: float) -> ErrorSpread | None:
     sizes = [abs(value) / unit for value in values if value is not None]
     p50, p99, largest = quantiles(sizes, (0.5, 0.99, 1.0))
     if p50 is None or p99 is None or largest is None:
         return None
-    return Spread(len(sizes), p50, p99, largest)
+    return ErrorSpread(len(sizes), p50, p99, largest)
 
 
 def _in_ms(nanoseconds: float | None) -> float | None:

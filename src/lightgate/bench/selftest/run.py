@@ -12,7 +12,7 @@ from lightgate.bench.load.drive import Driving, Finished, Job, drive
 from lightgate.bench.load.quiet import quiet
 from lightgate.bench.load.simulated import target
 from lightgate.bench.selftest.result import CellResult, summarise
-from lightgate.bench.selftest.truth import compare, decode_page
+from lightgate.bench.selftest.truth import decode_page, errors_of
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import LightgateError
 from lightgate.provider.prepare import prepare
@@ -25,8 +25,8 @@ from lightgate.wire.origin import Origin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lightgate.bench.selftest.plan import Cell
-    from lightgate.bench.selftest.truth import Entry
+    from lightgate.bench.selftest.plan import SelftestCell
+    from lightgate.bench.selftest.truth import LogEntry
     from lightgate.sim.server.serve import SimFacts
 
 WORLD: Final = "selftest"
@@ -44,7 +44,7 @@ class Lab:
         self._read = 0  # the number of the next entry of the log
         self.origin = Origin("http", facts.host, facts.port)
 
-    def jobs(self, cell: Cell) -> Iterator[Job]:
+    def jobs(self, cell: SelftestCell) -> Iterator[Job]:
         """The requests of a cell, each with an id that the simulator logs."""
         serial = f"{cell.name}-{cell.concurrency}-{cell.stamps}-{time.monotonic_ns():x}"
         serial = serial.replace(" ", "-")
@@ -56,9 +56,9 @@ class Lab:
             job = f"{serial}-{number}"
             yield Job(job, prepare(*next(models), (("x-request-id", job),)))
 
-    async def entries(self, client: Client) -> dict[str, Entry]:
+    async def entries(self, client: Client) -> dict[str, LogEntry]:
         """What the simulator logged since the last call, by request id."""
-        found: dict[str, Entry] = {}
+        found: dict[str, LogEntry] = {}
         more = True
         while more:
             answer = await fetch(client, self.origin, f"/sim/log?since={self._read}")
@@ -70,7 +70,7 @@ class Lab:
         return found
 
 
-async def run_cell(cell: Cell, lab: Lab, on_done: Callable[[Finished], None]) -> CellResult:
+async def run_cell(cell: SelftestCell, lab: Lab, on_done: Callable[[Finished], None]) -> CellResult:
     """Run one cell against the simulator and compare it with the log."""
     client = Client(stamp=cell.stamps)
     done: list[Finished] = []
@@ -90,7 +90,7 @@ async def run_cell(cell: Cell, lab: Lab, on_done: Callable[[Finished], None]) ->
         entries = await lab.entries(client)
     finally:
         await client.close()
-    errors = [compare(item, entries[item.job.id]) for item in done if item.job.id in entries]
+    errors = [errors_of(item, entries[item.job.id]) for item in done if item.job.id in entries]
     return summarise(cell, done, errors, cpu)
 
 

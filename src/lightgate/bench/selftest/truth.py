@@ -16,7 +16,7 @@ NS_PER_S: Final = 1_000_000_000
 UNSURE_NS: Final = 1_000_000  # a burst of unknown age up to this is as good as exact
 
 
-class Sent(msgspec.Struct, frozen=True, array_like=True):
+class LoggedWrite(msgspec.Struct, frozen=True, array_like=True):
     """One write of the simulator: planned and actual instant, tokens and their kind."""
 
     planned_ns: int
@@ -25,28 +25,28 @@ class Sent(msgspec.Struct, frozen=True, array_like=True):
     kind: str
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LogEntry(msgspec.Struct, frozen=True):
     """One request as the simulator saw it."""
 
     request_id: str
     model: str
     received_ns: int
-    plan: tuple[Sent, ...]
+    plan: tuple[LoggedWrite, ...]
     outcome: str
     tokens: dict[str, int] | None = None  # made, by kind
     usage: dict[str, object] | None = None  # as it was sent
 
 
-class Page(msgspec.Struct, frozen=True):
+class LogPage(msgspec.Struct, frozen=True):
     """What `GET /sim/log` gives: some entries, and where to go on."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     next: int
     more: bool
     dropped: int
 
 
-class Burst(NamedTuple):
+class TokenWrite(NamedTuple):
     """One write that carried tokens."""
 
     at_ns: int
@@ -54,7 +54,7 @@ class Burst(NamedTuple):
     kind: str
 
 
-class Errors(NamedTuple):
+class RequestErrors(NamedTuple):
     """Measured minus true for one request; None where the number does not exist.
 
     The true `ttft` (`e2e`) runs from our own `t_send`, which is ours to define, to the instant at
@@ -75,14 +75,14 @@ class Errors(NamedTuple):
     pacing_ns: tuple[int, ...]  # the simulator's own |actual - planned|
 
 
-decode_page: Final = msgspec.json.Decoder(Page).decode
+decode_page: Final = msgspec.json.Decoder(LogPage).decode
 
 
-def compare(done: Finished, entry: Entry) -> Errors:
+def errors_of(done: Finished, entry: LogEntry) -> RequestErrors:
     """Hold one measured request against the log."""
     marks, called = done.marks, done.called
     written = [(sent, sent.actual_ns) for sent in entry.plan if sent.actual_ns is not None]
-    bursts = [Burst(at, sent.tokens, sent.kind) for sent, at in written if sent.tokens > 0]
+    bursts = [TokenWrite(at, sent.tokens, sent.kind) for sent, at in written if sent.tokens > 0]
     ttft = e2e = None
     speed: float | None = None
     wrong_kind = wrong_tokens = False
@@ -94,7 +94,7 @@ def compare(done: Finished, entry: Entry) -> Errors:
         speed = _speed_error(timing.Timing.of(marks, called.tokens).speed_tps, bursts)
     if entry.usage is not None and entry.tokens is not None and called.outcome == "ok":
         wrong_tokens = called.tokens.out != sum(entry.tokens.values())
-    return Errors(
+    return RequestErrors(
         send_ns=_minus(entry.received_ns, marks.send),
         ttft_ns=ttft,
         e2e_ns=e2e,
@@ -117,7 +117,9 @@ def _wrong(measured: str, true: str) -> str:
     return "" if measured == true else f"{measured} instead of {true}"
 
 
-def _lacks(bursts: list[Burst], ttft: int | None, e2e: int | None, speed: float | None) -> bool:
+def _lacks(
+    bursts: list[TokenWrite], ttft: int | None, e2e: int | None, speed: float | None
+) -> bool:
     """Whether a number is missing although the bursts that define it were written."""
     if not bursts:
         return False
@@ -125,7 +127,7 @@ def _lacks(bursts: list[Burst], ttft: int | None, e2e: int | None, speed: float 
     return ttft is None or e2e is None or (lasts and speed is None)
 
 
-def _speed_error(measured: float | None, bursts: list[Burst]) -> float | None:
+def _speed_error(measured: float | None, bursts: list[TokenWrite]) -> float | None:
     span = bursts[-1].at_ns - bursts[0].at_ns
     if measured is None or span <= 0:
         return None

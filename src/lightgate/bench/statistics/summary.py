@@ -57,7 +57,7 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     slo: Slo | None = None
 
 
-class _Cell(NamedTuple):
+class _SortedCell(NamedTuple):
     """The attempts of a cell, sorted out."""
 
     facts: CellFacts
@@ -231,7 +231,7 @@ def stream(attempt: AttemptRecord, recording: Recording | None) -> Stream | None
 
 def _sort_out(
     attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording], facts: CellFacts
-) -> _Cell:
+) -> _SortedCell:
     kept = []
     turns: dict[int | None, list[AttemptRecord]] = {}  # stretches of unbroken load
     for attempt in attempts:
@@ -247,7 +247,7 @@ def _sort_out(
     steadily = inside(kept, windows, planned=facts.concurrency is None) if windows else kept
     ramp_kept = len(steadily) < RAMP_SHARE * len(kept)
     counted = kept if ramp_kept else steadily
-    return _Cell(
+    return _SortedCell(
         facts=facts,
         everything=list(attempts),
         counted=counted,
@@ -259,7 +259,7 @@ def _sort_out(
     )
 
 
-def _metrics(cell: _Cell) -> Iterable[Metric]:
+def _metrics(cell: _SortedCell) -> Iterable[Metric]:
     for name, number in _DURATIONS.items():
         values = [value for value in map(number, cell.good) if value is not None]
         yield Metric(
@@ -273,7 +273,7 @@ def _metrics(cell: _Cell) -> Iterable[Metric]:
         yield Metric(name=name, quantiles=estimates(rates, RATE_QS))
 
 
-def _gap(cell: _Cell) -> Metric:
+def _gap(cell: _SortedCell) -> Metric:
     """All gaps of all requests; those of one request are not independent of each other."""
     gaps: list[float] = []
     requests = 0
@@ -310,7 +310,7 @@ def _e2e_plan_ms(attempt: AttemptRecord) -> float | None:
     return (attempt.t_last_ns - attempt.t_plan_ns) / NS_PER_MS
 
 
-def _throughput(cell: _Cell) -> float | None:
+def _throughput(cell: _SortedCell) -> float | None:
     """Of everything that was under way in the windows, failures and cut requests included."""
     streams = [s for a in cell.everything if (s := stream(a, cell.recordings.get(a.id)))]
     if not streams or cell.steady.seconds <= 0:
@@ -321,7 +321,7 @@ def _throughput(cell: _Cell) -> float | None:
     return math.fsum(tokens) / cell.steady.seconds
 
 
-def _offered(cell: _Cell) -> float | None:
+def _offered(cell: _SortedCell) -> float | None:
     """The load that was there, as a share of what was asked for."""
     if cell.facts.concurrency is not None:
         busy = cell.steady.busy
@@ -331,13 +331,13 @@ def _offered(cell: _Cell) -> float | None:
     return sent / planned if planned else None
 
 
-def _goodput(cell: _Cell) -> float | None:
+def _goodput(cell: _SortedCell) -> float | None:
     if cell.facts.slo is None:
         return None
     return load.goodput(cell.counted, cell.facts.slo, dropped=cell.facts.dropped)
 
 
-def _note(cell: _Cell) -> str:
+def _note(cell: _SortedCell) -> str:
     notes = [cell.steady.note]
     if cell.ramp_kept:
         notes.append("the ramp is most of each block and was not cut off")
@@ -353,7 +353,7 @@ def _why_invalid(late: float | None) -> str:
     return f"the client itself was late in {late:.1%} of the requests (at most {LATE_LIMIT:.0%})"
 
 
-def _cost(cell: _Cell, throughput: float | None) -> CostFacts:
+def _cost(cell: _SortedCell, throughput: float | None) -> CostFacts:
     target = cell.facts.target
     if target.hourly_cost is not None:
         return _hourly(cell, target.hourly_cost, throughput)
@@ -372,7 +372,7 @@ def _cost(cell: _Cell, throughput: float | None) -> CostFacts:
     )
 
 
-def _hourly(cell: _Cell, hourly: Decimal, throughput: float | None) -> CostFacts:
+def _hourly(cell: _SortedCell, hourly: Decimal, throughput: float | None) -> CostFacts:
     """Paid by the hour: what the windows cost, shared by the requests that ended in them."""
     dollars = hourly * Decimal(str(cell.steady.seconds)) / SECONDS_PER_HOUR
     ended = [a for a in cell.everything if _ended_inside(a, cell.steady.windows)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from lightgate.clock.attempt import AttemptRecord
-    from lightgate.clock.compare import Standing
+    from lightgate.clock.compare import BoardRow
     from lightgate.ledger.runs.recording import Recording
     from lightgate.ledger.runs.run import TargetFacts
 
@@ -186,7 +186,7 @@ def _compared(table: _Table, a: str, b: str, draw: _Draw) -> Comparison | None:
     return _of_rates(result) if table.is_rate else result
 
 
-def _standings(table: _Table, names: Sequence[str], draw: _Draw) -> list[Standing]:
+def _standings(table: _Table, names: Sequence[str], draw: _Draw) -> list[BoardRow]:
     """Rank the targets over the places where all of them succeeded.
 
     One that failed more than half of the time is left out: it would take the others' samples away.

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from lightgate.clock.compare import Comparison, Standing
+from lightgate.clock.compare import BoardRow, Comparison
 from lightgate.clock.interval import Interval
 
 SCHEMA: Final = 1  # of this record
@@ -150,7 +150,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
     load: str
     metric: str
-    standings: tuple[Standing, ...]
+    standings: tuple[BoardRow, ...]
     void: bool = False
 
 

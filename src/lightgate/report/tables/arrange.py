@@ -13,7 +13,7 @@ from lightgate.report.tables.figures import clean, estimate, value
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lightgate.clock.compare import Standing
+    from lightgate.clock.compare import BoardRow
     from lightgate.ledger.runs.run import Board, CellSummary, Run
 
 
@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
     cell: CellSummary
     name: str  # short, harmless
-    standing: Standing | None
+    standing: BoardRow | None
     tie: bool  # with the first row of the block
 
 

@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.rehearse.stages import played, policy, stage
-from lightgate.bench.rehearse.brain import Brain, Settings
-from lightgate.bench.rehearse.play import Play
-from lightgate.bench.rehearse.rehearse import EDGES, FIXED, OTHERS, WorldStage, plain
-from lightgate.bench.rehearse.scene import Wish, scene
+from lightgate.bench.rehearse.gateway_policy import GatewayPolicy, PolicySettings
+from lightgate.bench.rehearse.rehearsal import Rehearsal
+from lightgate.bench.rehearse.rehearse import EDGES, FIXED, OTHERS, WorldSource, baseline
+from lightgate.bench.rehearse.scene import SceneChanges, scene
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lightgate.bench.rehearse.rehearse import Role
+    from lightgate.bench.rehearse.rehearse import NamedPolicy
 
 EVERYONE = (
-    *(plain(name) for name in (*EDGES, *OTHERS)),
+    *(baseline(name) for name in (*EDGES, *OTHERS)),
     policy("fastest", "auto"),
     policy("voice", "p75"),
     policy("cheapest", "800ms"),
@@ -31,7 +31,7 @@ EVERYONE = (
 
 
 @pytest.mark.parametrize("role", EVERYONE, ids=lambda role: role.name)
-def test_every_request_ends_exactly_once(role: Role) -> None:
+def test_every_request_ends_exactly_once(role: NamedPolicy) -> None:
     tally = played(stage("T5", 400), role)
     assert tally.ends == [1] * 400
     answered = int(np.count_nonzero(~np.isnan(tally.done_s)))
@@ -42,7 +42,7 @@ def test_every_request_ends_exactly_once(role: Role) -> None:
 
 
 @pytest.mark.parametrize("role", EVERYONE, ids=lambda role: role.name)
-def test_the_same_seed_gives_the_same_run(role: Role) -> None:
+def test_the_same_seed_gives_the_same_run(role: NamedPolicy) -> None:
     one, two, other = (played(stage(requests=200), role, seed) for seed in (3, 3, 4))
     assert one.ttft_s.tobytes() == two.ttft_s.tobytes()
     assert one.bills.mixed == two.bills.mixed
@@ -51,7 +51,7 @@ def test_the_same_seed_gives_the_same_run(role: Role) -> None:
 
 def test_all_policies_meet_the_same_luck() -> None:
     where = stage("T1", 800)
-    fixed, oracle = (played(where, plain(name)) for name in (FIXED, "oracle"))
+    fixed, oracle = (played(where, baseline(name)) for name in (FIXED, "oracle"))
     # In a calm world the oracle sends everybody to the same target as the table.
     assert fixed.ttft_s.tobytes() == oracle.ttft_s.tobytes()
     voice = played(where, policy("voice"))
@@ -67,11 +67,11 @@ def test_all_policies_meet_the_same_luck() -> None:
 
 def test_luck_does_not_depend_on_what_was_sent_before() -> None:
     where = stage("T4", 50)
-    one, two = where.cast(1)(), where.cast(1)()
+    one, two = where.drawn(1)(), where.drawn(1)()
     assert one.arrivals_ns == two.arrivals_ns
     for number in range(40):
-        one.ground.fate(number, 2, 10**12, 512)
-    assert one.ground.fate(45, 2, 10**12, 512) == two.ground.fate(45, 2, 10**12, 512)
+        one.truth.fate(number, 2, 10**12, 512)
+    assert one.truth.fate(45, 2, 10**12, 512) == two.truth.fate(45, 2, 10**12, 512)
 
 
 @pytest.mark.parametrize(("hedge", "name"), [("auto", "T4"), ("p75", "T2"), ("50ms", "T5")])
@@ -93,8 +93,8 @@ def test_hedges_keep_their_budgets(hedge: str, name: str) -> None:
 def test_no_world_makes_hedges_or_probes_spend_more(
     name: str, rate: float, correlation: float, tokens_in: int, seed: int
 ) -> None:
-    wish = Wish(requests=300, rate=rate, correlation=correlation, tokens_in=tokens_in)
-    where = WorldStage(scene(name, wish))
+    wish = SceneChanges(requests=300, rate=rate, correlation=correlation, tokens_in=tokens_in)
+    where = WorldSource(scene(name, wish))
     tally = played(where, policy("voice", "p75"), seed)
     assert tally.duplicates <= 0.15 * 300 + 20
     assert tally.bills.extra <= 0.10 * tally.bills.mixed
@@ -120,9 +120,9 @@ def test_a_whole_answer_may_wait_for_the_faster_decoder() -> None:
 
 def test_losers_and_failures_teach() -> None:
     where = stage("T4", 800)
-    cast = where.cast(2)()
-    brain = Brain(where.offers, Settings(policy="voice", hedge="p75"), 512, 2)
-    play = Play(cast, brain)
+    cast = where.drawn(2)()
+    brain = GatewayPolicy(where.offers, PolicySettings(policy="voice", hedge="p75"), 512, 2)
+    play = Rehearsal(cast, brain)
     play.run()
     for offer in where.offers:
         form = brain.forms.form(offer.target)
@@ -158,8 +158,8 @@ exact = { ttft_ms = 50, gap_ms = 1 }
 """,
         encoding="utf-8",
     )
-    where = WorldStage(scene(str(file), Wish(requests=200, rate=2.0, tokens_out=200)))
-    tally = played(where, plain(FIXED))
+    where = WorldSource(scene(str(file), SceneChanges(requests=200, rate=2.0, tokens_out=200)))
+    tally = played(where, baseline(FIXED))
     assert tally.failures == 0
     assert tally.wins[1] < 120  # half a request a second of two, the others fail over
     assert float(np.nanmax(tally.ttft_s)) > 0.3  # somebody stood in the queue

@@ -17,7 +17,7 @@ from lightgate.sim.latency import Dice, Parameters, SpeedCurve
 from lightgate.sim.weather import Sky, Spells
 
 if TYPE_CHECKING:
-    from lightgate.bench.rehearse.scene import Scene, Turn
+    from lightgate.bench.rehearse.scene import Scene, SlowSpell
     from lightgate.route.health.failure import Failure
     from lightgate.sim.world import Weather, WorldModel, WorldProvider
 
@@ -44,7 +44,7 @@ class Fate(NamedTuple):
     slot: tuple[int, int] | None = None
 
 
-class Ground(Protocol):
+class Truth(Protocol):
     """The truth of one run; `place` is that of the target in the scene's offers."""
 
     def fate(self, request: int, place: int, now_ns: int, tokens_out: int) -> Fate:
@@ -63,7 +63,7 @@ class Ground(Protocol):
         ...
 
 
-class Take(NamedTuple):
+class SeedDraws(NamedTuple):
     """One seed's traffic and draws, shared by all policies."""
 
     seed: int
@@ -71,10 +71,10 @@ class Take(NamedTuple):
     tokens_in: list[int]
     tokens_out: list[int]
     draws: list[float]
-    dice: list[list[Thrown]]
+    dice: list[list[DrawnDice]]
 
 
-class Thrown(Dice):
+class DrawnDice(Dice):
     """The dice of one request at one target, thrown with all others up front."""
 
     __slots__ = ()
@@ -85,7 +85,7 @@ class Thrown(Dice):
         self.fault = 1.0
 
 
-def take(scene: Scene, seed: int) -> Take:
+def draw(scene: Scene, seed: int) -> SeedDraws:
     """Draw the traffic of a scene."""
     traffic, k = scene.traffic, len(scene.offers)
     n = traffic.requests
@@ -97,17 +97,17 @@ def take(scene: Scene, seed: int) -> Take:
     normals[:, :, 0] = math.sqrt(rho) * shared[:, None] + math.sqrt(1.0 - rho) * normals[:, :, 0]
     uniforms = rng.random((n, k, _UNIFORMS))
     pairs = zip(normals.tolist(), uniforms.tolist(), strict=True)
-    return Take(
+    return SeedDraws(
         seed,
         [BORN_NS + int(at) for at in (arrivals * NS).tolist()],
         [traffic.tokens_in] * n,
         [traffic.tokens_out] * n,
         rng.random(n).tolist(),
-        [[Thrown(a, b) for a, b in zip(zs, us, strict=True)] for zs, us in pairs],
+        [[DrawnDice(a, b) for a, b in zip(zs, us, strict=True)] for zs, us in pairs],
     )
 
 
-class _Site:
+class _SimulatedTarget:
     """One target of a world as the simulator has it."""
 
     def __init__(self, scene: Scene, place: int, seed: int) -> None:
@@ -124,7 +124,7 @@ class _Site:
             if weather is None
             else Spells(seed, offer.provider, weather.good_mean_s, weather.bad_mean_s)
         )
-        self.turns: list[Turn] = [turn for turn in scene.turns if turn.target == offer.target]
+        self.turns: list[SlowSpell] = [turn for turn in scene.turns if turn.target == offer.target]
         self._curve = SpeedCurve(self.model.curve) if self.model.curve else None
         self._at: dict[int, Parameters] = {}
 
@@ -144,12 +144,14 @@ class _Site:
         return 1.0, 1.0
 
 
-class WorldGround:
+class WorldTruth:
     """A world of the simulator in virtual time, by the simulator's own models."""
 
-    def __init__(self, scene: Scene, shared: Take) -> None:
+    def __init__(self, scene: Scene, shared: SeedDraws) -> None:
         self._dice = shared.dice
-        self._sites = [_Site(scene, place, shared.seed) for place in range(len(scene.offers))]
+        self._sites = [
+            _SimulatedTarget(scene, place, shared.seed) for place in range(len(scene.offers))
+        ]
         makers = scene.world.providers
         names = {offer.provider for offer in scene.offers}
         self._in_flight = dict.fromkeys(names, 0)
@@ -186,7 +188,7 @@ class WorldGround:
             return ttft * site.weather.bad_ttft, tps * site.weather.bad_tps
         return ttft, tps
 
-    def _met(self, site: _Site, dice: Thrown, now_ns: int, tokens_out: int) -> Fate:
+    def _met(self, site: _SimulatedTarget, dice: DrawnDice, now_ns: int, tokens_out: int) -> Fate:
         provider = site.provider
         bucket = self._buckets.get(provider)
         wait_s = None if bucket is None else bucket.take(now_ns)

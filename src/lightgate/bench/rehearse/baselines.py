@@ -13,8 +13,8 @@ from lightgate.route.plan.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.bench.rehearse.ground import Ground
     from lightgate.bench.rehearse.scene import Offer
+    from lightgate.bench.rehearse.truth import Truth
     from lightgate.route.health.failure import Failure
     from lightgate.route.plan.plan import Role, Step
 
@@ -31,7 +31,7 @@ DECAY_S: Final = 10.0  # of a peak, as linkerd's
 UNSEEN_S: Final = 0.03  # a peak of nobody yet, as linkerd's
 
 
-class Wanted(NamedTuple):
+class RehearsedRequest(NamedTuple):
     """One request, as it comes in."""
 
     number: int
@@ -40,20 +40,20 @@ class Wanted(NamedTuple):
     draw: float
 
 
-class Try(NamedTuple):
+class RehearsedAttempt(NamedTuple):
     """One attempt: the place of its target, its request, and when it began."""
 
     place: int
-    wanted: Wanted
+    wanted: RehearsedRequest
     began_ns: int
 
 
-class Chooser(Protocol):
+class RehearsedPolicy(Protocol):
     """A policy under rehearsal. Instants in nanoseconds of the rehearsal's clock."""
 
     probes: bool  # whether targets without fresh samples are probed for it
 
-    def plan(self, wanted: Wanted, now_ns: int) -> Plan:
+    def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
         """What to try."""
         ...
 
@@ -62,24 +62,31 @@ class Chooser(Protocol):
         ...
 
     def waits_ns(
-        self, plan: Plan, spoke: Try, first_ns: int, rivals: Sequence[Try], now_ns: int
+        self,
+        plan: Plan,
+        spoke: RehearsedAttempt,
+        first_ns: int,
+        rivals: Sequence[RehearsedAttempt],
+        now_ns: int,
     ) -> int | None:
         """Until when a first token waits for a better finisher; None: it wins at once."""
         ...
 
-    def began(self, tried: Try) -> None:
+    def began(self, tried: RehearsedAttempt) -> None:
         """An attempt starts."""
 
-    def first(self, tried: Try, now_ns: int) -> None:
+    def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
         """Its first useful token is here."""
 
-    def done(self, tried: Try, now_ns: int, tokens: int, decode_ns: int) -> None:
+    def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
         """It answered whole, in so long after the first token."""
 
-    def failed(self, tried: Try, now_ns: int, failure: Failure, wait_s: float | None) -> None:
+    def failed(
+        self, tried: RehearsedAttempt, now_ns: int, failure: Failure, wait_s: float | None
+    ) -> None:
         """It failed; the provider may have asked for a wait."""
 
-    def lost(self, tried: Try, now_ns: int, *, spoke: bool) -> None:
+    def lost(self, tried: RehearsedAttempt, now_ns: int, *, spoke: bool) -> None:
         """It was cancelled because another one has the client."""
 
     def answered(self, ttft_ns: int, tokens: int, decode_ns: int) -> None:
@@ -98,12 +105,14 @@ class Chooser(Protocol):
         ...
 
 
-class Plain:
+class Baseline:
     """A policy that orders the targets and nothing else; optionally with a hedge at p90."""
 
     probes = False
 
-    def __init__(self, offers: Sequence[Offer], order: Order, *, hedged: bool = False) -> None:
+    def __init__(
+        self, offers: Sequence[Offer], order: TargetOrder, *, hedged: bool = False
+    ) -> None:
         self._names = [offer.target for offer in offers]
         self._order = order
         self._hedged = hedged
@@ -113,7 +122,7 @@ class Plain:
         self._delay_s: list[tuple[int, float]] = [(-ENOUGH, p90) for p90 in self._prior_p90_s]
         self._seen = [0] * len(offers)
 
-    def plan(self, wanted: Wanted, now_ns: int) -> Plan:
+    def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
         """The order of this moment, with a hedge where there is one."""
         order = self._order.order(wanted, now_ns)
         self._budget = min(self._budget + HEDGE_SHARE, HEDGE_STORE)
@@ -131,34 +140,41 @@ class Plain:
         return True
 
     def waits_ns(
-        self, plan: Plan, spoke: Try, first_ns: int, rivals: Sequence[Try], now_ns: int
+        self,
+        plan: Plan,
+        spoke: RehearsedAttempt,
+        first_ns: int,
+        rivals: Sequence[RehearsedAttempt],
+        now_ns: int,
     ) -> None:
         """The first token wins."""
         del plan, spoke, first_ns, rivals, now_ns
 
-    def began(self, tried: Try) -> None:
+    def began(self, tried: RehearsedAttempt) -> None:
         """An attempt starts."""
         self._order.began(tried.place)
 
-    def first(self, tried: Try, now_ns: int) -> None:
+    def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
         """A sample."""
         place, seconds = tried.place, (now_ns - tried.began_ns) / NS
         self._recent[place].append(seconds)
         self._seen[place] += 1
         self._order.saw(place, now_ns, seconds)
 
-    def done(self, tried: Try, now_ns: int, tokens: int, decode_ns: int) -> None:
+    def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
         """An attempt is over."""
         del now_ns, tokens, decode_ns
         self._order.ended(tried.place)
 
-    def failed(self, tried: Try, now_ns: int, failure: Failure, wait_s: float | None) -> None:
+    def failed(
+        self, tried: RehearsedAttempt, now_ns: int, failure: Failure, wait_s: float | None
+    ) -> None:
         """A failure counts as a slow sample."""
         del failure, wait_s
         self._order.saw(tried.place, now_ns, FAILURE_S)
         self._order.ended(tried.place)
 
-    def lost(self, tried: Try, now_ns: int, *, spoke: bool) -> None:
+    def lost(self, tried: RehearsedAttempt, now_ns: int, *, spoke: bool) -> None:
         """An attempt is over."""
         del now_ns, spoke
         self._order.ended(tried.place)
@@ -195,14 +211,14 @@ def _p90_s(offer: Offer) -> float:
     return offer.ttft_ms / 1e3 * math.exp(Z90 * sigma)
 
 
-class Order:
+class TargetOrder:
     """An order of targets that never learns: as given."""
 
     def __init__(self, name: str, fixed: Sequence[int]) -> None:
         self.name = name
         self._fixed = list(fixed)
 
-    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+    def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
         """The places, best first."""
         del wanted, now_ns
         return self._fixed
@@ -217,23 +233,23 @@ class Order:
         """A TTFT, or what a failure counts as."""
 
 
-def fixed_best(offers: Sequence[Offer], tokens_out: float) -> Order:
+def fixed_best(offers: Sequence[Offer], tokens_out: float) -> TargetOrder:
     """The target that its table says answers soonest, and the next ones behind it."""
 
     def expected_s(place: int) -> float:
         return offers[place].ttft_ms / 1e3 + tokens_out / offers[place].speed_tps
 
-    return Order("fixed-best", sorted(range(len(offers)), key=expected_s))
+    return TargetOrder("fixed-best", sorted(range(len(offers)), key=expected_s))
 
 
-class MeanOfLast(Order):
+class MeanOfLast(TargetOrder):
     """The smallest mean of the last ten TTFTs; who has none yet comes first."""
 
     def __init__(self, targets: int) -> None:
         super().__init__("mean-of-last-10", range(targets))
         self._last: list[deque[float]] = [deque(maxlen=LAST) for _ in range(targets)]
 
-    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+    def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
         """By mean."""
         del wanted, now_ns
         means = [sum(last) / len(last) if last else 0.0 for last in self._last]
@@ -245,13 +261,13 @@ class MeanOfLast(Order):
         self._last[place].append(seconds)
 
 
-class Shuffled(Order):
+class Shuffled(TargetOrder):
     """A random order for every request."""
 
     def __init__(self, targets: int) -> None:
         super().__init__("random", range(targets))
 
-    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+    def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
         """One number gives the whole order: its digits in a falling base."""
         del now_ns
         left, draw, out = list(self._fixed), wanted.draw, []
@@ -262,7 +278,7 @@ class Shuffled(Order):
         return out
 
 
-class TwoChoices(Order):
+class TwoChoices(TargetOrder):
     """Peak-EWMA times in-flight, the better of two drawn targets: as meshes of equals do it."""
 
     def __init__(self, targets: int) -> None:
@@ -271,7 +287,7 @@ class TwoChoices(Order):
         self._at_ns = [0] * targets
         self._flying = [0] * targets
 
-    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+    def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
         """The better of two first, the others by cost."""
         k = len(self._fixed)
         cost = [self._faded(place, now_ns) * (self._flying[place] + 1) for place in self._fixed]
@@ -303,14 +319,14 @@ class TwoChoices(Order):
         return self._peak[place] * math.exp(-(now_ns - self._at_ns[place]) / NS / DECAY_S)
 
 
-class Oracle(Order):
+class Oracle(TargetOrder):
     """Knows the regime and the load of every target, but not the dice."""
 
-    def __init__(self, ground: Ground, targets: int) -> None:
+    def __init__(self, truth: Truth, targets: int) -> None:
         super().__init__("oracle", range(targets))
-        self._outlook = ground.outlook
+        self._outlook = truth.outlook
 
-    def order(self, wanted: Wanted, now_ns: int) -> Sequence[int]:
+    def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
         """By the median TTFT of this moment."""
         del wanted
         medians = [self._outlook(place, now_ns)[0] for place in self._fixed]

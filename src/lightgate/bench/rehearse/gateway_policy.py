@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.bench.rehearse.rehearse import Role
+from lightgate.bench.rehearse.rehearse import NamedPolicy
 from lightgate.route.form.forms import Forms, bucket
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.slo import ServiceLevels
@@ -21,10 +21,14 @@ from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.bench.rehearse.chooser import Chooser, Try, Wanted
-    from lightgate.bench.rehearse.ground import Ground
-    from lightgate.bench.rehearse.rehearse import Stage
+    from lightgate.bench.rehearse.baselines import (
+        RehearsedAttempt,
+        RehearsedPolicy,
+        RehearsedRequest,
+    )
+    from lightgate.bench.rehearse.rehearse import RehearsalSource
     from lightgate.bench.rehearse.scene import Offer
+    from lightgate.bench.rehearse.truth import Truth
     from lightgate.route.health.failure import Failure
     from lightgate.route.plan.plan import Plan, Step
     from lightgate.route.plan.plan import Role as StepRole
@@ -35,7 +39,7 @@ NANO: Final = 1e9
 _PER_TOKEN: Final = 1e3  # a dollar per million tokens is a thousand nano-dollars each
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
     """A policy and what is set beside it, as in `[models.NAME]`."""
 
     policy: str
@@ -54,12 +58,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(words)
 
 
-class Brain:
+class GatewayPolicy:
     """What the gateway does with a request and with what comes of it, by the same calls."""
 
     probes = True
 
-    def __init__(self, offers: Sequence[Offer], settings: Settings, tokens: int, seed: int) -> None:
+    def __init__(
+        self, offers: Sequence[Offer], settings: PolicySettings, tokens: int, seed: int
+    ) -> None:
         self._names = [offer.target for offer in offers]
         self._places = {name: place for place, name in enumerate(self._names)}
         self._tokens = tokens
@@ -81,7 +87,7 @@ class Brain:
         """What was set aside and spent on second attempts."""
         return self._observer.budgets
 
-    def plan(self, wanted: Wanted, now_ns: int) -> Plan:
+    def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
         """Ask the real code."""
         self._observer.arrived(KEY)
         ask = PlanAsk(
@@ -99,7 +105,12 @@ class Brain:
         return self._observer.may_start(KEY, step, plan)
 
     def waits_ns(
-        self, plan: Plan, spoke: Try, first_ns: int, rivals: Sequence[Try], now_ns: int
+        self,
+        plan: Plan,
+        spoke: RehearsedAttempt,
+        first_ns: int,
+        rivals: Sequence[RehearsedAttempt],
+        now_ns: int,
     ) -> int | None:
         """As `route.finish` says, where the plan wants whole answers."""
         if plan.finish == "first":
@@ -109,25 +120,27 @@ class Brain:
         speaker = Rival(names[spoke.place], first_ns)
         return waits_ns(speaker, silent, self.forms, ExpectedAnswer(size, self._tokens), now_ns)
 
-    def began(self, tried: Try) -> None:
+    def began(self, tried: RehearsedAttempt) -> None:
         """An attempt starts."""
         self._observer.began(self._names[tried.place], _size(tried), tried.began_ns)
 
-    def first(self, tried: Try, now_ns: int) -> None:
+    def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
         """Its first useful token is here."""
         self._observer.spoke(self._names[tried.place], _size(tried), now_ns, tried.began_ns)
 
-    def done(self, tried: Try, now_ns: int, tokens: int, decode_ns: int) -> None:
+    def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
         """It answered whole."""
         target, decoded = self._names[tried.place], (tokens, decode_ns)
         self._observer.succeeded(target, _size(tried), now_ns, tried.began_ns, decoded)
 
-    def failed(self, tried: Try, now_ns: int, failure: Failure, wait_s: float | None) -> None:
+    def failed(
+        self, tried: RehearsedAttempt, now_ns: int, failure: Failure, wait_s: float | None
+    ) -> None:
         """It failed."""
         target, end = self._names[tried.place], (failure, wait_s)
         self._observer.failed(target, _size(tried), now_ns, tried.began_ns, end)
 
-    def lost(self, tried: Try, now_ns: int, *, spoke: bool) -> None:
+    def lost(self, tried: RehearsedAttempt, now_ns: int, *, spoke: bool) -> None:
         """It was cancelled because another one has the client."""
         target = self._names[tried.place]
         self._observer.lost(target, _size(tried), now_ns, tried.began_ns, spoke=spoke)
@@ -153,17 +166,17 @@ class Brain:
         return [self._places[name] for name in names if allows(name, now_ns)]
 
 
-def real(settings: Settings) -> Role:
+def gateway_policy(settings: PolicySettings) -> NamedPolicy:
     """A policy of the gateway under its name."""
 
-    def make(ground: Ground, seed: int, stage: Stage) -> Chooser:
-        del ground
-        return Brain(stage.offers, settings, stage.usual_tokens, seed)
+    def make(truth: Truth, seed: int, source: RehearsalSource) -> RehearsedPolicy:
+        del truth
+        return GatewayPolicy(source.offers, settings, source.usual_tokens, seed)
 
-    return Role(settings.name, make)
+    return NamedPolicy(settings.name, make)
 
 
-def _size(tried: Try) -> int:
+def _size(tried: RehearsedAttempt) -> int:
     return bucket(tried.wanted.tokens_in)
 
 
