@@ -125,7 +125,9 @@ def test_every_value_has_its_source(
     assert "CANARY" not in str(rows)
 
 
-@pytest.mark.parametrize("verb", ["check", "explain"])
+@pytest.mark.parametrize(
+    "verb", [["config", "check"], ["config", "explain"], ["up"], ["models"], ["keys", "list"]]
+)
 @pytest.mark.parametrize(
     ("table", "url", "said"),
     [
@@ -134,14 +136,20 @@ def test_every_value_has_its_source(
     ],
 )
 def test_a_url_that_does_nothing_is_refused_and_its_password_not_repeated(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str, table: str, url: str, said: str
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    verb: list[str],
+    table: str,
+    url: str,
+    said: str,
 ) -> None:
     (tmp_path / "lightgate.toml").write_text(f'[{table}]\nurl = "{url}"\n')
-    assert main(["config", verb]) == 3
+    assert main(verb) == 3
     out, err = capsys.readouterr()
     assert f"lightgate.toml:2: {table}.url:" in err
     assert said in err
     assert "hunter2" not in out + err
+    assert not (tmp_path / "lightgate-data").exists()
 
 
 @pytest.mark.parametrize(
