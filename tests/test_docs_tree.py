@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -45,6 +47,25 @@ def test_every_layer_has_its_row(page: Path) -> None:
 def test_every_module_that_a_page_names_exists(page: Path) -> None:
     named = set(MODULE.findall(page.read_text("utf-8")))
     assert [name for name in named if not any((at / name).exists() for at in (SOURCE, ROOT))] == []
+
+
+def imports(page: Path) -> list[tuple[str, str]]:
+    """Names that the Python examples of a page import from Lightgate, with their modules."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    nodes = [node for block in blocks for node in ast.parse(block).body]
+    return [
+        (node.module, alias.name)
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lightgate")
+        for alias in node.names
+        if node.module is not None
+    ]
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_name_that_an_example_imports_exists(page: Path) -> None:
+    for module, name in imports(page):
+        assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
 
 
 def anchors(page: Path) -> set[str]:
