@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.clock.source import SystemClock
-from lightgate.wire.link import alarm
+from lightgate.wire.link import timers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,7 +143,7 @@ def kept(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> It
         patch.setattr(SystemClock, "now_ns", staticmethod(own.now_ns))
         # Records put an instant on the wall clock by how long ago it was: both must go alike.
         patch.setattr(SystemClock, "wall_ns", staticmethod(own.wall_ns))
-        patch.setattr(alarm, "KernelAlarm", OwnAlarm)
+        patch.setattr(timers, "KernelAlarm", OwnAlarm)
         yield own
 
 

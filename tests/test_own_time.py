@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import own_time
 from lightgate.clock.source import SYSTEM
-from lightgate.wire.link.alarm import best_alarm
+from lightgate.wire.link.timers import best_alarm
 from own_time import LOOK_NS, TURNS, OwnTime, Waits
 
 if TYPE_CHECKING:

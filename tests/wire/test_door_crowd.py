@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
-from lightgate.wire.link.anchor import kernel_stamps_available
+from lightgate.wire.link.stamps import kernel_stamps_available
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import StampSource

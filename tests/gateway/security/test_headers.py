@@ -14,8 +14,7 @@ from lightgate import __version__
 from lightgate.gateway.admit.overrides import read_headers
 from lightgate.gateway.request.refusal import Refusing
 from lightgate.ledger.store.keys import KeyTerms
-from lightgate.wire.door.inbound import Inbound, RequestError, RequestHead
-from lightgate.wire.door.limits import DoorLimits
+from lightgate.wire.door.inbound import DoorLimits, Inbound, RequestError, RequestHead
 from sim.conftest import SAY
 
 if TYPE_CHECKING:

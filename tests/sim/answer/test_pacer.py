@@ -8,7 +8,7 @@ import uvloop
 
 from lightgate.clock.source import SYSTEM, ManualClock
 from lightgate.sim.answer.pacer import SimPacer
-from lightgate.wire.link.alarm import Alarm, KernelAlarm, LoopAlarm, best_alarm
+from lightgate.wire.link.timers import Alarm, KernelAlarm, LoopAlarm, best_alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable

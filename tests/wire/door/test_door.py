@@ -19,7 +19,7 @@ import uvloop
 from lightgate.errors import ConfigError
 from lightgate.wire.door.connection import ServerConnection
 from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
-from lightgate.wire.link.anchor import kernel_stamps_available
+from lightgate.wire.link.stamps import kernel_stamps_available
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

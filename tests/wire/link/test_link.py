@@ -13,10 +13,9 @@ import pytest
 import uvloop
 
 from lightgate.clock.source import ManualClock
-from lightgate.wire.link.anchor import JITTER_NS, Anchor, kernel_stamps_available
-from lightgate.wire.link.lag import LoopLag
-from lightgate.wire.link.link import HIGH_WATER, READ_SIZE, KernelLink, ReadLink
-from lightgate.wire.link.poller import Poller
+from lightgate.wire.link.kernel import KernelLink, Poller
+from lightgate.wire.link.link import HIGH_WATER, READ_SIZE, ReadLink
+from lightgate.wire.link.stamps import JITTER_NS, Anchor, LoopLag, kernel_stamps_available
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

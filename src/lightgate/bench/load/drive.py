@@ -22,7 +22,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import UsageError
 from lightgate.provider.call import Call
 from lightgate.wire.client.roundtrip import Deadlines
-from lightgate.wire.link.alarm import best_alarm
+from lightgate.wire.link.timers import best_alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

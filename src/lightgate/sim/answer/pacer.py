@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.source import SYSTEM, Clock
-from lightgate.wire.link.alarm import Alarm, best_alarm
+from lightgate.wire.link.timers import Alarm, best_alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable

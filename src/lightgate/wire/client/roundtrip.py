@@ -17,7 +17,7 @@ from lightgate.errors import (
     TooLarge,
 )
 from lightgate.wire.client.response import AnswerParser, Headers
-from lightgate.wire.link.deadline import Deadline
+from lightgate.wire.link.timers import Deadline
 from lightgate.wire.link.tls import said_goodbye
 
 if TYPE_CHECKING:

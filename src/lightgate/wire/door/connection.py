@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from lightgate.wire.door.inbound import Inbound, RequestError
 from lightgate.wire.door.intake import BODY, IDLE, Intake
 from lightgate.wire.door.reply import Reply
-from lightgate.wire.link.deadline import Deadline
 from lightgate.wire.link.link import Link
+from lightgate.wire.link.timers import Deadline
 
 if TYPE_CHECKING:
     from lightgate.wire.door.inbound import RequestHead

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lightgate.errors import ConfigError
 from lightgate.wire.door.connection import ServerConnection
-from lightgate.wire.door.inbound import Inbound
-from lightgate.wire.door.limits import DoorLimits
+from lightgate.wire.door.inbound import DoorLimits, Inbound
 from lightgate.wire.door.reply import Reply
 from lightgate.wire.door.service import Service
 from lightgate.wire.link.listen import BACKLOG, Arrival, KernelListener, open_sockets

@@ -8,13 +8,10 @@ the measure, and where it leaves a choice the door takes the one that closes.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 import httptools
 import msgspec
-
-if TYPE_CHECKING:
-    from lightgate.wire.door.limits import DoorLimits
 
 Header = tuple[bytes, bytes]
 
@@ -25,6 +22,10 @@ _START: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/([0-9]
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)(.*)", re.IGNORECASE)
+_LENGTH_FIELD: Final = re.compile(
+    rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE
+)
+_LENGTH_DIGITS: Final = 15
 _WATCHED: Final = frozenset(
     (
         b"connection",
@@ -35,6 +36,20 @@ _WATCHED: Final = frozenset(
         b"transfer-encoding",
     )
 )
+
+
+class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client may cost the door: deadlines in seconds, sizes in bytes, per connection."""
+
+    idle_s: float = 75.0  # without a byte, before the first request or between two
+    head_s: float = 10.0  # from a request's first byte to the end of its head
+    body_s: float = 60.0  # from the end of the head to the end of the body
+    write_s: float = 30.0  # with the send buffer full and the client not taking a byte
+    linger_s: float = 2.0  # for the client to read a refusal before the socket goes
+    head_bytes: int = 32 * 1024
+    headers: int = 100
+    body_bytes: int = 10 * 1024 * 1024
+    queue_bytes: int = 64 * 1024  # pipelined behind a running request, before reading pauses
 
 
 class RequestError(Exception):
@@ -198,3 +213,33 @@ class RequestHead:
         if host is not None and authority.lower() != host.lower():
             raise RequestError(400, "The request target and the Host field disagree.")
         self.target = path if path.startswith(b"/") else b"/" + path
+
+
+class Repeat(NamedTuple):
+    """A head that was read, without the digits of its length.
+
+    A client that keeps its connection sends the same fields with every request. Reading them once
+    is enough: a head that repeats them differs in a number of digits at a known place.
+    """
+
+    before: bytes
+    after: bytes
+
+    def length(self, raw: bytes) -> int:
+        """The length that this head declares if it is the same in all else; -1 if it is not."""
+        before, after = self
+        start, end = len(before), len(raw) - len(after)
+        if not 0 < end - start <= _LENGTH_DIGITS:
+            return -1
+        digits = raw[start:end]
+        if raw.startswith(before) and raw.endswith(after) and digits.isdigit():
+            return int(digits)
+        return -1
+
+
+def repeat_of(raw: bytes, head: RequestHead) -> Repeat | None:
+    """What to compare the next head with; None where it declares no length in the usual way."""
+    found = None if head.chunked or head.expects else _LENGTH_FIELD.search(raw)
+    if found is None:
+        return None
+    return Repeat(raw[: found.start(1)], raw[found.end(1) :])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lightgate.wire.door.chunked import ChunkedBody
-from lightgate.wire.door.inbound import PLAIN, RequestError, RequestHead
-from lightgate.wire.door.repeat import Repeat, repeat_of
+from lightgate.wire.door.inbound import PLAIN, Repeat, RequestError, RequestHead, repeat_of
 
 if TYPE_CHECKING:
-    from lightgate.wire.door.limits import DoorLimits
+    from lightgate.wire.door.inbound import DoorLimits
 
 IDLE: Final = 0  # nothing of a request has come
 HEAD: Final = 1  # its head is unfinished

@@ -11,8 +11,7 @@ from lightgate.clock.source import SYSTEM, Clock
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lightgate.wire.door.inbound import Inbound
-    from lightgate.wire.door.limits import DoorLimits
+    from lightgate.wire.door.inbound import DoorLimits, Inbound
     from lightgate.wire.door.reply import Reply
 
     Handler = Callable[[Inbound, Reply], Awaitable[None]]

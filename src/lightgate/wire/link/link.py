@@ -2,7 +2,7 @@
 
 Two ways to stamp a read, one interface:
 - `ReadLink` stamps with the monotonic clock in `data_received`: cheapest, but a busy loop is late;
-- `KernelLink` asks the kernel when the last segment arrived: a busy loop cannot delay that stamp.
+- `kernel.KernelLink` asks the kernel when the last segment arrived: a busy loop cannot delay that.
 
 Every read reaches the peer as `on_read(data, stamp, since)`: the bytes arrived after `since` and
 not after `stamp`; with a kernel stamp the last of them arrived exactly at `stamp`.
@@ -12,24 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import select
 import socket
-import struct
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from lightgate.wire.link.anchor import RECHECK_NS, SO_TIMESTAMPNS, Anchor
-
 if TYPE_CHECKING:
-    from lightgate.wire.link.lag import LoopLag
-    from lightgate.wire.link.poller import Poller
+    from lightgate.wire.link.stamps import LoopLag
 
 READ_SIZE: Final = 65536
 HIGH_WATER: Final = 65536  # unsent bytes at which the peer is asked to pause
 LOW_WATER: Final = 16384  # ... and at which it may go on
-_TIMESPEC: Final = struct.Struct("@qq")
-_CONTROL_SIZE: Final = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
 class Peer(Protocol):
@@ -218,226 +210,3 @@ class ReadLink(asyncio.Protocol):
         """Pass it on."""
         if self._peer is not None:
             self._peer.resume_writing()
-
-
-class KernelLink:
-    """A link on a bare socket, stamped by the kernel.
-
-    When one read holds several segments only the stamp of the last one is known: `since` is then
-    the instant of the read before, when the socket was seen empty.
-    """
-
-    __slots__ = (
-        "_anchor",
-        "_closing",
-        "_ended",
-        "_eof",
-        "_events",
-        "_fd",
-        "_paused",
-        "_peer",
-        "_poller",
-        "_queue",
-        "_queued",
-        "_seen_ns",
-        "_sock",
-        "_view",
-        "_writing_paused",
-    )
-
-    def __init__(
-        self, sock: socket.socket, anchor: Anchor, poller: Poller, view: memoryview
-    ) -> None:
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self._sock = sock
-        self._fd = sock.fileno()
-        self._anchor = anchor
-        self._poller = poller
-        self._view = view  # scratch space, shared by all links of one loop
-        self._peer: Peer | None = None
-        self._queue: deque[memoryview] = deque()
-        self._queued = 0
-        self._seen_ns = time.monotonic_ns()
-        self._events = 0  # what the poller watches for
-        self._paused = self._closing = self._ended = self._eof = self._writing_paused = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether bytes may still be written."""
-        return self._fd >= 0 and not (self._closing or self._ended)
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that the kernel has not taken yet."""
-        return self._queued
-
-    def attach(self, peer: Peer) -> None:
-        """Name the owner and start reading."""
-        self._peer = peer
-        self._watch()
-
-    def write(self, data: bytes) -> None:
-        """Send now what the kernel takes, queue the rest."""
-        if not self.is_open or not data:
-            return
-        if self._queue:
-            self._enqueue(memoryview(data))
-            return
-        try:
-            sent = self._sock.send(data)
-        except (BlockingIOError, InterruptedError):
-            sent = 0
-        except OSError as error:
-            self._lose(error)
-            return
-        if sent < len(data):
-            self._enqueue(memoryview(data)[sent:])
-            self._watch()
-
-    def pause_reading(self) -> None:
-        """Stop reading."""
-        self._paused = True
-        self._watch()
-
-    def resume_reading(self) -> None:
-        """Go on reading."""
-        self._paused = False
-        self._watch()
-
-    def close(self) -> None:
-        """Send what is queued, then close."""
-        self._peer = None
-        if self._queue:
-            self._closing = True
-            self._watch()
-        else:
-            self._shut()
-
-    def end_writing(self) -> bool:
-        """Send what is queued, then end our half; reading goes on."""
-        if not self.is_open:
-            return False
-        self._ended = True
-        if not self._queue:
-            self._end()
-        return True
-
-    def abort(self) -> None:
-        """Close the socket now."""
-        self._peer = None
-        self._shut()
-
-    def info(self, name: str) -> object:
-        """Facts of the socket."""
-        if name == "socket":
-            return self._sock
-        if name == "peername" and self._fd >= 0:
-            try:
-                return self._sock.getpeername()
-            except OSError:
-                return None
-        return None
-
-    def _watch(self) -> None:
-        """Tell the poller what is of interest now."""
-        if self._fd < 0:
-            return
-        events = select.EPOLLOUT if self._queue else 0
-        if self._peer is not None and not (self._paused or self._eof or self._closing):
-            events |= select.EPOLLIN
-        if events == self._events:
-            return
-        self._events = events
-        if events:
-            self._poller.watch(self._fd, events, self._ready)
-        else:  # an error would be reported for ever; it waits for the next read or write
-            self._poller.forget(self._fd)
-
-    def _ready(self, events: int) -> None:
-        if events & ~select.EPOLLOUT and self._events & select.EPOLLIN:
-            self._readable()
-        if events & ~select.EPOLLIN and self._events & select.EPOLLOUT:
-            self._writable()
-
-    def _readable(self) -> None:
-        now = time.monotonic_ns()
-        anchor = self._anchor
-        if now - anchor.checked_ns > RECHECK_NS:
-            anchor.check(now)
-        try:
-            size, control, _, _ = self._sock.recvmsg_into((self._view,), _CONTROL_SIZE)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._lose(error)
-            return
-        peer = self._peer
-        if size == 0:
-            self._eof = True
-            self._watch()
-            if peer is not None:
-                peer.on_eof()
-            return
-        stamp = now
-        if control:
-            seconds, nanoseconds = _TIMESPEC.unpack(control[0][2])
-            stamp = seconds * 1_000_000_000 + nanoseconds - anchor.offset_ns
-        since = min(self._seen_ns, stamp)
-        if size < len(self._view):  # a full view may leave bytes behind: then it was not seen empty
-            self._seen_ns = now
-        if peer is not None:
-            peer.on_read(bytes(self._view[:size]), stamp, since)
-
-    def _enqueue(self, rest: memoryview) -> None:
-        self._queue.append(rest)
-        self._queued += len(rest)
-        if self._queued > HIGH_WATER and not self._writing_paused and self._peer is not None:
-            self._writing_paused = True
-            self._peer.pause_writing()
-
-    def _writable(self) -> None:
-        queue = self._queue
-        while queue:
-            try:
-                sent = self._sock.send(queue[0])
-            except (BlockingIOError, InterruptedError):
-                break
-            except OSError as error:
-                self._lose(error)
-                return
-            self._queued -= sent
-            if sent < len(queue[0]):
-                queue[0] = queue[0][sent:]
-                break
-            queue.popleft()
-        if not queue:
-            self._watch()
-            if self._closing:
-                self._shut()
-                return
-            if self._ended:
-                self._end()
-        if self._writing_paused and self._queued <= LOW_WATER and self._peer is not None:
-            self._writing_paused = False
-            self._peer.resume_writing()
-
-    def _end(self) -> None:
-        with contextlib.suppress(OSError):  # already gone; the next read says so
-            self._sock.shutdown(socket.SHUT_WR)
-
-    def _lose(self, error: OSError) -> None:
-        peer, self._peer = self._peer, None
-        self._shut()
-        if peer is not None:
-            peer.on_lost(error)
-
-    def _shut(self) -> None:
-        if self._fd < 0:
-            return
-        self._poller.forget(self._fd)
-        self._fd = -1
-        self._events = 0
-        self._queue.clear()
-        self._queued = 0
-        self._sock.close()

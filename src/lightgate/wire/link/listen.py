@@ -9,8 +9,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Final
 
-from lightgate.wire.link.anchor import SO_TIMESTAMPNS
 from lightgate.wire.link.link import ReadLink
+from lightgate.wire.link.stamps import SO_TIMESTAMPNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from lightgate.errors import ConfigError
-from lightgate.wire.link.anchor import Anchor, kernel_stamps_available
-from lightgate.wire.link.lag import LoopLag
-from lightgate.wire.link.link import READ_SIZE, KernelLink, Link, ReadLink
-from lightgate.wire.link.poller import Poller
+from lightgate.wire.link.kernel import KernelLink, Poller
+from lightgate.wire.link.link import READ_SIZE, Link, ReadLink
+from lightgate.wire.link.stamps import Anchor, LoopLag, kernel_stamps_available
 from lightgate.wire.link.tls import TlsLink
 
 if TYPE_CHECKING:
@@ -68,10 +67,6 @@ class Stamper:
         if self.anchor is None or self._poller is None:
             raise ConfigError("Only a kernel stamper makes links of accepted sockets.")
         return KernelLink(sock, self.anchor, self._poller, self._view)
-
-    def read_link(self) -> ReadLink:
-        """A read-stamped link for the loop's own server to connect."""
-        return ReadLink(self._lag)
 
     def close(self) -> None:
         """Give back what the links shared."""

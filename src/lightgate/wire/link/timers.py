@@ -1,9 +1,4 @@
-"""One timer that is sharper than the event loop's.
-
-The loop's own timers have a grain of a millisecond. On Linux a timerfd, watched like a socket,
-wakes the loop within tens of microseconds. Elsewhere the loop's timer is set a little early and the
-rest is waited out in turns of the loop without sleep.
-"""
+"""Timers: an alarm that is sharper than the event loop's, and a deadline that moves often."""
 
 from __future__ import annotations
 
@@ -12,6 +7,7 @@ import ctypes
 import os
 import struct
 import sys
+import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.source import SYSTEM, Clock
@@ -26,7 +22,12 @@ EARLY_NS: Final = 1_500_000  # the loop's grain and a half
 
 
 class Alarm(Protocol):
-    """Wakes its owner once, at or soon after the instant that was set last."""
+    """A timer that wakes its owner once, at or soon after the instant that was set last.
+
+    The loop's own timers have a grain of a millisecond. On Linux a timerfd, watched like a socket,
+    wakes the loop within tens of microseconds. Elsewhere the loop's timer is set a little early and
+    the rest is waited out in turns of the loop without sleep.
+    """
 
     def set(self, due_ns: int) -> None:
         """Ring at this instant of the monotonic clock instead of any earlier order."""
@@ -114,3 +115,61 @@ class LoopAlarm:
 def best_alarm(wake: Callable[[], None]) -> Alarm:
     """The sharpest alarm of this system."""
     return KernelAlarm(wake) if sys.platform == "linux" else LoopAlarm(wake)
+
+
+class Deadline:
+    """One timer that is set late: moving the deadline back or clearing it costs no timer at all."""
+
+    __slots__ = ("_due_ns", "_loop", "_passed", "_timer", "_timer_ns")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, passed: Callable[[], None]) -> None:
+        self._loop = loop
+        self._passed = passed
+        self._due_ns = 0  # 0: none
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether a deadline is set."""
+        return bool(self._due_ns)
+
+    @property
+    def ticking(self) -> bool:
+        """Whether a timer is under way, be it for nothing."""
+        return self._timer is not None
+
+    def set(self, seconds: float) -> None:
+        """Call when this time has passed from now, instead of what was set before."""
+        self._due_ns = time.monotonic_ns() + int(seconds * 1e9)
+        if self._timer is not None:
+            if self._timer_ns <= self._due_ns:
+                return
+            self._timer.cancel()
+        self._start(seconds)
+
+    def clear(self) -> None:
+        """Call no more; a timer that is under way ends in nothing."""
+        self._due_ns = 0
+
+    def close(self) -> None:
+        """Clear, and give the timer back too."""
+        self._due_ns = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _start(self, seconds: float) -> None:
+        self._timer_ns = self._due_ns
+        self._timer = self._loop.call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._due_ns:
+            return
+        left_ns = self._due_ns - time.monotonic_ns()
+        if left_ns > 0:
+            self._start(left_ns / 1e9)
+        else:
+            self._due_ns = 0
+            self._passed()
