@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.cli.main import VERBS
-from lightgate.clock import grade, load, timing
+from lightgate.clock import load, timing
 from lightgate.clock.attempt import Role, Source
 from lightgate.clock.marks import StampSource
 from lightgate.clock.outcome import Outcome
@@ -45,7 +45,7 @@ def formulas(module: ModuleType) -> set[str]:
 def wanted() -> dict[str, set[str]]:
     """The names that a user meets, by where they come from."""
     return {
-        "metrics": set(NUMBERS) | (formulas(timing) | formulas(load) | formulas(grade)) - UNITS,
+        "metrics": set(NUMBERS) | (formulas(timing) | formulas(load)) - UNITS,
         "outcomes": {one.value for one in Outcome},
         "roles": set(typing.get_args(Role)),
         "sources": set(typing.get_args(Source)),

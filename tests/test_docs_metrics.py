@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from lightgate.clock import compare, grade, load, timing
+from lightgate.clock import compare, load, timing
 from lightgate.clock.attempt import AttemptRecord
-from lightgate.clock.grade import BANDS
-from lightgate.clock.interval import ranks, smallest_n
+from lightgate.clock.load import BANDS
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
+from lightgate.clock.quantile import ranks, smallest_n
 from lightgate.clock.tokens import TokensSource
 
 if typing.TYPE_CHECKING:
@@ -60,7 +60,7 @@ CODE = {
     **dict(NUMBER.findall(timing.Timing.__doc__ or "")[1:]),  # without the table's head
     **{
         name: " ".join((function.__doc__ or "").split())
-        for module in (timing, load, grade)
+        for module in (timing, load)
         for name, function in formulas(module).items()
     },
 }

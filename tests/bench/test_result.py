@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.bench.selftest.plan import SCENARIOS, SelftestCell
-from lightgate.bench.selftest.result import summarise
-from lightgate.bench.selftest.truth import RequestErrors
+from lightgate.bench.selftest.result import RequestErrors, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable

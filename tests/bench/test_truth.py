@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from lightgate.bench.selftest.truth import LogEntry, LoggedWrite, decode_page, errors_of
+from lightgate.bench.selftest.result import LogEntry, LoggedWrite, decode_page, errors_of
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect import kinds
 from lightgate.sim.answer.script import HEAD, TEXT, Script

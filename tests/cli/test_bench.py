@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.bench.run.precise import half_width
+from lightgate.bench.run.explore import half_width
 from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from lightgate.clock.compare import (
     standings,
     voided,
 )
-from lightgate.clock.interval import Interval
+from lightgate.clock.quantile import Interval
 
 
 def verdicts(runs: int, factor: float, *, weather: float = 0.0) -> tuple[float, float, float]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lightgate.clock.grade import BANDS, band, grade
+from lightgate.clock.load import BANDS, band, grade
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.clock.interval import Interval, interval, ranks, smallest_n
+from lightgate.clock.quantile import Interval, interval, ranks, smallest_n
 
 THRESHOLDS = [(0.5, 6), (0.9, 36), (0.95, 72), (0.99, 368), (0.999, 3688)]
 

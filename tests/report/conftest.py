@@ -13,11 +13,10 @@ import pytest
 
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.compare import compare, holm, standings
-from lightgate.clock.interval import interval
 from lightgate.clock.load import successes, with_failures
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
-from lightgate.clock.quantile import quantile
+from lightgate.clock.quantile import interval, quantile
 from lightgate.clock.tokens import Tokens
 from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.run import (

@@ -6,8 +6,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from lightgate.clock.interval import Interval, interval
-from lightgate.clock.quantile import quantile
+from lightgate.clock.quantile import Interval, interval, quantile
 from lightgate.ledger.store.queries import SpeedRow
 from lightgate.report.tables.speed_report import Asked
 

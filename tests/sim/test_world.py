@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lightgate.clock.grade import band
+from lightgate.clock.load import band
 from lightgate.errors import ConfigError, UsageError
 from lightgate.sim.world_file import load, parse, shipped
 

@@ -118,7 +118,7 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
         )
         yield _priced(found, given["hourly_cost"])
         return
-    from lightgate.bench.load.simulated import targets
+    from lightgate.bench.run.order import targets
     from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
     from lightgate.sim.world_file import load
@@ -301,8 +301,8 @@ def _talk(given: dict[str, Any]) -> Talk | None:
 
 def _explorer(given: dict[str, Any], order: RunOrder, checks: list[Check]) -> Explorer | None:
     from lightgate.bench.judge.slo import Search, Sweep
-    from lightgate.bench.load.explore import HighestRate, ToSaturation, Trial
     from lightgate.bench.load.shape import parse_rate
+    from lightgate.bench.run.explore import HighestRate, ToSaturation, Trial
 
     if not given["sweep"] and not given["find_rate"]:
         return None

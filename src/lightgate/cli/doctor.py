@@ -13,8 +13,7 @@ from lightgate.cli.output import Column, emit_json, emit_table, note
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lightgate.bench.run.clockcheck import ClockReport
-    from lightgate.bench.run.doctor import DoctorFinding
+    from lightgate.bench.run.doctor import ClockReport, DoctorFinding
 
 
 @click.command(
@@ -42,8 +41,7 @@ def command(
     import msgspec
     import uvloop
 
-    from lightgate.bench.run.clockcheck import check_clock
-    from lightgate.bench.run.doctor import examine, verdict
+    from lightgate.bench.run.doctor import check_clock, examine, verdict
 
     clock = uvloop.run(check_clock())
     findings = uvloop.run(examine(targets, os.environ, key_env, read_config(config_file)))

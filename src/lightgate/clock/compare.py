@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 import numpy as np
 
-from lightgate.clock.interval import CONFIDENCE, Interval
-from lightgate.clock.quantile import quantiles
+from lightgate.clock.quantile import CONFIDENCE, Interval, quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lightgate.clock.attempt import AttemptRecord
 
+
 LATE_LIMIT: Final = 0.01  # above this share of late samples a cell is invalid
 _TOKENS_PRICED: Final = 1_000_000
 _SECONDS_PER_HOUR: Final = 3600
@@ -200,3 +201,32 @@ def late_share(attempts: Iterable[AttemptRecord]) -> float | None:
     """Share of the attempts that count in which the client itself was late; see `LATE_LIMIT`."""
     flags = [attempt.late for attempt in counting(attempts)]
     return sum(flags) / len(flags) if flags else None
+
+
+BANDS: Final = ((1, 100.0), (2, 70.0), (3, 50.0), (4, 30.0), (5, 0.0))  # grade, tok/s at least
+
+
+class Grade(msgspec.Struct, frozen=True):
+    """The best and the worst grade that the interval of the median allows; usually the same."""
+
+    best: int
+    worst: int
+
+    def __str__(self) -> str:
+        if self.best == self.worst:
+            return str(self.best)
+        return f"{self.best}\N{EN DASH}{self.worst}"
+
+
+def band(tokens_per_second: float) -> int:
+    """Grade of one speed, from 1 (fastest) to 5."""
+    if not tokens_per_second >= 0.0:
+        raise ValueError(f"a speed is not negative: {tokens_per_second}")
+    return next(grade for grade, floor in BANDS if tokens_per_second >= floor)
+
+
+def grade(low: float, high: float) -> Grade:
+    """Grade of a median that lies between `low` and `high` tok/s: "1-2" when they straddle."""
+    if low > high:
+        raise ValueError(f"an interval has its ends in order, not {low} above {high}")
+    return Grade(best=band(high), worst=band(low))

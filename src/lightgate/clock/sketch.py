@@ -11,7 +11,7 @@ import math
 import struct
 import sys
 import zlib
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -32,20 +32,6 @@ _MAGIC: Final = b"LGDD\x01"  # the last byte is the version of the format
 _HEAD: Final = struct.Struct("<diIBQQddd")
 _CRC: Final = struct.Struct("<I")
 _WIDTHS: Final = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
-
-
-class Sketch(Protocol):
-    """A summary of samples that answers for quantiles."""
-
-    def add(self, value: float, count: int = 1) -> None:
-        """Take a sample in."""
-
-    def merge(self, other: Self) -> None:
-        """Take in all that another one has seen."""
-
-    def quantile(self, q: float) -> float | None:
-        """Nearest-rank quantile, or None before the first sample."""
-        ...
 
 
 class DDSketch:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from lightgate.clock.grade import grade
-from lightgate.clock.interval import ranks
+from lightgate.clock.load import grade
+from lightgate.clock.quantile import ranks
 from lightgate.clock.sketch import DDSketch, merge_all
 from lightgate.ledger.store.rollup import FINE_S
 from lightgate.ledger.store.schema import attempts, rollups

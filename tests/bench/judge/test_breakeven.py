@@ -10,7 +10,6 @@ from lightgate.bench.judge.breakeven import (
     billed_per_mtok,
     break_even,
     capacity_per_month,
-    throughput_for,
     tokens_per_month,
 )
 from lightgate.clock.load import cost_out
@@ -38,11 +37,11 @@ def test_an_h100_at_the_speed_of_one_stream_is_dear() -> None:
     per_mtok = cost_out(hourly=H100, throughput_tps=92.0)
     assert per_mtok is not None
     assert round(per_mtok, 1) == Decimal("8.1")
-    low, high = throughput_for(H100, Decimal("1.00")), throughput_for(H100, Decimal("0.75"))
-    assert low is not None
-    assert high is not None
-    assert round(low) == 747
-    assert round(high) == 996
+    dollar = cost_out(hourly=H100, throughput_tps=747.0)
+    cents_75 = cost_out(hourly=H100, throughput_tps=996.0)
+    assert dollar is not None
+    assert cents_75 is not None
+    assert (round(dollar, 2), round(cents_75, 2)) == (Decimal("1.00"), Decimal("0.75"))
 
 
 def test_500_million_tokens_a_month_are_beyond_92_tokens_per_second() -> None:

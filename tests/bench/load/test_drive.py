@@ -13,7 +13,7 @@ import pytest
 from bench.conftest import job_at
 from lightgate.bench.load.drive import AHEAD, Driving, Finished, drive
 from lightgate.bench.load.shape import Burst, Constant, Poisson, Ramp, parse_rate
-from lightgate.bench.load.simulated import target
+from lightgate.bench.run.order import target
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.dialect.request import Message, Request

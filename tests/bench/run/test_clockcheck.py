@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lightgate.bench.run.clockcheck import ClockReport, check_clock
+from lightgate.bench.run.doctor import ClockReport, check_clock
 from lightgate.wire.link.stamper import best_source
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lightgate.bench.run.order import Loading, cut
-from lightgate.bench.run.precise import MARGIN, MOST, half_width, requests_for, widest
-from lightgate.clock.interval import Interval
+from lightgate.bench.run.explore import MARGIN, half_width, requests_for, widest
+from lightgate.bench.run.order import MOST, Loading, cut
+from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.run import CellSummary, Estimate, Metric
 
 

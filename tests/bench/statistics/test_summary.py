@@ -20,11 +20,10 @@ from lightgate.bench.statistics.summary import (
     value_of,
 )
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
-from lightgate.clock.interval import interval, smallest_n
 from lightgate.clock.load import Slo
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
-from lightgate.clock.quantile import quantile
+from lightgate.clock.quantile import interval, quantile, smallest_n
 from lightgate.clock.tokens import Usage, count
 from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.run import CellSummary, Estimate, Metric, TargetFacts

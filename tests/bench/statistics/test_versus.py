@@ -9,9 +9,9 @@ import pytest
 from lightgate.bench.statistics.versus import Contest, Field, contest, said
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.compare import Comparison
-from lightgate.clock.interval import Interval
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
+from lightgate.clock.quantile import Interval
 from lightgate.clock.tokens import Tokens
 from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.run import TargetFacts

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lightgate.bench.load.simulated import targets as simulated
+from lightgate.bench.run.order import targets as simulated
 from lightgate.bench.workload.conversation import (
     NOTHING,
     TOOL,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from lightgate.bench.load.simulated import targets as simulated
+from lightgate.bench.run.order import targets as simulated
 from lightgate.bench.workload.calibrate import Calibration
 from lightgate.bench.workload.prompts import OwnPrompt, OwnPrompts
-from lightgate.bench.workload.workload import Size, Tooling, Wish, Workload, bucket, calibrated
+from lightgate.bench.workload.workload import Size, Tooling, Wish, Workload, calibrated
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect.quirks import Quirks
@@ -210,23 +210,6 @@ def test_what_the_reader_is_told() -> None:
     assert "a guess (the endpoint is mute)" in notes[0]
     notes = Workload(Wish(tokens_in=20), {"b": line("b")}).notes(10)
     assert notes == ("b: the shortest prompt is 35 tokens, above the wished 20.",)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "name"),
-    [
-        (None, None),
-        (0, None),
-        (1, "1"),
-        (2, "2"),
-        (3, "3-4"),
-        (257, "257-512"),
-        (512, "257-512"),
-        (513, "513-1024"),
-    ],
-)
-def test_length_buckets(tokens: int | None, name: str | None) -> None:
-    assert bucket(tokens) == name
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from ledger.notes import MS, T0, Called, attempt_note, marks, settled
-from lightgate.clock.interval import interval
 from lightgate.clock.outcome import Outcome
-from lightgate.clock.quantile import quantile
+from lightgate.clock.quantile import interval, quantile
 from lightgate.clock.sketch import DDSketch
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.ship import Shipper

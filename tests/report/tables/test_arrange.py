@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lightgate.clock.interval import Interval
+from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.run import CellSummary, Estimate, Metric, Run, Versus
 from lightgate.report.tables import arrange
 from report.conftest import MODEL, renamed

@@ -6,7 +6,7 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from lightgate.clock.interval import Interval
+from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.run import CellSummary, Estimate, Metric
 from lightgate.report.tables import figures
 

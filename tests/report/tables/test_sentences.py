@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from lightgate.clock.compare import Comparison
-from lightgate.clock.interval import Interval
+from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.run import BreakEven, CellSummary, Health, Versus
 from lightgate.report.tables import sentences
 

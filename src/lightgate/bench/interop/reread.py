@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.bench.interop.rules import RULES, RuleReading
-from lightgate.clock.interval import smallest_n
 from lightgate.clock.load import in_statistics
-from lightgate.clock.quantile import compat, quantile
+from lightgate.clock.quantile import compat, quantile, smallest_n
 from lightgate.clock.timing import NS_PER_MS
 from lightgate.errors import UsageError
 from lightgate.ledger.runs.samples import Samples, load_of

@@ -52,11 +52,6 @@ def capacity_per_month(throughput_tps: float) -> Decimal:
     return made.quantize(Decimal(1))
 
 
-def throughput_for(hourly: Decimal, per_mtok: Decimal) -> Decimal | None:
-    """Tokens per second at which a machine costs so much per million of them."""
-    return hourly * MTOK / (SECONDS_PER_HOUR * per_mtok) if per_mtok > 0 else None
-
-
 def billed_per_mtok(api: TargetFacts, cell: CellSummary) -> Decimal | None:
     """What an API bills per million output tokens, with the prompts of this cell; None: unknown."""
     if api.price_output is None:

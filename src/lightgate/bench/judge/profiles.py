@@ -11,8 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from lightgate.bench.statistics.summary import error_rate, estimate_of, lightest_first
-from lightgate.clock.interval import smallest_n
 from lightgate.clock.load import Slo
+from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.run import Pick, Profile
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, error_rate, estimate_of
-from lightgate.clock.interval import smallest_n
+from lightgate.clock.quantile import smallest_n
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:

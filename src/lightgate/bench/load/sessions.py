@@ -6,8 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from lightgate.bench.workload.conversation import Conversation, Session
-from lightgate.clock.interval import interval
-from lightgate.clock.quantile import quantile
+from lightgate.clock.quantile import interval, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

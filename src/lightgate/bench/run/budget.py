@@ -15,7 +15,7 @@ from lightgate.clock.tokens import Usage
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
 
     from lightgate.clock.attempt import AttemptRecord
@@ -146,12 +146,6 @@ class CostGuard:
     def sentence(self) -> str:
         """Why a run was stopped."""
         return f"Stopped by --max-cost: {rounded_up(self.spent)} of {self._limit} dollars spent."
-
-
-def total_of(attempts: Sequence[AttemptRecord]) -> Decimal | None:
-    """Dollars of all attempts with a known cost; None where none has one."""
-    known = [attempt.cost_usd for attempt in attempts if attempt.cost_usd is not None]
-    return sum(known, Decimal(0)) if known else None
 
 
 def rounded_up(dollars: Decimal) -> str:

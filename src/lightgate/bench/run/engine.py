@@ -19,9 +19,9 @@ from lightgate.bench.load.quiet import FULL, breathe, quiet
 from lightgate.bench.load.sessions import Sessions
 from lightgate.bench.load.trace import Trace
 from lightgate.bench.run.budget import CostGuard
+from lightgate.bench.run.explore import requests_for
 from lightgate.bench.run.findings import Measured, cells, conclude
 from lightgate.bench.run.order import TWIN, cut, environment, target_facts, with_twin
-from lightgate.bench.run.precise import requests_for
 from lightgate.bench.statistics.summary import CellFacts, glance
 from lightgate.bench.workload.calibrate import is_lasting
 from lightgate.bench.workload.workload import USUAL, Size, Workload, calibrated

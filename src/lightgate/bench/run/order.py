@@ -13,13 +13,14 @@ import msgspec
 from lightgate import __version__
 from lightgate.bench.load.shape import Pacer
 from lightgate.bench.run.findings import LoadFacts
-from lightgate.bench.run.precise import MOST
 from lightgate.bench.workload.conversation import Talk
 from lightgate.bench.workload.workload import Wish
 from lightgate.clock.load import Slo
 from lightgate.clock.marks import StampSource
+from lightgate.dialect.quirks import Quirks
 from lightgate.ledger.runs.run import CellSummary, TargetFacts
-from lightgate.price.rates import rates_of
+from lightgate.price.rates import Rates, rates_of
+from lightgate.provider.catalogue import Provider
 from lightgate.provider.target import Target
 from lightgate.wire.client.roundtrip import Deadlines
 
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lightgate.clock.attempt import AttemptRecord
+    from lightgate.sim.server.serve import SimFacts
+    from lightgate.sim.world import World, WorldPrice
+
 
 TWIN: Final = " (twin)"
 BLOCK_ROUNDS: Final = 4  # requests of each worker in one block: its ramp is then a quarter of it
+MOST: Final = 16  # times the first stretch, that a wished precision may make of it
 MIN_BLOCKS: Final = 10  # fewer, and no difference between five targets can be claimed
 
 
@@ -166,3 +171,42 @@ def environment(stamps: StampSource) -> dict[str, str]:
         "cores": str(os.cpu_count() or 1),
         "stamps": stamps,
     }
+
+
+def target(facts: SimFacts, world: World, provider: str, model: str) -> Target:
+    """One model of one simulated provider; no key is needed."""
+    maker = world.providers[provider]
+    # The simulator writes as many tokens as it is asked for.
+    quirks = Quirks(ignore_eos=True) if maker.dialect == "openai" else Quirks()
+    row = Provider(
+        name=provider,
+        title=maker.title or provider,
+        base_url=facts.providers[provider],
+        dialect=maker.dialect,
+        auth="none",
+        local=True,
+        quirks=quirks,
+    )
+    return Target(
+        name=f"{provider}/{model}",
+        provider=row,
+        model=model,
+        base_url=row.base_url,
+        hourly_cost=maker.hourly_cost,
+        rates=_rates(maker.models[model].price),
+    )
+
+
+def targets(facts: SimFacts, world: World) -> list[Target]:
+    """Every model of every provider of a world."""
+    return [
+        target(facts, world, provider, model)
+        for provider, maker in world.providers.items()
+        for model in maker.models
+    ]
+
+
+def _rates(price: WorldPrice | None) -> Rates | None:
+    return (
+        None if price is None else Rates(input=price.input, output=price.output, source="override")
+    )

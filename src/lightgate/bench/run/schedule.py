@@ -22,9 +22,8 @@ import numpy as np
 from lightgate import __version__
 from lightgate.bench.statistics.drift import TOLERANCE, Drift, drift
 from lightgate.clock.attempt import wall_time
-from lightgate.clock.interval import smallest_n
 from lightgate.clock.marks import Marks
-from lightgate.clock.quantile import quantile
+from lightgate.clock.quantile import quantile, smallest_n
 from lightgate.clock.source import SYSTEM, Clock
 from lightgate.config.notation import parse_duration
 from lightgate.errors import AttemptError, ConfigError, HttpRefused, LightgateError, UsageError

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.bench.load.drive import Driving, Finished, Job, drive
 from lightgate.bench.load.quiet import quiet
-from lightgate.bench.load.simulated import target
-from lightgate.bench.selftest.result import CellResult, summarise
-from lightgate.bench.selftest.truth import decode_page, errors_of
+from lightgate.bench.run.order import target
+from lightgate.bench.selftest.result import CellResult, decode_page, errors_of, summarise
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import LightgateError
 from lightgate.provider.prepare import prepare
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lightgate.bench.selftest.plan import SelftestCell
-    from lightgate.bench.selftest.truth import LogEntry
+    from lightgate.bench.selftest.result import LogEntry
     from lightgate.sim.server.serve import SimFacts
 
 WORLD: Final = "selftest"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 import numpy as np
 
-from lightgate.clock.interval import Interval
+from lightgate.clock.quantile import Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,8 @@ import msgspec
 import numpy as np
 
 from lightgate.clock.compare import ALPHA, FEWEST_BLOCKS, ROUNDS, holm
-from lightgate.clock.interval import CONFIDENCE, Interval, smallest_n
 from lightgate.clock.load import LATE_LIMIT, in_statistics, late_share
-from lightgate.clock.quantile import quantile, quantiles
+from lightgate.clock.quantile import CONFIDENCE, Interval, quantile, quantiles, smallest_n
 from lightgate.ledger.runs.samples import UNTOLD, Samples, load_of, untold
 
 if TYPE_CHECKING:

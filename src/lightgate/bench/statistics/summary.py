@@ -20,10 +20,9 @@ import msgspec
 from lightgate.bench.statistics import steady
 from lightgate.bench.statistics.steady import AttemptSpan
 from lightgate.clock import load
-from lightgate.clock.interval import Interval, ranks
 from lightgate.clock.load import LATE_LIMIT, Slo, Stream, Window
 from lightgate.clock.outcome import FAILURES, Outcome
-from lightgate.clock.quantile import rank
+from lightgate.clock.quantile import Interval, rank, ranks
 from lightgate.clock.timing import NS_PER_MS, words
 from lightgate.clock.tokens import per_burst
 from lightgate.ledger.runs.run import CellSummary, CostFacts, Estimate, Metric, TargetFacts

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from lightgate.clock.compare import ALPHA, ROUNDS, Comparison, compare, holm, standings
-from lightgate.clock.interval import Interval
 from lightgate.clock.load import in_statistics
+from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.run import Board, Versus
 
 if TYPE_CHECKING:

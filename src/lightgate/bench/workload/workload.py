@@ -87,7 +87,7 @@ class Workload:
     def length(self, target: Target) -> Length:
         """Whether answers have the asked length, or only at most that.
 
-        Answers that are only capped must be compared by length `bucket`.
+        Answers that are only capped must be compared by their length.
         """
         quirks, extra = target.provider.quirks, self.wish.extra
         if extra.get("ignore_eos") is True or extra.get("min_tokens") == self.wish.tokens_out:
@@ -221,14 +221,6 @@ async def _line(client: Client, plain: Workload, target: Target) -> Calibration:
         return plain.probe(target, number, words)
 
     return await calibrate(client, target, ask, plain.wish.tokens_in)
-
-
-def bucket(tokens_out: int | None) -> str | None:
-    """The length bucket of an answer, between two powers of two: "257-512"."""
-    if tokens_out is None or tokens_out < 1:
-        return None
-    top: int = 1 << (tokens_out - 1).bit_length()
-    return str(top) if top <= 2 else f"{top // 2 + 1}-{top}"
 
 
 def _prompt(messages: tuple[Message, ...]) -> str:

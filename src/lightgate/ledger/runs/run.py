@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from lightgate.clock.compare import BoardRow, Comparison
-from lightgate.clock.interval import Interval
+from lightgate.clock.quantile import Interval
 
 SCHEMA: Final = 1  # of this record
 DEFINITIONS: Final = "2026-11"  # of docs/reference/metrics.md

@@ -14,8 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from lightgate.clock.attempt import AttemptRecord, wall_time
-from lightgate.clock.interval import Interval, interval, ranks
-from lightgate.clock.quantile import quantile, quantiles
+from lightgate.clock.quantile import Interval, interval, quantile, quantiles, ranks
 from lightgate.clock.sketch import DDSketch, merge_all
 from lightgate.ledger.store.exchange import ExchangeRecord, exchange_of
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lightgate.clock.grade import BANDS
+from lightgate.clock.load import BANDS
 from lightgate.report.charts.svg import CHAR_PX, Picture, Scale, element, escape, label
 from lightgate.report.charts.ticks import linear_ticks
 from lightgate.report.tables.figures import DOT, bounds, clean, number, shorten, tick

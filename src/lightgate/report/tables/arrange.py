@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from lightgate.clock.grade import grade
+from lightgate.clock.load import grade
 from lightgate.clock.outcome import Outcome
 from lightgate.report.tables.figures import clean, estimate, value
 

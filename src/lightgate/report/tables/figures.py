@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lightgate.clock.interval import TOO_SMALL, smallest_n
+from lightgate.clock.quantile import TOO_SMALL, smallest_n
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from lightgate.clock.interval import Interval
+    from lightgate.clock.quantile import Interval
     from lightgate.ledger.runs.run import CellSummary, Estimate
 
 DOT: Final = "·"

@@ -13,9 +13,8 @@ from collections import deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
-from lightgate.clock.interval import smallest_n
 from lightgate.clock.load import in_statistics
-from lightgate.clock.quantile import rank
+from lightgate.clock.quantile import rank, smallest_n
 from lightgate.clock.source import SYSTEM
 from lightgate.report.tables.figures import DOT, clean, number, shorten, value
 

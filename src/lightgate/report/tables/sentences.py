@@ -22,7 +22,7 @@ from lightgate.report.tables.figures import (
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from lightgate.clock.interval import Interval
+    from lightgate.clock.quantile import Interval
     from lightgate.ledger.runs.run import BreakEven, CellSummary, Health, Run, Versus
     from lightgate.report.tables.arrange import Block
 

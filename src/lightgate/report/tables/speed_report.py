@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
-from lightgate.clock.grade import BANDS, band, grade
-from lightgate.clock.interval import smallest_n
+from lightgate.clock.load import BANDS, band, grade
+from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.run import Estimate
 
 if TYPE_CHECKING:

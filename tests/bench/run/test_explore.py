@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lightgate.bench.judge.slo import Search, Sweep, parse
-from lightgate.bench.load.explore import HighestRate, ToSaturation, Trial
+from lightgate.bench.run.explore import HighestRate, ToSaturation, Trial
 from lightgate.ledger.runs.run import CellSummary
 
 TRIAL = Trial(requests=50, duration_ns=None, seed=1)

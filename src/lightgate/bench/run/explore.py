@@ -1,9 +1,15 @@
-"""Choosing the next load by what the last ones came to: saturation, or the highest good rate."""
+"""Choosing the next load by what the last ones came to: saturation, the highest rate, precision.
+
+Precision goes in two stages: the first stretch says how much a target scatters, and from that the
+size of the second follows once and for all. Looking again and again until an interval happens to be
+narrow would make intervals that hold less often than they say.
+"""
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.bench.judge.slo import (
     Check,
@@ -15,12 +21,12 @@ from lightgate.bench.judge.slo import (
     next_rate,
 )
 from lightgate.bench.load.shape import NS_PER_S, Poisson, Rate
-from lightgate.bench.run.order import Loading
+from lightgate.bench.run.order import MOST, Loading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from lightgate.ledger.runs.run import CellSummary
+    from lightgate.ledger.runs.run import CellSummary, Estimate
 
 
 class ToSaturation:
@@ -92,3 +98,35 @@ class HighestRate:
         if last is None:
             return "" if self._asked is None else f"no request was counted at {self._asked}"
         return "" if last.valid else f"this client was late at {last.load}, so it is the limit"
+
+
+HEADLINES: Final = ("ttft_ms", "speed_tps")
+MARGIN: Final = 1.15  # the width of an interval is itself only an estimate
+
+
+def half_width(estimate: Estimate) -> float | None:
+    """Half of a quantile's interval, as a share of the quantile; None where there is none."""
+    if not estimate.value or estimate.interval is None:
+        return None
+    return (estimate.interval.high - estimate.interval.low) / 2 / estimate.value
+
+
+def widest(cells: Iterable[CellSummary]) -> float | None:
+    """The largest half width of any headline's median."""
+    widths = [
+        half_width(estimate)
+        for cell in cells
+        for metric in cell.metrics
+        if metric.name in HEADLINES
+        for estimate in metric.quantiles
+        if estimate.q == 0.5
+    ]
+    return max((width for width in widths if width is not None), default=None)
+
+
+def requests_for(wish: float, cells: Iterable[CellSummary], done: int) -> int:
+    """Requests in all, of which `done` are made, for half widths of at most `wish`."""
+    width = widest(cells)
+    if width is None or width <= wish:
+        return done
+    return min(math.ceil(done * MARGIN * (width / wish) ** 2), MOST * done)
