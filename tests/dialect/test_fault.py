@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.dialect.fault import MESSAGE_LIMIT, Fault, clean, malformed
+from lightgate.dialect.errors import MESSAGE_LIMIT, Fault, clean, malformed
 from lightgate.dialect.registry import dialect_for
 
 DIALECT = dialect_for("openai", "chat")

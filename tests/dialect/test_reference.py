@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from lightgate.dialect import kinds, registry
-from lightgate.dialect.quirks import Quirks
-from lightgate.dialect.request import Request
+from lightgate.dialect.request import Quirks, Request
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "dialects.md").read_text("utf-8")
 FACTS = ["usage", "usage_running", "finish", "error", "done", "weight", "chars", "reasoning_weight"]
@@ -33,7 +32,7 @@ def test_every_fact_of_a_scanner_has_its_row() -> None:
 def test_every_flag_and_dialect_is_named() -> None:
     flags = [name for name in vars(kinds) if name.isupper() and name not in {"NONE", "NAMES"}]
     assert [name for name in flags if f"`{name}`" not in PAGE] == []
-    names = [dialect.name for dialect in registry._DIALECTS.values()]
+    names = [dialect.name for dialect in registry.DIALECTS.values()]
     assert [name for name in names if f"| {name} |" not in PAGE] == []
 
 

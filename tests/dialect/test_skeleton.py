@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.dialect.kinds import REASONING, TEXT
+from lightgate.dialect.neutral.events import Reader
 from lightgate.dialect.registry import dialect_for
-from lightgate.dialect.scanner import Grammar, Scanner
+from lightgate.dialect.scanner import Scanner
 
 if TYPE_CHECKING:
     from lightgate.dialect.registry import Dialect, Family
@@ -197,11 +198,11 @@ def counted(dialect: Dialect) -> tuple[Scanner, list[bytes]]:
     """Make a scanner whose parses are written down."""
     parsed: list[bytes] = []
 
-    def event(scanner: Scanner, name: bytes, data: bytes) -> None:
+    def event(scanner: Any, name: bytes, data: bytes) -> None:
         parsed.append(data)
-        dialect.grammar.event(scanner, name, data)
+        dialect.reader.event(scanner, name, data)
 
-    return Scanner(Grammar(event=event, whole=dialect.grammar.whole)), parsed
+    return Scanner(Reader(event=event, whole=dialect.reader.whole)), parsed
 
 
 @pytest.mark.parametrize("speaker", [s for s in SPEAKERS if s[1] != "responses"], ids=str)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from retell.cases import ANSWERS, ID, PAIRS, expectation
-from retell.heard import expected
+from dialect.translate.cases import ANSWERS, ID, PAIRS, expectation
+from dialect.translate.heard import expected
 from sdk.environment import HERE, run_in
 
 if TYPE_CHECKING:

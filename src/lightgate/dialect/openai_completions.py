@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from lightgate.dialect.facts import built, need, put, refuse
-from lightgate.dialect.kinds import TEXT
-from lightgate.dialect.openai_chunks import chunk_grammar
-from lightgate.dialect.openai_fields import sampling, streaming
+from lightgate.dialect.neutral.build import built, need, put, refuse
+from lightgate.dialect.neutral.dialect import Dialect, Shape
+from lightgate.dialect.openai_chat.answer import error_event, error_words
+from lightgate.dialect.openai_chat.assemble import ChunkAssembler
+from lightgate.dialect.openai_chat.build import sampling, streaming
+from lightgate.dialect.openai_chat.events import READER
 
 if TYPE_CHECKING:
-    from lightgate.dialect.quirks import Quirks
-    from lightgate.dialect.request import Built, Request
-    from lightgate.dialect.scanner import Scanner
+    from lightgate.dialect.request import Built, Quirks, Request
 
 NAME: Final = "openai completions"
 _CANNOT: Final = (
@@ -42,25 +40,15 @@ def build(request: Request, quirks: Quirks) -> Built:
     return built("/completions", body, request.extra, stream=request.stream)
 
 
-class _Choice(msgspec.Struct, gc=False):
-    text: Any = None
-    finish_reason: Any = None
-
-
-class _Chunk(msgspec.Struct, gc=False):
-    choices: list[_Choice] | msgspec.UnsetType | None = msgspec.UNSET
-    usage: Any = None
-    error: Any = None
-
-
-_decoder: Final = msgspec.json.Decoder(_Chunk)
-
-
-def _choices(scanner: Scanner, chunk: _Chunk) -> None:
-    for choice in chunk.choices or ():
-        if choice.text and isinstance(choice.text, str):
-            scanner.saw_token(TEXT, choice.text)
-        scanner.saw_finish(choice.finish_reason)
-
-
-GRAMMAR: Final = chunk_grammar(_decoder, _choices)
+DIALECT: Final = Dialect(
+    name="openai-completions",
+    family="openai",
+    kind="completion",
+    builder=build,
+    reader=READER,
+    assembler=ChunkAssembler,
+    whole_only=("best_of",),
+    error_words=error_words,
+    error_event=error_event,
+    shape=Shape(turns="prompt"),
+)

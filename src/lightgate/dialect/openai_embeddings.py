@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.dialect.facts import built, need, refuse
-from lightgate.dialect.fault import error_of, malformed
-from lightgate.dialect.openai_chunks import marker, stray
-from lightgate.dialect.openai_fields import chat_usage
-from lightgate.dialect.scanner import Grammar, Scanner, decoded
+from lightgate.dialect.errors import error_of, malformed
+from lightgate.dialect.neutral.build import built, need, refuse
+from lightgate.dialect.neutral.dialect import Dialect
+from lightgate.dialect.neutral.events import Reader, marker, stray
+from lightgate.dialect.neutral.json_text import decoded
+from lightgate.dialect.openai_chat.answer import error_event, error_words
+from lightgate.dialect.openai_chat.events import ChatUsage, usage_of
 
 if TYPE_CHECKING:
-    from lightgate.dialect.quirks import Quirks
-    from lightgate.dialect.request import Built, Request
+    from lightgate.dialect.neutral.events import Listener
+    from lightgate.dialect.request import Built, Quirks, Request
 
 NAME: Final = "openai embeddings"
 _UNKNOWN: Final = (
@@ -57,29 +59,37 @@ class _Vector(msgspec.Struct, gc=False):
 
 class _Answer(msgspec.Struct, gc=False):
     data: list[_Vector] | None = None
-    usage: Any = None
+    usage: ChatUsage | None = None
     error: Any = None
 
 
 _decoder: Final = msgspec.json.Decoder(_Answer)
 
 
-def _event(scanner: Scanner, name: bytes, data: bytes) -> None:
+def _event(listener: Listener, name: bytes, data: bytes) -> None:
     """Take an event of a stream that should not be one."""
     if decoded(_decoder, data) is None:
-        marker(scanner, data)
+        marker(listener, data)
     else:
-        stray(scanner, name, data)
+        stray(listener, name, data)
 
 
-def _whole(scanner: Scanner, body: bytes) -> None:
+def _whole(listener: Listener, body: bytes) -> None:
     answer = decoded(_decoder, body)
     if answer is not None and answer.error is not None:
-        scanner.saw_error(error_of(answer.error))
+        listener.fail(error_of(answer.error))
     elif answer is None or not answer.data or not all(bytes(v.embedding) for v in answer.data):
-        scanner.saw_error(malformed(body))
+        listener.fail(malformed(body))
     else:
-        scanner.saw_usage(chat_usage(answer.usage))
+        listener.use(usage_of(answer.usage))
 
 
-GRAMMAR: Final = Grammar(event=_event, whole=_whole)
+DIALECT: Final = Dialect(
+    name="openai-embeddings",
+    family="openai",
+    kind="embedding",
+    builder=build,
+    reader=Reader(event=_event, whole=_whole),
+    error_words=error_words,
+    error_event=error_event,
+)

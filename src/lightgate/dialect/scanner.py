@@ -1,6 +1,6 @@
-"""Reads a provider's answer event by event: tokens, usage, finish, errors, the terminal marker.
+"""Reads a provider's answer for the clock: tokens, usage, finish, errors, the terminal marker.
 
-A dialect's `Grammar` parses an event and reports what it saw. The scanner spares it most of that
+The dialect's reader parses an event and reports what it saw. The scanner spares it most of that
 work: it remembers the exact bytes before and after the text of the last plain text event (the
 skeleton). An event with the same head and tail, whose middle holds no quote, backslash or control
 character (in fact: nothing unprintable), can differ from the remembered one in nothing but that
@@ -10,21 +10,18 @@ docs/decisions/0003 has the argument and the figures.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from lightgate.dialect.fault import CODE_LIMIT, Fault, clean
-from lightgate.dialect.kinds import NONE, REASONING, TEXT
-from lightgate.dialect.quirks import Quirks
+from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
+from lightgate.dialect.kinds import NONE, REASONING, TEXT, TOOL
+from lightgate.dialect.request import Quirks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from lightgate.clock.tokens import Usage
-
-__all__ = ["DEFAULT_QUIRKS", "Fault", "Grammar", "Scanner", "as_json", "decoded"]
+    from lightgate.dialect.neutral.events import Place, Reader
+    from lightgate.dialect.neutral.items import Logprob
 
 DEFAULT_QUIRKS: Final = Quirks()
 BROKEN_FINISHES: Final = frozenset({"abort", "error"})  # the server gave up, whatever it calls it
@@ -32,22 +29,9 @@ _LEARNED: Final = frozenset({TEXT, REASONING})
 _PATIENCE: Final = 4  # skeletons in a row that may be of no use before learning becomes rare
 _RARELY: Final = 64  # ... namely once in so many text events
 
-T = TypeVar("T")
-
-
-class Grammar(NamedTuple):
-    """How a dialect reads: each function tells the scanner what it saw in the bytes.
-
-    `eof_ends`: there is no terminal marker; a finish reason, then the end of the body, is one.
-    """
-
-    event: Callable[[Scanner, bytes, bytes], None]
-    whole: Callable[[Scanner, bytes], None]
-    eof_ends: bool = False
-
 
 class Scanner:
-    """The state of one answer; it never raises on a provider's bytes.
+    """The state of one answer, a listener of its dialect's reader; no bytes make it raise.
 
     `usage_running` are the output tokens so far where the provider counts along from its first
     token on, else -1. `weight` are the bytes of text in the last event's token-bearing deltas,
@@ -55,15 +39,18 @@ class Scanner:
     `finish` is the provider's own word.
     """
 
+    counting = True
+    items = 0
+
     __slots__ = (
         "_cut",
         "_eof_ends",
-        "_grammar",
         "_name",
         "_now",
         "_pieces",
         "_plain",
         "_prefix",
+        "_reader",
         "_skeleton_kind",
         "_start",
         "_suffix",
@@ -82,9 +69,9 @@ class Scanner:
         "weight",
     )
 
-    def __init__(self, grammar: Grammar, quirks: Quirks = DEFAULT_QUIRKS) -> None:
-        self._grammar = grammar
-        self._eof_ends = grammar.eof_ends or not quirks.done_marker
+    def __init__(self, reader: Reader, quirks: Quirks = DEFAULT_QUIRKS) -> None:
+        self._reader = reader
+        self._eof_ends = reader.eof_ends or not quirks.done_marker
         self.usage: Usage | None = None
         self.usage_running = -1
         self.finish: str | None = None
@@ -132,8 +119,9 @@ class Scanner:
 
     def whole(self, body: bytes) -> int:
         """Take a whole answer that was not streamed; return the kinds in it."""
-        self._begin()
-        self._grammar.whole(self, body)
+        self._now = NONE
+        self.weight = 0
+        self._reader.whole(self, body)
         self.kinds |= self._now
         self.done = self.error is None
         return self._now
@@ -141,7 +129,7 @@ class Scanner:
     def eof(self) -> None:
         """Note that the body ended; without a terminal marker `done` stays false."""
         if self._eof_ends and self.finish is not None:
-            self.saw_end()
+            self.end()
 
     def _parse(self, name: bytes, data: bytes, *, known: bool = False) -> int:
         """Read an event in full; `known`: the skeleton fits, it is the text that does not."""
@@ -149,7 +137,7 @@ class Scanner:
             self.weight = 0
             return NONE
         self._begin()
-        self._grammar.event(self, name, data)
+        self._reader.event(self, name, data)
         kinds = self._now
         if self._used is not None:
             self._count_along(self._used)
@@ -159,10 +147,16 @@ class Scanner:
                 self._consider(name, data)
         return kinds
 
-    # What a grammar reports.
+    # What a reader reports.
 
-    def saw_token(self, kind: int, text: str) -> None:
-        """Note one token-bearing delta; sound has no text to weigh."""
+    def say(  # log probabilities and places weigh nothing
+        self,
+        kind: int,
+        text: str,
+        logprobs: Sequence[Logprob] = (),  # noqa: ARG002
+        place: Place | None = None,  # noqa: ARG002
+    ) -> None:
+        """Count and weigh one token-bearing delta."""
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         self.weight += size
         self.chars += len(text)
@@ -172,34 +166,73 @@ class Scanner:
         self._pieces += 1
         self._text = text
 
-    def saw_usage(self, usage: Usage | None) -> None:
+    def other(self, kind: int, text: str) -> None:
+        """Count and weigh a token that only its own dialect can say."""
+        self.say(kind, text)
+
+    def tool(self, place: Place, call_id: Any, name: Any, arguments: Any) -> None:  # noqa: ARG002 - not generated
+        """Count and weigh a piece of a tool call: its name and its arguments are generated."""
+        text = name if isinstance(name, str) else ""
+        if isinstance(arguments, str):
+            text += arguments
+        if text:
+            self.say(TOOL, text)
+
+    def use(self, usage: Usage | None) -> None:
         """Note usage; the last one wins."""
         if usage is not None:
             self.usage = self._used = usage
             self._plain = False
 
-    def saw_finish(self, reason: Any) -> None:
+    def stop(  # only the word is kept in records
+        self,
+        word: Any,
+        *,
+        sequence: Any = None,  # noqa: ARG002
+        message: Any = None,  # noqa: ARG002
+        refusal: Any = None,  # noqa: ARG002
+    ) -> None:
         """Note a finish reason; the first one wins, and null is none."""
-        if not isinstance(reason, str) or not reason:
+        if not isinstance(word, str) or not word:
             return
         self._plain = False
-        reason = clean(reason, CODE_LIMIT)  # it goes into records and messages
+        if word.lower() not in self._reader.finishes:
+            word = clean(word, CODE_LIMIT)  # it goes into records and messages
+            if word.lower() in BROKEN_FINISHES:
+                self.fail(Fault(word, f"The provider ended the answer with {word!r}."))
         if self.finish is None:
-            self.finish = reason
-        if reason.lower() in BROKEN_FINISHES:
-            self.saw_error(Fault(reason, f"The provider ended the answer with {reason!r}."))
+            self.finish = word
 
-    def saw_error(self, fault: Fault) -> None:
+    def fail(self, fault: Fault) -> None:
         """Note an error; the first one wins."""
         self._plain = False
         if self.error is None:
             self.error = fault
 
-    def saw_end(self) -> None:
+    def end(self) -> None:
         """Note the terminal marker; what follows is ignored."""
         self._plain = False
         self.done = True
         self._start = 0
+
+    # What carries no token.
+
+    def sign(self, signature: str, *, alone: bool = True) -> None:
+        """Pass over a signature."""
+
+    def tool_end(self, place: Place) -> None:
+        """Pass over the end of a call."""
+
+    def part_end(self) -> None:
+        """Pass over the end of an item."""
+
+    def tool_place(self, index: Any, call_id: Any, *, named: bool) -> Place:  # noqa: ARG002 - all calls weigh alike
+        """Return any place: tokens of all calls are counted together."""
+        return 0
+
+    def heard(self, place: Place) -> bool:  # noqa: ARG002 - of any item
+        """Return false: no item is told twice."""
+        return False
 
     # The skeleton.
 
@@ -243,31 +276,6 @@ class Scanner:
     def _is_text_at(self, name: bytes, data: bytes, start: int, stop: int) -> bool:
         """Prove that these bytes are the text: another text in their place must be read there."""
         other = "0" if self._text != "0" else "1"
-        probe = Scanner(self._grammar)
-        self._grammar.event(probe, name, data[:start] + other.encode() + data[stop:])
+        probe = Scanner(self._reader)
+        self._reader.event(probe, name, data[:start] + other.encode() + data[stop:])
         return (probe._pieces, probe._now, probe._text, probe._plain) == (1, self._now, other, True)
-
-
-def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
-    """Decode into the decoder's type; None for what is not JSON of that shape.
-
-    Halves of an emoji, cut at a chunk's end as lone surrogates or broken UTF-8, are let through.
-    """
-    try:
-        return decoder.decode(data)
-    except msgspec.ValidationError:
-        return None
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return msgspec.convert(json.loads(data.decode("utf-8", "replace")), decoder.type)
-    except (ValueError, RecursionError):
-        return None
-
-
-def as_json(value: Any) -> str:
-    """Write arguments that came as an object as the text that the model wrote."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except RecursionError:  # nested deeper than any argument is
-        return ""

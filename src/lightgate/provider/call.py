@@ -33,7 +33,7 @@ from lightgate.wire.sse import Event, SseSplitter
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
-    from lightgate.dialect.fault import Fault
+    from lightgate.dialect.errors import Fault
     from lightgate.dialect.request import Request
     from lightgate.dialect.scanner import Scanner
     from lightgate.provider.target import Target

@@ -12,12 +12,11 @@ from lightgate.bench.run.order import targets as simulated
 from lightgate.bench.workload.conversation import (
     NOTHING,
     TOOL,
-    Answer,
     Conversation,
     Session,
     Talk,
     Turn,
-    read_answer,
+    read_reply,
 )
 from lightgate.bench.workload.prompts import INSTRUCTION, OwnPrompt, OwnPrompts
 from lightgate.bench.workload.workload import Wish, Workload, calibrated
@@ -356,24 +355,24 @@ def piece(arguments: str, **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_tool_calls_of_chat_streams(body: bytes, calls: list[tuple[str, str, str]]) -> None:
-    answer = read_answer("openai-chat", body, streamed=True)
+    answer = read_reply("openai-chat", body, streamed=True)
     wanted = tuple(ToolCall(id=i, name=n, arguments=a) for i, n, a in calls)
-    assert answer == Answer("", wanted)
+    assert (answer.text, answer.calls) == ("", wanted)
 
 
 def test_thinking_parts_are_no_answer() -> None:
     content = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "yes"}]
     body = stream({"choices": [{"delta": {"content": content}}]}, "[DONE]")
-    assert read_answer("openai-chat", body, streamed=True).text == "yes"
+    assert read_reply("openai-chat", body, streamed=True).text == "yes"
     parts = [{"text": "hm", "thought": True}, {"text": "yes"}]
     body = stream({"candidates": [{"content": {"parts": parts}}]})
-    assert read_answer("gemini", body, streamed=True).text == "yes"
+    assert read_reply("gemini", body, streamed=True).text == "yes"
 
 
 def test_a_list_of_gemini_chunks_is_one_answer() -> None:
     chunks = [{"candidates": [{"content": {"parts": [{"text": text}]}}]} for text in ("a", "b")]
     body = json.dumps(chunks).encode()
-    assert read_answer("gemini", body, streamed=False).text == "ab"
+    assert read_reply("gemini", body, streamed=False).text == "ab"
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"{", b"[" * 5000, b'{"choices": 3}', b"\xff"])
@@ -383,6 +382,6 @@ def test_a_list_of_gemini_chunks_is_one_answer() -> None:
 )
 @pytest.mark.parametrize("streamed", [True, False])
 def test_rubbish_says_nothing(dialect: str, body: bytes, streamed: bool) -> None:
-    assert read_answer(dialect, body, streamed=streamed) == NOTHING
+    assert read_reply(dialect, body, streamed=streamed) == NOTHING
     framed = b"data: " + body + b"\n\n"
-    assert read_answer(dialect, framed, streamed=True) == NOTHING
+    assert read_reply(dialect, framed, streamed=True) == NOTHING

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.security.conftest import END, chat_body, chat_stream, chunk, events, whole
 from lightgate.clock.tokens import Tokens
-from lightgate.dialect.retell import reteller
+from lightgate.dialect.translate import translator
 from lightgate.gateway.spend.price import MOST_GIVEN, MOST_REASONED, SLACK, USUAL_ANSWER, believed
 from lightgate.ledger.journal.ship import Shipper
 from lightgate.ledger.store.keys import KeyTerms
@@ -54,7 +54,7 @@ async def passing(behind: Behind, upstream: Upstream) -> tuple[Rig, Upstream]:
 @given(texts=st.lists(st.text(min_size=1) | st.sampled_from(HOSTILE), min_size=1, max_size=4))
 @pytest.mark.parametrize("target", DIALECTS)
 def test_any_content_is_retold_inside_its_events(target: str, texts: list[str]) -> None:
-    teller = reteller("openai-chat", target, model="m", id="i", created=1)
+    teller = translator("openai-chat", target, model="m", id="i", created=1)
     out = b""
     for text in texts:
         out += teller.event(b"", chunk(text)[6:-2])

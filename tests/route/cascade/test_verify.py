@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightgate.dialect.request import ToolCall
 from lightgate.errors import ConfigError
-from lightgate.route.cascade.answer import Answer, AnswerReader, Called, read_answer, reads
+from lightgate.provider.answer import Answer, AnswerReader, read_answer, reads
 from lightgate.route.cascade.json_schema import Checked, check
 from lightgate.route.cascade.own_check import own_checks
 from lightgate.route.cascade.refusal import declines
@@ -27,6 +28,10 @@ PERSON = {
     "additionalProperties": False,
 }
 DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
+
+
+def called(name: str, arguments: str) -> ToolCall:
+    return ToolCall(id="1", name=name, arguments=arguments)
 
 
 def judged(
@@ -199,7 +204,7 @@ def test_a_schema_with_unknown_words_is_unchecked() -> None:
 
 
 def test_a_call_instead_of_the_answer_is_unchecked() -> None:
-    answer = Answer(calls=(Called("f", "{}"),), finish="tool")
+    answer = Answer(calls=(called("f", "{}"),), finish="tool")
 
     assert judged(answer, "json_schema", schema=PERSON).state == "unchecked"
 
@@ -207,19 +212,19 @@ def test_a_call_instead_of_the_answer_is_unchecked() -> None:
 @pytest.mark.parametrize(
     ("call", "state"),
     [
-        (Called("add", '{"name": "A"}'), "passed"),
-        (Called("free", '{"x": [1]}'), "passed"),
-        (Called("free", ""), "passed"),
-        (Called("add", '{"age": 1}'), "failed"),
-        (Called("add", '{"name": '), "failed"),
-        (Called("add", "[]"), "failed"),
-        (Called("other", "{}"), "failed"),
-        (Called("odd", "{}"), "unchecked"),
+        (called("add", '{"name": "A"}'), "passed"),
+        (called("free", '{"x": [1]}'), "passed"),
+        (called("free", ""), "passed"),
+        (called("add", '{"age": 1}'), "failed"),
+        (called("add", '{"name": '), "failed"),
+        (called("add", "[]"), "failed"),
+        (called("other", "{}"), "failed"),
+        (called("odd", "{}"), "unchecked"),
     ],
 )
-def test_tool_arguments(call: Called, state: str) -> None:
+def test_tool_arguments(call: ToolCall, state: str) -> None:
     tools: dict[str, Any] = {"add": PERSON, "free": None, "odd": {"if": {}}}
-    good = Called("free", "{}")
+    good = called("free", "{}")
 
     assert judged(Answer(calls=(good, call)), "tool_arguments", tools=tools).state == state
 
@@ -254,7 +259,7 @@ def test_not_truncated(finish: Any, limit: int | None, state: str) -> None:
         (Answer(text="x", finish="filter"), "failed"),
         (Answer(text="x", finish="refusal"), "failed"),
         (Answer(text="I'm sorry, but I can't help with that."), "failed"),
-        (Answer(text="I can't help with that.", calls=(Called("f", "{}"),)), "passed"),
+        (Answer(text="I can't help with that.", calls=(called("f", "{}"),)), "passed"),
     ],
 )
 def test_not_refused(answer: Answer, state: str) -> None:
@@ -500,7 +505,8 @@ def test_a_whole_answer(dialect: str) -> None:
     answer = read_answer(dialect, json.dumps(ANSWERED[dialect]).encode(), streamed=False)
 
     assert answer is not None
-    assert (answer.text, answer.calls, answer.finish) == ("Hi.", (Called("f", "{}"),), "length")
+    assert (answer.text, answer.finish) == ("Hi.", "length")
+    assert [(call.name, call.arguments) for call in answer.calls] == [("f", "{}")]
     assert answer.logprob == (None if dialect == "anthropic-messages" else -0.5)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from lightgate.bench.workload.prompts import INSTRUCTION
 from lightgate.bench.workload.workload import Tooling
@@ -20,12 +21,12 @@ from lightgate.clock.timing import e2e_plan
 from lightgate.clock.tokens import CHARS_PER_TOKEN
 from lightgate.dialect.request import Message, Tool, ToolCall
 from lightgate.errors import UsageError
+from lightgate.provider.answer import Answer, read_answer
 from lightgate.provider.call import Call
 from lightgate.provider.prepare import prepare
-from lightgate.wire.sse import SseSplitter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from lightgate.bench.workload.workload import Workload
     from lightgate.dialect.request import Request
@@ -45,6 +46,7 @@ TOOL: Final = Tool(
         "required": ["word"],
     },
 )
+NOTHING: Final = Answer()
 _TASK: Final = "\n\nLook up one word of this text after the other with the tool look_up."
 
 
@@ -64,13 +66,6 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     tools: bool = False
     replies: Literal["made", "real"] = "made"
     tool_choice: str = "required"  # "auto" where an endpoint knows no better
-
-
-class Answer(NamedTuple):
-    """What a target said."""
-
-    text: str
-    calls: tuple[ToolCall, ...]
 
 
 class Turn(NamedTuple):
@@ -162,7 +157,7 @@ class Conversation:
         called = await Call(prepared, marks, kept).run(client, deadlines)
         answer = NOTHING
         if called.outcome is Outcome.OK:
-            answer = read_answer(prepared.dialect.name, kept.body, streamed=called.streamed)
+            answer = read_reply(prepared.dialect.name, kept.body, streamed=called.streamed)
         return Turn(number, request, marks, called, answer)
 
     def _after(self, turn: Turn) -> Ended:
@@ -230,146 +225,10 @@ class _Kept:
         return b"".join(self._parts)
 
 
-NOTHING: Final = Answer("", ())
-
-
-def read_answer(dialect: str, body: bytes, *, streamed: bool) -> Answer:
-    """Read the text and the tool calls of a complete answer; reasoning is no part of either."""
-    reader = {
-        "openai-chat": _chat,
-        "openai-completions": _chat,
-        "openai-responses": _responses,
-        "anthropic-messages": _anthropic,
-        "gemini": _gemini,
-    }[dialect]
-    gathered = _Gathered()
-    for document in _events(body) if streamed else _documents(body):
-        reader(document, gathered)
-    return gathered.answer()
-
-
-class _Gathered:
-    """Texts and calls as they come together; a call's pieces are joined by its place."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._calls: dict[int | str, dict[str, str]] = {}
-
-    def say(self, text: Any) -> None:
-        if isinstance(text, str):
-            self.texts.append(text)
-
-    def call(self, place: int | str, **pieces: Any) -> None:
-        """Add to a call; arguments come in pieces, id and name at once, by some in every event."""
-        call = self._calls.setdefault(place, {"id": "", "name": "", "arguments": ""})
-        for field, piece in pieces.items():
-            if isinstance(piece, str) and (field == "arguments" or not call[field]):
-                call[field] += piece
-
-    def place(self) -> int:
-        """A place that no call has yet."""
-        return len(self._calls)
-
-    def answer(self) -> Answer:
-        calls = tuple(
-            ToolCall(
-                id=call["id"] or f"call_{index}",
-                name=call["name"],
-                arguments=call["arguments"] or "{}",
-            )
-            for index, call in enumerate(self._calls.values())
-            if call["name"]
-        )
-        return Answer("".join(self.texts), calls)
-
-
-def _chat(document: dict[str, Any], out: _Gathered) -> None:
-    for choice in _dicts(document.get("choices"))[:1]:
-        out.say(choice.get("text"))
-        delta = _dict(choice.get("delta")) or _dict(choice.get("message"))
-        content = delta.get("content")
-        out.say(content)
-        for part in _dicts(content):
-            out.say(part.get("text") if part.get("type") == "text" else None)
-        for nth, call in enumerate(_dicts(delta.get("tool_calls"))):
-            function = _dict(call.get("function"))
-            index, name = call.get("index"), call.get("id")
-            place = name if isinstance(name, str) and index is None else index
-            out.call(
-                place if isinstance(place, (int, str)) else nth,
-                id=name,
-                name=function.get("name"),
-                arguments=function.get("arguments"),
-            )
-
-
-def _responses(document: dict[str, Any], out: _Gathered) -> None:
-    """The last event of a stream holds the whole response; the others are passed over."""
-    final = document.get("type") in {"response.completed", "response.incomplete"}
-    response = _dict(document.get("response")) if final else document
-    for item in _dicts(response.get("output")):
-        if item.get("type") == "function_call":
-            out.call(
-                out.place(),
-                id=item.get("call_id"),
-                name=item.get("name"),
-                arguments=item.get("arguments"),
-            )
-        elif item.get("type") == "message":
-            for part in _dicts(item.get("content")):
-                out.say(part.get("text"))
-
-
-def _anthropic(document: dict[str, Any], out: _Gathered) -> None:
-    index = document.get("index")
-    place = index if isinstance(index, int) else 0
-    block, delta = _dict(document.get("content_block")), _dict(document.get("delta"))
-    if block.get("type") == "tool_use":  # its input is empty here and comes in deltas
-        out.call(place, id=block.get("id"), name=block.get("name"))
-    if delta.get("type") == "text_delta":
-        out.say(delta.get("text"))
-    elif delta.get("type") == "input_json_delta":
-        out.call(place, arguments=delta.get("partial_json"))
-    for nth, item in enumerate(_dicts(document.get("content"))):  # a whole message
-        if item.get("type") == "tool_use":
-            arguments = msgspec.json.encode(item.get("input")).decode()
-            out.call(nth, id=item.get("id"), name=item.get("name"), arguments=arguments)
-        elif item.get("type") == "text":
-            out.say(item.get("text"))
-
-
-def _gemini(document: dict[str, Any], out: _Gathered) -> None:
-    for candidate in _dicts(document.get("candidates"))[:1]:
-        for part in _dicts(_dict(candidate.get("content")).get("parts")):
-            if part.get("thought") is not True:
-                out.say(part.get("text"))
-            call = _dict(part.get("functionCall"))
-            if call:
-                arguments = msgspec.json.encode(_dict(call.get("args"))).decode()
-                out.call(out.place(), id=call.get("id"), name=call.get("name"), arguments=arguments)
-
-
-def _events(body: bytes) -> Iterator[dict[str, Any]]:
-    splitter = SseSplitter()
-    for _, data in (*splitter.feed(body), *splitter.finish()):
-        yield from _documents(data)
-
-
-def _documents(data: bytes) -> list[dict[str, Any]]:
-    """The object, or the objects of the list; nothing for a terminal marker."""
-    try:
-        value = msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return []
-    return _dicts(value if isinstance(value, list) else [value])
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+def read_reply(dialect: str, body: bytes, *, streamed: bool) -> Answer:
+    """Read the text and the named calls of an answer; nothing where it cannot be read."""
+    found = read_answer(dialect, body, streamed=streamed) or NOTHING
+    return structs.replace(found, calls=tuple([call for call in found.calls if call.name]))
 
 
 def _is_object(arguments: str) -> bool:

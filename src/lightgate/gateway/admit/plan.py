@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightgate.dialect.gather import can_gather
+from lightgate.dialect.assemble import can_assemble
 from lightgate.gateway.admit.overrides import NO_WISHES
 from lightgate.gateway.served.tiers import plan_tiers
 from lightgate.route.plan.alias import PlanAsk
@@ -63,6 +63,6 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
 def _streams(state: State, alias: Alias, wanted: Wanted) -> bool:
     """Whether the targets can be asked to stream an answer that is wanted whole."""
     shy = state.unstreamable
-    return can_gather(wanted.path.dialect, wanted.fields) and (
+    return can_assemble(wanted.path.dialect, wanted.fields) and (
         not shy or shy.isdisjoint(alias.targets)
     )

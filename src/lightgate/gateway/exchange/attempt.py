@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.clock.outcome import Outcome
-from lightgate.dialect.gather import gatherer
-from lightgate.dialect.retell import reteller
+from lightgate.dialect.assemble import assembler
+from lightgate.dialect.translate import translator
 from lightgate.errors import (
     AttemptError,
     Cancelled,
@@ -26,7 +26,7 @@ from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
-    from lightgate.dialect.retell import Reteller
+    from lightgate.dialect.translate import Translator
     from lightgate.gateway.exchange.exchange import Flight
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.refusal import Refusal
@@ -50,7 +50,7 @@ class Leg:
         "_courier",
         "_flight",
         "_overdue",
-        "_reteller",
+        "_translator",
         "_whole",
         "began_ns",
         "bill",
@@ -88,15 +88,15 @@ class Leg:
         self.unstreamable = False  # it would not stream what the client does not want streamed
         self._body: bytes | None = None  # the answer as one body, once it was asked for
         self._whole: bytes | None = None  # and that in the client's dialect
-        self._reteller = self._make_reteller()
+        self._translator = self._make_translator()
         self._courier: Courier | None = None
         self._collector: Collector | None = None
         wanted = flight.wanted
         if prepared.streamed and wanted.streamed:
             hides = wanted.path.dialect in _COUNTING and not wanted.include_usage
-            self._courier = Courier(self, self._reteller, hides_usage=hides)
+            self._courier = Courier(self, self._translator, hides_usage=hides)
         elif prepared.streamed:
-            self._collector = Collector(self, gatherer(prepared.dialect.name))
+            self._collector = Collector(self, assembler(prepared.dialect.name))
         self.call = Call(prepared, marks, self._courier or self._collector)
 
     def deadlines(self, remaining_ns: int, idle_ns: int) -> Deadlines:
@@ -157,8 +157,8 @@ class Leg:
             where = self.prepared.origin.authority
             error = Malformed(f"{where} did not stream although it was asked to.")
             called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
-        elif error is None and self._reteller is not None and self._reteller.failed is not None:
-            fault = self._reteller.failed
+        elif error is None and self._translator is not None and self._translator.failed is not None:
+            fault = self._translator.failed
             error = StreamError(self.prepared.without_key(fault.message), word=fault.code)
             called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
         elif error is None and self._courier is None:
@@ -251,7 +251,7 @@ class Leg:
         if self._whole is None:
             try:
                 body = self.body
-                self._whole = body if self._reteller is None else self._reteller.whole(body)
+                self._whole = body if self._translator is None else self._translator.whole(body)
             except (Malformed, StreamError) as error:
                 error.message = self.prepared.without_key(error.message)
                 raise
@@ -271,28 +271,28 @@ class Leg:
 
     def closing(self) -> bytes:
         """What a translated stream still needs when the provider's ended without a marker."""
-        return b"" if self._reteller is None else self._reteller.finish()
+        return b"" if self._translator is None else self._translator.finish()
 
     def error_event(self, refusal: Refusal) -> bytes:
         """An error inside the stream; empty where the client has been told already."""
-        if self._reteller is None:
+        if self._translator is None:
             return refusal.event(self._flight.wanted.path.dialect)
-        if self._reteller.failed is not None or self._reteller.closed:
+        if self._translator.failed is not None or self._translator.closed:
             return b""
-        return self._reteller.fail(refusal.status, message=refusal.message, code=refusal.code)
+        return self._translator.fail(refusal.status, message=refusal.message, code=refusal.code)
 
     def cost_header(self) -> bytes:
         """The price of the answer as a header line, where it is known."""
         nano = self.bill.nano_usd
         return b"" if nano is None else b"x-lightgate-cost-usd: %b\r\n" % dollars(nano).encode()
 
-    def _make_reteller(self) -> Reteller | None:
+    def _make_translator(self) -> Translator | None:
         flight = self._flight
         asked, given = flight.wanted.path.dialect, self.prepared.dialect.name
         if asked == given:
             return None
         entry = flight.entry
-        return reteller(
+        return translator(
             given,
             asked,
             model=flight.wanted.model,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.gateway.exchange.exchange import Flight
-from lightgate.route.cascade.answer import read_answer
+from lightgate.provider.answer import read_answer
 from lightgate.route.cascade.course import CascadeCourse
 from lightgate.route.cascade.tiers import tier_turns
 from lightgate.route.cascade.verify import verify

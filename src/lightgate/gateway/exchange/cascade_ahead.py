@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lightgate.gateway.exchange.ahead import Ahead, ahead_of
 from lightgate.gateway.exchange.cascade import HELD_BYTES, Ascent
 from lightgate.gateway.exchange.exchange import Flight
-from lightgate.route.cascade.answer import reads
+from lightgate.provider.answer import reads
 from lightgate.route.plan.hedge import sick
 from lightgate.route.plan.plan import Step
 

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.marks import Marks
-from lightgate.dialect.gather import can_gather
+from lightgate.dialect.assemble import can_assemble
 from lightgate.errors import AttemptError, DeadlineMissed, UsageError
 from lightgate.gateway.exchange.attempt import Held, Leg
 from lightgate.gateway.exchange.race import Race
@@ -108,7 +108,7 @@ class Flight:
         self.gathers = (  # the client wants a whole answer, and the targets are asked to stream
             not wanted.streamed
             and self.plan.overlaps
-            and can_gather(wanted.path.dialect, wanted.fields)
+            and can_assemble(wanted.path.dialect, wanted.fields)
         )
         self.cap = entry.cap
         self.extra = entry.extra

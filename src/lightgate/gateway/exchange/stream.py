@@ -10,7 +10,7 @@ import msgspec
 from lightgate.errors import TooLarge
 
 if TYPE_CHECKING:
-    from lightgate.dialect.retell import Reteller
+    from lightgate.dialect.translate import Translator
     from lightgate.wire.client.roundtrip import Headers
     from lightgate.wire.sse import Event
 
@@ -53,18 +53,18 @@ class Courier:
         "_held",
         "_hides_usage",
         "_plain",
-        "_reteller",
         "_size",
+        "_translator",
         "_useful",
         "_voyage",
         "committed",
     )
 
-    def __init__(self, voyage: Voyage, reteller: Reteller | None, *, hides_usage: bool) -> None:
+    def __init__(self, voyage: Voyage, translator: Translator | None, *, hides_usage: bool) -> None:
         self._voyage = voyage
-        self._reteller = reteller
+        self._translator = translator
         self._hides_usage = hides_usage
-        self._plain = reteller is None
+        self._plain = translator is None
         self._held: list[bytes] = []
         self._size = 0
         self._useful = False  # something of the answer is among what is held
@@ -82,7 +82,9 @@ class Courier:
             if not name and len(data) == len(event) + 8 and data[:6] == b"data: ":
                 self._voyage.deliver(data)  # one token in one read: what nearly every read is
                 return
-        out = self._told(events) if self._reteller is not None else self._same(data, events, kinds)
+        out = (
+            self._told(events) if self._translator is not None else self._same(data, events, kinds)
+        )
         if self.committed:
             self._voyage.deliver(out)
             return
@@ -105,11 +107,11 @@ class Courier:
         return True
 
     def _told(self, events: list[Event]) -> bytes:
-        reteller = self._reteller
-        if reteller is None:
+        translator = self._translator
+        if translator is None:
             return b""
-        out = b"".join([reteller.event(name, data) for name, data in events])
-        return out + reteller.finish() if self._voyage.ended else out
+        out = b"".join([translator.event(name, data) for name, data in events])
+        return out + translator.finish() if self._voyage.ended else out
 
     def _same(self, data: bytes, events: list[Event], kinds: int) -> bytes:
         if len(events) == 1:

@@ -8,7 +8,7 @@ from lightgate.errors import TooLarge
 from lightgate.provider.call import WHOLE_LIMIT
 
 if TYPE_CHECKING:
-    from lightgate.dialect.gather import Gatherer
+    from lightgate.dialect.assemble import Assembler
     from lightgate.gateway.exchange.stream import Voyage
     from lightgate.wire.client.roundtrip import Headers
     from lightgate.wire.sse import Event
@@ -20,11 +20,11 @@ class Collector:
     The first useful token asks for the client, as a courier's does; the terminal marker delivers.
     """
 
-    __slots__ = ("_gatherer", "_useful", "_voyage", "committed")
+    __slots__ = ("_assembler", "_useful", "_voyage", "committed")
 
-    def __init__(self, voyage: Voyage, gatherer: Gatherer) -> None:
+    def __init__(self, voyage: Voyage, assembler: Assembler) -> None:
         self._voyage = voyage
-        self._gatherer = gatherer
+        self._assembler = assembler
         self._useful = False  # something of the answer has come
         self.committed = False
 
@@ -33,10 +33,10 @@ class Collector:
 
     def on_data(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - a sink's
         """Gather the events of one read."""
-        take = self._gatherer.event
+        take = self._assembler.event
         for name, event in events:
             take(name, event)
-        if self._gatherer.size > WHOLE_LIMIT:
+        if self._assembler.size > WHOLE_LIMIT:
             raise self._too_large()
         if kinds:
             self._useful = True
@@ -51,7 +51,7 @@ class Collector:
 
     def whole(self) -> bytes:
         """The answer as the provider would have given it whole; AttemptError if there is none."""
-        body = self._gatherer.whole()
+        body = self._assembler.whole()
         if len(body) > WHOLE_LIMIT:
             raise self._too_large()
         return body

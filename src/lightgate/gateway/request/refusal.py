@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.dialect.retell import error_body, error_event
+from lightgate.dialect.translate import error_body, error_event
 from lightgate.errors import AttemptError, HttpRefused, LightgateError, StreamError, TooLarge
 from lightgate.route.health.failure import named_status
 

@@ -134,7 +134,7 @@ class ServedTarget:
     def _translated(
         self, wanted: Wanted, dialect: Dialect, cap: int | None, streamed: bool
     ) -> bytes:
-        from lightgate.dialect.read import read_request
+        from lightgate.dialect.translate import read_request
 
         request = read_request(
             wanted.path.dialect, wanted.body, model=self.target.model, stream=streamed

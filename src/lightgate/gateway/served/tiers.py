@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.route.cascade.answer import reads
+from lightgate.provider.answer import reads
 from lightgate.route.cascade.complexity import score
 from lightgate.route.cascade.features import gist_of
 from lightgate.route.cascade.own_check import GROUP, own_checks

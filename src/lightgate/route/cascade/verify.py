@@ -21,7 +21,8 @@ from lightgate.route.cascade.refusal import declines
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lightgate.route.cascade.answer import Answer, Called
+    from lightgate.dialect.request import ToolCall
+    from lightgate.provider.answer import Answer
     from lightgate.route.cascade.wants import Wants
 
 State = Literal["passed", "failed", "unchecked"]
@@ -118,7 +119,7 @@ def tool_arguments(answer: Answer, wants: Wants) -> Finding | None:
     return Finding(name, "passed")
 
 
-def _call_finding(name: str, call: Called, wants: Wants) -> Finding:
+def _call_finding(name: str, call: ToolCall, wants: Wants) -> Finding:
     shown = call.name[:60]
     if call.name not in wants.tools:
         return Finding(name, "failed", f"it calls {shown!r}, which was not offered")

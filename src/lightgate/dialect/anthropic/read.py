@@ -1,0 +1,292 @@
+"""Reads the body of Anthropic's POST /messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lightgate.dialect.anthropic.build import MESSAGES
+from lightgate.dialect.errors import BadField, Untranslatable
+from lightgate.dialect.neutral.dialect import Shape
+from lightgate.dialect.neutral.fields import (
+    Fields,
+    choose,
+    closed,
+    content_of,
+    image_at,
+    image_of,
+    text_of,
+)
+from lightgate.dialect.neutral.json_text import dict_of, dicts_of, value_of
+from lightgate.dialect.request import Image, Message, Schema, Text, Thought, Tool, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lightgate.dialect.neutral.dialect import Body
+    from lightgate.dialect.neutral.fields import Sheet
+    from lightgate.dialect.request import Part
+
+_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+_THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
+_SHOWN: Final = {"summarized": "auto", "omitted": "omitted"}
+
+
+def read(body: Fields, sheet: Sheet) -> None:
+    """Note everything that a messages body says."""
+    messages = [*_system(body)]
+    for said in body.objects("messages"):
+        messages += _turn(said)
+    if messages and messages[-1].role == "assistant":
+        why = "a last turn of the assistant is continued by Anthropic alone"
+        raise Untranslatable(messages[-1].place, why)
+    sheet.put("messages", tuple(messages), "messages")
+    for name in ("max_tokens", "top_k"):
+        sheet.put(name, body.whole(name), name)
+    for name in ("temperature", "top_p"):
+        sheet.put(name, body.number(name), name)
+    sheet.put("stop", body.texts("stop_sequences"), "stop_sequences")
+    sheet.put("tools", tuple(_tool(tool) for tool in body.objects("tools")), "tools")
+    _choice(body.object("tool_choice"), sheet)
+    _output(body, sheet)
+    body.only("service_tier", "auto", "standard_only")
+    body.ignore("metadata", "cache_control")
+
+
+def _system(body: Fields) -> Iterator[Message]:
+    if not isinstance(body.peek("system"), list):
+        text = body.text("system")
+        if text:
+            yield Message(role="system", content=text, place="system")
+        return
+    parts: list[Part] = [_text(block) for block in body.objects("system")]
+    if parts:
+        yield Message(role="system", content=content_of(parts), place="system")
+
+
+def _text(block: Fields) -> Text:
+    kind = block.need_text("type")
+    if kind != "text":
+        raise Untranslatable(block.at("type"), f"a block of the kind {kind!r}")
+    found = text_of(block)
+    block.ignore("cache_control", "citations")
+    block.done()
+    return found
+
+
+def _choice(asked: Fields | None, sheet: Sheet) -> None:
+    if asked is None:
+        return
+    kind = asked.need_text("type")
+    if kind == "tool":
+        choose(sheet, asked.need_text("name"), asked.at("name"))
+    elif kind in _CHOICES:
+        sheet.put("tool_choice", _CHOICES[kind], asked.at("type"))
+    else:
+        raise BadField(asked.at("type"), "must be 'auto', 'any', 'tool' or 'none'")
+    place = asked.at("disable_parallel_tool_use")
+    alone = asked.flag("disable_parallel_tool_use")
+    sheet.put("parallel_tool_calls", False if alone else None, place)
+    asked.done()
+
+
+def _output(body: Fields, sheet: Sheet) -> None:
+    """Note thinking, effort and the form of the answer."""
+    config = body.object("output_config")
+    effort = None
+    form = body.object("output_format")  # its place before output_config
+    if config is not None:
+        effort = config.text("effort")
+        form = config.object("format") or form
+        config.done()
+    _form(form, sheet)
+    thinking = body.object("thinking")
+    kind = thinking.need_text("type") if thinking is not None else "adaptive"
+    if thinking is None:
+        sheet.put("reasoning", effort, "output_config.effort")
+        return
+    if kind == "adaptive":
+        sheet.put("reasoning", effort or "high", thinking.at("type"))
+    elif effort is not None:
+        raise Untranslatable("output_config.effort", "an effort without adaptive thinking")
+    elif kind == "enabled":
+        budget = thinking.whole("budget_tokens")
+        if budget is None:
+            raise BadField(thinking.at("budget_tokens"), "is needed")
+        sheet.put("reasoning", budget, thinking.at("budget_tokens"))
+    elif kind == "disabled":
+        sheet.put("reasoning", "none", thinking.at("type"))
+    else:
+        raise Untranslatable(thinking.at("type"), f"{kind!r}")
+    display = thinking.text("display")
+    if display is not None and display not in _SHOWN:
+        raise Untranslatable(thinking.at("display"), f"{display!r}")
+    sheet.put("thoughts", _SHOWN.get(display or ""), thinking.at("display"))
+    thinking.done()
+
+
+def _form(form: Fields | None, sheet: Sheet) -> None:
+    if form is None:
+        return
+    kind = form.need_text("type")
+    if kind != "json_schema":
+        raise Untranslatable(form.at("type"), f"the form {kind!r}")
+    schema = form.json("schema")
+    if schema is None:
+        raise BadField(form.at("schema"), "is needed")
+    form.done()
+    asked = Schema(name="answer", schema=schema, strict=closed(schema))
+    sheet.put("schema", asked, form.place)
+
+
+def _tool(tool: Fields) -> Tool:
+    kind = tool.text("type") or "custom"
+    if kind != "custom":
+        raise Untranslatable(tool.at("type"), f"{kind!r} is no function")
+    found = Tool(
+        name=tool.need_text("name"),
+        description=tool.text("description") or "",
+        parameters=tool.json("input_schema") or {},
+        strict=tool.flag("strict"),
+    )
+    tool.ignore("cache_control", "eager_input_streaming")
+    tool.only("defer_loading", False)
+    tool.done()
+    return found
+
+
+def _turn(said: Fields) -> list[Message]:
+    """Read one turn; a user's may hold the results of tools, which are turns of their own."""
+    role = said.need_text("role")
+    if role not in {"user", "assistant"}:
+        raise Untranslatable(said.at("role"), f"the role {role!r}")
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    results: list[Message] = []
+    if isinstance(said.peek("content"), list):
+        for block in said.objects("content"):
+            kind = block.need_text("type")
+            if kind == "tool_result" and role == "user":
+                results.append(_result(block))
+            elif kind == "tool_use" and role == "assistant":
+                calls.append(_call(block))
+            else:
+                parts.append(_part(block, kind, role))
+    else:
+        parts = [Text(said.need_text("content"))]
+    said.done()
+    if role == "assistant":
+        words = content_of(parts, joined=True)
+        calling = tuple(calls)
+        place = said.place
+        return [Message(role="assistant", content=words, tool_calls=calling, place=place)]
+    if results and not parts:
+        return results
+    return [*results, Message(role="user", content=content_of(parts), place=said.place)]
+
+
+def _part(block: Fields, kind: str, role: str) -> Part:
+    found: Part
+    if kind == "text":
+        found = text_of(block)
+        block.ignore("citations")
+    elif kind == "image":
+        found = _image(block)
+    elif kind in _THOUGHTS and role == "assistant":
+        raw: dict[str, Any] = {"type": kind}
+        for name in ("thinking", "signature", "data"):
+            value = block.text(name)
+            raw |= {name: value} if value is not None else {}
+        found = Thought(dialect=MESSAGES, raw=raw)
+    else:
+        raise Untranslatable(block.at("type"), f"a block of the kind {kind!r}")
+    block.ignore("cache_control")
+    block.done()
+    return found
+
+
+def _image(block: Fields) -> Image:
+    source = block.need_object("source")
+    kind = source.need_text("type")
+    if kind == "url":
+        found = image_at(source.need_text("url"), source.at("url"))
+    elif kind == "base64":
+        media_type = source.need_text("media_type")
+        found = image_of(media_type, source.need_text("data"), source.at("media_type"))
+    else:
+        raise Untranslatable(source.at("type"), f"an image from {kind!r}")
+    source.done()
+    return found
+
+
+def _call(block: Fields) -> ToolCall:
+    found = ToolCall(
+        id=block.need_text("id"),
+        name=block.need_text("name"),
+        arguments=msgspec.json.encode(block.json("input") or {}).decode(),
+    )
+    block.ignore("cache_control")
+    caller = block.object("caller")
+    if caller is not None:
+        caller.only("type", "direct")
+        caller.done()
+    block.done()
+    return found
+
+
+def _result(block: Fields) -> Message:
+    parts: list[Part]
+    if isinstance(block.peek("content"), list):
+        parts = [
+            _part(inner, inner.need_text("type"), "tool") for inner in block.objects("content")
+        ]
+    else:
+        parts = [Text(block.text("content") or "")]
+    found = Message(
+        role="tool",
+        content=content_of(parts),
+        tool_call_id=block.need_text("tool_use_id"),
+        is_error=block.flag("is_error") or False,
+        place=block.place,
+    )
+    block.ignore("cache_control")
+    block.done()
+    return found
+
+
+# What is looked at without translating.
+
+
+def _schema(body: Body) -> dict[str, Any] | None:
+    config = dict_of(value_of(body.get("output_config")))
+    form = dict_of(config.get("format")) or dict_of(value_of(body.get("output_format")))
+    if form.get("type") == "json_object":
+        return {"type": "object"}
+    schema = form.get("schema")
+    return schema if isinstance(schema, dict) else None
+
+
+def _functions(tools: Any) -> dict[str, Any]:
+    named = [tool for tool in dicts_of(tools) if isinstance(tool.get("name"), str)]
+    return {tool["name"]: tool.get("input_schema") for tool in named}
+
+
+def _must_call(body: Body) -> bool:
+    return dict_of(value_of(body.get("tool_choice"))).get("type") in ("any", "tool")
+
+
+def _effort(body: Body) -> str:
+    asked = dict_of(value_of(body.get("thinking")))
+    return "high" if asked.get("type") in ("enabled", "adaptive") else ""
+
+
+SHAPE: Final = Shape(
+    instructions=("system",),
+    schemas=("output_config", "output_format"),
+    schema_sign=b'"schema"',
+    schema=_schema,
+    functions=_functions,
+    must_call=_must_call,
+    effort=_effort,
+)

@@ -1,0 +1,231 @@
+"""Reads answers of Gemini's generateContent: candidates of parts, alike in streams and wholes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lightgate.clock.tokens import Usage
+from lightgate.dialect.errors import Fault, clean, error_of, malformed
+from lightgate.dialect.kinds import AUDIO, REASONING, TEXT, TOOL
+from lightgate.dialect.neutral.events import Reader, count, stray
+from lightgate.dialect.neutral.items import Likely, Logprob
+from lightgate.dialect.neutral.json_text import as_json, decoded, dict_of
+
+if TYPE_CHECKING:
+    from lightgate.dialect.neutral.events import Listener, Reason
+
+UNSPECIFIED: Final = "FINISH_REASON_UNSPECIFIED"
+FINISHES: Final[dict[str, Reason]] = {
+    "stop": "stop",
+    "max_tokens": "length",
+    "continuation": "length",
+    "safety": "filter",
+    "recitation": "filter",
+    "language": "filter",
+    "blocklist": "filter",
+    "prohibited_content": "filter",
+    "spii": "filter",
+    "model_armor": "filter",
+    "image_safety": "filter",
+    "image_prohibited_content": "filter",
+    "image_recitation": "filter",
+}
+
+
+class _Call(msgspec.Struct, gc=False):
+    id: Any = None
+    name: Any = None
+    args: Any = None
+
+
+class _Media(msgspec.Struct, gc=False):
+    data: Any = None
+
+
+class _Code(msgspec.Struct, gc=False):
+    code: Any = None
+
+
+class _Part(msgspec.Struct, gc=False, rename="camel"):
+    text: Any = None
+    thought: Any = None
+    thought_signature: Any = None
+    function_call: _Call | None = None
+    inline_data: _Media | None = None
+    executable_code: _Code | None = None
+
+
+class _Content(msgspec.Struct, gc=False):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(msgspec.Struct, gc=False, rename="camel"):
+    index: Any = 0
+    content: _Content | None = None
+    finish_reason: Any = None
+    finish_message: Any = None
+    logprobs_result: Any = None
+
+
+class _Feedback(msgspec.Struct, gc=False, rename="camel"):
+    block_reason: Any = None
+
+
+class _Usage(msgspec.Struct, gc=False, rename="camel"):
+    prompt_token_count: Any = None
+    candidates_token_count: Any = None
+    thoughts_token_count: Any = None
+    tool_use_prompt_token_count: Any = None
+    cached_content_token_count: Any = None
+
+
+class _Chunk(msgspec.Struct, gc=False, rename="camel"):
+    candidates: list[_Candidate] | None = None
+    usage_metadata: _Usage | None = None
+    prompt_feedback: _Feedback | None = None
+    error: Any = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Chunk)
+_list_decoder: Final = msgspec.json.Decoder(list[_Chunk])
+
+
+def _event(listener: Listener, name: bytes, data: bytes) -> None:
+    chunk = decoded(_decoder, data)
+    if chunk is None:
+        if data.strip():
+            listener.fail(malformed(data))
+        return
+    _chunk(listener, chunk)
+    if name == b"error" or _says_nothing(chunk):
+        stray(listener, name, data)
+
+
+def _whole(listener: Listener, body: bytes) -> None:
+    """Take a whole answer; without alt=sse a stream is one list of chunks."""
+    if body.lstrip().startswith(b"["):
+        chunks = decoded(_list_decoder, body) or []
+    else:
+        one = decoded(_decoder, body)
+        chunks = [] if one is None else [one]
+    told = False
+    for chunk in chunks:
+        told = not _says_nothing(chunk) or told
+        _chunk(listener, chunk)
+    if told:
+        listener.end()
+    else:
+        listener.fail(malformed(body))
+
+
+def _says_nothing(chunk: _Chunk) -> bool:
+    return (
+        chunk.candidates is None
+        and chunk.usage_metadata is None
+        and chunk.prompt_feedback is None
+        and chunk.error is None
+    )
+
+
+def _chunk(listener: Listener, chunk: _Chunk) -> None:
+    if chunk.error is not None:
+        listener.fail(error_of(chunk.error))
+    if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+        reason = clean(str(chunk.prompt_feedback.block_reason))
+        listener.fail(Fault("blocked", f"The provider blocked the prompt: {reason}."))
+    if chunk.usage_metadata is not None:
+        listener.use(_usage_of(chunk.usage_metadata))
+    if chunk.candidates:
+        for candidate in chunk.candidates:
+            if listener.counting or not candidate.index:
+                _candidate(listener, candidate)
+
+
+def _candidate(listener: Listener, candidate: _Candidate) -> None:
+    told = candidate.logprobs_result
+    likely = [] if told is None or listener.counting else _logprobs_of(told)
+    if candidate.content is not None and candidate.content.parts is not None:
+        for part in candidate.content.parts:
+            if _part(listener, part, likely):
+                likely = []
+    if likely:
+        listener.say(TEXT, "", likely)
+    if candidate.finish_reason is not None and candidate.finish_reason != UNSPECIFIED:
+        listener.stop(candidate.finish_reason, message=candidate.finish_message)
+
+
+def _part(listener: Listener, part: _Part, likely: list[Logprob]) -> bool:
+    """Take one part; return whether it was text, which is what log probabilities are of."""
+    signature = part.thought_signature if isinstance(part.thought_signature, str) else ""
+    text = part.text if isinstance(part.text, str) else ""
+    call = part.function_call
+    if part.thought is True:
+        if text:
+            listener.say(REASONING, text)
+        if signature:
+            listener.sign(signature)
+        return False
+    if signature:  # it vouches for the thoughts before it
+        listener.sign(signature, alone=call is not None)
+    if text:
+        listener.say(TEXT, text, likely)
+    if call is not None:
+        place = listener.tool_place(None, None, named=True)
+        given = as_json(call.args) if dict_of(call.args) else ""
+        listener.tool(place, call.id or "", call.name, given)
+        listener.tool_end(place)
+    if part.executable_code is not None and isinstance(part.executable_code.code, str):
+        listener.other(TOOL, part.executable_code.code)
+    if part.inline_data is not None and part.inline_data.data:
+        listener.other(AUDIO, "")
+    return bool(text)
+
+
+def _usage_of(said: _Usage) -> Usage | None:
+    """Read usage; candidates and thoughts are counted apart, and so are the results of tools."""
+    thoughts = count(said.thoughts_token_count)
+    tokens_in = _sum(count(said.prompt_token_count), count(said.tool_use_prompt_token_count))
+    tokens_out = _sum(count(said.candidates_token_count), thoughts)
+    if tokens_in is None and tokens_out is None:
+        return None
+    return Usage(
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        tokens_reasoning=thoughts,
+        tokens_cached=count(said.cached_content_token_count),
+    )
+
+
+def _sum(one: int | None, two: int | None) -> int | None:
+    return None if one is None and two is None else (one or 0) + (two or 0)
+
+
+def _logprobs_of(said: Any) -> list[Logprob]:
+    """Read log probabilities: chosen candidates, and for each the top ones."""
+    chosen = _listed(dict_of(said).get("chosenCandidates"))
+    tops = _listed(dict_of(said).get("topCandidates"))
+    out = []
+    for at, entry in enumerate(chosen):
+        found = _likely(entry)
+        if found is not None:
+            others = dict_of(tops[at] if at < len(tops) else None).get("candidates")
+            top = [likely for one in _listed(others) if (likely := _likely(one))]
+            out.append(Logprob(found.token, found.logprob, None, top))
+    return out
+
+
+def _likely(entry: Any) -> Likely | None:
+    token, logprob = dict_of(entry).get("token"), dict_of(entry).get("logProbability")
+    if not isinstance(token, str) or not isinstance(logprob, int | float):
+        return None
+    return Likely(token, logprob) if math.isfinite(logprob) else None
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES, eof_ends=True)

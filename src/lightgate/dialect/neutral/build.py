@@ -1,0 +1,179 @@
+"""Builds requests for providers: refusals of what cannot be said, images, tool choice, the body."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from lightgate.dialect.errors import Untranslatable
+from lightgate.dialect.request import Built, Image, Text, Thought
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from lightgate.dialect.request import Message, Request, Schema, ToolCall
+
+TOOL_WORDS: Final = frozenset({"auto", "none", "required"})
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def refuse(request: Request, dialect: str, *fields: str) -> None:
+    """Raise for the first of `fields` that the request sets although the dialect cannot say it."""
+    for field in fields:
+        value = getattr(request, field)
+        if value is not None and value is not False and value != ():  # zero is a wish, too
+            raise cannot(dialect, field)
+
+
+def cannot(dialect: str, field: str, why: str = "") -> Untranslatable:
+    """Make the error for a fact that a dialect has no words for; dropping it would be a lie."""
+    hint = f"Leave {field!r} out, or pass the provider's own field in `extra`."
+    return Untranslatable(field, why, dialect=dialect, hint=hint)
+
+
+def place_of(message: Message, field: str = "") -> str:
+    """Return where a client said a message, or the field of it; else the field's own name."""
+    if not message.place:
+        return field or "messages"
+    return f"{message.place}.{field}" if field else message.place
+
+
+def need(request: Request, dialect: str, field: str) -> Any:
+    """Return a field that the dialect cannot do without."""
+    value = getattr(request, field)
+    if value is None or value == ():
+        raise UsageError(f"{dialect} needs the field {field!r}.")
+    return value
+
+
+def text_only(message: Message, dialect: str) -> str:
+    """Return a message's content as one text; an image has no place here."""
+    if isinstance(message.content, str):
+        return message.content
+    texts = [part.text for part in message.content if isinstance(part, Text)]
+    if len(texts) != len(message.content):
+        why = f"an image in a message of role {message.role!r}"
+        raise cannot(dialect, place_of(message), why)
+    return "".join(texts)
+
+
+def spoken(message: Message) -> str | tuple[Text | Image, ...]:
+    """Return a message's content without thoughts and seals, which are said elsewhere or not."""
+    if isinstance(message.content, str):
+        return message.content
+    left = tuple(part for part in message.content if not isinstance(part, Thought))
+    sealed = any(isinstance(part, Text) and part.signature for part in left)
+    texts = [part.text for part in left if isinstance(part, Text)]
+    if len(texts) == len(left) and (sealed or len(left) != len(message.content)):
+        return "".join(texts)
+    return left
+
+
+def own_thoughts(message: Message, dialect: str) -> list[dict[str, Any]]:
+    """Return the reasoning that this dialect itself handed out; another's means nothing to it."""
+    if isinstance(message.content, str):
+        return []
+    found = (part for part in message.content if isinstance(part, Thought))
+    return [part.raw for part in found if part.dialect == dialect]
+
+
+def result_text(message: Message, dialect: str) -> str:
+    """Return a tool's result for a dialect that has no mark for a failure but the text itself."""
+    text = text_only(message, dialect)
+    return f"Error: {text}" if message.is_error else text
+
+
+def described(schema: Schema, dialect: str) -> dict[str, Any]:
+    """Return the schema with its description inside, for a dialect without a place beside it."""
+    if not schema.description:
+        return schema.schema
+    if "description" in schema.schema:
+        raise cannot(dialect, "schema", "a description beside the schema's own")
+    return schema.schema | {"description": schema.description}
+
+
+def image_bytes(image: Image) -> tuple[str, str] | None:
+    """Return media type and base64 text of an image given by value, None if it has an address."""
+    if (image.url is None) == (image.data is None):
+        raise UsageError("An image needs exactly one of 'url' and 'data'.")
+    if image.data is not None:
+        if not image.media_type:
+            raise UsageError("An image given as 'data' needs its 'media_type'.")
+        return image.media_type, base64.b64encode(image.data).decode("ascii")
+    if image.url is None or not image.url.startswith("data:"):
+        return None
+    head, comma, payload = image.url[5:].partition(",")
+    media_type, *options = head.split(";")
+    if not comma or not media_type:
+        raise UsageError("An image's data: URL needs a media type and a comma.")
+    raw = unquote_to_bytes(payload)
+    if "base64" in options:
+        try:
+            raw = base64.b64decode(raw, validate=True)
+        except binascii.Error:
+            raise UsageError("An image's data: URL holds broken base64.") from None
+    return media_type, base64.b64encode(raw).decode("ascii")
+
+
+def image_url(image: Image) -> str:
+    """Return an image as one address, a data: URL if it was given by value."""
+    inline = image_bytes(image)
+    return f"data:{inline[0]};base64,{inline[1]}" if inline else str(image.url)
+
+
+def arguments_object(call: ToolCall, dialect: str, place: str = "") -> dict[str, Any]:
+    """Read a tool call's arguments for a dialect that takes them as an object."""
+    try:
+        value = msgspec.json.decode(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        why = f"arguments of {call.name!r} are no JSON object"
+        raise cannot(dialect, place or "messages", why)
+    return value
+
+
+def chosen_tool(request: Request) -> str | None:
+    """Return the tool that `tool_choice` names, None if it is one of the three words or unset."""
+    choice = request.tool_choice
+    if choice is None or choice in TOOL_WORDS:
+        return None
+    if choice not in {tool.name for tool in request.tools}:
+        raise UsageError(
+            f"tool_choice {choice!r} is neither auto, none, required nor the name of a tool."
+        )
+    return choice
+
+
+def put(body: dict[str, Any], **fields: Any) -> None:
+    """Set those fields that have a value."""
+    unset: tuple[object, ...] = (None, (), [], {})
+    body.update({name: value for name, value in fields.items() if value not in unset})
+
+
+def built(path: str, body: dict[str, Any], extra: dict[str, Any], *, stream: bool) -> Built:
+    """Merge `extra` in and encode."""
+    accept = "text/event-stream" if stream else "application/json"
+    try:
+        encoded = _encode(_merged(body, extra))
+    except RecursionError:
+        raise UsageError("The request is nested too deeply.") from None
+    return Built(
+        path=path,
+        headers=(("content-type", "application/json"), ("accept", accept)),
+        body=encoded,
+    )
+
+
+def _merged(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    out = dict(body)
+    for name, value in extra.items():
+        mine = out.get(name)
+        if isinstance(mine, dict) and isinstance(value, dict):
+            out[name] = _merged(mine, value)
+        else:
+            out[name] = value
+    return out

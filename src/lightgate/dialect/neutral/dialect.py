@@ -1,0 +1,99 @@
+"""The row of data that a dialect is: how it builds requests, reads answers and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from lightgate.dialect.errors import Fault, Untranslatable, fault
+from lightgate.dialect.neutral.events import Reader
+from lightgate.dialect.neutral.fields import Fields, Sheet
+from lightgate.dialect.neutral.folding import Assembler
+from lightgate.dialect.neutral.items import Head, Writer
+from lightgate.dialect.request import Built, Kind, Quirks, Request
+from lightgate.dialect.scanner import DEFAULT_QUIRKS, Scanner
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+Family = Literal["openai", "anthropic", "gemini"]
+Body: TypeAlias = Mapping[str, msgspec.Raw]  # the fields of a client's request, undecoded
+
+
+def _no_schema(_body: Body) -> dict[str, Any] | None:
+    return None
+
+
+def _no_functions(_tools: Any) -> dict[str, Any]:
+    return {}
+
+
+def _no_call(_body: Body) -> bool:
+    return False
+
+
+def _no_effort(_body: Body) -> str:
+    return ""
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the body of a request says what, for readers that only look and never refuse.
+
+    `turns` is the field of the conversation, `instructions` those that address the model outside
+    of it, `schemas` those that may hold a schema for the answer, by `schema_sign`. `functions`
+    maps the names of decoded `tools` to the schemas of their arguments; `nested` is the field in
+    which one tool holds several functions.
+    """
+
+    turns: str = "messages"
+    instructions: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
+    schema_sign: bytes = b'"json_schema"'
+    nested: str = ""
+    schema: Callable[[Body], dict[str, Any] | None] = _no_schema
+    functions: Callable[[Any], dict[str, Any]] = _no_functions
+    must_call: Callable[[Body], bool] = _no_call
+    effort: Callable[[Body], str] = _no_effort
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint's way of asking and answering.
+
+    Requests are translated from dialects that have a `read`, and answers to dialects that have a
+    `writer`. `camel`: names in a client's body may be in snake_case as well. `whole_only` are
+    fields of a request whose answer cannot be streamed.
+    """
+
+    name: str
+    family: Family
+    kind: Kind
+    builder: Callable[[Request, Quirks], Built]
+    reader: Reader
+    error_words: Callable[[int, str, str, str | None], dict[str, Any]]
+    error_event: Callable[[int, str, str], bytes]
+    read: Callable[[Fields, Sheet], None] | None = None
+    camel: bool = False
+    writer: Callable[[Head], Writer] | None = None
+    assembler: Callable[[], Assembler] | None = None
+    whole_only: tuple[str, ...] = ()
+    shape: Shape = Shape()
+
+    def build(self, request: Request, quirks: Quirks = DEFAULT_QUIRKS) -> Built:
+        """Build a provider's request; UsageError names a field that the dialect cannot express."""
+        try:
+            return self.builder(request, quirks)
+        except Untranslatable as error:
+            place = request.places.get(error.field)
+            if place is None:
+                raise
+            raise error.at(place) from None  # a client knows its own words, not ours
+
+    def scanner(self, quirks: Quirks = DEFAULT_QUIRKS) -> Scanner:
+        """Make the clock's listener for one answer."""
+        return Scanner(self.reader, quirks)
+
+    def fault(self, status: int, body: bytes) -> Fault:
+        """Read an error answer; its shape need not be this dialect's own."""
+        return fault(status, body)

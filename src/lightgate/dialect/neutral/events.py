@@ -1,0 +1,142 @@
+"""Events of an answer, in no dialect: what the reader of a dialect reports to its listener.
+
+One reader for each dialect (its `events` module) serves every listener: the clock's `Scanner`,
+which counts and weighs tokens, and the `ItemStream`, which puts an answer in order for
+translation, for the checks of a cascade and for the conversations of the harness.
+
+    say       a piece of text, reasoning or refusal
+    tool      a piece of a tool call: its name, its arguments, or both
+    other     a token that only its own dialect can say: sound, code, the provider's own tools
+    sign      a signature on reasoning
+    use       token counts
+    stop      the provider's word for why the answer ended
+    fail      an error
+    end       the terminal marker
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+
+from lightgate.dialect.errors import malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from lightgate.clock.tokens import Usage
+    from lightgate.dialect.errors import Fault
+    from lightgate.dialect.neutral.items import Logprob
+
+# Why an answer ended:
+#     stop      the model was done
+#     sequence  the model wrote a stop sequence
+#     length    the cap on tokens cut the answer off
+#     context   the model's own window cut it off
+#     tool      the model waits for the result of a tool
+#     refusal   the model declined, in words of refusal
+#     filter    a filter stopped the answer
+Reason = Literal["stop", "sequence", "length", "context", "tool", "refusal", "filter"]
+Place = int | str  # how a reader knows a call or an item again
+
+CUT: Final[frozenset[Reason]] = frozenset({"length", "context", "filter"})  # may end in mid-word
+DONE: Final = b"[DONE]"
+MOST: Final = 1 << 40  # tokens; more than this is no count
+
+
+class Listener(Protocol):
+    """Hears one answer from a reader; no method raises on a provider's words.
+
+    `counting`: tokens of every choice count as they come. Otherwise the first choice alone is
+    wanted, with log probabilities, and with whatever a done item has that its pieces had not.
+    `items` is how many items have begun.
+    """
+
+    counting: bool
+    items: int
+    usage: Usage | None
+    error: Fault | None
+
+    def say(
+        self, kind: int, text: str, logprobs: Sequence[Logprob] = (), place: Place | None = None
+    ) -> None:
+        """Take a piece of text, reasoning or refusal; `place` is the item that it belongs to."""
+
+    def sign(self, signature: str, *, alone: bool = True) -> None:
+        """Take a signature on reasoning; `alone`: also where no reasoning came before."""
+
+    def tool(self, place: Place, call_id: Any, name: Any, arguments: Any) -> None:
+        """Take a piece of a call; with neither id nor name, of a call that has begun before."""
+
+    def tool_end(self, place: Place) -> None:
+        """Note that a call is complete."""
+
+    def tool_place(self, index: Any, call_id: Any, *, named: bool) -> Place:
+        """Find the call that a piece belongs to, by what the piece says of itself."""
+        ...
+
+    def part_end(self) -> None:
+        """Note that what comes next is a new item, even if it is of the same kind."""
+
+    def heard(self, place: Place) -> bool:
+        """Say whether pieces of the item at this place have come."""
+        ...
+
+    def other(self, kind: int, text: str) -> None:
+        """Take a token that only its own dialect can say; sound has no text to weigh."""
+
+    def use(self, usage: Usage | None) -> None:
+        """Take token counts; the last ones win."""
+
+    def stop(
+        self, word: Any, *, sequence: Any = None, message: Any = None, refusal: Any = None
+    ) -> None:
+        """Take the provider's word, the stop sequence, and what was said about either."""
+
+    def fail(self, fault: Fault) -> None:
+        """Take an error; the first one wins."""
+
+    def end(self) -> None:
+        """Take the terminal marker; what follows is ignored."""
+
+
+class Reader(NamedTuple):
+    """The reader of a dialect: each function tells a listener what it saw in the bytes.
+
+    `finishes` maps the dialect's words for an end, in lower case, to ours; a word that is not
+    there is an error, since to call it a good end would be a guess. `eof_ends`: there is no
+    terminal marker; a finish reason, then the end of the body, is one.
+    """
+
+    event: Callable[[Listener, bytes, bytes], None]
+    whole: Callable[[Listener, bytes], None]
+    finishes: Mapping[str, Reason] = {}
+    eof_ends: bool = False
+
+
+def count(value: Any) -> int | None:
+    """Read a token count; None for what cannot be one."""
+    if value is None:
+        return None
+    if type(value) is int:
+        return value if 0 <= value <= MOST else None
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if not whole or isinstance(value, bool) or not 0 <= value <= MOST:
+        return None
+    return int(value)
+
+
+def marker(listener: Listener, data: bytes) -> None:
+    """Take what is no chunk: the terminal marker, a blank line, or rubbish."""
+    word = data.strip()
+    if word == DONE:
+        listener.end()
+    elif word:
+        listener.fail(malformed(data))
+
+
+def stray(listener: Listener, name: bytes, data: bytes) -> None:
+    """Look at an object that is no chunk: an error in another shape, or something to pass over."""
+    if listener.error is None:
+        found = malformed(data)
+        if name == b"error" or found.code != "malformed":
+            listener.fail(found)

@@ -1,0 +1,238 @@
+"""Reads a client's JSON objects field by field, so that nothing in them is overlooked."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from lightgate.dialect.errors import BadField, Untranslatable
+from lightgate.dialect.neutral.build import TOOL_WORDS
+from lightgate.dialect.request import Image, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lightgate.dialect.request import Part, Tool
+
+_MEDIA: Final = re.compile(r"image/[\w.+-]+")
+_ADDRESS: Final = re.compile(r"https?://|data:image/[\w.+-]+[;,]", re.IGNORECASE)
+_SNAKE: Final = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
+
+
+class Sheet:
+    """The facts found so far, and where the client said each of them."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+        self.places: dict[str, str] = {}
+
+    def put(self, fact: str, value: Any, place: str) -> None:
+        """Note a fact, unless there is none."""
+        if value is not None and value != ():
+            self.facts[fact] = value
+            self.places[fact] = place
+
+
+class Fields:
+    """One JSON object; a field is taken once, null is none, and `done` refuses what is left.
+
+    With `camel`, names in snake_case are read as camelCase, as Google's servers do.
+    """
+
+    __slots__ = ("_camel", "_left", "place")
+
+    def __init__(self, value: Any, place: str, *, camel: bool = False) -> None:
+        if not isinstance(value, dict):
+            raise BadField(place, "must be an object")
+        self.place = place
+        self._camel = camel
+        self._left: dict[str, Any] = dict(value)
+        if camel:
+            self._left = {_SNAKE.sub(lambda m: m[1].upper(), k): v for k, v in value.items()}
+            if len(self._left) != len(value):
+                raise BadField(place, "has a field twice, in snake_case and in camelCase")
+
+    def at(self, name: str) -> str:
+        """Return the path of one of the fields."""
+        return f"{self.place}.{name}" if self.place else name
+
+    def take(self, name: str) -> Any:
+        """Take a field as it is; None if it is absent."""
+        return self._left.pop(name, None)
+
+    def peek(self, name: str) -> Any:
+        """Look at a field without taking it."""
+        return self._left.get(name)
+
+    def text(self, name: str) -> str | None:
+        """Take a string."""
+        value = self.take(name)
+        if value is not None and not isinstance(value, str):
+            raise BadField(self.at(name), "must be a string")
+        return value
+
+    def need_text(self, name: str) -> str:
+        """Take a string that must be there."""
+        value = self.text(name)
+        if value is None:
+            raise BadField(self.at(name), "is needed")
+        return value
+
+    def flag(self, name: str) -> bool | None:
+        """Take true or false."""
+        value = self.take(name)
+        if value is not None and not isinstance(value, bool):
+            raise BadField(self.at(name), "must be true or false")
+        return value
+
+    def number(self, name: str) -> float | None:
+        """Take a number."""
+        value = self.take(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise BadField(self.at(name), "must be a number")
+        return value
+
+    def whole(self, name: str) -> int | None:
+        """Take a whole number; 64.0 is one."""
+        value = self.number(name)
+        if value is None:
+            return None
+        whole = int(value)
+        if whole != value:
+            raise BadField(self.at(name), "must be a whole number")
+        return whole
+
+    def json(self, name: str) -> dict[str, Any] | None:
+        """Take an object as it is, to be handed on."""
+        value = self.take(name)
+        if value is not None and not isinstance(value, dict):
+            raise BadField(self.at(name), "must be an object")
+        return value
+
+    def list(self, name: str) -> list[Any]:
+        """Take a list, empty where there is none."""
+        value = self.take(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise BadField(self.at(name), "must be a list")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Take a list of strings."""
+        found = self.list(name)
+        for number, item in enumerate(found):
+            if not isinstance(item, str):
+                raise BadField(f"{self.at(name)}[{number}]", "must be a string")
+        return tuple(found)
+
+    def object(self, name: str) -> Fields | None:
+        """Take an object to be taken apart."""
+        value = self.take(name)
+        return None if value is None else Fields(value, self.at(name), camel=self._camel)
+
+    def need_object(self, name: str) -> Fields:
+        """Take an object that must be there."""
+        value = self.object(name)
+        if value is None:
+            raise BadField(self.at(name), "is needed")
+        return value
+
+    def objects(self, name: str) -> Iterator[Fields]:
+        """Take a list of objects to be taken apart."""
+        for number, item in enumerate(self.list(name)):
+            yield Fields(item, f"{self.at(name)}[{number}]", camel=self._camel)
+
+    def ignore(self, *names: str) -> None:
+        """Leave fields out that have no effect on the answer."""
+        for name in names:
+            self.take(name)
+
+    def only(self, name: str, *plain: Any) -> None:
+        """Take a field that may only say what goes without saying; anything else is refused."""
+        value = self.take(name)
+        if value is not None and not any(
+            value == word and isinstance(value, bool) == isinstance(word, bool) for word in plain
+        ):
+            raise Untranslatable(self.at(name))
+
+    def refuse(self, name: str, why: str = "") -> None:
+        """Refuse a field if it is there; unknown fields are refused by `done` in any case."""
+        if self.peek(name) is not None:
+            raise Untranslatable(self.at(name), why)
+
+    def done(self) -> None:
+        """Refuse the first field that nobody took."""
+        for name, value in self._left.items():
+            if value is not None:
+                raise Untranslatable(self.at(name))
+
+
+def image_at(url: str, place: str, *, detail: str | None = None) -> Image:
+    """Make an image of its address; only the web's and data: can be handed to anybody."""
+    if not _ADDRESS.match(url):
+        raise Untranslatable(place, "an image is named by an http, https or data: address")
+    return Image(url=url, detail=None if detail == "auto" else detail)
+
+
+def image_of(media_type: str, data: str, place: str) -> Image:
+    """Make an image of base64 text."""
+    if not _MEDIA.fullmatch(media_type):
+        raise Untranslatable(place, "only images can be translated")
+    return Image(url=f"data:{media_type};base64,{data}")
+
+
+def content_of(parts: list[Part], *, joined: bool = False) -> str | tuple[Part, ...]:
+    """Return content in its plainest form: one text is a string; `joined` makes one of many."""
+    texts = [part.text for part in parts if isinstance(part, Text) and not part.signature]
+    if len(texts) == len(parts) and (joined or len(texts) < 2):
+        return "".join(texts)
+    return tuple(parts)
+
+
+def text_of(fields: Fields) -> Text:
+    """Read a part whose text is under that name."""
+    return Text(fields.need_text("text"))
+
+
+def choose(sheet: Sheet, name: str, place: str) -> None:
+    """Note that one tool must be called."""
+    if name in TOOL_WORDS:
+        raise Untranslatable(place, f"a tool named {name!r}")
+    sheet.put("tool_choice", name, place)
+
+
+def allow(sheet: Sheet, names: set[str], place: str) -> None:
+    """Keep only the tools that may be called; no dialect but OpenAI's has a list of its own."""
+    tools: tuple[Tool, ...] = sheet.facts.get("tools", ())
+    unknown = names - {tool.name for tool in tools}
+    if unknown or not names:
+        raise BadField(place, "must name tools of this request")
+    sheet.put("tools", tuple(tool for tool in tools if tool.name in names), sheet.places["tools"])
+
+
+def closed(schema: Any, *, root: bool = True) -> bool:
+    """Whether a schema meets OpenAI's rules for strict: objects closed, all properties required."""
+    if isinstance(schema, list):
+        return all(closed(item, root=False) for item in schema)
+    if not isinstance(schema, dict):
+        return True
+    kind = schema.get("type")
+    whole = (
+        kind == "object" or "properties" in schema or (isinstance(kind, list) and "object" in kind)
+    )
+    if root and not whole:
+        return False
+    inner = schema.get("properties")
+    properties = inner if isinstance(inner, dict) else {}
+    if whole:
+        required = schema.get("required")
+        named = required if isinstance(required, list) else []
+        if schema.get("additionalProperties") is not False or any(
+            p not in named for p in properties
+        ):
+            return False
+    defs = schema.get("$defs")
+    below = [*properties.values(), *(defs.values() if isinstance(defs, dict) else ())]
+    below += [schema.get(word) for word in ("items", "anyOf", "oneOf", "allOf")]
+    return all(closed(item, root=False) for item in below)

@@ -1,0 +1,138 @@
+"""Folds the pieces of a stream together: texts are joined, lists go on, facts are kept.
+
+Whole objects are folded, not typed events: an assembled answer keeps the fields that are read
+nowhere else, as the provider sent them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from lightgate.dialect.neutral.json_text import Object, decoded, dumped
+from lightgate.errors import Malformed
+
+# Facts about a piece, not text: the first word stays, whoever repeats it.
+ONCE: Final = frozenset({"id", "type", "role", "name", "object", "format", "call_id", "index"})
+_DEPTH: Final = 4  # of the objects in which pieces are joined; what is deeper is taken as it comes
+PIECE: Final = 32  # bytes that a piece or an object takes beside its text
+_objects: Final = msgspec.json.Decoder(Object)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Assembler(Protocol):
+    """One answer in the making; `size` is how many bytes it has, nearly."""
+
+    size: int
+
+    def event(self, name: bytes, data: bytes) -> None:
+        """Take one event; what is no part of an answer is passed over."""
+
+    def whole(self) -> bytes:
+        """Return the answer as one body; Malformed where the events make none."""
+        ...
+
+
+class Said(list[str]):
+    """A text in pieces; joined once, at the end."""
+
+
+def object_of(data: bytes) -> Object | None:
+    """Decode the object of one event; None for a marker and for what is no object."""
+    return decoded(_objects, data)
+
+
+def placed(known: dict[int, Object], piece: Object) -> tuple[Object, int]:
+    """Find what a piece goes on with, by its index, and the bytes that it takes to begin it."""
+    index = piece.get("index")
+    place = index if isinstance(index, int) else 0
+    if place in known:
+        return known[place], 0
+    known[place] = {}
+    return known[place], PIECE
+
+
+def say(into: Object, name: str, text: str) -> int:
+    """Go on with a text; return the bytes that it takes, nearly."""
+    said = into.get(name)
+    if isinstance(said, Said):
+        said.append(text)
+    else:
+        into[name] = Said((text,))
+    return PIECE + len(text)
+
+
+def keep(into: Object, fields: Object, depth: int = _DEPTH) -> int:
+    """Take facts that the last event knows best; nothing replaces something, not so the reverse."""
+    size = 0
+    for name, value in fields.items():
+        known = into.get(name)
+        if isinstance(known, dict) and isinstance(value, dict) and depth:
+            size += keep(known, value, depth - 1)
+        elif name not in into or (value is not None and value != ""):
+            into[name] = value
+            size += weight(value) - weight(known)
+    return size
+
+
+def fold(into: Object, delta: Object, depth: int = _DEPTH) -> int:
+    """Take a delta: texts and lists go on, objects are folded, all else is replaced.
+
+    Returns how many bytes the whole has grown by, nearly.
+    """
+    size = 0
+    for name, value in delta.items():
+        known = into.get(name)
+        if value is None:
+            into.setdefault(name, None)
+        elif isinstance(value, str):
+            if name not in ONCE:
+                size += say(into, name, value)
+            elif not known:
+                into[name] = value
+                size += len(value)
+        elif isinstance(value, list) and type(known) is list:
+            known.extend(value)
+            size += weight(value)
+        elif isinstance(value, dict) and depth:
+            if not isinstance(known, dict):
+                known = into[name] = {}
+            size += fold(known, value, depth - 1)
+        else:
+            into[name] = value
+            size += weight(value)
+    return size
+
+
+def joined(value: Any, depth: int = 2 * _DEPTH) -> Any:
+    """Return the value with its texts joined."""
+    if isinstance(value, Said):
+        return "".join(value)
+    if not depth:
+        return value
+    if isinstance(value, dict):
+        return {name: joined(one, depth - 1) for name, one in value.items()}
+    if isinstance(value, list):
+        return [joined(one, depth - 1) for one in value]
+    return value
+
+
+def encoded(whole: Object) -> bytes:
+    """Encode a whole answer; the halves of an emoji from two pieces are one again."""
+    try:
+        return dumped(whole)
+    except RecursionError:
+        raise Malformed("The answer is nested too deeply.") from None
+
+
+def weight(value: Any) -> int:
+    """Return the bytes that a value takes, nearly."""
+    if isinstance(value, str):
+        return len(value)
+    if not isinstance(value, (list, dict)):
+        return 0
+    try:
+        return PIECE + len(_encode(value))
+    except (UnicodeEncodeError, RecursionError):
+        return len(repr(value))

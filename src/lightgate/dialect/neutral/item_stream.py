@@ -1,0 +1,267 @@
+"""Puts what a reader reports in order: one item after the other, for a writer.
+
+An item is a run of text, of reasoning or of refusal, or one tool call. Chat and responses may mix
+the pieces of parallel calls; Anthropic and Gemini cannot. So an item that begins while a call is
+still unfinished is held back until that call is complete, and every writer sees whole items in
+order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
+from lightgate.dialect.kinds import REASONING, REFUSAL, TOOL
+from lightgate.dialect.neutral.events import CUT
+from lightgate.dialect.neutral.items import CallPlaces, Ending, Item, arguments_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightgate.clock.tokens import Usage
+    from lightgate.dialect.neutral.events import Place, Reason
+    from lightgate.dialect.neutral.items import ItemListener, Logprob
+
+SILENT: Final = frozenset({"", "null", "none", "finish_reason_unspecified"})  # no reason at all
+
+
+class ItemStream:
+    """A listener that hands one answer on as items, in order; no words of a provider make it raise.
+
+    `finishes` are the words of the provider's dialect for an end. `id_` is what the made-up ids of
+    calls have in their middle.
+    """
+
+    counting = False
+
+    __slots__ = (
+        "_broken",
+        "_calls",
+        "_finishes",
+        "_heard",
+        "_held",
+        "_ids",
+        "_keeps",
+        "_last",
+        "_made",
+        "_named",
+        "_open",
+        "_places",
+        "_reason",
+        "_refused",
+        "_sequence",
+        "_started",
+        "_writer",
+        "closed",
+        "error",
+        "items",
+        "usage",
+    )
+
+    def __init__(self, finishes: Mapping[str, Reason], writer: ItemListener, id_: str = "") -> None:
+        self._finishes = finishes
+        self._writer = writer
+        self._keeps = writer.keeps
+        self._made = f"{writer.call_prefix}_{id_}_" if id_ else f"{writer.call_prefix}_"
+        self._open: Item | None = None  # what the writer is in the middle of
+        self._last: Item | None = None  # what text of the same kind goes on with
+        self._held: list[Item] = []
+        self._calls: dict[Place, Item] = {}
+        self._places = CallPlaces()
+        self._heard: set[Place] = set()  # items of which pieces have come
+        self._ids: set[str] = set()
+        self._named = 0  # calls that began
+        self._reason: Reason | None = None
+        self._broken = ""
+        self._sequence: str | None = None
+        self._refused = False
+        self._started = False
+        self.items = 0  # begun so far
+        self.usage: Usage | None = None
+        self.closed = False
+        self.error: Fault | None = None
+
+    # What a reader reports.
+
+    def say(
+        self, kind: int, text: str, logprobs: Sequence[Logprob] = (), place: Place | None = None
+    ) -> None:
+        """Go on with text, reasoning or refusal."""
+        if place is not None:
+            self._heard.add(place)
+        item = self._last
+        if item is None or item.kind != kind:
+            item = Item(kind)
+            self._begin(item)
+            self._refused = self._refused or kind == REFUSAL
+        self._piece(item, text, logprobs)
+
+    def sign(self, signature: str, *, alone: bool = True) -> None:
+        """Sign the reasoning that came last, or else, if `alone`, reasoning that was not shown."""
+        item = self._last
+        if item is None or item.kind != REASONING:
+            if not alone:
+                return
+            item = Item(REASONING)
+            self._begin(item)
+        item.signature = signature
+        if item is self._open:
+            self._writer.sign(item)
+
+    def tool(self, place: Place, call_id: Any, name: Any, arguments: Any) -> None:
+        """Begin a call, name one that has begun without a name, or go on with its arguments."""
+        item = self._calls.get(place)
+        if item is None:
+            if name is None and call_id is None:
+                return  # arguments of a call that never began
+            item = self._calls[place] = Item(TOOL)
+            if isinstance(call_id, str) and call_id and call_id not in self._ids:
+                item.id = call_id
+            else:
+                item.id = f"{self._made}{len(self._calls) - 1}"
+            self._ids.add(item.id)
+        if item.index < 0 and isinstance(name, str) and name:
+            item.name = name
+            self._begin(item)
+        if arguments and isinstance(arguments, str) and not item.ended:
+            self._piece(item, arguments, ())
+
+    def tool_place(self, index: Any, call_id: Any, *, named: bool) -> Place:
+        """Find the call that a piece belongs to, by what the piece says of itself."""
+        return self._places.find(index, call_id, named=named)
+
+    def heard(self, place: Place) -> bool:
+        """Say whether pieces of an item have come; of a call, whether it has arguments."""
+        call = self._calls.get(place)
+        return place in self._heard if call is None else bool(call.texts)
+
+    def tool_end(self, place: Place) -> None:
+        """Note that a call is complete."""
+        item = self._calls.get(place)
+        if item is not None:
+            item.ended = True
+            if item is self._open and self._held:
+                self._advance()
+
+    def other(self, kind: int, text: str) -> None:
+        """Pass over what only its own dialect can say."""
+
+    def use(self, usage: Usage | None) -> None:
+        """Note token counts; the last ones win."""
+        self.usage = usage or self.usage
+
+    def part_end(self) -> None:
+        """Note that what comes next is a new item, even if it is of the same kind."""
+        self._last = None
+
+    def stop(
+        self, word: Any, *, sequence: Any = None, message: Any = None, refusal: Any = None
+    ) -> None:
+        """Note a finish reason in the provider's word; a mere stop takes back no other."""
+        if refusal and isinstance(refusal, str):
+            self.say(REFUSAL, refusal)
+        if not isinstance(word, str) or word.lower() in SILENT:
+            return
+        reason = self._finishes.get(word.lower())
+        if reason is None:
+            said = f": {clean(message)}" if isinstance(message, str) and message else "."
+            self._broken = f"The provider ended the answer with {clean(word, CODE_LIMIT)!r}{said}"
+        elif self._reason is None or reason != "stop":
+            self._reason = reason
+        if isinstance(sequence, str):
+            self._sequence = sequence
+
+    def fail(self, fault: Fault) -> None:
+        """End with an error; the first one counts."""
+        if not self.closed:
+            self.closed = True
+            self.error = fault
+            self._writer.fail(fault)
+
+    def end(self) -> None:
+        """Note that the answer is complete."""
+        if self.closed:
+            return
+        for item in self._calls.values():
+            item.ended = True
+            if item.index < 0:  # it never got a name
+                self._begin(item)
+        self._advance()
+        if self._open is not None:
+            self._open.cut = self._reason in CUT
+            self._close()
+        if self._broken and self._reason is None:
+            self.fail(Fault("unknown_finish", self._broken))
+            return
+        if not self._started:
+            self._writer.start(None, self.usage)
+        self.closed = True
+        self._writer.end(self.ending())
+
+    def ending(self) -> Ending:
+        """Say how the answer ended; after a call, a mere stop waits for the call's result."""
+        reason = self._reason or "stop"
+        if reason in {"stop", "tool"}:
+            reason = "tool" if self._calls else "refusal" if self._refused else "stop"
+        return Ending(reason, self._sequence, self.usage)
+
+    # One item after the other.
+
+    def _begin(self, item: Item) -> None:
+        item.index = self.items
+        self.items += 1
+        if item.kind == TOOL:
+            item.number = self._named
+            self._named += 1
+        self._last = item
+        before = self._open
+        if before is not None and (self._held or not _complete(before)):
+            self._held.append(item)
+        else:
+            self._close()
+            self._tell(item)
+
+    def _tell(self, item: Item) -> None:
+        writer = self._writer
+        if not self._started:
+            self._started = True
+            writer.start(item, self.usage)
+        self._open = item
+        writer.open(item)
+        texts = item.texts
+        if texts:
+            writer.piece(item, "".join(texts), item.logprobs)
+        if item.signature:
+            writer.sign(item)
+
+    def _piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:
+        if item is self._open:
+            self._writer.piece(item, text, logprobs)
+            if not self._keeps and item.kind != TOOL:
+                return
+        item.texts.append(text)
+        if logprobs:
+            item.logprobs.extend(logprobs)
+
+    def _advance(self) -> None:
+        """Tell what was held back, as far as it may be told."""
+        while self._held and (self._open is None or _complete(self._open)):
+            self._close()
+            self._tell(self._held.pop(0))
+
+    def _close(self) -> None:
+        item = self._open
+        if item is None:
+            return
+        self._open = None
+        if item.kind == TOOL:
+            item.ended = True
+            if not item.texts:  # a call without parameters
+                item.texts.append("{}")
+                self._writer.piece(item, "{}", ())
+        self._writer.close(item)
+
+
+def _complete(item: Item) -> bool:
+    """Say whether an item can have no more pieces once another has begun."""
+    return item.kind != TOOL or item.ended or arguments_of(item) is not None

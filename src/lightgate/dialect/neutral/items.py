@@ -1,0 +1,231 @@
+"""Items of an answer, in no dialect: text, reasoning, refusal, calls; and how the answer ended."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from lightgate.clock.tokens import Usage
+from lightgate.dialect.neutral.events import Reason
+from lightgate.dialect.neutral.json_text import dicts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.dialect.errors import Fault
+
+DEEPEST: Final = 256  # levels of arguments
+
+
+class Likely(msgspec.Struct, frozen=True):
+    """A token that might have been; `bytes` is its UTF-8 where the provider told it."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+
+
+class Logprob(msgspec.Struct, frozen=True):
+    """A token that was chosen, and the likeliest in its place."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+    top_logprobs: list[Likely] = []
+
+
+def logprobs_of(value: Any) -> list[Logprob]:
+    """Read the entries of chat and responses; what is not one of them is passed over."""
+    out = []
+    for entry in dicts_of(value):
+        found = _likely(entry)
+        if found is not None:
+            top = [t for one in dicts_of(entry.get("top_logprobs")) if (t := _likely(one))]
+            out.append(Logprob(found.token, found.logprob, found.bytes, top))
+    return out
+
+
+def _likely(entry: dict[str, Any]) -> Likely | None:
+    token, logprob, raw = entry.get("token"), entry.get("logprob"), entry.get("bytes")
+    if not isinstance(token, str) or not isinstance(logprob, int | float):
+        return None
+    good = isinstance(raw, list) and all(isinstance(b, int) and 0 <= b < 256 for b in raw)
+    return Likely(token, logprob, raw if good else None) if math.isfinite(logprob) else None
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What every event or body of one answer repeats; `created` in seconds since 1970."""
+
+    model: str
+    id: str
+    created: int
+    include_usage: bool = False
+
+
+class Item:
+    """One run of text, reasoning or refusal, or one call; `index` counts items, `number` calls.
+
+    `cut`: the answer broke off in the middle of it.
+    """
+
+    __slots__ = (
+        "cut",
+        "ended",
+        "id",
+        "index",
+        "kind",
+        "logprobs",
+        "name",
+        "number",
+        "signature",
+        "texts",
+    )
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+        self.index = -1
+        self.number = -1
+        self.id = ""
+        self.name = ""
+        self.signature = ""
+        self.texts: list[str] = []
+        self.logprobs: list[Logprob] = []
+        self.ended = False
+        self.cut = False
+
+    @property
+    def text(self) -> str:
+        """All pieces so far."""
+        return "".join(self.texts)
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How the answer ended; `sequence` is the stop sequence that ended it, where it was told."""
+
+    reason: Reason
+    sequence: str | None
+    usage: Usage | None
+
+
+class ItemListener(Protocol):
+    """Hears one answer as items in order.
+
+    `keeps`: the items' texts are needed after they were told. `call_prefix`: what the ids of calls
+    begin with, for those that the provider gave none.
+    """
+
+    keeps: bool
+    call_prefix: str
+
+    def start(self, first: Item | None, usage: Usage | None) -> None:
+        """Say that an answer begins."""
+
+    def open(self, item: Item) -> None:
+        """Begin an item."""
+
+    def piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:
+        """Go on with the open item."""
+
+    def sign(self, item: Item) -> None:
+        """Tell the signature of the open item, which is reasoning."""
+
+    def close(self, item: Item) -> None:
+        """End the open item."""
+
+    def end(self, ending: Ending) -> None:
+        """End the answer."""
+
+    def fail(self, fault: Fault) -> None:
+        """End the answer with an error."""
+
+
+class Writer(ItemListener, Protocol):
+    """Writes one answer in a client's dialect; the events of a stream are added to `out`."""
+
+    out: list[bytes]
+
+    def whole(self, items: list[Item], ending: Ending) -> bytes:
+        """Write the whole answer as one body."""
+
+
+class Kept:
+    """A listener that keeps the items and writes nothing; the items keep their own texts."""
+
+    keeps = True
+    call_prefix = "call"
+
+    def __init__(self, call_prefix: str = "call") -> None:
+        self.call_prefix = call_prefix
+        self.items: list[Item] = []
+
+    def open(self, item: Item) -> None:
+        """Keep an item."""
+        self.items.append(item)
+
+    def _pass(self, *_told: object) -> None:
+        """Do nothing: the item, or the item stream, keeps it."""
+
+    start = piece = sign = close = end = fail = _pass
+
+
+class CallPlaces:
+    """Tells the calls of a chat answer apart, whose pieces may come mixed.
+
+    An index is the rule. Some servers leave it out, and some give all calls the same one: then an
+    id that is not the call's own begins another.
+    """
+
+    __slots__ = ("_ids", "_places", "_turn")
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []  # the id that each call's first piece had
+        self._places: dict[int, int] = {}  # the call that an index means now
+        self._turn: int | None = None  # the call that a piece without index and id goes on with
+
+    def find(self, index: Any, call_id: Any, *, named: bool) -> int:
+        """Return the number of the call that a piece belongs to."""
+        indexed = isinstance(index, int)
+        place = self._places.get(index) if indexed else self._turn
+        own = call_id if isinstance(call_id, str) else ""
+        if not indexed and own and own in self._ids:
+            place = self._ids.index(own)
+        elif place is None or (named and (own != self._ids[place] if own else not indexed)):
+            place = len(self._ids)
+            self._ids.append(own)
+        if indexed:
+            self._places[index] = place
+        self._turn = place
+        return place
+
+
+def arguments_of(item: Item) -> dict[str, Any] | None:
+    """Read a call's arguments as the object that they should be; None if they are not."""
+    text = item.text
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        try:  # halves of an emoji are let through, and what is no number is none
+            value = json.loads(text, parse_constant=_number, parse_float=_number)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) and not _is_deep(value, text) else None
+
+
+def _number(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _is_deep(value: Any, text: str) -> bool:
+    """Say whether a value is nested deeper than a serialiser will follow it."""
+    if text.count("{") + text.count("[") <= DEEPEST:
+        return False
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        inside = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for many in inside for one in many if isinstance(one, dict | list)]
+        depth += 1
+    return bool(level)

@@ -1,0 +1,106 @@
+"""Read a provider's JSON leniently; write JSON and events that no text inside them can break.
+
+Every value is serialised as a whole: nothing that a provider said is put between bytes of ours.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+_any: Final = msgspec.json.Decoder()
+_encode: Final = msgspec.json.Encoder().encode
+# JSON lets these stand as they are, but line readers of some clients end a line at each of them.
+_LINE_ENDS: Final = (
+    (b"\xc2\x85", b"\\u0085"),
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+)
+_BILLS: Final = ("usage", "usageMetadata")  # fields of token counts
+_BILLED: Final = ("message", "response", "x_groq")  # objects that may hold token counts
+
+
+def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
+    """Decode into the decoder's type; None for what is not JSON of that shape.
+
+    Halves of an emoji, cut at a chunk's end as lone surrogates or broken UTF-8, are let through,
+    and token counts of another shape are left out.
+    """
+    try:
+        return decoder.decode(data)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        value = json.loads(data.decode("utf-8", "replace"))
+        return msgspec.convert(_without_odd_counts(value), decoder.type)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_odd_counts(value: Any) -> Any:
+    """Drop token counts that are no object: an answer is not refused for its bill."""
+    if not isinstance(value, dict):
+        return value
+    for holder in dicts_of([value, *(value.get(name) for name in _BILLED)]):
+        for name in _BILLS:
+            bill = holder.get(name)
+            known = bill if isinstance(bill, dict) else {}
+            holder[name] = {
+                key: count
+                for key, count in known.items()
+                if not key.endswith("_details") or isinstance(count, dict)
+            } or None
+    return value
+
+
+def value_of(raw: bytes | str | None) -> Any:
+    """Decode any JSON; None for what is none."""
+    try:
+        return None if raw is None else _any.decode(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def as_json(value: Any) -> str:
+    """Write arguments that came as an object as the text that the model wrote."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:  # nested deeper than any argument is
+        return ""
+
+
+def dict_of(value: Any) -> Object:
+    """Return an object, empty in place of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def dicts_of(value: Any) -> list[Object]:
+    """Return the objects of a list; none of anything else."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def dumped(value: Any) -> bytes:
+    """Serialise to one line of JSON; halves of an emoji survive as escapes."""
+    try:
+        data = _encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
+    if not data.isascii():
+        for raw, escaped in _LINE_ENDS:
+            data = data.replace(raw, escaped)
+    return data
+
+
+def event(value: Any) -> bytes:
+    """Write an event without a name."""
+    return b"data: %b\n\n" % dumped(value)
+
+
+def named(name: bytes, value: Any) -> bytes:
+    """Write an event with a name of our own."""
+    return b"event: %b\ndata: %b\n\n" % (name, dumped(value))

@@ -1,0 +1,227 @@
+"""Writes answers as OpenAI chat completions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from lightgate.dialect.errors import status_of, word_of
+from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
+from lightgate.dialect.neutral.json_text import dumped, event
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.clock.tokens import Usage
+    from lightgate.dialect.errors import Fault
+    from lightgate.dialect.neutral.events import Reason
+    from lightgate.dialect.neutral.items import Ending, Head, Item, Logprob
+
+CHUNK: Final = "chat.completion.chunk"
+DONE: Final = b"data: [DONE]\n\n"
+
+FINISHES: Final[dict[Reason, str]] = {
+    "stop": "stop",
+    "sequence": "stop",
+    "length": "length",
+    "context": "length",
+    "tool": "tool_calls",
+    "refusal": "stop",
+    "filter": "content_filter",
+}
+ERROR_WORDS: Final = {  # by status
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
+    404: "invalid_request_error",
+    408: "timeout_error",
+    409: "conflict_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    499: "server_error",
+    500: "server_error",
+    501: "server_error",
+    502: "server_error",
+    503: "server_error",
+    504: "server_error",
+    529: "server_error",
+}
+
+
+class _Delta(msgspec.Struct, omit_defaults=True, gc=False):
+    role: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    refusal: str | UnsetType | None = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning_details: list[dict[str, Any]] | UnsetType = UNSET
+    tool_calls: list[dict[str, Any]] | UnsetType = UNSET
+
+
+class _Choice(msgspec.Struct, gc=False):
+    index: int
+    delta: _Delta
+    logprobs: dict[str, Any] | None
+    finish_reason: str | None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: tuple[_Choice, ...]
+    usage: dict[str, Any] | UnsetType | None = UNSET
+
+
+class ChatWriter:
+    """One chat completion."""
+
+    keeps = False
+    call_prefix = "call"
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._id = f"chatcmpl-{head.id}"
+        self.out: list[bytes] = []
+
+    def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - told at the end
+        """Name the role; text is empty before its first piece, and null if there will be none."""
+        spoken = first is None or first.kind == TEXT
+        self._chunk(_Delta(role="assistant", content="" if spoken else None, refusal=None))
+
+    def open(self, item: Item) -> None:
+        """Name a call; nothing else needs an opening."""
+        if item.kind == TOOL:
+            function = {"name": item.name, "arguments": ""}
+            call = {"index": item.number, "id": item.id, "type": "function", "function": function}
+            self._chunk(_Delta(tool_calls=[call]))
+
+    def piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:
+        """Tell one piece."""
+        kind = item.kind
+        if kind == TEXT:
+            self._chunk(_Delta(content=text), logprobs)
+        elif kind == REASONING:
+            self._chunk(_Delta(reasoning_content=text))
+        elif kind == REFUSAL:
+            self._chunk(_Delta(refusal=text))
+        else:
+            call = {"index": item.number, "function": {"arguments": text}}
+            self._chunk(_Delta(tool_calls=[call]))
+
+    def sign(self, item: Item) -> None:
+        """Tell a signature where aggregators put it."""
+        self._chunk(_Delta(reasoning_details=[_signed(item)]))
+
+    def close(self, item: Item) -> None:
+        """Say nothing: chat has no end of an item."""
+
+    def end(self, ending: Ending) -> None:
+        """Tell the reason, usage if it was asked for, and the marker."""
+        reason = FINISHES[ending.reason]
+        self._chunk(_Delta(), finish=reason)
+        if self._head.include_usage and ending.usage is not None:
+            head, used = self._head, usage_words(ending.usage)
+            chunk = _Chunk(self._id, CHUNK, head.created, head.model, (), used)
+            self.out.append(event(chunk))
+        self.out.append(DONE)
+
+    def fail(self, fault: Fault) -> None:
+        """Tell an error."""
+        self.out.append(error_event(status_of(fault), fault.message, fault.code))
+
+    def whole(self, items: list[Item], ending: Ending) -> bytes:
+        """Write the chat.completion object."""
+        choice = {
+            "index": 0,
+            "message": _message(items),
+            "logprobs": _logprobs([one for item in items for one in item.logprobs]),
+            "finish_reason": FINISHES[ending.reason],
+        }
+        body: dict[str, Any] = {
+            "id": self._id,
+            "object": "chat.completion",
+            "created": self._head.created,
+            "model": self._head.model,
+            "choices": [choice],
+        }
+        if ending.usage is not None:
+            body["usage"] = usage_words(ending.usage)
+        return dumped(body)
+
+    def _chunk(
+        self, delta: _Delta, logprobs: Sequence[Logprob] | None = None, finish: str | None = None
+    ) -> None:
+        head = self._head
+        choice = _Choice(0, delta, _logprobs(logprobs) if logprobs else None, finish)
+        chunk = _Chunk(self._id, CHUNK, head.created, head.model, (choice,))
+        if head.include_usage:
+            chunk.usage = None
+        self.out.append(event(chunk))
+
+
+def _message(items: list[Item]) -> dict[str, Any]:
+    def joined(kind: int) -> str | None:
+        texts = [item.text for item in items if item.kind == kind]
+        return "".join(texts) if texts else None
+
+    text, refusal, reasoning = joined(TEXT), joined(REFUSAL), joined(REASONING)
+    calls = [item for item in items if item.kind == TOOL]
+    silent = text is None and refusal is None and not calls
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "" if silent else text,
+        "refusal": refusal,
+    }
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    signed = [_signed(item) for item in items if item.signature]
+    if signed:
+        message["reasoning_details"] = signed
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": item.id,
+                "type": "function",
+                "function": {"name": item.name, "arguments": item.text},
+            }
+            for item in calls
+        ]
+    return message
+
+
+def _signed(item: Item) -> dict[str, Any]:
+    return {"type": "reasoning.text", "signature": item.signature, "index": item.index}
+
+
+def _logprobs(logprobs: Sequence[Logprob]) -> dict[str, Any] | None:
+    return {"content": logprobs, "refusal": None} if logprobs else None
+
+
+def usage_words(usage: Usage) -> dict[str, Any]:
+    """Write chat's usage object."""
+    tokens_in, tokens_out = usage.tokens_in or 0, usage.tokens_out or 0
+    details = {"cached_tokens": usage.tokens_cached or 0}
+    if usage.tokens_cache_write:
+        details["cache_write_tokens"] = usage.tokens_cache_write
+    return {
+        "prompt_tokens": tokens_in,
+        "completion_tokens": tokens_out,
+        "total_tokens": tokens_in + tokens_out,
+        "prompt_tokens_details": details,
+        "completion_tokens_details": {"reasoning_tokens": usage.tokens_reasoning or 0},
+    }
+
+
+def error_words(status: int, message: str, code: str, param: str | None = None) -> dict[str, Any]:
+    """Write an error in the shape of all OpenAI endpoints."""
+    kind = word_of(ERROR_WORDS, status)
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def error_event(status: int, message: str, code: str) -> bytes:
+    """Write the error that ends a stream."""
+    return event(error_words(status, message, code))

@@ -1,0 +1,289 @@
+"""Reads answers of OpenAI chat completions, as the many servers of that dialect give them.
+
+Completions are read here as well: their choices have a text in place of a message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from lightgate.clock.tokens import Usage
+from lightgate.dialect.errors import Fault, error_of, malformed
+from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
+from lightgate.dialect.neutral.events import Reader, count, marker, stray
+from lightgate.dialect.neutral.items import logprobs_of
+from lightgate.dialect.neutral.json_text import as_json, decoded, dict_of, dicts_of
+
+if TYPE_CHECKING:
+    from lightgate.dialect.neutral.events import Listener, Place, Reason
+
+# What servers of this dialect say, OpenAI's own words first.
+FINISHES: Final[dict[str, Reason]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool",
+    "function_call": "tool",
+    "content_filter": "filter",
+    "complete": "stop",
+    "end_turn": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "sequence",
+    "max_tokens": "length",
+    "model_length": "context",
+    "tool_call": "tool",
+    "tool_use": "tool",
+    "safety": "filter",
+    "refusal": "filter",
+}
+
+# The fields that are acted on, and no others. A leaf is Any where providers disagree on its type.
+
+
+class _Function(msgspec.Struct, gc=False):
+    name: Any = None
+    arguments: Any = None
+    input: Any = None  # custom tools
+
+
+class _ToolCall(msgspec.Struct, gc=False):
+    index: Any = None
+    id: Any = None
+    function: _Function | None = None
+    custom: _Function | None = None
+
+
+class _Audio(msgspec.Struct, gc=False):
+    data: Any = None
+    transcript: Any = None
+
+
+class _Delta(msgspec.Struct, gc=False):
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_details: Any = None
+    refusal: Any = None
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None  # before tools there were functions
+    audio: _Audio | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    text: Any = None  # of completions
+    finish_reason: Any = None
+    error: Any = None
+
+
+class _FullChoice(_Choice, gc=False):  # the clock does without these
+    index: Any = 0
+    logprobs: Any = None
+
+
+class _InDetails(msgspec.Struct, gc=False):
+    cached_tokens: Any = None
+    cache_write_tokens: Any = None
+
+
+class _OutDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: Any = None
+
+
+class ChatUsage(msgspec.Struct, gc=False):
+    """The usage object of chat, completions and embeddings, with DeepSeek's cache fields."""
+
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
+    prompt_tokens_details: _InDetails | None = None
+    completion_tokens_details: _OutDetails | None = None
+    prompt_cache_hit_tokens: Any = None
+    reasoning_tokens: Any = None
+
+
+class _XGroq(msgspec.Struct, gc=False):
+    usage: ChatUsage | None = None
+    error: Any = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: tuple[_Choice, ...] | UnsetType | None = UNSET
+    usage: ChatUsage | None = None
+    error: Any = None
+    x_groq: _XGroq | None = None
+
+
+class _FullChunk(_Chunk, gc=False):
+    choices: tuple[_FullChoice, ...] | UnsetType | None = UNSET
+
+
+_counted: Final = msgspec.json.Decoder(_Chunk)
+_full: Final = msgspec.json.Decoder(_FullChunk)
+
+
+def _event(listener: Listener, name: bytes, data: bytes) -> None:
+    chunk = _decoded(listener, data)
+    if chunk is None:
+        marker(listener, data)
+        return
+    _chunk(listener, chunk)
+    if name == b"error" or chunk.choices is UNSET:
+        stray(listener, name, data)
+
+
+def _decoded(listener: Listener, data: bytes) -> _Chunk | None:
+    return decoded(_counted, data) if listener.counting else decoded(_full, data)
+
+
+def _whole(listener: Listener, body: bytes) -> None:
+    chunk = _decoded(listener, body)
+    if chunk is None or (not chunk.choices and chunk.error is None):
+        listener.fail(malformed(body))
+        return
+    _chunk(listener, chunk)
+    listener.end()
+
+
+def _chunk(listener: Listener, chunk: _Chunk) -> None:
+    choices, usage = chunk.choices, chunk.usage
+    if chunk.error is not None:
+        listener.fail(error_of(chunk.error))
+    elif choices is None and usage is None:
+        listener.fail(Fault("malformed", "The provider sent null in place of choices."))
+    if choices:
+        for choice in choices:
+            _choice(listener, choice)
+    if chunk.x_groq is not None:
+        listener.use(usage_of(chunk.x_groq.usage))
+        if chunk.x_groq.error is not None:
+            listener.fail(error_of(chunk.x_groq.error))
+    if usage is not None:
+        listener.use(usage_of(usage))
+
+
+def _choice(listener: Listener, choice: _Choice) -> None:
+    logprobs = None
+    if isinstance(choice, _FullChoice):
+        if choice.index:
+            return  # the first choice alone is wanted
+        logprobs = choice.logprobs
+    delta = choice.delta
+    if delta is None and (listener.counting or not listener.items):
+        delta = choice.message  # a whole answer, or one dressed as a stream
+    if delta is not None:
+        _delta(listener, delta, logprobs)
+    elif choice.text and isinstance(choice.text, str):
+        listener.say(TEXT, choice.text)
+    if choice.finish_reason is not None:
+        listener.stop(choice.finish_reason)
+    if choice.error is not None:
+        listener.fail(error_of(choice.error))
+
+
+def _delta(listener: Listener, delta: _Delta, logprobs: Any) -> None:
+    if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
+        _reasoning(listener, delta)
+    content = delta.content
+    if logprobs is None and isinstance(content, str):
+        if content:
+            listener.say(TEXT, content)
+    elif content or logprobs is not None:
+        _content(listener, content, logprobs)
+    if delta.tool_calls or delta.refusal or delta.audio or delta.function_call:
+        _rest(listener, delta)
+
+
+def _rest(listener: Listener, delta: _Delta) -> None:
+    if delta.refusal and isinstance(delta.refusal, str):
+        listener.say(REFUSAL, delta.refusal)
+    if delta.tool_calls is not None:
+        for call in delta.tool_calls:
+            _call(listener, call)
+    if delta.function_call is not None:
+        _function(listener, "function", None, delta.function_call)
+    if delta.audio is not None:
+        transcript = delta.audio.transcript
+        if transcript and isinstance(transcript, str):
+            listener.other(AUDIO, transcript)
+        elif delta.audio.data:
+            listener.other(AUDIO, "")
+
+
+def _reasoning(listener: Listener, delta: _Delta) -> None:
+    """Take reasoning once: aggregators repeat the same words under several names."""
+    details = dicts_of(delta.reasoning_details)
+    for text in (delta.reasoning_content, delta.reasoning):
+        if text and isinstance(text, str):
+            listener.say(REASONING, text)
+            break
+    else:
+        for detail in details:
+            text = detail.get("text") or detail.get("summary")
+            if text and isinstance(text, str):
+                listener.say(REASONING, text)
+    for detail in details:
+        signature = detail.get("signature") or detail.get("data")
+        if signature and isinstance(signature, str):
+            listener.sign(signature)
+
+
+def _content(listener: Listener, content: Any, logprobs: Any) -> None:
+    likely = logprobs_of(dict_of(logprobs).get("content"))
+    if isinstance(content, str) or likely:
+        said = content if isinstance(content, str) else ""
+        if said or likely:
+            listener.say(TEXT, said, likely)
+        return
+    for part in dicts_of(content):  # Mistral sends parts, thinking among them
+        for piece in dicts_of(part.get("thinking")):
+            thought = piece.get("text")
+            if thought and isinstance(thought, str):
+                listener.say(REASONING, thought)
+        text = part.get("text")
+        if text and isinstance(text, str):
+            listener.say(TEXT, text)
+
+
+def _call(listener: Listener, call: _ToolCall) -> None:
+    function = call.function
+    if function is not None:
+        place = listener.tool_place(call.index, call.id, named=bool(function.name))
+        _function(listener, place, call.id, function)
+    if call.custom is not None:
+        words = (call.custom.name, call.custom.input)
+        text = "".join([word for word in words if isinstance(word, str)])
+        if text:
+            listener.other(TOOL, text)
+
+
+def _function(listener: Listener, place: Place, call_id: Any, function: _Function) -> None:
+    arguments = function.arguments
+    if isinstance(arguments, dict):
+        arguments = as_json(arguments)
+    listener.tool(place, call_id or "", function.name, arguments)
+
+
+def usage_of(said: ChatUsage | None) -> Usage | None:
+    """Read token counts; None where neither direction is counted."""
+    if said is None:
+        return None
+    before, after = said.prompt_tokens_details, said.completion_tokens_details
+    tokens_in, tokens_out = count(said.prompt_tokens), count(said.completion_tokens)
+    if tokens_in is None and tokens_out is None:
+        return None
+    cached = None if before is None else count(before.cached_tokens)
+    reasoning = None if after is None else count(after.reasoning_tokens)
+    return Usage(
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        tokens_reasoning=count(said.reasoning_tokens) if reasoning is None else reasoning,
+        tokens_cached=count(said.prompt_cache_hit_tokens) if cached is None else cached,
+        tokens_cache_write=None if before is None else count(before.cache_write_tokens),
+    )
+
+
+READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES)

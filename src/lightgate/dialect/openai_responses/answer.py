@@ -1,0 +1,319 @@
+"""Writes answers as OpenAI responses, and assembles streams of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lightgate.dialect.errors import status_of
+from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
+from lightgate.dialect.neutral.events import CUT
+from lightgate.dialect.neutral.folding import encoded, object_of
+from lightgate.dialect.neutral.items import Likely, Logprob
+from lightgate.dialect.neutral.json_text import dumped, named
+from lightgate.dialect.openai_responses.events import LAST
+from lightgate.errors import Malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.clock.tokens import Usage
+    from lightgate.dialect.errors import Fault
+    from lightgate.dialect.neutral.events import Reason
+    from lightgate.dialect.neutral.items import Ending, Head, Item
+    from lightgate.dialect.neutral.json_text import Object
+
+# A response has a status, and a reason only where that is `incomplete`.
+FINISHES: Final[dict[Reason, str]] = {
+    "stop": "completed",
+    "sequence": "completed",
+    "length": "max_output_tokens",
+    "context": "max_output_tokens",
+    "tool": "completed",
+    "refusal": "completed",
+    "filter": "content_filter",
+}
+_PREFIXES: Final = {TEXT: "msg", REFUSAL: "msg", REASONING: "rs", TOOL: "fc"}
+_TEXT: Final = "response.output_text.delta"
+_DELTAS: Final = {
+    REFUSAL: "response.refusal.delta",
+    REASONING: "response.reasoning_summary_text.delta",
+    TOOL: "response.function_call_arguments.delta",
+}
+# The only codes that a failed response may have, by status; everything else is the server's.
+_CODES: Final = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
+
+
+class _TextDelta(msgspec.Struct, gc=False):
+    type: str
+    sequence_number: int
+    item_id: str
+    output_index: int
+    content_index: int
+    delta: str
+    logprobs: list[Logprob]
+
+
+class ResponsesWriter:
+    """One response; `keeps`, because the last events repeat all that was said."""
+
+    keeps = True
+    call_prefix = "call"
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._number = 0
+        self._started = False
+        self._summary = False  # the open reasoning has a part
+        self._done: list[dict[str, Any]] = []
+        self.out: list[bytes] = []
+
+    def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - told at the end
+        """Say that there is a response."""
+        self._started = True
+        response = self._response("in_progress", [])
+        self._event("response.created", {"response": response})
+        self._event("response.in_progress", {"response": response})
+
+    def open(self, item: Item) -> None:
+        """Add an item, and a part where it has one from the beginning."""
+        fields = {"output_index": item.index, "item": self._item(item, done=False)}
+        self._event("response.output_item.added", fields)
+        if item.kind in {TEXT, REFUSAL}:
+            part = _part(item.kind, "", [])
+            self._event("response.content_part.added", {**self._place(item), "part": part})
+
+    def piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:
+        """Tell one piece."""
+        if item.kind == TEXT:
+            number, self._number = self._number, self._number + 1
+            likely = _with_bytes(logprobs) if logprobs else []
+            delta = _TextDelta(_TEXT, number, self._id(item), item.index, 0, text, likely)
+            self.out.append(named(_TEXT.encode("ascii"), delta))
+            return
+        if item.kind == REASONING and not self._summary:
+            self._summary = True
+            part = {"type": "summary_text", "text": ""}
+            fields = {**self._place(item), "part": part}
+            self._event("response.reasoning_summary_part.added", fields)
+        self._event(_DELTAS[item.kind], {**self._place(item), "delta": text})
+
+    def sign(self, item: Item) -> None:
+        """Say nothing yet: the done item has the signature, as its encrypted content."""
+
+    def close(self, item: Item) -> None:
+        """Repeat the item as a whole."""
+        self._close_part(item)
+        done = self._item(item)
+        self._event("response.output_item.done", {"output_index": item.index, "item": done})
+        self._done.append(done)
+
+    def end(self, ending: Ending) -> None:
+        """Repeat the response as a whole, with its usage."""
+        response = self._final(self._done, ending)
+        self._event(f"response.{response['status']}", {"response": response})
+
+    def fail(self, fault: Fault) -> None:
+        """Fail the response, or tell an error where there is none yet."""
+        if not self._started:
+            self._event("error", error_fields(fault.message, fault.code, self._number))
+            return
+        response = self._response("failed", self._done)
+        code = _CODES.get(status_of(fault), "server_error")
+        response["error"] = {"code": code, "message": fault.message}
+        self._event("response.failed", {"response": response})
+
+    def whole(self, items: list[Item], ending: Ending) -> bytes:
+        """Write the response object."""
+        return dumped(self._final([self._item(item) for item in items], ending))
+
+    def _close_part(self, item: Item) -> None:
+        text, place = item.text, self._place(item)
+        if item.kind == TOOL:
+            fields = {**place, "name": item.name, "arguments": text}
+            self._event("response.function_call_arguments.done", fields)
+        elif item.kind == REASONING:
+            if self._summary:
+                self._summary = False
+                part = {"type": "summary_text", "text": text}
+                self._event("response.reasoning_summary_text.done", {**place, "text": text})
+                self._event("response.reasoning_summary_part.done", {**place, "part": part})
+        else:
+            part = _part(item.kind, text, item.logprobs)
+            if item.kind == TEXT:
+                fields = {**place, "text": text, "logprobs": part["logprobs"]}
+                self._event("response.output_text.done", fields)
+            else:
+                self._event("response.refusal.done", {**place, "refusal": text})
+            self._event("response.content_part.done", {**place, "part": part})
+
+    def _place(self, item: Item) -> dict[str, Any]:
+        place: dict[str, Any] = {"item_id": self._id(item), "output_index": item.index}
+        if item.kind == REASONING:
+            place["summary_index"] = 0
+        elif item.kind != TOOL:
+            place["content_index"] = 0
+        return place
+
+    def _id(self, item: Item) -> str:
+        return f"{_PREFIXES[item.kind]}_{self._head.id}_{item.index}"
+
+    def _item(self, item: Item, *, done: bool = True) -> dict[str, Any]:
+        status = "incomplete" if item.cut else "completed" if done else "in_progress"
+        fields: dict[str, Any] = {"id": self._id(item)}
+        if item.kind == REASONING:
+            shown = [{"type": "summary_text", "text": item.text}] if done and item.texts else []
+            fields |= {"type": "reasoning", "summary": shown}
+            return fields | ({"encrypted_content": item.signature} if item.signature else {})
+        if item.kind == TOOL:
+            fields |= {"type": "function_call", "status": status, "call_id": item.id}
+            return fields | {"name": item.name, "arguments": item.text if done else ""}
+        content = [_part(item.kind, item.text, item.logprobs)] if done else []
+        fields |= {"type": "message", "status": status, "role": "assistant"}
+        return fields | {"content": content}
+
+    def _final(self, output: list[dict[str, Any]], ending: Ending) -> dict[str, Any]:
+        word = FINISHES[ending.reason]
+        cut = ending.reason in CUT
+        response = self._response("incomplete" if cut else "completed", output)
+        if cut:
+            response["incomplete_details"] = {"reason": word}
+        if ending.usage is not None:
+            response["usage"] = usage_words(ending.usage)
+        return response
+
+    def _response(self, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+        """Write the response object; what it echoes of the request is what holds by default."""
+        return {
+            "id": f"resp_{self._head.id}",
+            "object": "response",
+            "created_at": self._head.created,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "max_output_tokens": None,
+            "model": self._head.model,
+            "output": output,
+            "parallel_tool_calls": True,
+            "previous_response_id": None,
+            "store": False,
+            "temperature": None,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+            "metadata": {},
+            "usage": None,
+        }
+
+    def _event(self, name: str, fields: dict[str, Any]) -> None:
+        data = {"type": name, "sequence_number": self._number, **fields}
+        self._number += 1
+        self.out.append(named(name.encode("ascii"), data))
+
+
+def _part(kind: int, text: str, logprobs: Sequence[Logprob]) -> dict[str, Any]:
+    if kind == REFUSAL:
+        return {"type": "refusal", "refusal": text}
+    likely = _with_bytes(logprobs)
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": likely}
+
+
+def _with_bytes(entries: Sequence[Logprob]) -> list[Logprob]:
+    """Fill the bytes in, which are not optional here."""
+    return [
+        Logprob(
+            entry.token,
+            entry.logprob,
+            _bytes(entry),
+            [Likely(top.token, top.logprob, _bytes(top)) for top in entry.top_logprobs],
+        )
+        for entry in entries
+    ]
+
+
+def _bytes(entry: Logprob | Likely) -> list[int]:
+    return list(entry.token.encode("utf-8", "replace")) if entry.bytes is None else entry.bytes
+
+
+def usage_words(usage: Usage) -> dict[str, Any]:
+    """Write the usage object of the responses endpoint."""
+    tokens_in, tokens_out = usage.tokens_in or 0, usage.tokens_out or 0
+    return {
+        "input_tokens": tokens_in,
+        "input_tokens_details": {
+            "cached_tokens": usage.tokens_cached or 0,
+            "cache_write_tokens": usage.tokens_cache_write or 0,
+        },
+        "output_tokens": tokens_out,
+        "output_tokens_details": {"reasoning_tokens": usage.tokens_reasoning or 0},
+        "total_tokens": tokens_in + tokens_out,
+    }
+
+
+def error_fields(message: str, code: str, number: int) -> dict[str, Any]:
+    """Write the `error` event of a response that never was."""
+    fields = {"type": "error", "code": code, "message": message, "param": None}
+    return {**fields, "sequence_number": number}
+
+
+def error_event(status: int, message: str, code: str) -> bytes:  # noqa: ARG001 - dialects are called alike
+    """Write the error that ends a stream."""
+    return named(b"error", error_fields(message, code, 0))
+
+
+class _Raw(msgspec.Struct, gc=False):
+    type: Any = None
+    response: msgspec.Raw = msgspec.Raw(b"")
+    item: msgspec.Raw = msgspec.Raw(b"")
+    output_index: Any = None
+
+
+_raw_decoder: Final = msgspec.json.Decoder(_Raw)
+
+
+class ResponsesAssembler:
+    """The last response object, and the items that were done, should it leave them out."""
+
+    __slots__ = ("_items", "_last", "_response", "size")
+
+    def __init__(self) -> None:
+        self._items: dict[int, bytes] = {}
+        self._response = b""
+        self._last = ""  # the event that ended it
+        self.size = 0
+
+    def event(self, name: bytes, data: bytes) -> None:
+        """Take one event; deltas are passed over."""
+        if b'"response"' not in data and b'"item"' not in data:
+            return
+        try:
+            event = _raw_decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+        kind = event.type if isinstance(event.type, str) else name.decode("latin-1")
+        response, item = bytes(event.response), bytes(event.item)
+        if kind in LAST:
+            self._last = kind
+        if response.startswith(b"{"):
+            self.size += len(response) - len(self._response)
+            self._response = response
+        elif kind == "response.output_item.done" and item.startswith(b"{"):
+            place = event.output_index
+            self._items[place if isinstance(place, int) else len(self._items)] = item
+            self.size += len(item)
+
+    def whole(self) -> bytes:
+        """The response object as it came; an answer that it leaves out is not made up of deltas."""
+        whole = object_of(self._response) if self._response else None
+        if whole is not None and whole.get("output"):
+            return self._response
+        if whole is None or not self._items:
+            raise Malformed("The stream had no response object with an output.")
+        items: list[Object | None] = [object_of(item) for _, item in sorted(self._items.items())]
+        whole["output"] = [item for item in items if item is not None]
+        if self._last:
+            whole["status"] = self._last.removeprefix("response.")
+        return encoded(whole)

@@ -1,0 +1,288 @@
+"""Reads answers of OpenAI responses: a sequence of typed events, or a response of items."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lightgate.clock.tokens import Usage
+from lightgate.dialect.errors import Fault, error_of, malformed
+from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
+from lightgate.dialect.neutral.events import DONE, Reader, count
+from lightgate.dialect.neutral.items import logprobs_of
+from lightgate.dialect.neutral.json_text import decoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lightgate.dialect.neutral.events import Listener, Place, Reason
+
+FINISHES: Final[dict[str, Reason]] = {
+    "completed": "stop",
+    "max_output_tokens": "length",
+    "content_filter": "filter",
+}
+# Deltas by the name of their event.
+_SAID: Final = {
+    "response.output_text.delta": TEXT,
+    "response.refusal.delta": REFUSAL,
+    "response.reasoning_text.delta": REASONING,
+    "response.reasoning_summary_text.delta": REASONING,
+}
+_OTHER: Final = {
+    "response.custom_tool_call_input.delta": TOOL,
+    "response.mcp_call_arguments.delta": TOOL,
+    "response.code_interpreter_call_code.delta": TOOL,
+    "response.audio.transcript.delta": AUDIO,
+}
+_OWN_CALLS: Final = ("custom_tool_call", "mcp_call")
+_FAILED: Final = ("failed", "cancelled")  # no set: a status may be anything, a list even
+LAST: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+BETWEEN: Final = "\n\n"  # the parts of a summary are paragraphs
+
+
+class _Item(msgspec.Struct, gc=False):
+    id: Any = None
+    type: Any = None
+    call_id: Any = None
+    name: Any = None
+    arguments: Any = None
+    input: Any = None
+    content: list[dict[str, Any]] | None = None
+    summary: list[dict[str, Any]] | None = None
+    encrypted_content: Any = None
+
+
+class _Why(msgspec.Struct, gc=False):
+    reason: Any = None
+
+
+class _InDetails(msgspec.Struct, gc=False):
+    cached_tokens: Any = None
+    cache_write_tokens: Any = None
+
+
+class _OutDetails(msgspec.Struct, gc=False):
+    reasoning_tokens: Any = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: Any = None
+    input_tokens_details: _InDetails | None = None
+    output_tokens: Any = None
+    output_tokens_details: _OutDetails | None = None
+
+
+class _Response(msgspec.Struct, gc=False):
+    status: Any = None
+    error: Any = None
+    incomplete_details: _Why | None = None
+    usage: _Usage | None = None
+    output: list[_Item] | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: Any = None
+    delta: Any = None
+    item: _Item | None = None
+    response: _Response | None = None
+    error: Any = None
+
+
+class _FullEvent(_Event, gc=False):  # the clock does without these
+    logprobs: Any = None
+    output_index: Any = None
+    item_id: Any = None
+    summary_index: Any = None
+    arguments: Any = None
+
+
+_counted: Final = msgspec.json.Decoder(_Event)
+_full: Final = msgspec.json.Decoder(_FullEvent)
+_whole_decoder: Final = msgspec.json.Decoder(_Response)
+
+
+def _event(listener: Listener, name: bytes, data: bytes) -> None:
+    event: _Event | None
+    event = decoded(_counted, data) if listener.counting else decoded(_full, data)
+    if event is None:
+        word = data.strip()
+        if word and word != DONE:  # some servers add chat's marker after their own
+            listener.fail(malformed(data))
+        return
+    kind = event.type if isinstance(event.type, str) else name.decode("latin-1")
+    flag = _SAID.get(kind)
+    if flag is not None:
+        if event.delta and isinstance(event.delta, str):
+            _say(listener, flag, event)
+    elif kind in _TAKES:
+        _TAKES[kind](listener, _place(event), event)
+    elif kind in _OTHER:
+        if event.delta and isinstance(event.delta, str):
+            listener.other(_OTHER[kind], event.delta)
+    elif kind in LAST:
+        response = event.response or _Response(status=kind.removeprefix("response."))
+        output = None if listener.counting or listener.items else response.output
+        _settle(listener, response, output, failed=kind == "response.failed")
+    elif kind == "error" or name == b"error" or event.error is not None:
+        listener.fail(error_of(event.error) if event.error else malformed(data))
+
+
+def _say(listener: Listener, flag: int, event: _Event) -> None:
+    if isinstance(event, _FullEvent):
+        likely = logprobs_of(event.logprobs) if event.logprobs else ()
+        listener.say(flag, event.delta, likely, _place(event))
+    else:
+        listener.say(flag, event.delta)
+
+
+def _arguments_delta(listener: Listener, place: Place, event: _Event) -> None:
+    listener.tool(place, None, None, event.delta)
+
+
+def _arguments_done(listener: Listener, place: Place, event: _Event) -> None:
+    if isinstance(event, _FullEvent):
+        _rest(listener, place, event.arguments)
+
+
+def _item_added(listener: Listener, place: Place, event: _Event) -> None:
+    """Take the beginning of an item: a call has its name, and may have its arguments at once."""
+    item = event.item
+    if item is None:
+        return
+    listener.part_end()
+    if item.type == "function_call":
+        arguments = item.arguments if listener.counting else None
+        listener.tool(place, item.call_id or item.id or "", item.name, arguments)
+    else:
+        _own_call(listener, item)
+
+
+def _item_done(listener: Listener, place: Place, event: _Event) -> None:
+    if event.item is not None and isinstance(event, _FullEvent):
+        _item(listener, place, event.item)
+
+
+def _paragraph(listener: Listener, place: Place, event: _Event) -> None:
+    if isinstance(event, _FullEvent) and event.summary_index and listener.heard(place):
+        listener.say(REASONING, BETWEEN)
+
+
+def _sound(listener: Listener, _place: Place, event: _Event) -> None:
+    if event.delta:
+        listener.other(AUDIO, "")
+
+
+_TAKES: Final[dict[str, Callable[[Listener, Place, _Event], None]]] = {
+    "response.function_call_arguments.delta": _arguments_delta,
+    "response.function_call_arguments.done": _arguments_done,
+    "response.output_item.added": _item_added,
+    "response.output_item.done": _item_done,
+    "response.reasoning_summary_part.added": _paragraph,
+    "response.audio.delta": _sound,  # base64, which has no text to weigh
+}
+
+
+def _whole(listener: Listener, body: bytes) -> None:
+    response = decoded(_whole_decoder, body)
+    if response is None or (response.output is None and response.error is None):
+        listener.fail(malformed(body))
+    else:
+        _settle(listener, response, response.output, failed=response.status in _FAILED)
+
+
+def _settle(
+    listener: Listener, response: _Response, output: list[_Item] | None, *, failed: bool
+) -> None:
+    """Take the response object that ends an answer; `output` are items that were not told yet."""
+    listener.use(_usage_of(response.usage))
+    if response.error is not None:
+        listener.fail(error_of(response.error))
+    elif failed:
+        listener.fail(Fault("failed", "The provider failed the response and gave no reason."))
+    for place, item in enumerate(output or ()):
+        _item(listener, place, item)
+    details = response.incomplete_details
+    listener.stop((details.reason if details is not None else None) or response.status)
+    listener.end()
+
+
+def _item(listener: Listener, place: Place, item: _Item) -> None:
+    """Take a done item: whatever of it did not come in pieces."""
+    heard = listener.heard(place)
+    if item.type == "function_call":
+        listener.tool(place, item.call_id or item.id or "", item.name, None)
+        _rest(listener, place, item.arguments)
+    elif item.type == "reasoning":
+        if not heard:
+            _reasoning(listener, item)
+        if item.encrypted_content and isinstance(item.encrypted_content, str):
+            listener.sign(item.encrypted_content)
+    elif item.type == "message" and not heard:
+        for part in item.content or ():
+            _part(listener, part)
+            listener.part_end()
+    else:
+        _own_call(listener, item)
+    listener.part_end()
+
+
+def _own_call(listener: Listener, item: _Item) -> None:
+    if item.type in _OWN_CALLS:
+        words = (item.name, item.arguments, item.input)
+        listener.other(TOOL, "".join([word for word in words if isinstance(word, str)]))
+
+
+def _reasoning(listener: Listener, item: _Item) -> None:
+    parts = item.summary or item.content or ()
+    if listener.counting:
+        parts = [*(item.summary or ()), *(item.content or ())]
+    texts = [text for part in parts if isinstance(text := part.get("text"), str) and text]
+    if texts and not listener.counting:
+        texts = [BETWEEN.join(texts)]
+    for text in texts:
+        listener.say(REASONING, text)
+
+
+def _part(listener: Listener, part: dict[str, Any]) -> None:
+    text, refusal = part.get("text"), part.get("refusal")
+    likely = () if listener.counting else logprobs_of(part.get("logprobs"))
+    if isinstance(text, str) and (text or likely):
+        listener.say(TEXT, text, likely)
+    if refusal and isinstance(refusal, str):
+        listener.say(REFUSAL, refusal)
+
+
+def _rest(listener: Listener, place: Place, arguments: Any) -> None:
+    """Take a call's arguments as a whole, unless they came in pieces."""
+    if not listener.heard(place):
+        listener.tool(place, None, None, arguments)
+    listener.tool_end(place)
+
+
+def _place(event: _Event) -> Place:
+    if not isinstance(event, _FullEvent):
+        return -1
+    if isinstance(event.output_index, int):
+        return event.output_index
+    return event.item_id if isinstance(event.item_id, str) else -1
+
+
+def _usage_of(said: _Usage | None) -> Usage | None:
+    if said is None:
+        return None
+    before, after = said.input_tokens_details, said.output_tokens_details
+    tokens_in, tokens_out = count(said.input_tokens), count(said.output_tokens)
+    if tokens_in is None and tokens_out is None:
+        return None
+    return Usage(
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        tokens_reasoning=None if after is None else count(after.reasoning_tokens),
+        tokens_cached=None if before is None else count(before.cached_tokens),
+        tokens_cache_write=None if before is None else count(before.cache_write_tokens),
+    )
+
+
+READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES)

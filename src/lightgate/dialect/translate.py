@@ -1,0 +1,166 @@
+"""Translates a client's request, and a provider's answer, event by event or whole.
+
+The reader of the provider's dialect reports an answer to an `ItemStream`, which puts it in order
+for the writer of the client's dialect: four of each make sixteen pairs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lightgate.dialect.errors import BadField, Fault, Untranslatable
+from lightgate.dialect.neutral.fields import Fields, Sheet
+from lightgate.dialect.neutral.item_stream import ItemStream
+from lightgate.dialect.neutral.items import Head, Kept
+from lightgate.dialect.neutral.json_text import dumped
+from lightgate.dialect.registry import DIALECTS, TRANSLATED
+from lightgate.dialect.request import Request
+from lightgate.errors import Malformed, StreamError, UsageError
+
+if TYPE_CHECKING:
+    from lightgate.dialect.neutral.events import Reader
+    from lightgate.dialect.neutral.items import Writer
+
+__all__ = [
+    "BadField",
+    "Translator",
+    "Untranslatable",
+    "error_body",
+    "error_event",
+    "read_request",
+    "translator",
+]
+
+
+def read_request(
+    dialect: str, body: bytes, *, model: str | None = None, stream: bool | None = None
+) -> Request:
+    """Read a client's body into the neutral request.
+
+    What the neutral request cannot carry is refused with its JSON path, an unknown field included;
+    docs/reference/translation.md lists the fields that are left out instead. `model` and `stream`
+    win over the body (Gemini has them in the path).
+    """
+    found = DIALECTS.get(dialect)
+    if found is None or found.read is None:
+        raise UsageError(f"A request in the dialect {dialect!r} cannot be translated.")
+    sheet = Sheet()
+    try:
+        fields = Fields(_decoded(body), "", camel=found.camel)
+        named = fields.text("model")
+        sheet.put("stream", fields.flag("stream") or False, "stream")
+        found.read(fields, sheet)
+    except RecursionError:
+        raise UsageError("The request body is nested too deeply.") from None
+    fields.done()
+    if stream is not None:
+        sheet.facts["stream"] = stream
+    if not (model or named):
+        raise BadField("model", "is needed")
+    return Request(model=model or named or "", client=dialect, places=sheet.places, **sheet.facts)
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except ValueError as reason:
+        raise UsageError(f"The request body is not JSON: {reason}.") from None
+
+
+class Translator:
+    """The translation of one answer; use `event` and `finish`, or `whole`, not both."""
+
+    __slots__ = ("_head", "_items", "_reader", "_writer")
+
+    def __init__(self, reader: Reader, writer: Writer, head: Head) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._head = head
+        self._items = ItemStream(reader.finishes, writer, head.id)
+
+    @property
+    def failed(self) -> Fault | None:
+        """The error that the client was told, where the answer ended in one."""
+        return self._items.error
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client has all that it will get: nothing follows."""
+        return self._items.closed
+
+    def event(self, name: bytes, data: bytes) -> bytes:
+        """Take one event of the provider; return the whole events that it means to the client."""
+        if self._items.closed:
+            return b""
+        self._reader.event(self._items, name, data)
+        return self._taken()
+
+    def finish(self) -> bytes:
+        """Note that the stream ended well; return the closing events that are still to come."""
+        self._items.end()
+        return self._taken()
+
+    def fail(self, status: int, *, message: str, code: str) -> bytes:
+        """End a begun stream with an error of our own; like `error_event`, but in sequence."""
+        self._items.fail(Fault(code, message, status))
+        return self._taken()
+
+    def whole(self, body: bytes) -> bytes:
+        """Translate an answer that was not streamed; AttemptError if it is none."""
+        kept = Kept(self._writer.call_prefix)
+        items = ItemStream(self._reader.finishes, kept, self._head.id)
+        self._reader.whole(items, body)
+        fault = items.error
+        if fault is not None:
+            if fault.code == "malformed":
+                raise Malformed(fault.message)
+            raise StreamError(fault.message, code=fault.status)
+        return self._writer.whole(kept.items, items.ending())
+
+    def _taken(self) -> bytes:
+        out = self._writer.out
+        if not out:
+            return b""
+        taken = b"".join(out)
+        out.clear()
+        return taken
+
+
+def translator(
+    source: str,
+    target: str,
+    *,
+    model: str,
+    id: str,  # noqa: A002 - the seam's name
+    created: int,
+    include_usage: bool = False,
+) -> Translator:
+    """Make the translator of one answer from the provider's dialect to the client's.
+
+    `model` is what the client asked for, `created` in seconds since 1970. `include_usage`: the
+    client asked for chat's usage chunk.
+    """
+    if source not in TRANSLATED:
+        raise UsageError(f"There is no translation from {source!r}.")
+    writer = DIALECTS[target].writer if target in DIALECTS else None
+    if writer is None:
+        raise UsageError(f"There is no translation to {target!r}.")
+    head = Head(model, id, created, include_usage)
+    return Translator(DIALECTS[source].reader, writer(head), head)
+
+
+def error_body(
+    dialect: str, status: int, *, message: str, code: str, param: str | None = None
+) -> bytes:
+    """Write an error answer in a dialect's shape; Anthropic and Gemini have no place for a code."""
+    return dumped(DIALECTS[dialect].error_words(status, message, code, param))
+
+
+def error_event(dialect: str, status: int, *, message: str, code: str) -> bytes:
+    """Write the error that ends a stream whose status was already 200.
+
+    No terminal marker follows: a client that overlooks the error must not see a good end.
+    """
+    return DIALECTS[dialect].error_event(status, message, code)

@@ -1,0 +1,89 @@
+"""Reads a complete answer in no dialect: for the checks of a cascade and for conversations."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lightgate.dialect.kinds import REFUSAL, TEXT, TOOL
+from lightgate.dialect.neutral.events import Reason
+from lightgate.dialect.neutral.item_stream import ItemStream
+from lightgate.dialect.neutral.items import Kept
+from lightgate.dialect.registry import DIALECTS, TRANSLATED
+from lightgate.dialect.request import ToolCall
+from lightgate.errors import TooLarge
+from lightgate.wire.sse import SseSplitter
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer; reasoning is no part of it.
+
+    `logprob` is the mean of its tokens' log probabilities, where the provider told them.
+    """
+
+    text: str = ""
+    refusal: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    finish: Reason = "stop"
+    logprob: float | None = None
+
+
+class AnswerReader:
+    """Listens to one answer; use `event` for each event of a stream, or `whole`, then `answer`."""
+
+    __slots__ = ("_items", "_kept", "_reader")
+
+    def __init__(self, dialect: str) -> None:
+        self._reader = DIALECTS[dialect].reader
+        self._kept = Kept()
+        self._items = ItemStream(self._reader.finishes, self._kept)
+
+    def event(self, name: bytes, data: bytes) -> None:
+        """Take one event of the provider's stream."""
+        if not self._items.closed:
+            self._reader.event(self._items, name, data)
+
+    def whole(self, body: bytes) -> None:
+        """Take an answer that was not streamed."""
+        self._reader.whole(self._items, body)
+
+    def answer(self) -> Answer | None:
+        """Return the answer once all of it has come; None: it was an error, or no answer."""
+        self._items.end()
+        if self._items.error is not None:
+            return None
+        items = self._kept.items
+        sure = [one.logprob for item in items if item.kind == TEXT for one in item.logprobs]
+        calls = [
+            ToolCall(id=item.id, name=item.name, arguments=item.text)
+            for item in items
+            if item.kind == TOOL
+        ]
+        return Answer(
+            text="".join([item.text for item in items if item.kind == TEXT]),
+            refusal="".join([item.text for item in items if item.kind == REFUSAL]),
+            calls=tuple(calls),
+            finish=self._items.ending().reason,
+            logprob=sum(sure) / len(sure) if sure else None,
+        )
+
+
+def reads(dialect: str) -> bool:
+    """Say whether answers of this dialect can be read here."""
+    return dialect in TRANSLATED
+
+
+def read_answer(dialect: str, body: bytes, *, streamed: bool) -> Answer | None:
+    """Read a complete answer; None where it is none, or in a dialect that cannot be read here."""
+    if dialect not in TRANSLATED:
+        return None
+    reader = AnswerReader(dialect)
+    if not streamed:
+        reader.whole(body)
+        return reader.answer()
+    splitter = SseSplitter()
+    try:
+        for name, data in (*splitter.feed(body), *splitter.finish()):
+            reader.event(name, data)
+    except TooLarge:
+        return None
+    return reader.answer()

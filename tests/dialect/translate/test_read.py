@@ -1,0 +1,528 @@
+"""Reading clients' bodies: forms that the golden files do not show, and what must be refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from lightgate.dialect.registry import TRANSLATED, dialect_for
+from lightgate.dialect.request import Image, Message, Request, Text, Thought, Tool, ToolCall
+from lightgate.dialect.translate import BadField, Untranslatable, read_request
+from lightgate.errors import UsageError
+
+HI: dict[str, dict[str, Any]] = {
+    "openai-chat": {"messages": [{"role": "user", "content": "Hi."}]},
+    "openai-responses": {"input": "Hi."},
+    "anthropic-messages": {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 9},
+    "gemini": {"contents": [{"parts": [{"text": "Hi."}]}]},
+}
+
+
+def read(dialect: str, **fields: Any) -> Request:
+    return read_request(dialect, json.dumps(HI[dialect] | fields).encode(), model="m")
+
+
+def said(dialect: str, **fields: Any) -> list[Message]:
+    """Read messages, without the places where they were said."""
+    found = read(dialect, **fields).messages
+    return [msgspec.structs.replace(message, place="") for message in found]
+
+
+def built(family: Any, request: Request, kind: Any = "chat") -> Any:
+    return json.loads(dialect_for(family, kind).build(request).body)
+
+
+@pytest.mark.parametrize("dialect", TRANSLATED)
+def test_model_and_stream_come_from_the_body_or_from_the_caller(dialect: str) -> None:
+    body = json.dumps(HI[dialect] | {"model": "a", "stream": True}).encode()
+    request = read_request(dialect, body)
+    assert (request.model, request.stream, request.client) == ("a", True, dialect)
+    request = read_request(dialect, body, model="b", stream=False)
+    assert (request.model, request.stream) == ("b", False)
+    assert read(dialect).stream is False
+    with pytest.raises(BadField, match="'model' is needed"):
+        read_request(dialect, json.dumps(HI[dialect]).encode())
+
+
+@pytest.mark.parametrize("dialect", TRANSLATED)
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b'{"a": "\xc3"}', b'{"model": 1e999}', b"nonsense", b"{} {}"]
+)
+def test_what_is_no_json_is_a_usage_error(dialect: str, body: bytes) -> None:
+    with pytest.raises(UsageError, match="not JSON"):
+        read_request(dialect, body, model="m")
+
+
+@pytest.mark.parametrize("dialect", TRANSLATED)
+@pytest.mark.parametrize("body", [b"[]", b"3", b"null", b'"x"'])
+def test_a_body_must_be_an_object(dialect: str, body: bytes) -> None:
+    with pytest.raises(BadField, match="must be an object") as caught:
+        read_request(dialect, body, model="m")
+    assert caught.value.field == "body"
+
+
+def refusal(dialect: str, body: bytes) -> str:
+    """Say why a body cannot be translated, nothing if it can; any other error is a failure."""
+    try:
+        request = read_request(dialect, body, model="m")
+        for family in ("openai", "anthropic", "gemini"):
+            built(family, request)
+    except UsageError as error:
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize("dialect", TRANSLATED)
+@pytest.mark.parametrize("depth", [100, 400, 900, 100_000])
+@pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")])
+def test_no_depth_crashes(dialect: str, depth: int, pair: tuple[str, str]) -> None:
+    deep = pair[0] * depth + "1" + pair[1] * depth
+    hi = json.dumps(HI[dialect])[:-1]
+    schemas = {
+        "openai-chat": '"response_format": {"type": "json_schema", "json_schema": {"name": "x", '
+        '"schema": {"items": DEEP}}}',
+        "openai-responses": '"tools": [{"type": "function", "name": "f", "parameters": '
+        '{"items": DEEP}}]',
+        "anthropic-messages": '"tools": [{"name": "f", "input_schema": {"items": DEEP}}]',
+        "gemini": '"tools": [{"functionDeclarations": [{"name": "f", "parameters": '
+        '{"items": DEEP}}]}]',
+    }
+    for field in ('"unknown": DEEP', schemas[dialect]):
+        body = f"{hi}, {field.replace('DEEP', deep)}}}".encode()
+        message = refusal(dialect, body)
+        assert len(message) < 500
+        assert message or depth < 1000  # what is said to be read must be sayable, too
+
+
+@pytest.mark.parametrize("dialect", TRANSLATED)
+@pytest.mark.parametrize("name", ["new_wish", "logit_bias", "", "x" * 10_000])
+def test_an_unknown_field_is_refused_by_name(dialect: str, name: str) -> None:
+    with pytest.raises(Untranslatable) as caught:
+        read(dialect, **{name: {"a": 1}})
+    camel = {"new_wish": "newWish", "logit_bias": "logitBias"} if dialect == "gemini" else {}
+    expected = camel.get(name, name)
+    assert caught.value.field.removesuffix("...") == expected[:200]
+    assert len(caught.value.message) < 300
+    assert read(dialect, **{name: None}) == read(dialect)  # null is none
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "place"),
+    [
+        ("openai-chat", {"messages": "Hi"}, "messages"),
+        ("openai-chat", {"messages": [3]}, "messages[0]"),
+        ("openai-chat", {"messages": [{"content": "x"}]}, "messages[0].role"),
+        ("openai-chat", {"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
+        ("openai-chat", {"temperature": "hot"}, "temperature"),
+        ("openai-chat", {"temperature": True}, "temperature"),
+        ("openai-chat", {"seed": 1.5}, "seed"),
+        ("openai-chat", {"stream": "yes"}, "stream"),
+        ("openai-chat", {"stop": ["a", 3]}, "stop[1]"),
+        ("openai-chat", {"stop": 3}, "stop"),
+        ("openai-chat", {"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens"),
+        ("openai-chat", {"tool_choice": "always"}, "tool_choice"),
+        ("openai-chat", {"tool_choice": {"type": "function"}}, "tool_choice.function"),
+        (
+            "openai-chat",
+            {"messages": [{"role": "tool", "content": "x"}]},
+            "messages[0].tool_call_id",
+        ),
+        ("openai-chat", {"tools": [{"type": "function"}]}, "tools[0].function"),
+        (
+            "openai-chat",
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+            "response_format.json_schema.schema",
+        ),
+        ("openai-responses", {"input": 3}, "input"),
+        ("openai-responses", {"input": [{"role": "user", "content": [3]}]}, "input[0].content[0]"),
+        ("openai-responses", {"reasoning": {"summary": "long"}}, "reasoning.summary"),
+        ("anthropic-messages", {"system": 3}, "system"),
+        ("anthropic-messages", {"messages": [{"role": "user"}]}, "messages[0].content"),
+        ("anthropic-messages", {"tool_choice": {"type": "maybe"}}, "tool_choice.type"),
+        ("anthropic-messages", {"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
+        ("gemini", {"contents": [{"parts": [{}]}]}, "contents[0].parts[0]"),
+        ("gemini", {"generationConfig": {"topK": "40"}}, "generationConfig.topK"),
+        (
+            "gemini",
+            {"generationConfig": {"responseSchema": {"type": "OBJECT"}}},
+            "generationConfig.responseMimeType",
+        ),
+        ("gemini", {"generationConfig": {"topK": 1, "top_k": 2}}, "generationConfig"),
+        (
+            "gemini",
+            {"contents": [{"parts": [{"functionResponse": {"name": "f", "response": {}}}]}]},
+            "contents[0].parts[0].functionResponse",
+        ),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_place(
+    dialect: str, fields: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(BadField) as caught:
+        read(dialect, **fields)
+    assert caught.value.field == place
+    assert repr(place) in caught.value.message
+
+
+def user(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": list(parts)}]}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "place"),
+    [
+        ("openai-chat", {"n": 2}, "n"),
+        ("openai-chat", {"n": True}, "n"),
+        ("openai-chat", {"store": True}, "store"),
+        ("openai-chat", {"service_tier": "flex"}, "service_tier"),
+        ("openai-chat", {"logit_bias": {"50256": -100}}, "logit_bias"),
+        ("openai-chat", {"modalities": ["text", "audio"]}, "modalities"),
+        ("openai-chat", {"functions": [{"name": "f"}]}, "functions"),
+        ("openai-chat", {"prediction": {"type": "content"}}, "prediction"),
+        ("openai-chat", {"web_search_options": {}}, "web_search_options"),
+        ("openai-chat", {"stream_options": {"later": True}}, "stream_options.later"),
+        ("openai-chat", {"messages": [{"role": "function", "content": ""}]}, "messages[0].role"),
+        ("openai-chat", user({"type": "input_audio"}), "messages[0].content[0].type"),
+        ("openai-chat", user({"type": "file"}), "messages[0].content[0].type"),
+        ("openai-chat", user({"type": "text", "text": "", "x": 1}), "messages[0].content[0].x"),
+        (
+            "openai-chat",
+            user({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}),
+            "messages[0].content[0].image_url.url",
+        ),
+        (
+            "openai-chat",
+            user({"type": "image_url", "image_url": {"url": "data:application/pdf;base64,AA=="}}),
+            "messages[0].content[0].image_url.url",
+        ),
+        (
+            "openai-chat",
+            {"messages": [{"role": "assistant", "audio": {"id": "a"}}]},
+            "messages[0].audio",
+        ),
+        ("openai-chat", {"tools": [{"type": "custom"}]}, "tools[0].type"),
+        ("openai-chat", {"response_format": {"type": "grammar"}}, "response_format.type"),
+        ("openai-responses", {"previous_response_id": "r"}, "previous_response_id"),
+        ("openai-responses", {"conversation": "c"}, "conversation"),
+        ("openai-responses", {"background": True}, "background"),
+        ("openai-responses", {"truncation": "auto"}, "truncation"),
+        ("openai-responses", {"include": ["file_search_call.results"]}, "include[0]"),
+        ("openai-responses", {"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ("openai-responses", {"tool_choice": {"type": "mcp"}}, "tool_choice.type"),
+        ("openai-responses", {"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
+        (
+            "openai-responses",
+            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+            "input[0].content[0].file_id",
+        ),
+        ("anthropic-messages", {"container": "c"}, "container"),
+        ("anthropic-messages", {"mcp_servers": []}, "mcp_servers"),
+        ("anthropic-messages", {"tools": [{"type": "web_search_20250305"}]}, "tools[0].type"),
+        ("anthropic-messages", user({"type": "document"}), "messages[0].content[0].type"),
+        ("anthropic-messages", {"messages": [{"role": "system"}]}, "messages[0].role"),
+        (
+            "anthropic-messages",
+            {"messages": [{"role": "assistant", "content": "Dear"}]},
+            "messages[0]",
+        ),
+        (
+            "anthropic-messages",
+            {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
+            "output_config.effort",
+        ),
+        ("gemini", {"safetySettings": [{}]}, "safetySettings"),
+        ("gemini", {"cachedContent": "c"}, "cachedContent"),
+        ("gemini", {"tools": [{"googleSearch": {}}]}, "tools[0].googleSearch"),
+        ("gemini", {"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
+        (
+            "gemini",
+            {"generation_config": {"response_modalities": ["AUDIO"]}},
+            "generationConfig.responseModalities",
+        ),
+        (
+            "gemini",
+            {"contents": [{"parts": [{"inlineData": {"mimeType": "audio/wav", "data": ""}}]}]},
+            "contents[0].parts[0].inlineData.mimeType",
+        ),
+        (
+            "gemini",
+            {"contents": [{"parts": [{"executableCode": {}}]}]},
+            "contents[0].parts[0].executableCode",
+        ),
+        (
+            "gemini",
+            {
+                "tools": [
+                    {
+                        "functionDeclarations": [
+                            {"name": "f", "parameters": {"type": "X", "$ref": "y"}}
+                        ]
+                    }
+                ]
+            },
+            "tools[0].functionDeclarations[0].parameters.$ref",
+        ),
+    ],
+)
+def test_what_cannot_be_translated_is_named_with_its_place(
+    dialect: str, fields: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(Untranslatable) as caught:
+        read(dialect, **fields)
+    assert caught.value.field == place
+    assert repr(place) in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_stored_file_of_gemini_is_its_own() -> None:
+    uri = "https://generativelanguage.googleapis.com/v1beta/files/x"
+    file = {"fileData": {"mimeType": "image/png", "fileUri": uri}}
+    with pytest.raises(Untranslatable, match="stored file"):
+        read("gemini", contents=[{"parts": [file]}])
+
+
+def test_chat_takes_the_forms_that_servers_and_sdks_use() -> None:
+    assistant: dict[str, Any] = {
+        "role": "assistant",
+        "content": None,
+        "refusal": "No.",
+        "annotations": [],
+        "audio": None,
+        "function_call": None,
+        "reasoning": "Hm.",
+        "tool_calls": None,
+    }
+    thought = Thought(dialect="openai-chat", raw={"reasoning_content": "Hm."})
+    request = read(
+        "openai-chat",
+        messages=[{"role": "developer", "content": "D", "name": "boss"}, assistant],
+        stop="END",
+        n=1,
+        user="u",
+        metadata={"a": "b"},
+        presence_penalty=0,
+        logprobs=False,
+        response_format={"type": "text"},
+    )
+    assert [msgspec.structs.replace(m, place="") for m in request.messages] == [
+        Message(role="developer", content="D", name="boss"),
+        Message(role="assistant", content=(thought, Text("No."))),
+    ]
+    assert request.stop == ("END",)
+    assert request.presence_penalty is None
+    assert not request.logprobs
+    assert request.schema is None
+
+
+def test_a_name_is_refused_where_messages_have_none() -> None:
+    request = read("openai-chat", messages=[{"role": "user", "content": "x", "name": "ann"}])
+    for family, kind in (("openai", "responses"), ("anthropic", "chat"), ("gemini", "chat")):
+        with pytest.raises(Untranslatable) as caught:
+            built(family, request, kind)
+        assert caught.value.field == "messages[0].name"
+
+
+def test_items_of_responses_become_turns() -> None:
+    def call(name: str) -> dict[str, Any]:
+        return {"type": "function_call", "call_id": name, "name": "f", "arguments": "", "id": "x"}
+
+    def answer(name: str) -> dict[str, Any]:
+        return {"type": "function_call_output", "call_id": name, "output": name}
+
+    def text(words: str) -> dict[str, Any]:
+        part = {"type": "output_text", "text": words, "annotations": []}
+        return {"type": "message", "role": "assistant", "content": [part], "status": "completed"}
+
+    items = [text("a"), text("b"), call("1"), text("c"), call("2"), answer("2"), answer("1")]
+    items += [text("d"), {"role": "user", "content": "e"}]
+
+    def made(name: str) -> ToolCall:
+        return ToolCall(id=name, name="f", arguments="")
+
+    assert said("openai-responses", input=items, instructions="I") == [
+        Message(role="system", content="I"),
+        Message(role="assistant", content="a"),
+        Message(role="assistant", content="bc", tool_calls=(made("1"), made("2"))),
+        Message(role="tool", content="2", tool_call_id="2"),
+        Message(role="tool", content="1", tool_call_id="1"),
+        Message(role="assistant", content="d"),
+        Message(role="user", content="e"),
+    ]
+
+
+def test_responses_are_strict_by_habit_where_the_schema_allows_it() -> None:
+    shut = {
+        "type": "object",
+        "properties": {"a": {"anyOf": [{"type": "string"}]}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    ajar = shut | {"properties": {"a": {"type": "object"}}}
+    tools = [
+        {"type": "function", "name": "a", "parameters": shut},
+        {"type": "function", "name": "b", "parameters": ajar},
+        {"type": "function", "name": "c"},
+        {"type": "function", "name": "d", "parameters": shut, "strict": False},
+    ]
+    found = read("openai-responses", tools=tools).tools
+    assert [tool.strict for tool in found] == [True, None, None, False]
+
+
+def test_a_turn_of_anthropic_may_hold_results_and_words() -> None:
+    block = {"type": "tool_result", "tool_use_id": "t", "is_error": True}
+    words = {"type": "text", "text": "Go on.", "cache_control": {"type": "ephemeral"}}
+    image = {"type": "image", "source": {"type": "url", "url": "https://x.test/a.png"}}
+    assert said("anthropic-messages", **user(words, block, image)) == [
+        Message(role="tool", tool_call_id="t", is_error=True),
+        Message(role="user", content=(Text("Go on."), Image(url="https://x.test/a.png"))),
+    ]
+
+
+def test_effort_of_anthropic_stands_alone_or_with_adaptive_thinking() -> None:
+    dialect = "anthropic-messages"
+    assert read(dialect, output_config={"effort": "max"}).reasoning == "max"
+    assert read(dialect, thinking={"type": "adaptive"}).reasoning == "high"
+    thinking = {"type": "adaptive", "display": "omitted"}
+    request = read(dialect, thinking=thinking, output_config={"effort": "low"})
+    assert (request.reasoning, request.thoughts) == ("low", "omitted")
+
+
+def test_the_older_place_of_a_schema_at_anthropic_is_read() -> None:
+    form = {"type": "json_schema", "schema": {"type": "object"}}
+    found = read("anthropic-messages", output_format=form).schema
+    assert found is not None
+    assert (found.schema, found.strict) == ({"type": "object"}, False)
+
+
+def test_results_of_gemini_find_their_calls() -> None:
+    def call(name: str, **more: Any) -> dict[str, Any]:
+        return {"functionCall": {"name": name, "args": {}} | more}
+
+    def answer(name: str, **more: Any) -> dict[str, Any]:
+        return {"function_response": {"name": name, "response": {"n": name}} | more}
+
+    contents = [
+        {
+            "role": "model",
+            "parts": [call("f"), call("g", id="call_2"), call("f"), call("f", id="z")],
+        },
+        {"role": "user", "parts": [answer("f"), answer("g"), answer("f", id="z"), answer("f")]},
+    ]
+    found = said("gemini", contents=contents)
+    assert [call.id for call in found[0].tool_calls] == ["call_0", "call_2", "call_3", "z"]
+    assert [m.tool_call_id for m in found[1:]] == ["call_0", "call_2", "z", "call_3"]
+
+
+def test_results_for_gemini_come_in_the_order_of_their_calls() -> None:
+    calls = [
+        {"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in "ab"
+    ]
+    results = [{"role": "tool", "tool_call_id": i, "content": i} for i in "ba"]
+    request = read("openai-chat", messages=[{"role": "assistant", "tool_calls": calls}, *results])
+    parts = built("gemini", request)["contents"][1]["parts"]
+    assert [part["functionResponse"]["response"]["result"] for part in parts] == ["a", "b"]
+
+
+def test_a_result_that_looks_like_a_number_stays_a_text_for_gemini() -> None:
+    calls = ({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},)
+    request = read(
+        "openai-chat",
+        messages=[
+            {"role": "assistant", "tool_calls": calls},
+            {"role": "tool", "tool_call_id": "a", "content": "1.10"},
+        ],
+    )
+    part = built("gemini", request)["contents"][1]["parts"][0]
+    assert part["functionResponse"]["response"] == {"result": "1.10"}
+
+
+def test_seals_of_gemini_are_handed_back_to_gemini_alone() -> None:
+    parts = [{"text": "A", "thoughtSignature": "s"}, {"text": "", "thoughtSignature": "t"}]
+    request = read(
+        "gemini", contents=[{"role": "model", "parts": parts}, {"parts": [{"text": "B"}]}]
+    )
+    assert built("gemini", request)["contents"][0]["parts"] == parts
+    assert built("openai", request)["messages"][0] == {"role": "assistant", "content": "A"}
+
+
+def test_a_budget_that_gemini_chooses_itself_is_no_wish() -> None:
+    config = {"thinkingConfig": {"thinkingBudget": -1, "includeThoughts": False}}
+    request = read("gemini", generationConfig=config)
+    assert (request.reasoning, request.thoughts) == (None, "omitted")
+
+
+def test_validated_calls_of_gemini_are_strict_where_the_schema_allows_it() -> None:
+    shut = {"type": "object", "properties": {}, "additionalProperties": False}
+    declared = [{"name": "a", "parametersJsonSchema": shut}, {"name": "b"}]
+    config = {"functionCallingConfig": {"mode": "VALIDATED"}}
+    request = read("gemini", tools=[{"functionDeclarations": declared}], toolConfig=config)
+    assert request.tools == (Tool(name="a", parameters=shut, strict=True), Tool(name="b"))
+    assert request.tool_choice == "auto"
+
+
+def test_a_tool_named_like_a_word_of_choice_is_refused() -> None:
+    choice = {"type": "function", "name": "auto"}
+    with pytest.raises(Untranslatable, match=r"tool_choice\.name"):
+        read("openai-responses", tool_choice=choice)
+
+
+def test_allowed_tools_must_be_tools() -> None:
+    config = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["a", "b"]}}
+    with pytest.raises(BadField, match="must name tools"):
+        read("gemini", toolConfig=config)
+
+
+def test_ids_of_calls_are_spelt_for_anthropic_and_stay_apart() -> None:
+    ids = ["functions.f:0", "functions_f_0", "functions.f:0".replace(".", ":"), ""]
+    calls = [{"id": i, "function": {"name": "f", "arguments": "{}"}} for i in ids]
+    results = [{"role": "tool", "tool_call_id": i, "content": i} for i in ids]
+    request = read("openai-chat", messages=[{"role": "assistant", "tool_calls": calls}, *results])
+    turns = built("anthropic", request)["messages"]
+    made = [block["id"] for block in turns[0]["content"]]
+    assert made[1] == "functions_f_0"
+    assert len(set(made)) == 4
+    assert [block["tool_use_id"] for block in turns[1]["content"]] == made
+    assert all(i and all(c.isalnum() or c in "_-" for c in i) for i in made)
+
+
+def test_a_history_that_anthropic_would_misread_is_refused() -> None:
+    request = read("openai-chat", messages=[{"role": "assistant", "content": "Dear"}])
+    with pytest.raises(Untranslatable, match=r"messages\[0\]"):
+        built("anthropic", request)
+    call = {"functionCall": {"name": "f"}}
+    answer = {"functionResponse": {"name": "f", "response": {}}}
+    request = read(
+        "gemini",
+        contents=[{"role": "model", "parts": [call]}, {"parts": [answer]}],
+        generationConfig={"thinkingConfig": {"thinkingBudget": 1024}},
+    )
+    with pytest.raises(Untranslatable, match="thinkingBudget"):
+        built("anthropic", request)
+
+
+def test_a_budget_is_added_to_the_cap_that_anthropic_needs() -> None:
+    config = {"thinkingConfig": {"thinkingBudget": 1024}}
+    assert built("anthropic", read("gemini", generationConfig=config))["max_tokens"] == 33_024
+
+
+def test_broken_base64_is_refused_when_it_is_said() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "%%%"}
+    request = read("anthropic-messages", **user({"type": "image", "source": source}))
+    with pytest.raises(UsageError, match="base64"):
+        built("openai", request)
+
+
+def test_a_description_beside_a_schema_moves_into_it() -> None:
+    form = {"name": "n", "schema": {"type": "object"}, "description": "D"}
+    request = read("openai-chat", response_format={"type": "json_schema", "json_schema": form})
+    config = built("gemini", request)["generationConfig"]
+    assert config["responseJsonSchema"] == {"type": "object", "description": "D"}
+    assert built("openai", request)["response_format"]["json_schema"]["description"] == "D"
+
+
+def test_other_dialects_are_not_read() -> None:
+    with pytest.raises(UsageError, match="openai-embeddings"):
+        read_request("openai-embeddings", b"{}")

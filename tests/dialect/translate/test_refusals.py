@@ -1,0 +1,69 @@
+"""Errors in each dialect's shape."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dialect.translate.cases import events
+from dialect.translate.tables import WORDS
+from lightgate.dialect.registry import TRANSLATED as DIALECTS
+from lightgate.dialect.translate import error_body, error_event, translator
+from lightgate.errors import UsageError
+
+SAID = {"message": 'No such model "x".\n', "code": "model_not_found"}
+
+
+def test_the_shapes_of_a_body() -> None:
+    for dialect in ("openai-chat", "openai-responses", "openai-embeddings", "openai-completions"):
+        assert json.loads(error_body(dialect, 404, **SAID, param="model")) == {
+            "error": {"type": "invalid_request_error", "param": "model", **SAID}
+        }
+    assert json.loads(error_body("anthropic-messages", 404, **SAID)) == {
+        "type": "error",
+        "error": {"type": "not_found_error", "message": SAID["message"]},
+    }
+    assert json.loads(error_body("gemini", 404, **SAID)) == {
+        "error": {"code": 404, "message": SAID["message"], "status": "NOT_FOUND"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, ("invalid_request_error", "invalid_request_error", "INVALID_ARGUMENT")),
+        (401, ("authentication_error", "authentication_error", "UNAUTHENTICATED")),
+        (418, ("invalid_request_error", "invalid_request_error", "INVALID_ARGUMENT")),
+        (429, ("rate_limit_error", "rate_limit_error", "RESOURCE_EXHAUSTED")),
+        (503, ("server_error", "overloaded_error", "UNAVAILABLE")),
+        (504, ("server_error", "timeout_error", "DEADLINE_EXCEEDED")),
+        (599, ("server_error", "api_error", "INTERNAL")),
+    ],
+)
+def test_the_words_of_a_status(status: int, words: tuple[str, str, str]) -> None:
+    dialects = ("openai-chat", "anthropic-messages", "gemini")
+    found = [json.loads(error_body(d, status, **SAID))["error"] for d in dialects]
+    assert (found[0]["type"], found[1]["type"], found[2]["status"]) == words
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_error_event_is_one_event_without_a_terminal_marker(dialect: str) -> None:
+    stream = error_event(dialect, 502, **SAID)
+    ((name, data),) = events(stream)
+    body = json.loads(data)
+    named = {"openai-responses": b"error", "anthropic-messages": b"error"}
+    assert name == named.get(dialect, b"")
+    if dialect == "openai-responses":
+        assert body == {"type": "error", "param": None, "sequence_number": 0, **SAID}
+    else:
+        assert body == json.loads(error_body(dialect, 502, **SAID))
+
+
+def test_every_status_has_a_word_in_every_dialect() -> None:
+    assert all(all(words) for words in WORDS.values())
+
+
+def test_there_is_no_translation_of_embeddings() -> None:
+    with pytest.raises(UsageError, match="openai-embeddings"):
+        translator("openai-embeddings", "gemini", model="m", id="i", created=0)
