@@ -163,10 +163,10 @@ def test_the_numbers_of_form_and_hedges() -> None:
 
 def test_every_policy_has_its_row() -> None:
     from lightgate.route.plan import finish
-    from lightgate.route.plan.policy import POLICIES, USUAL_TOKENS
+    from lightgate.route.plan.policy import ASKABLE, POLICIES, USUAL_TOKENS
 
     found = rows("From a request to a plan")
-    assert {f"`{name}`" for name in (*POLICIES, "ordered", "weighted")} <= set(found)
+    assert {f"`{name}`" for name in ASKABLE} <= set(found)
     assert f"{POLICIES['voice'].most} tokens / speed" in found["`voice`"][0]
     assert f"counts {POLICIES['coding'].ttft}" in found["`coding`"][0]
     assert f"at most {USUAL_TOKENS}." in PAGE

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightgate.config.values import Policy
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.slo import ServiceLevels
@@ -14,7 +15,7 @@ from lightgate.route.health.failure import RATE_LIMITED, SERVER
 from lightgate.route.plan.alias import Alias, PlanAsk
 from lightgate.route.plan.decide import decide
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
-from lightgate.route.plan.policy import POLICIES
+from lightgate.route.plan.policy import ASKABLE, BY_FORM, POLICIES, policy_of
 
 if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan
@@ -120,7 +121,7 @@ def test_a_conversation_stays_where_its_prompt_is_warm() -> None:
     assert decide(ask, quiet, 1, 0.5, forms).steps[0].target == "a/m", "soft: not when it is open"
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, "ordered", "weighted"])
+@pytest.mark.parametrize("policy", ASKABLE)
 def test_the_breaker_applies_to_all(policy: str) -> None:
     held = Breakers(Rules(), lambda: 0.5)
     for name in NAMES[:2]:
@@ -221,7 +222,7 @@ def test_racing_is_a_right_and_has_a_budget() -> None:
 
 
 @given(
-    st.sampled_from([*POLICIES, "ordered", "weighted"]),
+    st.sampled_from(ASKABLE),
     st.floats(0.0, 1.0, exclude_max=True),
     st.lists(st.tuples(st.sampled_from(NAMES), st.floats(0.001, 60.0)), max_size=30),
     st.sampled_from(["off", "auto", "p75", "p99", "300ms"]),
@@ -259,3 +260,10 @@ def test_every_learned_plan_keeps_its_promises(
     if found.hedge_ns is not None:
         assert found.hedge_ns >= 50_000_000
     assert decide(ask, quiet, 40 * S, draw, forms, paid()) == found
+
+
+def test_every_name_of_the_configuration_has_its_row() -> None:
+    assert set(POLICIES) == set(get_args(Policy))
+    assert set(ASKABLE) == set(POLICIES) - {"cascade"}
+    assert set(BY_FORM) == set(ASKABLE) - {"ordered", "weighted"}
+    assert policy_of("cascade") is policy_of("unheard of") is POLICIES["ordered"]

@@ -14,6 +14,7 @@ from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
+from lightgate.route.plan.policy import ASKABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,19 +24,7 @@ if TYPE_CHECKING:
     from lightgate.bench.rehearse.scene import Scene
     from lightgate.bench.rehearse.tally import PolicyRow, SeedMean
 
-POLICIES: Final = (
-    "fastest",
-    "cheapest",
-    "balanced",
-    "voice",
-    "coding",
-    "agent",
-    "batch",
-    "ordered",
-    "weighted",
-    "random",
-    "p2c",
-)
+POLICIES: Final = (*ASKABLE, "random", "p2c")
 _DATA: Final = "./lightgate-data"
 _COLUMNS: Final = (
     Column("policy"),

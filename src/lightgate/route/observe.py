@@ -1,7 +1,7 @@
-"""What attempts teach, told in one place: to the breakers, to the form and to the hedge budgets.
+"""The observer of requests and attempts: tells breakers, form and hedge budgets what happened.
 
 The gateway and the rehearsal both report here, so that a rehearsed policy learns what it would
-learn in production. Instants and durations in nanoseconds; `size` is that of `form.bucket`.
+learn in production. Instants and durations in nanoseconds; `size` is that of `form.size.bucket`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COUNTED: Final[Mapping[str, Duplicate]] = MappingProxyType({"hedge": "hedge", "
 
 
 class Observer:
-    """Sees every request and every attempt; keeps nothing itself."""
+    """Receives the events of every request and every attempt; keeps no state itself."""
 
     __slots__ = ("breakers", "budgets", "forms")
 
@@ -34,14 +34,14 @@ class Observer:
         self.forms = forms
         self.budgets = budgets
 
-    # A request
+    # Requests
 
     def arrived(self, key: str) -> None:
-        """A request came in; `key` is whose budget it adds to."""
+        """Count a request that came in; `key` is whose hedge budget it adds to."""
         self.budgets.deposit(key)
 
     def may_start(self, key: str, step: Step, plan: Plan) -> bool:
-        """Whether a step may start beside a running one; its price is set aside."""
+        """Say whether a step may start beside a running one; its price is set aside then."""
         kind = _COUNTED.get(step.role)
         if kind is None:
             return True
@@ -51,9 +51,9 @@ class Observer:
     def settled(
         self, key: str, plan: Plan, beside: Sequence[Role], winner_nano: float, lost_nano: float
     ) -> None:
-        """A request is over: `beside` are the roles that `may_start` let start.
+        """Settle a request that is over; `beside` are the roles that `may_start` let start.
 
-        What was lost is the price of all that had not to be paid: of the losers, whoever they were.
+        `lost_nano` is the price of all attempts that did not win, in whatever role.
         """
         for role in beside:
             kind = _COUNTED.get(role)
@@ -65,23 +65,25 @@ class Observer:
         self.budgets.paid(key, winner_nano)
 
     def answered(self, model: str, ttft_ns: int, decoded: tuple[int, int]) -> None:
-        """A client has its answer: its first token after so long, then tokens in nanoseconds."""
+        """Take in an answered request: its time to first token, then tokens and nanoseconds."""
         self.forms.answered(model, ttft_ns, *decoded)
 
     def unanswered(self, model: str) -> None:
-        """A client got none, and it was not its own fault."""
+        """Take in a request that no target answered, where that was not the client's fault."""
         self.forms.unanswered(model)
 
-    # An attempt
+    # Attempts
 
     def began(self, target: str, size: int, now_ns: int) -> None:  # noqa: ARG002
-        """It starts."""
-        self.breakers.started(target, now_ns)
+        """Take in an attempt that starts."""
+        if target in self.breakers.troubled:
+            self.breakers.started(target, now_ns)
         self.forms.started(target)
 
     def spoke(self, target: str, size: int, now_ns: int, began_ns: int) -> None:
-        """Its first useful token is here."""
-        self.breakers.spoke(target, now_ns, began_ns)
+        """Take in the first useful token of an attempt."""
+        if target in self.breakers.troubled:
+            self.breakers.spoke(target, now_ns, began_ns)
         self.forms.first(target, size, now_ns, now_ns - began_ns)
 
     def succeeded(
@@ -92,7 +94,7 @@ class Observer:
         began_ns: int,
         decoded: tuple[int, int],
     ) -> None:
-        """It ended well: so many tokens in so many nanoseconds after the first one."""
+        """Take in the good end of an attempt: tokens, and nanoseconds since the first of them."""
         tokens, decode_ns = decoded
         self.breakers.succeeded(target, now_ns, began_ns)
         self.forms.finished(target, now_ns, tokens, decode_ns)
@@ -101,14 +103,14 @@ class Observer:
     def failed(
         self, target: str, size: int, now_ns: int, began_ns: int, end: tuple[Failure, float | None]
     ) -> None:
-        """It failed, and the provider may have asked for a wait in seconds."""
+        """Take in the failure of an attempt, with the wait in seconds that the provider asked."""
         failure, wait_s = end
         self.breakers.failed(target, now_ns, failure, wait_s, began_ns)
         self.forms.failed(target, size, now_ns, failure, wait_s)
         self.forms.ended(target)
 
     def lost(self, target: str, size: int, now_ns: int, began_ns: int, *, spoke: bool) -> None:
-        """It was closed by us: another one has the client, or the client left."""
+        """Take in an attempt that the gateway closed: another one won, or the client left."""
         self.breakers.failed(target, now_ns, CANCELLED, None, began_ns)
         if not spoke:
             self.forms.waited(target, size, now_ns, now_ns - began_ns)
@@ -116,7 +118,7 @@ class Observer:
 
 
 def _part(plan: Plan, kind: Duplicate) -> float:
-    """What one second attempt counts for: of several racers beside the first, its part of them."""
+    """Return what one second attempt counts for: of several racers beside the first, its part."""
     if kind == "hedge":
         return 1.0
     return 1.0 / max(1, sum([step.role == "racer" for step in plan.steps]) - 1)

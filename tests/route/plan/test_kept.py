@@ -17,7 +17,7 @@ from lightgate.route.plan.alias import Alias, PlanAsk
 from lightgate.route.plan.decide import decide
 from lightgate.route.plan.hedge import HedgeBudgets, TargetPrice
 from lightgate.route.plan.kept import KEEP_NS, MOST, PlanCache
-from lightgate.route.plan.policy import POLICIES
+from lightgate.route.plan.policy import ASKABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ class House:
         return decide(ask, self.breakers, now_ns, draw, forms, budgets)
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, "ordered", "weighted"])
+@pytest.mark.parametrize("policy", ASKABLE)
 @pytest.mark.parametrize("more", [{}, {"race": 2}, {"hedge": "p75"}, {"hedge": "250ms"}])
 def test_a_kept_plan_is_what_a_decision_would_be(policy: str, more: dict[str, Any]) -> None:
     """As long as no sample comes in: draws and loads are of each single request."""

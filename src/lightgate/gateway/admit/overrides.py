@@ -11,6 +11,7 @@ from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 from lightgate.gateway.served.target import FORWARDED
+from lightgate.route.plan.policy import ASKABLE
 
 if TYPE_CHECKING:
     from lightgate.ledger.store.keys import KeyRecord
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 SOUND_ID: Final = re.compile(rb"[A-Za-z0-9_.:=+/@-]{1,128}")
 _TAGS: Final = re.compile(rb"[\x20-\x7e]{1,512}")
 _OWN: Final = b"x-lightgate-"
-_POLICIES: Final = frozenset(
-    ("fastest", "cheapest", "balanced", "ordered", "weighted", "voice", "coding", "agent", "batch")
-)
 MS_NS: Final = 1_000_000
 
 
@@ -82,8 +80,8 @@ def _wish(wishes: Wishes, name: bytes, value: bytes, key: KeyRecord | None) -> N
 
 
 def _policy(field: str, text: str) -> str:
-    if text not in _POLICIES:
-        raise _wrong(field, f"one of {', '.join(sorted(_POLICIES))}")
+    if text not in ASKABLE:
+        raise _wrong(field, f"one of {', '.join(sorted(ASKABLE))}")
     return text
 
 

@@ -9,7 +9,7 @@ from lightgate.gateway.admit.overrides import NO_WISHES
 from lightgate.gateway.served.tiers import plan_tiers
 from lightgate.route.plan.alias import PlanAsk
 from lightgate.route.plan.decide import decide
-from lightgate.route.plan.policy import POLICIES
+from lightgate.route.plan.policy import BY_FORM
 
 if TYPE_CHECKING:
     from lightgate.gateway.admit.admit import Guest
@@ -35,7 +35,7 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
     if not wanted.streamed and not _streams(state, alias, wanted):
         hedge, race = "off", 1
     adaptive = len(alias.targets) > 1 and (
-        (wishes.policy or alias.policy) in POLICIES
+        (wishes.policy or alias.policy) in BY_FORM
         or (race or alias.race) > 1
         or (hedge or alias.hedge) != "off"
     )

@@ -16,7 +16,7 @@ from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts,
 from lightgate.provider.call import Call
 from lightgate.provider.prepare import prepare
 from lightgate.route.health.failure import named_status, what
-from lightgate.route.plan.policy import POLICIES
+from lightgate.route.plan.policy import BY_FORM
 from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
@@ -130,6 +130,6 @@ def _watched(state: State) -> set[str]:
     return {
         target
         for alias in state.served.aliases.values()
-        if len(alias.targets) > 1 and alias.policy in POLICIES
+        if len(alias.targets) > 1 and alias.policy in BY_FORM
         for target in alias.targets
     }

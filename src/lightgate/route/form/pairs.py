@@ -62,16 +62,19 @@ class Pairs:
         self._worse: dict[tuple[str, str], float] = {}  # both ways round, until more is known
 
     def saw(self, target: str, now_ns: int, sigmas: float) -> None:
-        """A first token so many sigmas after the long run's."""
-        sigmas = max(-CLIP, min(CLIP, sigmas))
+        """Take in a first token that came so many sigmas after the long run's."""
+        sigmas = CLIP if sigmas > CLIP else max(sigmas, -CLIP)
         last = self._last
         for other, (at_ns, its) in last.items():
-            if other != target and abs(now_ns - at_ns) < TOGETHER_NS:
-                self._pair(target, other, (sigmas, its), at_ns)
+            if -TOGETHER_NS < now_ns - at_ns < TOGETHER_NS and other != target:
+                if target < other:
+                    self._pair((target, other), sigmas, its, at_ns)
+                else:
+                    self._pair((other, target), its, sigmas, at_ns)
+        if target not in last and len(last) >= FEW:
+            last.popitem(last=False)
         last[target] = (now_ns, sigmas)
         last.move_to_end(target)
-        if len(last) > FEW:
-            last.popitem(last=False)
 
     def waited(self, target: str, now_ns: int, sigmas: float) -> None:
         """One was given up after so many sigmas: it counts as what is expected beyond them.
@@ -113,20 +116,18 @@ class Pairs:
         """Take in what another has seen, where it has seen more: nothing counts twice."""
         for state in states:
             key = (state.one, state.other)
-            pair = self._made(key)
+            pair = self._known.get(key) or self._made(key)
             if max(state.one_square, state.other_square) > pair.weight:
                 pair.product = state.product
                 pair.first, pair.second = state.one_square, state.other_square
                 self._forget(key)
 
-    def _pair(self, target: str, other: str, sigmas: tuple[float, float], at_ns: int) -> None:
-        ordered = target < other
-        key = (target, other) if ordered else (other, target)
-        pair = self._made(key)
-        if pair.used_ns == at_ns:
-            return  # a sample is nobody's partner twice
-        pair.used_ns = at_ns
-        first, second = sigmas if ordered else (sigmas[1], sigmas[0])
+    def _pair(self, key: tuple[str, str], first: float, second: float, used_ns: int) -> None:
+        """Take in two samples of a pair; `used_ns` is the instant of the older one."""
+        pair = self._known.get(key) or self._made(key)
+        if pair.used_ns == used_ns:
+            return  # a sample makes no pair with the same target twice
+        pair.used_ns = used_ns
         if pair.weight > MEMORY:
             pair.product, pair.first, pair.second = (
                 pair.product / 2.0,
@@ -136,14 +137,13 @@ class Pairs:
         pair.product += first * second
         pair.first += first * first
         pair.second += second * second
-        self._forget(key)
+        if self._worse:
+            self._forget(key)
 
     def _made(self, key: tuple[str, str]) -> _Pair:
-        pair = self._known.get(key)
-        if pair is None:
-            pair = self._known[key] = _Pair()
-            if len(self._known) > MOST:
-                self._known.popitem(last=False)
+        pair = self._known[key] = _Pair()
+        if len(self._known) > MOST:
+            self._known.popitem(last=False)
         return pair
 
     def _forget(self, key: tuple[str, str]) -> None:

@@ -123,7 +123,8 @@ class Breaker:
         """An attempt that began at `since_ns` ended well."""
         if since_ns < self._changed_ns:
             return
-        self.spoke(now_ns, since_ns)
+        if self.open_until_ns is not None or self.hold_until_ns != _NEVER:
+            self.spoke(now_ns, since_ns)
         self.limited = 0
         self._streak = 0
         self._window.add(now_ns, 1, 1)

@@ -78,14 +78,14 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return alone and not self.tiers and self.policy == "ordered"
 
     @cached_property
-    def shape(self) -> Layout:
+    def layout(self) -> Layout:
         """How its plans are laid out where the request asks for nothing else."""
         return Layout(self.retries, self.ttft_timeout_ns, self.race, self.hedge_ns)
 
     @cached_property
     def in_order(self) -> Plan:
         """The plan in the order of the configuration, all targets well: the usual one."""
-        steps = lay_out(self.targets, len(self.targets), self.shape)
+        steps = lay_out(self.targets, len(self.targets), self.layout)
         return Plan(steps, "ordered", "configured order")
 
 
@@ -130,21 +130,21 @@ def fixed_hedge_ns(hedge: str) -> int | None:
     return parse_duration(hedge)
 
 
-def lay_out(order: Sequence[str], well: int, shape: Layout) -> tuple[Step, ...]:
+def lay_out(order: Sequence[str], well: int, layout: Layout) -> tuple[Step, ...]:
     """Turn an order of targets, the first `well` of them allowed, into steps.
 
     Only targets that are allowed race or hedge. A target's retries come before the next target,
     and after all that start by the clock.
     """
-    racers = min(shape.race, well)
-    hedges = racers <= 1 and shape.hedge_ns is not None and well > 1
+    racers = min(layout.race, well)
+    hedges = racers <= 1 and layout.hedge_ns is not None and well > 1
     early = 2 if hedges else max(racers, 1)
-    retries, count = shape.retries, len(order)
-    dues = shape.learned or (shape.ttft_ns,) * count
+    retries, count = layout.retries, len(order)
+    dues = layout.learned or (layout.ttft_ns,) * count
     last = count * (retries + 1) - 1
     steps: list[Step] = []
     for place in range(min(early, count)):
-        start_ns, role = _start(place, racers, shape.hedge_ns, last)
+        start_ns, role = _start(place, racers, layout.hedge_ns, last)
         steps.append(Step(order[place], start_ns, dues[place], role))
     if retries:
         for place, target in enumerate(order):

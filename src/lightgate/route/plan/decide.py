@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lightgate.route.form.size import bucket
 from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out
 from lightgate.route.plan.plan import Plan
-from lightgate.route.plan.policy import POLICIES
+from lightgate.route.plan.policy import ORDERED, policy_of
 from lightgate.route.plan.ranking import Ranking
 
 if TYPE_CHECKING:
@@ -45,19 +45,11 @@ def decide(
 def rank(
     ask: PlanAsk, size: int, breakers: Breakers, now_ns: int, draw: float, forms: Forms
 ) -> Ranking:
-    """Rank the targets of a request by its policy; `draw` is used by `weighted` alone."""
+    """Rank the targets of a request by its policy; `draw` is for an order that is drawn."""
     alias = ask.alias
-    name = ask.policy or alias.policy
-    policy = POLICIES.get(name)
-    ranking = Ranking(ask, size, forms, now_ns)
-    order = list(alias.targets)
-    if policy is not None:
-        ranking.name, ranking.reason = name, "by form"
-    elif name == "weighted":
-        ranking.name, ranking.reason = name, "drawn by weight"
-        order = _drawn(alias, draw)
-    else:
-        ranking.name, ranking.reason = "ordered", "configured order"
+    policy = policy_of(ask.policy or alias.policy)
+    ranking = Ranking(ask, size, policy, forms, now_ns)
+    order = _drawn(alias, draw) if policy.order == "drawn" else list(alias.targets)
     well = len(order)
     if not breakers.all_quiet(order):
         order, well = _well_first(order, breakers, now_ns)
@@ -66,39 +58,39 @@ def rank(
         order, room = _room_first(order, well, forms.crowded)
         ranking.full = well - room if room else 0
     ranking.together = room
-    ranking.line_up(order, room or well, policy)
+    ranking.line_up(order, room or well)
     return ranking
 
 
 def _unlearned(ask: PlanAsk, breakers: Breakers, now_ns: int, draw: float) -> Plan:
     """Make a plan by configuration and weights alone."""
     alias = ask.alias
-    weighted = (ask.policy or alias.policy) == "weighted"
-    shape = alias.shape
+    policy = policy_of(ask.policy or alias.policy)
+    drawn = policy.order == "drawn"
+    if not drawn:
+        policy = ORDERED  # nothing is known by which another one could rank
+    layout = alias.layout
     if ask.race is not None or ask.hedge is not None or ask.ttft_timeout_ns is not None:
-        shape = _asked(ask, shape)
-    if breakers.all_quiet(alias.targets):
-        if not weighted:
-            if shape is alias.shape:
-                return alias.in_order
-            steps = lay_out(alias.targets, len(alias.targets), shape)
-            return Plan(steps, "ordered", "configured order")
-        order = _drawn(alias, draw)
-        return Plan(lay_out(order, len(order), shape), "weighted", "drawn by weight")
-    order, well = _well_first(_drawn(alias, draw) if weighted else alias.targets, breakers, now_ns)
-    held = len(order) - well
-    reason = "drawn by weight" if weighted else "configured order"
-    if held:
-        reason += f", {held} held" if well else ", all held: soonest first"
-    return Plan(lay_out(order, well, shape), "weighted" if weighted else "ordered", reason)
+        layout = _asked(ask, layout)
+    quiet = breakers.all_quiet(alias.targets)
+    if quiet and not drawn and layout is alias.layout:
+        return alias.in_order
+    order: Sequence[str] = _drawn(alias, draw) if drawn else alias.targets
+    well, reason = len(order), policy.reason
+    if not quiet:
+        order, well = _well_first(order, breakers, now_ns)
+        held = len(order) - well
+        if held:
+            reason += f", {held} held" if well else ", all held: soonest first"
+    return Plan(lay_out(order, well, layout), policy.name, reason)
 
 
-def _asked(ask: PlanAsk, shape: Layout) -> Layout:
+def _asked(ask: PlanAsk, layout: Layout) -> Layout:
     return Layout(
-        shape.retries,
-        shape.ttft_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns,
-        shape.race if ask.race is None else ask.race,
-        shape.hedge_ns if ask.hedge is None else fixed_hedge_ns(ask.hedge),
+        layout.retries,
+        layout.ttft_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns,
+        layout.race if ask.race is None else ask.race,
+        layout.hedge_ns if ask.hedge is None else fixed_hedge_ns(ask.hedge),
     )
 
 

@@ -113,8 +113,9 @@ class HedgeBudgets:
 
     def deposit(self, key: str) -> None:
         """A request came in."""
-        account = self._account(key)
-        account.credit = min(account.credit + SHARE, SAVED)
+        account = self._accounts.get(key) or self._new(key)
+        credit = account.credit + SHARE
+        account.credit = min(SAVED, credit)
 
     def may(self, key: str, role: Duplicate, nano: float, own_nano: float = 0.0) -> bool:
         """Whether a second attempt that may cost `nano` could start now.
@@ -135,7 +136,7 @@ class HedgeBudgets:
         """Start a second attempt, `nano` being set aside for it; False: there is no room."""
         if not self.may(key, role, nano, own_nano):
             return False
-        account = self._account(key)
+        account = self._accounts.get(key) or self._new(key)
         if role == "racer":
             account.racer_nano += nano
             account.due_nano += own_nano
@@ -156,7 +157,7 @@ class HedgeBudgets:
 
         What was given to `take` is taken back.
         """
-        account = self._account(key)
+        account = self._accounts.get(key) or self._new(key)
         more = spent_nano - reserved_nano
         if role == "racer":
             account.racer_nano = max(0.0, account.racer_nano + more)
@@ -166,7 +167,8 @@ class HedgeBudgets:
 
     def paid(self, key: str, nano: float) -> None:
         """A request was answered: the winner's price."""
-        self._account(key).paid_nano += nano
+        account = self._accounts.get(key) or self._new(key)
+        account.paid_nano += nano
 
     def spent(self, key: str) -> tuple[float, float, float]:
         """Nano-dollars for winners, hedges and racers; reservations included."""
@@ -175,10 +177,8 @@ class HedgeBudgets:
             return 0.0, 0.0, 0.0
         return account.paid_nano, account.hedge_nano, account.racer_nano
 
-    def _account(self, key: str) -> _Account:
-        account = self._accounts.get(key)
-        if account is None:
-            while len(self._accounts) >= MOST:
-                del self._accounts[next(iter(self._accounts))]
-            account = self._accounts[key] = _Account()
+    def _new(self, key: str) -> _Account:
+        while len(self._accounts) >= MOST:
+            del self._accounts[next(iter(self._accounts))]
+        account = self._accounts[key] = _Account()
         return account

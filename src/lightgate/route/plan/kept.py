@@ -26,6 +26,7 @@ import msgspec
 
 from lightgate.route.form.size import bucket
 from lightgate.route.plan.decide import decide, rank
+from lightgate.route.plan.policy import policy_of
 
 if TYPE_CHECKING:
     from lightgate.route.form.forms import Forms
@@ -54,7 +55,8 @@ class PlanCache:
     def plan(self, ask: PlanAsk, now_ns: int, draw: float) -> Plan:
         """Make the plan of a request as `decide` does, from a kept ranking where there is one."""
         alias, breakers, forms = ask.alias, self._breakers, self._forms
-        drawn = (ask.policy or alias.policy) == "weighted"  # the whole order, for each request
+        # An order that is drawn is another one for each request.
+        drawn = policy_of(ask.policy or alias.policy).order == "drawn"
         if drawn or ask.slo is not None or not breakers.all_quiet(alias.targets):
             return decide(ask, breakers, now_ns, draw, forms, self._budgets)
         if self._version != forms.version:

@@ -54,25 +54,22 @@ class Ranking:
         "forms",
         "full",
         "known",
-        "name",
         "now_ns",
         "order",
         "policy",
-        "reason",
         "size",
         "together",
         "tokens",
         "well",
     )
 
-    def __init__(self, ask: PlanAsk, size: int, forms: Forms, now_ns: int) -> None:
+    def __init__(self, ask: PlanAsk, size: int, policy: Policy, forms: Forms, now_ns: int) -> None:
         self.ask = ask
         self.forms = forms
         self.now_ns = now_ns
         self.size = size
         self.tokens = ask.expected_tokens or min(ask.max_tokens or USUAL_TOKENS, USUAL_TOKENS)
-        self.policy: Policy | None = None
-        self.name = self.reason = ""  # of the policy, as plans tell them
+        self.policy = policy
         self.order: list[str] = []
         self.known: list[Form] = []
         self.well = self.full = 0  # targets that are allowed; that are allowed, but at their limit
@@ -82,10 +79,10 @@ class Ranking:
         self._dollars: list[float] = []  # multiples of the least, beside seconds
         self._thrift: list[tuple[float, float]] = []  # misses of levels and dollars, which decide
         self._equals: list[int] = []  # the places of the best by these
-        self._seat = (ask.alias.name, "")  # alias and policy: where the first is remembered
+        self._seat = (ask.alias.name, policy.name)  # under which the first is remembered
         self._leads: dict[int, _Lead] = {}  # by the place of the first target
 
-    def line_up(self, order: list[str], well: int, policy: Policy | None) -> None:
+    def line_up(self, order: list[str], well: int) -> None:
         """Take the candidates, the first `well` of them allowed, and weigh those."""
         by_target, now_ns = self.forms.by_target, self.now_ns
         try:
@@ -95,10 +92,9 @@ class Ranking:
         for form in known:
             if now_ns > form.until_ns:
                 form.look(now_ns)
-        self.order, self.known, self.well, self.policy = order, known, well, policy
-        if policy is not None and well > 1:
-            self._seat = (self.ask.alias.name, policy.name)
-            self._weigh(policy)
+        self.order, self.known, self.well = order, known, well
+        if self.policy.order == "form" and well > 1:
+            self._weigh(self.policy)
 
     def plan(self, draw: float, key: str, budgets: HedgeBudgets | None) -> Plan:
         """Make the plan of one request; `draw` is in [0, 1), `key` is whose hedges are counted."""
@@ -233,7 +229,7 @@ class Ranking:
 
     def _second(self, lead: _Lead, values: list[float]) -> None:
         """Prepare a race or a hedge, if one is wanted and can help."""
-        ask, policy = self.ask, self.policy
+        ask = self.ask
         alias = ask.alias
         race = alias.race if ask.race is None else ask.race
         if race > 1 and ask.may_race:
@@ -243,7 +239,7 @@ class Ranking:
             lead.role = "racer"
             return
         hedge = alias.hedge if ask.hedge is None else ask.hedge
-        if hedge == "off" or (policy is not None and not policy.hedges):
+        if hedge == "off" or not self.policy.hedges:
             return
         first = lead.order[0]
         price = ask.prices.get(first) if ask.prices else None
@@ -328,7 +324,7 @@ class Ranking:
         dues = [form.due_ns(size) for form in known] if due_ns is None else ()
         race, hedge_ns = (lead.race, lead.hedge_ns) if doubled else (1, None)
         layout = Layout(alias.retries, due_ns, race, hedge_ns, dues)
-        reason = self.reason
+        reason = policy.reason
         if self.full:
             reason += f", {self.full} full"
         held = len(order) - self.well - self.full
@@ -336,12 +332,12 @@ class Ranking:
             reason += f", {held} held" if self.well else ", all held: soonest first"
         return Plan(
             lay_out(order, self.well, layout),
-            self.name,
+            policy.name,
             reason,
             int(known[0].ttfts_s[size] * NS),
             order[1] if len(order) > 1 else None,
             hedge_ns,
-            "first" if policy is None else policy.finish,
+            policy.finish,
             lead.reserve_nano if doubled else 0.0,
             lead.own_nano,
         )
