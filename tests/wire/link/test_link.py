@@ -7,7 +7,7 @@ import contextlib
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 import uvloop
@@ -15,10 +15,16 @@ import uvloop
 from lightgate.clock.source import ManualClock
 from lightgate.wire.link.kernel import KernelLink, Poller
 from lightgate.wire.link.link import HIGH_WATER, READ_SIZE, ReadLink
-from lightgate.wire.link.stamps import JITTER_NS, Anchor, LoopLag, kernel_stamps_available
+from lightgate.wire.link.stamps import (
+    JITTER_NS,
+    SO_TIMESTAMPNS,
+    Anchor,
+    LoopLag,
+    kernel_stamps_available,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from lightgate.wire.link.link import Link
 
@@ -309,6 +315,24 @@ def test_the_end_of_the_stream_leaves_the_link_writable(on: Callable[[Scene], No
     on(scene)
 
 
+@pytest.fixture(scope="module")
+def stamping() -> Iterator[None]:
+    """The kernel stamps: it begins some time after the first socket has asked for it."""
+    anchor = Anchor(keep_enabled=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        far = socket.create_connection(server.getsockname())
+        near, _ = server.accept()
+    near.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    stamps: list[Any] = []
+    while not stamps:
+        far.sendall(b"x")
+        _, stamps, _, _ = near.recvmsg(1, 64)
+    yield
+    near.close()
+    far.close()
+    anchor.close()
+
+
 def busy(nanoseconds: int) -> None:
     """Keep the loop from turning, as a long callback would."""
     end = time.monotonic_ns() + nanoseconds
@@ -317,6 +341,7 @@ def busy(nanoseconds: int) -> None:
 
 
 @STAMPING
+@pytest.mark.usefixtures("stamping")
 def test_a_busy_loop_does_not_move_a_kernel_stamp(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
@@ -356,6 +381,7 @@ def test_the_bound_of_a_late_read_stamp_covers_the_truth(
 
 
 @STAMPING
+@pytest.mark.usefixtures("stamping")
 def test_bytes_left_behind_by_a_full_read_keep_their_bound(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
