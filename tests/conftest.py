@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+import own_time
 
 # The same examples in every run: a failure is found again, and CI is not a lottery. No deadline,
 # and no stopwatch on the making of examples: a busy machine is not a defect.
@@ -19,7 +22,9 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
+
+    from own_time import OwnTime
 
 
 @pytest.fixture
@@ -32,3 +37,10 @@ def missing() -> Callable[[str], None]:
         pytest.skip(reason)
 
     return say
+
+
+@pytest.fixture
+async def own(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OwnTime]:
+    """No deadline depends on the machine: all that is waited for happens in this loop."""
+    with own_time.kept(asyncio.get_running_loop(), monkeypatch) as own:
+        yield own

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import own_time
 from lightgate.config.load import parse_config
 from lightgate.gateway.http.app import Gateway
 from lightgate.gateway.process.journal import JournalWriter
@@ -108,13 +107,6 @@ class Rig:
 
 def _json(body: Any) -> bytes:
     return json.dumps(body).encode()
-
-
-@pytest.fixture
-async def own(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OwnTime]:
-    """No deadline depends on the machine: all that they wait for is in this loop."""
-    with own_time.kept(asyncio.get_running_loop(), monkeypatch) as own:
-        yield own
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from bench.conftest import Serve
     from lightgate.bench.load.drive import Job
+    from own_time import OwnTime
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -93,7 +93,7 @@ def outcomes(done: list[Finished]) -> list[Outcome]:
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[Client]:
+async def client(own: OwnTime) -> AsyncIterator[Client]:
     client = Client(stamp="read")
     yield client
     await client.close()
@@ -338,11 +338,13 @@ async def test_planned_instants_do_not_move_while_the_server_is_frozen(
     assert [item.job.id for item in done] == [f"job-{number}" for number in range(30)]
 
 
-async def test_a_busy_client_is_late_and_says_so(client: Client, serving: Serve) -> None:
+async def test_a_busy_client_is_late_and_says_so(
+    client: Client, serving: Serve, own: OwnTime
+) -> None:
     def slow(port: int) -> Iterator[Job]:
         for number, job in enumerate(jobs(port, AHEAD + 40)):
             if number == AHEAD + 10:  # not prepared before the plan began
-                time.sleep(0.1)
+                own.wait(0.1)
             yield job
 
     desk, done = Desk(), list[Finished]()
@@ -424,7 +426,7 @@ async def test_against_the_simulator(client: Client) -> None:
         },
         "w",
     )
-    server = SimServer(world, seed=1)
+    server = SimServer(world, seed=1, stamp="read")
     port = await server.start()
     urls = base_urls(world, "127.0.0.1", port, {})
     facts = SimFacts(

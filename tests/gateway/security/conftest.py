@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -228,6 +229,11 @@ class Worker:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds that a processor has worked for it."""
+        return time.clock_gettime(~self.process.pid << 3 | 2)  # the clock of another process
 
     def audited(self, event: str) -> list[str]:
         """What an audit hook was told, one line each."""

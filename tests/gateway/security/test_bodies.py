@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 PATH = b"/v1/chat/completions"
 MIB = 1 << 20
-LAG_S = 2.0  # of a machine that runs other tests as well; a hang is what would fail
+LAG_S = 2.0  # of the worker's own work, whatever else the machine does
 
 
 def post(body: bytes, *, fields: bytes = b"") -> bytes:
@@ -83,13 +82,13 @@ async def test_pathological_bodies_get_an_answer_and_stop_nobody(
 
 
 async def _worst_ping(worker: Worker, during: asyncio.Future[bytes]) -> float:
-    """The longest that another client waits for its answer meanwhile."""
+    """The most that the worker does meanwhile before another client has its answer."""
     worst = 0.0
     ping = b"GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
     while True:
-        began = time.monotonic()
+        began = worker.cpu_s
         assert (await worker.raw(ping)).startswith(b"HTTP/1.1 200")
-        worst = max(worst, time.monotonic() - began)
+        worst = max(worst, worker.cpu_s - began)
         if during.done():
             return worst
 
