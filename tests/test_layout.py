@@ -28,7 +28,6 @@ LARGE_PACKAGES = {"dialect", "dialect/retell"}
 KNOWN_CYCLES: list[set[str]] = [
     {"bench.load.drive", "bench.load.loop"},
     {"route.plan.decide", "route.plan.ranking"},
-    {"gateway.cache.follower", "gateway.cache.single_flight"},
     {"gateway.admit.admit", "gateway.admit.caller", "gateway.admit.plan",
      "gateway.exchange.attempt", "gateway.exchange.exchange", "gateway.exchange.race",
      "gateway.exchange.settle", "gateway.process.state", "gateway.served.reachable",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.gateway.cache import single_flight
-from lightgate.gateway.cache.follower import Part, Participant, follower_lines
-from lightgate.gateway.cache.single_flight import Made, SharedAnswer, SingleFlight
+from lightgate.gateway.cache import follower, single_flight
+from lightgate.gateway.cache.follower import Made, Part, Participant, follower_lines
+from lightgate.gateway.cache.single_flight import SharedAnswer, SingleFlight
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -148,7 +148,7 @@ class Ride:
 
     @property
     def reader(self) -> SharedReader:
-        return self.task.result()
+        return self.task.result()[1]
 
     def leave(self) -> None:
         self.task.cancel()
@@ -352,15 +352,15 @@ async def test_flights_outlive_their_clients_and_are_waited_for() -> None:
     one.flight.do(lambda shared: shared.finish())
     await turn()
     settled: list[object] = []
-    shared = two.reader.shared
-    shared.when_landed(lambda: settled.append(shared.made))
-    assert not await both.landed(0)
+    shared = two.task.result()[0]
+    shared.when_settled(lambda: settled.append(shared.made))
+    assert not await both.settled(0)
     assert settled == []
     one.flight.do(lambda shared: setattr(shared, "made", MADE))
     one.flight.do(None)
-    assert await both.landed(60)
+    assert await both.settled(60)
     assert settled == [MADE]
-    shared.when_landed(lambda: settled.append("at once"))
+    shared.when_settled(lambda: settled.append("at once"))
     assert settled == [MADE, "at once"]
 
 
@@ -376,11 +376,11 @@ async def test_a_leader_without_an_answer(status: int, again: bool) -> None:
     rides[0].flight.refuse(status)
     await turn()
     assert rides[0].reply.status == status
-    heirs = [ride for ride in rides[1:] if ride.led]
-    assert len(heirs) == (1 if again else 0)
+    retries = [ride for ride in rides[1:] if ride.led]
+    assert len(retries) == (1 if again else 0)
     if again:
-        heirs[0].flight.say(b"data: a")
-        heirs[0].flight.end()
+        retries[0].flight.say(b"data: a")
+        retries[0].flight.end()
         await turn()
         assert [ride.reply.body for ride in rides[1:]] == [b"data: a"] * 3
     else:
@@ -532,7 +532,8 @@ async def test_a_newcomer_frees_a_waiting_provider() -> None:
 async def test_a_long_answer_is_forgotten_behind_its_readers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(single_flight, "LOG_BYTES", 100)
+    for module in (follower, single_flight):
+        monkeypatch.setattr(module, "LOG_BYTES", 100)
     both = group()
     one, two = Ride(both), Ride(both)
     await turn()

@@ -1,7 +1,7 @@
-"""The cache's second tier: the ledger's table `cache`, behind one thread with its own connection.
+"""Keep answers in the ledger's table `cache`: the cache's second tier, behind one thread.
 
-No request ever waits for a write. One waits for a read only if the key is known to be there, and
-then PATIENCE_S at most; a store that is late, locked or gone is left alone for a while.
+No request waits for a write. A request waits for a read only if its cache key is known to be there,
+and then PATIENCE_S at most. A database that is late, locked or gone is not asked for REST_S.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 PATIENCE_S: Final = 0.02
 REST_S: Final = 5.0  # after a failure
-POLL_S: Final = 1.0  # between looks at what other workers have put there
+POLL_S: Final = 1.0  # between two looks for answers of other workers
 PRUNE_S: Final = 60.0
-BUSY_S: Final = 0.2  # that our thread waits for another writer
+BUSY_S: Final = 0.2  # for which the thread waits for another writer
 MOST_BYTES: Final = 256 * 1024 * 1024  # of the table
 MOST_WAITING_BYTES: Final = 16 * 1024 * 1024  # of answers not written yet; more are not taken
 MOST_KNOWN: Final = 50_000
@@ -42,7 +42,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Kept).decode
 
 _Found = tuple[Kept, int] | None
-_Wish = tuple[bytes, "asyncio.Future[_Found]"]
+_Read = tuple[bytes, "asyncio.Future[_Found]"]
 
 
 class _Put(NamedTuple):
@@ -53,7 +53,7 @@ class _Put(NamedTuple):
 
 
 class DiskCache:
-    """Answers on disk. `put` and `find` belong to the loop, everything below them to the thread."""
+    """Answers on disk. `put` and `find` run on the loop, what is below them in the thread."""
 
     def __init__(
         self,
@@ -70,11 +70,13 @@ class DiskCache:
         self._loop = asyncio.get_running_loop()
         self._change = threading.Condition()
         self._puts: deque[_Put] = deque()
-        self._wishes: deque[_Wish] = deque()
+        self._reads: deque[_Read] = deque()
         self._waiting_bytes = 0
         self._closing = self._idle = False
-        self._known: dict[bytes, int] = {}  # expiry by key; read by the loop, made by the thread
-        self._mute_ns = 0  # the loop asks for nothing until then
+        self._known: dict[
+            bytes, int
+        ] = {}  # expiry by cache key; written by the thread, read by the loop
+        self._mute_ns = 0  # until then no request waits for a read
         self._rest_ns = self._poll_ns = self._prune_ns = 0
         self._seen_ns = 0  # the date of the newest row that was seen
         self._ledger: Ledger | None = None
@@ -82,11 +84,11 @@ class DiskCache:
         self._thread = threading.Thread(target=self._work, name="lightgate-disk-cache", daemon=True)
 
     def start(self) -> None:
-        """Begin; the ledger is opened in the thread."""
+        """Begin; the thread opens the ledger."""
         self._thread.start()
 
     def put(self, key: bytes, owner: Owner, kept: Kept, ttl_ns: int) -> None:
-        """Have an answer written some time; not at all while too many wait."""
+        """Have an answer written later; dropped while MOST_WAITING_BYTES wait."""
         put = _Put(key, owner, kept, kept.kept_ns + ttl_ns)
         with self._change:
             if self._waiting_bytes + kept.size > MOST_WAITING_BYTES:
@@ -103,19 +105,19 @@ class DiskCache:
             return None
         if self._clock.now_ns() < self._mute_ns:
             return None
-        wish: asyncio.Future[_Found] = self._loop.create_future()
+        read: asyncio.Future[_Found] = self._loop.create_future()
         with self._change:
-            self._wishes.append((key, wish))
+            self._reads.append((key, read))
             self._change.notify_all()
         try:
             async with asyncio.timeout(self._patience_s):
-                return await wish
+                return await read
         except TimeoutError:
             self._mute_ns = self._clock.now_ns() + int(REST_S * _NS)
             return None
 
     def close(self, within_s: float = 2.0) -> None:
-        """Write what waits and end; a store that hangs is left behind."""
+        """Write what waits and end; a database that hangs is left behind."""
         with self._change:
             self._closing = True
             self._change.notify_all()
@@ -123,7 +125,7 @@ class DiskCache:
             self._thread.join(within_s)
 
     def flushed(self, within_s: float) -> bool:
-        """Wait until nothing waits; whether that came to pass."""
+        """Wait until every answer is written; whether all are within the time."""
         with self._change:
             return self._change.wait_for(lambda: self._idle and not self._puts, within_s)
 
@@ -134,43 +136,43 @@ class DiskCache:
             with self._change:
                 self._idle = not self._puts
                 self._change.notify_all()
-                pressing = self._wishes or self._closing or (self._puts and not self._resting())
+                pressing = self._reads or self._closing or (self._puts and not self._resting())
                 if not pressing:
                     self._change.wait(POLL_S)
-                wishes, closing = list(self._wishes), self._closing
-                self._wishes.clear()
+                reads, closing = list(self._reads), self._closing
+                self._reads.clear()
                 self._idle = False
-            self._round(wishes)
+            self._round(reads)
             if closing:
                 break
         if self._ledger is not None:
             self._ledger.close()
 
-    def _round(self, wishes: list[_Wish]) -> None:
-        """Answer wishes, write, look around; a failure of the store ends the round and rests."""
+    def _round(self, reads: list[_Read]) -> None:
+        """Read what is asked for, write, look for others' answers; after a failure, rest."""
         try:
             if not self._resting():
                 ledger = self._opened()
-                while wishes:
-                    key, wish = wishes[0]
-                    self._fulfil(wish, self._fetch(ledger, key))
-                    wishes.pop(0)
+                while reads:
+                    key, read = reads[0]
+                    self._answer(read, self._fetch(ledger, key))
+                    reads.pop(0)
                 self._write(ledger)
                 self._look_around(ledger)
         except LightgateError as error:
             self._rest(error.message)
-        except Exception:  # the wall of a background task: it must go on
-            logger.exception("the cache's store")
+        except Exception:  # the outer wall of a background task
+            logger.exception("the cache's table cannot be used")
             self._rest("see above")
-        for _, wish in wishes:
-            self._fulfil(wish, None)
+        for _, read in reads:
+            self._answer(read, None)
 
     def _resting(self) -> bool:
         return self._clock.now_ns() < self._rest_ns
 
     def _rest(self, reason: str) -> None:
         self._rest_ns = self._clock.now_ns() + int(REST_S * _NS)
-        logger.warning("the cache's store rests for %g s: %s", REST_S, reason)
+        logger.warning("the cache's table is not used for %g s: %s", REST_S, reason)
 
     def _opened(self) -> Ledger:
         if self._ledger is None:
@@ -187,18 +189,18 @@ class DiskCache:
             return None
         try:
             return _decode(row.answer), row.expires_ns - now
-        except msgspec.DecodeError:  # of another version
+        except msgspec.DecodeError:  # written by another version
             self._known.pop(key, None)
             return None
 
-    def _fulfil(self, wish: asyncio.Future[_Found], found: _Found) -> None:
+    def _answer(self, read: asyncio.Future[_Found], found: _Found) -> None:
         def tell() -> None:
-            if not wish.done():
-                wish.set_result(found)
+            if not read.done():
+                read.set_result(found)
 
         try:
             self._loop.call_soon_threadsafe(tell)
-        except RuntimeError:  # the loop is closed: nobody waits
+        except RuntimeError:  # the loop is closed: no request waits
             return
 
     def _write(self, ledger: Ledger) -> None:
@@ -216,7 +218,7 @@ class DiskCache:
                 self._waiting_bytes -= put.kept.size
 
     def _look_around(self, ledger: Ledger) -> None:
-        """Learn what others have put there, and keep the table within its limit."""
+        """Learn which answers other workers have written; keep the table within its limit."""
         from lightgate.ledger.store.answers import known_answers, prune_answers
 
         now, wall = self._clock.now_ns(), self._clock.wall_ns()

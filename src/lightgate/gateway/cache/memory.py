@@ -1,7 +1,7 @@
-"""Answers that equal requests get again: kept whole, for a while, up to a number of bytes.
+"""Keep complete answers in a worker's memory, and give them again to equal requests.
 
-Only what was complete is kept, under a key that begins with the tenant. An answer that is given
-again has no attempt: it says nothing about a provider, and no clock hears of it.
+An answer is kept for a while, up to a number of bytes, under a cache key that begins with the
+virtual key. An answer from the cache has no attempt: no speed, form or breaker learns from it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from lightgate.route.prompt.cache_key import CacheRule, Pace
 
 MOST_BYTES: Final = 64 * 1024 * 1024  # of all answers of a worker
 MOST_ANSWER_BYTES: Final = 1024 * 1024
-JITTER: Final = 0.1  # share of the time to live that is drawn off: what came together ends apart
-BETA: Final = 1.0  # of the early refresh; more is earlier
-_SLOT_BYTES: Final = 512  # what an answer takes beside its bytes
-_LEASE: Final = 2  # times the making of an answer: until then nobody else makes it anew
+JITTER: Final = (
+    0.1  # at most this share of the time to live is taken off, at random: no two end together
+)
+BETA: Final = 1.0  # weight of the early refresh; more is earlier
+_SLOT_BYTES: Final = 512  # memory of an answer beside its bytes, estimated
+_LEASE: Final = 2  # times the making of an answer: for so long no second request makes it anew
 _LEAST_LEASE_NS: Final = 1_000_000_000
-_STEP: Final = 64 * 1024  # bytes handed to the client before a look at whether it keeps up
-# Ends of an answer that something cut off: asked again it may come out whole.
+_STEP: Final = 64 * 1024  # bytes handed to the client before asking whether it keeps up
+# Finish reasons of an answer that was cut off: another call may get all of it.
 _CUT_SHORT: Final = frozenset(
     ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "error",
      "pause_turn", "incomplete", "failed", "cancelled", "malformed_function_call", "abort")
@@ -33,7 +35,7 @@ _CUT_SHORT: Final = frozenset(
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A complete answer in the client's dialect: its bytes, or those of all of its events.
+    """A complete answer in the client's dialect: its body, or all of its events.
 
     `cuts` are the ends of its parts in `body`, `times_us` when each came, from the request on.
     """
@@ -45,41 +47,41 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
     target: str
     tokens_in: int | None
     tokens_out: int | None
-    cost_nano: int | None  # what it cost then, in nano-dollars: what it saves now
+    cost_nano: int | None  # nano-dollars of the call, which a hit saves
     took_ns: int  # from the request to the end
     kept_ns: int  # wall time
 
     @property
     def size(self) -> int:
-        """Bytes of memory, nearly."""
+        """Bytes of memory, estimated."""
         return len(self.body) + 16 * len(self.cuts) + _SLOT_BYTES
 
 
 class AnswerEnding(msgspec.Struct, frozen=True):
-    """How the answer ended, as its flight saw it."""
+    """How an answer ended, as its exchange saw it."""
 
     status: int
     outcome: Outcome
-    terminal: bool  # the provider's own marker came; of a whole answer, all of its body
+    terminal: bool  # the provider's end marker came; of a whole answer, all of its body
     finish_reason: str | None = None
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing, so that another may get the same."""
+        """Whether no part is missing, so that an equal request may get the same."""
         reason = (self.finish_reason or "").lower()
         fine = self.status == 200 and self.outcome is Outcome.OK
         return fine and self.terminal and reason not in _CUT_SHORT
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Whose answer it is, for the books; the key has it already."""
+    """Whose answer it is, for the row in the ledger; the cache key has it as a hash."""
 
     key_id: str | None
     model: str
 
 
 class KeepTerms(msgspec.Struct, frozen=True):
-    """When and for how long an answer is kept; `draw` from 0 to 1 spreads the ends."""
+    """When and for how long an answer is kept; `draw`, from 0 to 1, spreads the ends."""
 
     rule: CacheRule
     now_ns: int
@@ -87,13 +89,13 @@ class KeepTerms(msgspec.Struct, frozen=True):
 
 
 class SecondTier(Protocol):
-    """Where answers go that outlive this process; `disk.DiskCache` is one."""
+    """A store of answers that outlives the process; `disk.DiskCache` is one."""
 
     def put(self, key: bytes, owner: Owner, kept: Kept, ttl_ns: int) -> None:
-        """Take one, some time."""
+        """Store an answer, some time later."""
 
     async def find(self, key: bytes) -> tuple[Kept, int] | None:
-        """An answer and the nanoseconds it has left; soon, or not at all."""
+        """An answer and the nanoseconds that it has left; None where finding it takes long."""
         ...
 
 
@@ -104,11 +106,11 @@ class _Slot:
         self.kept = kept
         self.made_ns = made_ns
         self.ends_ns = ends_ns
-        self.leased_ns = 0  # until then somebody makes it anew
+        self.leased_ns = 0  # until then one request makes it anew
 
 
 class MemoryCache:
-    """The memory of one worker, least lately used first out; instants are monotonic."""
+    """The cache of one worker; the answer that was used least lately goes first. Monotonic time."""
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class MemoryCache:
         return len(self._slots)
 
     async def find(self, key: bytes, rule: CacheRule, now_ns: int, draw: float) -> Kept | None:
-        """The answer under a key; None also for the one caller who shall make it anew.
+        """The answer under a cache key; None also for the one request that makes it anew early.
 
         Waits only where the second tier is known to have it, and then a few milliseconds at most.
         """
@@ -144,7 +146,7 @@ class MemoryCache:
             return slot.kept
         if slot is not None:
             self._drop(key)
-        kept = await self._dig(key, rule, now_ns)
+        kept = await self._from_second_tier(key, rule, now_ns)
         if kept is None:
             self.misses += 1
         else:
@@ -154,7 +156,7 @@ class MemoryCache:
     def keep(
         self, key: bytes, kept: Kept | None, ending: AnswerEnding, owner: Owner, terms: KeepTerms
     ) -> bool:
-        """Keep a complete answer; whether it was."""
+        """Keep an answer if it is complete; whether it is kept."""
         if kept is None or not ending.complete or not kept.body:
             return False
         if kept.size > self.most_answer_bytes:
@@ -167,7 +169,7 @@ class MemoryCache:
         return True
 
     def _early(self, slot: _Slot, now_ns: int, draw: float) -> bool:
-        """Whether to make it anew before its end: the nearer and the slower, the likelier."""
+        """Whether to make an answer anew before its end: the nearer and slower, the likelier."""
         if now_ns < slot.leased_ns:
             return False
         lead_ns = -self._beta * slot.kept.took_ns * math.log(1.0 - draw)
@@ -176,7 +178,7 @@ class MemoryCache:
         slot.leased_ns = now_ns + max(_LEAST_LEASE_NS, _LEASE * slot.kept.took_ns)
         return True
 
-    async def _dig(self, key: bytes, rule: CacheRule, now_ns: int) -> Kept | None:
+    async def _from_second_tier(self, key: bytes, rule: CacheRule, now_ns: int) -> Kept | None:
         if self.second_tier is None or rule.store != "ledger":
             return None
         found = await self.second_tier.find(key)
@@ -202,11 +204,11 @@ class MemoryCache:
             self.size -= slot.kept.size
 
 
-# Giving it again
+# Giving an answer again
 
 
 class Out(Protocol):
-    """What an answer is written to; `wire.reply.Reply` is one."""
+    """What an answer is written to; `wire.door.reply.Reply` is one."""
 
     def start(self, status: int, headers: bytes, *, first: bytes = b"") -> None:
         """Send the head, and the first part with it."""
@@ -218,14 +220,14 @@ class Out(Protocol):
         """End the body."""
 
     def whole(self, status: int, headers: bytes, body: bytes) -> None:
-        """Send it all at once."""
+        """Send head and body at once."""
 
     async def drain(self) -> None:
         """Wait for a client that reads slowly."""
 
 
 class Tempo(msgspec.Struct, frozen=True):
-    """How fast a stream is given again, and the time by which that is measured."""
+    """How fast a stream is given again, and the clock that measures it."""
 
     pace: Pace
     now_ns: Callable[[], int]
@@ -233,7 +235,7 @@ class Tempo(msgspec.Struct, frozen=True):
 
 
 def hit_lines(kept: Kept, request_id: bytes, id_: bytes, wall_ns: int) -> bytes:
-    """Header lines that say where this answer comes from; the type of its content is not here."""
+    """Header lines of an answer from the cache, without its content type."""
     age_s = max(0, (wall_ns - kept.kept_ns) // 1_000_000_000)
     return (
         b"x-request-id: %b\r\nx-lightgate-id: %b\r\nx-lightgate-attempts: 0\r\n"
@@ -243,7 +245,7 @@ def hit_lines(kept: Kept, request_id: bytes, id_: bytes, wall_ns: int) -> bytes:
 
 
 async def replay(kept: Kept, out: Out, headers: bytes, tempo: Tempo) -> None:
-    """Give an answer again: at once, or as it came the first time."""
+    """Send an answer from the cache: at once, or with the pauses of the first time."""
     recorded = tempo.pace == "recorded"
     origin = tempo.now_ns()
     if not kept.streamed:

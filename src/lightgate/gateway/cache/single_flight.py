@@ -1,102 +1,91 @@
-"""Equal requests under way share one call: each reads the same answer from its beginning.
+"""Share one call between equal requests that run at the same time.
 
 The first request leads: its exchange writes into the shared answer as if that were the client's
-reply. A follower gets what is there at once, and the rest as it comes. No reader waits for another:
-one that falls too far behind is cut, and the call ends early only when all readers have left.
+reply. A follower reads the answer from its beginning: what is there at once, the rest as it comes.
+No reader waits for another: one that falls too far behind is cut, and the call ends early only when
+all readers have left.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Protocol
 
-import msgspec
-
-from lightgate.gateway.cache.follower import Launch, Part, Participant, SharedReader
-from lightgate.gateway.cache.memory import Kept
+from lightgate.gateway.cache.follower import (
+    LOG_BYTES,
+    AnswerLog,
+    LeadCall,
+    Made,
+    Part,
+    Participant,
+    SharedReader,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LOG_BYTES: Final = 4 * 1024 * 1024  # of an answer that newcomers get from its beginning
-BEHIND_BYTES: Final = 1024 * 1024  # that one reader may owe while others keep up
-STEP_BYTES: Final = 64 * 1024  # handed to a client before a look at whether it keeps up
-HEIRS: Final = 1  # followers who may try again, one after the other, when the leader got nothing
-_AGAIN: Final = frozenset((408, 409, 425))  # beside 5xx: another try may end otherwise
+BEHIND_BYTES: Final = 1024 * 1024  # that one client may be behind while others keep up
+RETRIES: Final = 1  # calls that followers may make, one after another, when a leader got nothing
+_AGAIN: Final = frozenset((408, 409, 425))  # beside 5xx: another call may get an answer
 
 
 class LeaderExchange(Protocol):
-    """What a shared answer must know of the flight that fills it; `flight.Flight` is one."""
+    """What a shared answer must know of the leader's exchange."""
 
     @property
     def winner(self) -> object | None:
-        """The attempt whose answer this is; None before the first token."""
+        """The attempt whose answer this is; None before its first token."""
         ...
 
     @property
     def refusal(self) -> object | None:
-        """What went wrong."""
+        """The refusal that the client gets, if any."""
         ...
 
 
-class SharedAnswer:
-    """One answer on its way to all who asked for it; to its flight it is a `wire.reply.Reply`.
+class SharedAnswer(AnswerLog):
+    """One answer on its way to all who asked for it; the leader's exchange sees a `Reply`.
 
-    Pieces are whole events. Once there are LOG_BYTES nobody may join any more, and what all have
-    read is forgotten.
+    Pieces are whole events. An answer of more than LOG_BYTES cannot be joined any more, and its
+    pieces are dropped once every reader has them.
     """
 
-    def __init__(self, group: SingleFlight, key: bytes, heirs: int) -> None:
+    def __init__(self, group: SingleFlight, key: bytes, retries: int) -> None:
+        super().__init__(group.loop, group.now_ns)
         self._group = group
         self.key = key
-        self._heirs = heirs
-        self.loop = group.loop
-        self.now_ns = group.now_ns
-        self._began_ns = self.now_ns()
-        self._pieces: deque[bytes] = deque()
-        self._stamps: list[int] = []
-        self._base = 0  # pieces that were forgotten
-        self._readers: dict[SharedReader, None] = {}  # in the order of their coming
-        self._waiters: list[asyncio.Future[None]] = []
+        self._retries = retries
+        self._readers: dict[SharedReader, None] = {}  # in the order of joining
         self._task: asyncio.Task[None] | None = None
         self._leader: LeaderExchange | None = None
-        self._broken = False  # it ended with an error
-        self.size = 0
-        self.status = 200
-        self.headers = b""
-        self.is_whole = False
-        self.started = self.finished = False
-        self.keep_alive = True
-        self.made: Made | None = None  # once the flight is settled
+        self.made: Made | None = None  # once the call is settled
         self._settlers: list[Callable[[], None]] = []
 
-    # Of the flight
+    # For the leader's exchange
 
     def watch(self, leader: LeaderExchange) -> None:
-        """Learn from this flight, before it runs, whether its answer is one."""
+        """Take the leader's exchange, which knows whether its answer is one; before it runs."""
         self._leader = leader
 
     @property
     def crowded(self) -> bool:
-        """Whether nobody who reads can take more; then the provider may wait too."""
+        """Whether no reader can take more; then the provider may wait too."""
         readers = self._readers
         return bool(readers) and all(reader.held for reader in readers)
 
     def start(
         self, status: int, headers: bytes, *, length: int | None = None, first: bytes = b""
     ) -> None:
-        """Begin the answer; a sign of life may come before its first piece."""
+        """Begin the answer; a comment may come before its first piece."""
         del length
         self.started = True
         self.status, self.headers = status, headers
         self.send(first)
 
     def send(self, data: bytes) -> bool:
-        """Hand a piece to everyone; a sign of life only to those who are here now.
+        """Hand a piece to every reader; a comment only to those who are here now.
 
-        Whether nobody who reads can take more.
+        Whether no reader can take more.
         """
         if not self.started or self.finished:
             raise RuntimeError("A shared answer's pieces go between its start and its finish.")
@@ -104,24 +93,24 @@ class SharedAnswer:
             for reader in tuple(self._readers):
                 reader.comment(data)
         elif data:
-            self._append(data)
+            self.append(data)
             self._spread()
         return self.crowded
 
     def finish(self, trailer: bytes = b"", *, last: bytes = b"") -> None:
-        """End the answer; without a winner it never was one."""
+        """End the answer; without a winner there was none."""
         del trailer
         if not self.started or self.finished:
             raise RuntimeError("A shared answer is finished once, after its start.")
         if last:
-            self._append(last)
+            self.append(last)
         self.finished = True
-        leader, self._leader = self._leader, None  # the flight holds us: not each other for ever
-        self._broken = leader is not None and leader.refusal is not None
-        if leader is not None and self._broken:
+        leader, self._leader = self._leader, None  # its exchange holds this object: no cycle
+        self.broken = leader is not None and leader.refusal is not None
+        if leader is not None and self.broken:
             self._group.close(self)
             if leader.winner is None:
-                self._bequeath(again=True)
+                self._let_followers_retry(again=True)
         self._spread()
 
     def whole(self, status: int, headers: bytes, body: bytes) -> None:
@@ -131,10 +120,10 @@ class SharedAnswer:
         self.started = self.finished = self.is_whole = True
         self._leader = None
         self.status, self.headers = status, headers
-        self._append(body)
+        self.append(body)
         if status != 200:
             self._group.close(self)
-            self._bequeath(again=status >= 500 or status in _AGAIN)
+            self._let_followers_retry(again=status >= 500 or status in _AGAIN)
         self._spread()
 
     def abort(self) -> None:
@@ -145,32 +134,14 @@ class SharedAnswer:
             reader.drop()
 
     async def drain(self) -> None:
-        """Wait until somebody can take more."""
+        """Wait until a reader can take more."""
         while self.crowded:
-            waiter = self.loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
+            await self.waiting()
 
-    # Of the readers
-
-    @property
-    def end(self) -> int:
-        """The place behind the last piece."""
-        return self._base + len(self._pieces)
-
-    def read(self, at: int) -> tuple[bytes, int]:
-        """Pieces from a place on, about STEP_BYTES of them, and the place behind them."""
-        taken: list[bytes] = []
-        size = 0
-        while at < self.end and size < STEP_BYTES:
-            piece = self._pieces[at - self._base]
-            taken.append(piece)
-            size += len(piece)
-            at += 1
-        return taken[0] if len(taken) == 1 else b"".join(taken), at
+    # For the readers
 
     def attach(self, participant: Participant, part: Part) -> SharedReader:
-        """Read along from the beginning; what is there is handed over in this turn."""
+        """Read the answer from its beginning; what is there is handed over in this turn."""
         reader = SharedReader(self, participant, part)
         self._readers[reader] = None
         self.wake()
@@ -178,7 +149,7 @@ class SharedAnswer:
         return reader
 
     def detach(self, reader: SharedReader) -> None:
-        """Stop reading; the last one to leave ends the call, unless the answer is complete."""
+        """Stop a reader; the last one to leave ends the call, unless the answer is complete."""
         reader.end()
         self._readers.pop(reader, None)
         self.wake()
@@ -187,47 +158,21 @@ class SharedAnswer:
             self._group.close(self)
             task.cancel()
 
-    def wake(self) -> None:
-        """Something about who reads, and how fast, has changed."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
     # The call
 
-    def fly(self, launch: Launch) -> None:
-        """Begin the leader's flight in a task of its own: it may outlive the leader."""
-        self._task = self._group.hold(self.loop.create_task(launch(self)))
-        self._task.add_done_callback(self._landed)
+    def begin(self, call: LeadCall) -> None:
+        """Begin the leader's call in a task of its own: it may outlive the leader's client."""
+        self._task = self._group.hold(self.loop.create_task(call(self)))
+        self._task.add_done_callback(self._ended)
 
-    def when_landed(self, settle: Callable[[], None]) -> None:
-        """Call this once the flight is settled; `made` is there then, if it got an answer."""
+    def when_settled(self, settle: Callable[[], None]) -> None:
+        """Call `settle` once the call is settled; `made` is there then, if it got an answer."""
         if self._task is None or self._task.done():
             settle()
         else:
             self._settlers.append(settle)
 
-    def kept(self, made: Made, most_bytes: int) -> Kept | None:
-        """The answer as it can be given again; None where it is not all here."""
-        partial = not self.finished or self._base or len(self._stamps) != len(self._pieces)
-        if partial or self._broken or self.status != 200 or self.size > most_bytes:
-            return None
-        body = b"".join(self._pieces)
-        return Kept(
-            not self.is_whole,
-            body,
-            tuple(accumulate(len(piece) for piece in self._pieces)),
-            tuple((stamp - self._began_ns) // 1000 for stamp in self._stamps),
-            made.target,
-            made.tokens_in,
-            made.tokens_out,
-            made.cost_nano,
-            self.now_ns() - self._began_ns,
-            made.wall_ns,
-        )
-
-    def _landed(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         self._group.close(self)
         for settle in self._settlers:
             settle()
@@ -235,12 +180,12 @@ class SharedAnswer:
         self._leader = None
         error = None if task.cancelled() else task.exception()
         if self.finished:
-            if error is not None:  # the answer is out; what failed is our own book-keeping
+            if error is not None:  # the answer is out: what failed came after it
                 self._tell_leader(error)
             return
         self.finished = True
         if not self.end:
-            self._bequeath(again=True)
+            self._let_followers_retry(again=True)
         self._tell_leader(error)
         for reader in tuple(self._readers):
             if not reader.done.done():
@@ -252,25 +197,23 @@ class SharedAnswer:
                 reader.end(error)
                 self._readers.pop(reader)
 
-    def _bequeath(self, *, again: bool) -> None:
-        """Nothing came: one of the followers may try, or all hear what the leader hears."""
-        if not again or self._heirs < 1:
+    def _let_followers_retry(self, *, again: bool) -> None:
+        """Let the followers make another call where nothing came and a call is left."""
+        if not again or self._retries < 1:
             return
         for reader in tuple(self._readers):
             if reader.part == "join":
-                reader.bereave()
+                reader.let_retry()
 
     @property
-    def heirs(self) -> int:
-        """How many may still try."""
-        return self._heirs
+    def retries(self) -> int:
+        """How many calls followers may still make."""
+        return self._retries
 
-    def _append(self, data: bytes) -> None:
-        self._pieces.append(data)
-        self.size += len(data)
-        if self.size <= LOG_BYTES:
-            self._stamps.append(self.now_ns())
-        else:
+    def append(self, data: bytes) -> None:
+        """Add a piece; a long answer cannot be joined any more."""
+        super().append(data)
+        if self.size > LOG_BYTES:
             self._group.close(self)
 
     def _spread(self) -> None:
@@ -281,27 +224,11 @@ class SharedAnswer:
                 if reader.held and reader.owed > BEHIND_BYTES:
                     reader.drop()
         if self.size > LOG_BYTES and not self.is_whole:
-            self._forget()
-
-    def _forget(self) -> None:
-        read = min((reader.at for reader in self._readers), default=self.end)
-        while self._base < read:
-            self._pieces.popleft()
-            self._base += 1
-
-
-class Made(msgspec.Struct, frozen=True):
-    """What is known of an answer beside its bytes; money in nano-dollars, wall time."""
-
-    target: str
-    tokens_in: int | None
-    tokens_out: int | None
-    cost_nano: int | None
-    wall_ns: int
+            self.forget(min((reader.at for reader in self._readers), default=self.end))
 
 
 class SingleFlight:
-    """All answers under way that may be shared, by the key of their request."""
+    """All answers under way that may be shared, by the cache key of their request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int]) -> None:
         self.loop = loop
@@ -316,18 +243,20 @@ class SingleFlight:
     def __contains__(self, key: bytes) -> bool:
         return key in self._open
 
-    async def share(self, key: bytes, participant: Participant) -> SharedReader:
+    async def share(
+        self, key: bytes, participant: Participant
+    ) -> tuple[SharedAnswer, SharedReader]:
         """Answer a request from the call that is under way for it, or begin one.
 
-        Cancelled when the client leaves. The reader says how it took part.
+        Cancelled when the client leaves. The reader says which part it had.
         """
-        heirs = HEIRS
+        retries = RETRIES
         while True:
             shared = self._open.get(key)
             if shared is None:
                 part: Part = "lead"
-                shared = self._open[key] = SharedAnswer(self, key, heirs)
-                shared.fly(participant.launch)
+                shared = self._open[key] = SharedAnswer(self, key, retries)
+                shared.begin(participant.call)
                 self.led += 1
             else:
                 part = "join"
@@ -337,23 +266,23 @@ class SingleFlight:
                 await reader.done
             finally:
                 shared.detach(reader)
-            if not reader.bereft:
-                return reader
-            heirs = shared.heirs - 1
+            if not reader.retry:
+                return shared, reader
+            retries = shared.retries - 1
 
     def hold(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
-        """Keep a flight's task alive until it is over."""
+        """Keep a call's task alive until it is over."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def landed(self, within_s: float) -> bool:
-        """Wait until every flight is settled; whether that came to pass."""
+    async def settled(self, within_s: float) -> bool:
+        """Wait until every call is settled; whether all are within the time."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=within_s)
         return not self._tasks
 
     def close(self, shared: SharedAnswer) -> None:
-        """Let nobody join this one any more."""
+        """Let no request join this answer any more."""
         if self._open.get(shared.key) is shared:
             del self._open[shared.key]

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from lightgate.clock.outcome import Outcome
 from lightgate.gateway.admit.admit import admit, admit_free
-from lightgate.gateway.cache.follower import Participant, follower_lines
+from lightgate.gateway.cache.follower import Made, Participant, follower_lines
 from lightgate.gateway.cache.memory import AnswerEnding, KeepTerms, Owner, Tempo, hit_lines, replay
-from lightgate.gateway.cache.single_flight import Made
 from lightgate.gateway.exchange.cascade_ahead import new_flight
 from lightgate.gateway.exchange.exchange import JSON, SSE
 from lightgate.gateway.request.refusal import Refusal, Refusing
@@ -94,15 +93,15 @@ class Shared:
 
     async def _along(self) -> None:
         """Read what another is getting; should that one fail, this one may fly after all."""
-        reader = None
+        read = None
         try:
-            reader = await self._state.single_flight.share(self._name, self._participant())
+            read = await self._state.single_flight.share(self._name, self._participant())
         finally:
-            if reader is None:
+            if read is None:
                 self._settle("join", None, None)
-            elif reader.part == "join":
-                shared, first = reader.shared, reader.first_out_ns
-                shared.when_landed(lambda: self._settle("join", shared.made, first, shared.status))
+            elif read[1].part == "join":
+                shared, first = read[0], read[1].first_out_ns
+                shared.when_settled(lambda: self._settle("join", shared.made, first, shared.status))
 
     def _participant(self) -> Participant:
         guest, dialect = self._guest, self._wanted.path.dialect

@@ -144,7 +144,7 @@ class Worker:
             for flight in tuple(state.flights):
                 flight.interrupt()
         await drained
-        await state.single_flight.landed(1.0)  # flights that outlived their clients
+        await state.single_flight.settled(1.0)  # flights that outlived their clients
         await self.client.close()
         if self._keeping is not None:
             await self._keeping  # or it would write over the last word
