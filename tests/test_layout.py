@@ -33,12 +33,7 @@ KNOWN_CYCLES: list[set[str]] = [
      "gateway.exchange.settle", "gateway.process.state", "gateway.served.reachable",
      "gateway.served.served", "gateway.served.snapshot", "gateway.served.tiers"},
 ]  # fmt: skip
-KNOWN_TWINS = {
-    "Answer", "AnswerReader", "Asked", "Budget", "Burst", "Called", "Column", "Ending", "Entry",
-    "Figure", "Finding", "Guard", "Head", "Held", "Hold", "Known", "Limits", "Observer", "Options",
-    "Order", "Period", "Place", "Point", "Reading", "Reserved", "Samples", "Seen", "SpeedRow",
-    "Spread", "Standing", "Step", "Terms", "Traffic", "Turn", "Verdict", "Wanted", "Wish", "Wishes",
-}  # fmt: skip
+KNOWN_TWINS = {"Column", "Entry", "Head", "Known", "Point", "Seen", "SpeedRow", "Verdict"}
 
 
 @cache

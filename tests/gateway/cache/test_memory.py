@@ -21,7 +21,7 @@ from lightgate.gateway.cache.memory import (
     JITTER,
     AnswerEnding,
     KeepTerms,
-    Kept,
+    KeptAnswer,
     MemoryCache,
     Owner,
     Tempo,
@@ -46,14 +46,14 @@ SURELY = 0.0  # a draw that never refreshes early: the logarithm of 1
 
 def kept(
     body: bytes = b"data: a\n\ndata: b\n\n", *, took_ns: int = S, streamed: bool = True
-) -> Kept:
+) -> KeptAnswer:
     cuts = (9, len(body)) if streamed else (len(body),)
     times = (200_000, 900_000)[-len(cuts) :]
-    return Kept(streamed, body, cuts, times, "lab/m", 3, 5, 70, took_ns, 1_700_000_000 * S)
+    return KeptAnswer(streamed, body, cuts, times, "lab/m", 3, 5, 70, took_ns, 1_700_000_000 * S)
 
 
 def keep(
-    answers: MemoryCache, key: bytes, value: Kept | None = None, *, now_ns: int = 0,
+    answers: MemoryCache, key: bytes, value: KeptAnswer | None = None, *, now_ns: int = 0,
     ending: AnswerEnding = FINE, rule: CacheRule = RULE, draw: float = 0.0,
 ) -> bool:  # fmt: skip
     return answers.keep(key, value or kept(), ending, OWNER, KeepTerms(rule, now_ns, draw))

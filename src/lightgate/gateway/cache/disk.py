@@ -16,7 +16,7 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import LightgateError
-from lightgate.gateway.cache.memory import Kept
+from lightgate.gateway.cache.memory import KeptAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,16 +39,16 @@ _SLACK_NS: Final = 10_000_000_000  # a row may be committed this long after it w
 _NS: Final = 1_000_000_000
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(Kept).decode
+_decode: Final = msgspec.msgpack.Decoder(KeptAnswer).decode
 
-_Found = tuple[Kept, int] | None
+_Found = tuple[KeptAnswer, int] | None
 _Read = tuple[bytes, "asyncio.Future[_Found]"]
 
 
 class _Put(NamedTuple):
     key: bytes
     owner: Owner
-    kept: Kept
+    kept: KeptAnswer
     expires_ns: int
 
 
@@ -87,7 +87,7 @@ class DiskCache:
         """Begin; the thread opens the ledger."""
         self._thread.start()
 
-    def put(self, key: bytes, owner: Owner, kept: Kept, ttl_ns: int) -> None:
+    def put(self, key: bytes, owner: Owner, kept: KeptAnswer, ttl_ns: int) -> None:
         """Have an answer written later; dropped while MOST_WAITING_BYTES wait."""
         put = _Put(key, owner, kept, kept.kept_ns + ttl_ns)
         with self._change:
@@ -98,7 +98,7 @@ class DiskCache:
             self._puts.append(put)
             self._change.notify_all()
 
-    async def find(self, key: bytes) -> tuple[Kept, int] | None:
+    async def find(self, key: bytes) -> tuple[KeptAnswer, int] | None:
         """An answer and the nanoseconds that it has left; None where that would take long."""
         expires = self._known.get(key)
         if expires is None or expires <= self._clock.wall_ns():

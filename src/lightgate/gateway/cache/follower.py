@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from lightgate.gateway.cache.memory import Kept
+from lightgate.gateway.cache.memory import KeptAnswer
 from lightgate.wire.door.reply import Reply
 
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ class AnswerLog:
         if self.size <= LOG_BYTES:
             self._stamps.append(self.now_ns())
 
-    def kept(self, made: Made, most_bytes: int) -> Kept | None:
+    def kept(self, made: Made, most_bytes: int) -> KeptAnswer | None:
         """The answer as the cache keeps it; None where a part is missing or was an error."""
         partial = not self.finished or self._base or len(self._stamps) != len(self._pieces)
         if partial or self.broken or self.status != 200 or self.size > most_bytes:
             return None
         body = b"".join(self._pieces)
-        return Kept(
+        return KeptAnswer(
             not self.is_whole,
             body,
             tuple(accumulate(len(piece) for piece in self._pieces)),

@@ -34,7 +34,7 @@ _CUT_SHORT: Final = frozenset(
 )  # fmt: skip
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class KeptAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A complete answer in the client's dialect: its body, or all of its events.
 
     `cuts` are the ends of its parts in `body`, `times_us` when each came, from the request on.
@@ -91,10 +91,10 @@ class KeepTerms(msgspec.Struct, frozen=True):
 class SecondTier(Protocol):
     """A store of answers that outlives the process; `disk.DiskCache` is one."""
 
-    def put(self, key: bytes, owner: Owner, kept: Kept, ttl_ns: int) -> None:
+    def put(self, key: bytes, owner: Owner, kept: KeptAnswer, ttl_ns: int) -> None:
         """Store an answer, some time later."""
 
-    async def find(self, key: bytes) -> tuple[Kept, int] | None:
+    async def find(self, key: bytes) -> tuple[KeptAnswer, int] | None:
         """An answer and the nanoseconds that it has left; None where finding it takes long."""
         ...
 
@@ -102,7 +102,7 @@ class SecondTier(Protocol):
 class _Slot:
     __slots__ = ("ends_ns", "kept", "leased_ns", "made_ns")
 
-    def __init__(self, kept: Kept, made_ns: int, ends_ns: int) -> None:
+    def __init__(self, kept: KeptAnswer, made_ns: int, ends_ns: int) -> None:
         self.kept = kept
         self.made_ns = made_ns
         self.ends_ns = ends_ns
@@ -131,7 +131,9 @@ class MemoryCache:
     def __len__(self) -> int:
         return len(self._slots)
 
-    async def find(self, key: bytes, rule: CacheRule, now_ns: int, draw: float) -> Kept | None:
+    async def find(
+        self, key: bytes, rule: CacheRule, now_ns: int, draw: float
+    ) -> KeptAnswer | None:
         """The answer under a cache key; None also for the one request that makes it anew early.
 
         Waits only where the second tier is known to have it, and then a few milliseconds at most.
@@ -154,7 +156,12 @@ class MemoryCache:
         return kept
 
     def keep(
-        self, key: bytes, kept: Kept | None, ending: AnswerEnding, owner: Owner, terms: KeepTerms
+        self,
+        key: bytes,
+        kept: KeptAnswer | None,
+        ending: AnswerEnding,
+        owner: Owner,
+        terms: KeepTerms,
     ) -> bool:
         """Keep an answer if it is complete; whether it is kept."""
         if kept is None or not ending.complete or not kept.body:
@@ -178,7 +185,9 @@ class MemoryCache:
         slot.leased_ns = now_ns + max(_LEAST_LEASE_NS, _LEASE * slot.kept.took_ns)
         return True
 
-    async def _from_second_tier(self, key: bytes, rule: CacheRule, now_ns: int) -> Kept | None:
+    async def _from_second_tier(
+        self, key: bytes, rule: CacheRule, now_ns: int
+    ) -> KeptAnswer | None:
         if self.second_tier is None or rule.store != "ledger":
             return None
         found = await self.second_tier.find(key)
@@ -234,7 +243,7 @@ class Tempo(msgspec.Struct, frozen=True):
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-def hit_lines(kept: Kept, request_id: bytes, id_: bytes, wall_ns: int) -> bytes:
+def hit_lines(kept: KeptAnswer, request_id: bytes, id_: bytes, wall_ns: int) -> bytes:
     """Header lines of an answer from the cache, without its content type."""
     age_s = max(0, (wall_ns - kept.kept_ns) // 1_000_000_000)
     return (
@@ -244,7 +253,7 @@ def hit_lines(kept: Kept, request_id: bytes, id_: bytes, wall_ns: int) -> bytes:
     )
 
 
-async def replay(kept: Kept, out: Out, headers: bytes, tempo: Tempo) -> None:
+async def replay(kept: KeptAnswer, out: Out, headers: bytes, tempo: Tempo) -> None:
     """Send an answer from the cache: at once, or with the pauses of the first time."""
     recorded = tempo.pace == "recorded"
     origin = tempo.now_ns()
@@ -266,7 +275,7 @@ async def replay(kept: Kept, out: Out, headers: bytes, tempo: Tempo) -> None:
     out.finish()
 
 
-def _parts(kept: Kept, *, recorded: bool) -> list[tuple[bytes, int]]:
+def _parts(kept: KeptAnswer, *, recorded: bool) -> list[tuple[bytes, int]]:
     body = kept.body
     if not recorded:
         return [(body[at : at + _STEP], 0) for at in range(0, len(body), _STEP)]

@@ -21,7 +21,7 @@ from lightgate.route.prompt.cache_key import Beside, cache_key, cacheable
 if TYPE_CHECKING:
     from lightgate.gateway.admit.admit import Guest
     from lightgate.gateway.cache.follower import Part
-    from lightgate.gateway.cache.memory import Kept
+    from lightgate.gateway.cache.memory import KeptAnswer
     from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.process.state import State
     from lightgate.gateway.request.body import Wanted
@@ -78,7 +78,7 @@ class Shared:
         else:
             await state.single_flight.share(name, self._participant())
 
-    async def _again(self, kept: Kept) -> None:
+    async def _again(self, kept: KeptAnswer) -> None:
         state, guest = self._state, self._guest
         lines = hit_lines(kept, guest.request_id, guest.id_bytes, state.wall_ns())
         if self._wanted.path.dialect == "anthropic-messages":
@@ -149,7 +149,11 @@ class Shared:
         state.answers.keep(self._name, kept, ending, owner, terms)
 
     def _settle(
-        self, cache: str, made: Kept | Made | None, first_out_ns: int | None, status: int = 200
+        self,
+        cache: str,
+        made: KeptAnswer | Made | None,
+        first_out_ns: int | None,
+        status: int = 200,
     ) -> None:
         """Write the exchange down: no attempts, no cost."""
         state, guest, wanted, inbound = self._state, self._guest, self._wanted, self._inbound
