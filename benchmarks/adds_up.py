@@ -21,7 +21,8 @@ from typing import Any, Final
 from lightgate.clock.marks import Marks
 from lightgate.config.load import parse_config
 from lightgate.dialect.request import Message, Request
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.provider.call import Call
 from lightgate.provider.catalogue import Provider
 from lightgate.provider.prepare import prepare

@@ -29,7 +29,8 @@ import sqlalchemy as sa
 
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import parse_config
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.gateway.spend.counters import SpendCounters, restore
 from lightgate.ledger.journal.ship import ORPHANED, Shipper
 from lightgate.ledger.store import schema

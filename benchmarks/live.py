@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from lightgate.clock.marks import Marks
 from lightgate.config.load import parse_config
 from lightgate.dialect.request import Message, Request
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.ledger.journal.journal import journals, read_frames
 from lightgate.ledger.journal.notes import Settled
 from lightgate.provider.call import call

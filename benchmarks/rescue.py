@@ -22,7 +22,8 @@ import urllib.request
 from pathlib import Path
 
 from lightgate.config.load import parse_config
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 

@@ -40,7 +40,8 @@ import lightgate
 from lightgate.cli.main import cli
 from lightgate.config.load import parse_config
 from lightgate.gateway.process.worker import Worker, WorkerOptions
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 

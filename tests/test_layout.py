@@ -30,8 +30,7 @@ KNOWN_CYCLES: list[set[str]] = [
     {"route.plan.decide", "route.plan.ranking"},
     {"gateway.admit.admit", "gateway.admit.caller", "gateway.admit.plan",
      "gateway.exchange.attempt", "gateway.exchange.exchange", "gateway.exchange.race",
-     "gateway.exchange.settle", "gateway.process.state", "gateway.served.reachable",
-     "gateway.served.served", "gateway.served.snapshot", "gateway.served.tiers"},
+     "gateway.exchange.settle", "gateway.process.state"},
 ]  # fmt: skip
 KNOWN_TWINS = {"Column", "Entry", "Head", "Known", "Point", "Seen", "SpeedRow", "Verdict"}
 

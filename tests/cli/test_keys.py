@@ -10,7 +10,8 @@ import pytest
 from lightgate.cli.main import main
 from lightgate.config.load import parse_config
 from lightgate.gateway.admit.keys import Keyring
-from lightgate.gateway.served.snapshot import read_snapshot, write_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,7 +138,7 @@ def test_what_is_wrong_is_said(
 
 
 def test_no_file_holds_a_key(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    write_snapshot(tmp_path / "lightgate-data", parse_config(""), (), {})
+    put_snapshot(tmp_path / "lightgate-data", make_snapshot(parse_config(""), (), {}))
     keys = [created(capsys, "--name", f"n{i}", "--budget", "1")["key"] for i in range(5)]
     main(["keys", "revoke", "n3"])
     main(["keys", "list"])
@@ -156,7 +157,7 @@ def test_a_running_gateway_gets_every_change(
 ) -> None:
     data = tmp_path / "elsewhere"
     (tmp_path / "lightgate.toml").write_text('[gateway]\ndata = "elsewhere"\n')
-    write_snapshot(data, parse_config(""), (), {})
+    put_snapshot(data, make_snapshot(parse_config(""), (), {}))
     secret = created(capsys, "--name", "ci")["key"].encode()
     found = Keyring(read_snapshot(data).keys).find(secret, 0)
     assert found is not None

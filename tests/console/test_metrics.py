@@ -11,7 +11,8 @@ from lightgate.config.load import parse_config
 from lightgate.console.meters import METERS
 from lightgate.console.totals import BOUNDS_S, Known, Totals
 from lightgate.gateway.process.lock import ChildState, DataFolderLock, SupervisorState
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot, read_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
 
 if TYPE_CHECKING:
     from console.conftest import Get, Traffic

@@ -12,8 +12,9 @@ from lightgate.config.load import parse_config
 from lightgate.gateway.http.app import Gateway
 from lightgate.gateway.process.journal import JournalWriter
 from lightgate.gateway.process.state import State
+from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.served import Served
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal, read_frames
 from lightgate.ledger.journal.notes import Reserved, Settled

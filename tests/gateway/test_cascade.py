@@ -16,7 +16,7 @@ from lightgate.config.load import parse_config
 from lightgate.config.values import CHECKS
 from lightgate.errors import ConfigError
 from lightgate.gateway.exchange.cascade import HELD_BYTES
-from lightgate.gateway.served.snapshot import make_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.tiers import tiers_of
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.route.cascade.verify import BUILT_IN

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gateway.conftest import PROVIDERS
 from lightgate.config.load import parse_config
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.ledger.journal.journal import read_frames
 from lightgate.ledger.journal.notes import Reserved, Settled
 from lightgate.ledger.store.keys import new_key

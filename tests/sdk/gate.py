@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightgate.config.load import parse_config
 from lightgate.gateway.process.child import PARENT_DEATH_ENV
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.ledger.journal.journal import read_frames
 from lightgate.ledger.journal.notes import Settled
 from lightgate.ledger.store.keys import KeyTerms, new_key

@@ -13,7 +13,8 @@ import pytest
 from lightgate.config.load import parse_config
 from lightgate.config.model import Config
 from lightgate.gateway.process.demo import with_simulated
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 from lightgate.sim.world_file import load

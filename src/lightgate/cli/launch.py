@@ -26,9 +26,9 @@ from lightgate.gateway.process.lock import DataFolderLock, SupervisorState
 from lightgate.gateway.process.port import ReservedPort, is_loopback
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
 from lightgate.gateway.served.priors import foreknown, priors_of
+from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import (
     SnapshotFailed,
-    make_snapshot,
     put_snapshot,
     read_snapshot,
     refresh_priors,

@@ -15,7 +15,7 @@ from lightgate.gateway.process.demo import (
     send,
     with_simulated,
 )
-from lightgate.gateway.served.snapshot import make_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import load, shipped

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from lightgate.config.load import parse_config
-from lightgate.gateway.served.snapshot import make_snapshot, put_snapshot
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.ledger.store.keys import KeyTerms, new_key
 from sim.conftest import SAY, Answer, Line
 

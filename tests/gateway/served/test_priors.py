@@ -12,10 +12,11 @@ import pytest
 from ledger.notes import T0
 from ledger.store.test_seen import answer, cell, keep
 from lightgate.config.load import parse_config
-from lightgate.gateway.served.priors import differ, foreknown, priors_of
+from lightgate.gateway.served.priors import foreknown, priors_of
+from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import (
-    make_snapshot,
+    priors_differ,
     put_snapshot,
     read_snapshot,
     refresh_keys,
@@ -111,8 +112,8 @@ def test_other_priors_leave_the_rest_of_the_snapshot_alone(tmp_path: Path) -> No
 
 def test_workers_hear_of_what_matters() -> None:
     prior = Prior(100.0, 200.0, 300.0, 250.0)
-    assert not differ({"a": prior}, {"a": msgspec.structs.replace(prior, speed_tps=320.0)})
-    assert differ({"a": prior}, {"a": msgspec.structs.replace(prior, speed_tps=340.0)})
-    assert differ({"a": prior}, {"a": msgspec.structs.replace(prior, ttft_ms=80.0)})
-    assert differ({}, {"a": prior})
-    assert not differ({"a": prior}, {"a": prior})
+    assert not priors_differ({"a": prior}, {"a": msgspec.structs.replace(prior, speed_tps=320.0)})
+    assert priors_differ({"a": prior}, {"a": msgspec.structs.replace(prior, speed_tps=340.0)})
+    assert priors_differ({"a": prior}, {"a": msgspec.structs.replace(prior, ttft_ms=80.0)})
+    assert priors_differ({}, {"a": prior})
+    assert not priors_differ({"a": prior}, {"a": prior})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from lightgate.dialect.assemble import can_assemble
 from lightgate.gateway.admit.overrides import NO_WISHES
@@ -55,9 +58,18 @@ def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_n
     if alias.tiers:
         tiers = state.served.tiers.get(alias.name)
         if tiers is not None:  # else a new snapshot has come in since it was looked up
-            return plan_tiers(state, tiers.cascade, ask, wanted, now_ns)
+            ask = msgspec.structs.replace(ask, prices=state.served.prices(alias))
+            decide_tier = partial(_decide_tier, state, now_ns)
+            return plan_tiers(tiers.cascade, ask, wanted, decide_tier, state.forms)
     forms = state.forms if adaptive else None
     return decide(ask, state.breakers, now_ns, state.draw(), forms, state.budgets)
+
+
+def _decide_tier(state: State, now_ns: int, ask: PlanAsk) -> Plan:
+    """Decide within one tier; a race has no hedge, so no budget of hedges."""
+    race = ask.alias.race if ask.race is None else ask.race
+    budgets = None if race > 1 else state.budgets
+    return decide(ask, state.breakers, now_ns, state.draw(), state.forms, budgets)
 
 
 def _streams(state: State, alias: Alias, wanted: Wanted) -> bool:

@@ -47,19 +47,6 @@ def priors_of(known: Mapping[str, SourcedPrior]) -> dict[str, Prior]:
     return {target: word.prior for target, word in known.items() if word.source != "default"}
 
 
-def differ(before: Mapping[str, Prior], after: Mapping[str, Prior], *, share: float = 0.1) -> bool:
-    """Whether priors have changed by so much that workers should hear of it."""
-    return before.keys() != after.keys() or any(
-        abs(old - new) > share * old
-        for target, prior in before.items()
-        for old, new in (
-            (prior.ttft_ms, after[target].ttft_ms),
-            (prior.speed_tps, after[target].speed_tps),
-            (prior.weight, after[target].weight),
-        )
-    )
-
-
 def _groups(table: ModelTable) -> list[tuple[str, ...]]:
     """Targets that can stand for each other: a cascade's only within a tier."""
     if table.policy == "cascade":

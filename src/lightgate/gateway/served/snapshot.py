@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -22,16 +21,13 @@ from lightgate.ledger.store.keys import KeyRecord
 from lightgate.price.rates import Rates
 from lightgate.provider.catalogue import Provider
 from lightgate.route.form.prior import Prior
-from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan.alias import Alias
-from lightgate.route.prompt.cache_key import CacheRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from lightgate.config.model import Config, ModelTable
 
 FILE: Final = "snapshot.json"
 LOCK: Final = "snapshot.lock"  # of those who change a part of it
@@ -81,49 +77,6 @@ _decode: Final = msgspec.json.Decoder(Snapshot)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def make_snapshot(
-    config: Config,
-    keys: Iterable[KeyRecord],
-    env: Mapping[str, str],
-    *,
-    at: datetime | None = None,
-    priors: Mapping[str, Prior] | None = None,
-) -> Snapshot:
-    """Resolve a configuration; ConfigError and CredentialsError say what is missing.
-
-    `priors` are what is known of targets beforehand; by default, what the configuration says.
-    """
-    from lightgate.gateway.served.priors import foreknown, priors_of
-    from lightgate.gateway.served.reachable import reachable
-    from lightgate.gateway.served.tiers import tiers_of
-
-    at = at or datetime.now(UTC)
-    breaker = config.gateway.breaker
-    aliases = tuple(_alias(name, table) for name, table in config.models.items())
-    tiers_of(aliases)  # a check that cannot be loaded stops the start here, not in every worker
-    return Snapshot(
-        made_ns=SYSTEM.wall_ns(),
-        providers=reachable(config, env, at),
-        aliases=aliases,
-        keys=tuple(keys),
-        terms=WorkerTerms(
-            keep_alive_ns=config.gateway.keep_alive,
-            max_body_bytes=config.gateway.max_body_bytes,
-            breaker=Rules(
-                streak=breaker.streak, open_ns=breaker.open, max_open_ns=breaker.max_open
-            ),
-        ),
-        priors=dict(priors_of(foreknown(config)) if priors is None else priors),
-    )
-
-
-def write_snapshot(
-    data: Path, config: Config, keys: Iterable[KeyRecord], env: Mapping[str, str]
-) -> None:
-    """Make a snapshot and put it in force."""
-    put_snapshot(data, make_snapshot(config, keys, env))
-
-
 def put_snapshot(data: Path, snapshot: Snapshot) -> None:
     """Replace the file by rename; whoever reads it sees the old one or the new one."""
     path = data / FILE
@@ -165,11 +118,9 @@ def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
 
 def refresh_priors(data: Path, priors: Mapping[str, Prior]) -> bool:
     """Put other priors into the snapshot in force, if they say something else; whether they did."""
-    from lightgate.gateway.served.priors import differ
-
     with _changing(data):
         before = read_snapshot(data)
-        if not differ(before.priors, priors):
+        if not priors_differ(before.priors, priors):
             return False
         fresh = msgspec.structs.replace(before, priors=dict(priors), made_ns=SYSTEM.wall_ns())
         put_snapshot(data, fresh)
@@ -191,34 +142,16 @@ def _changing(data: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _alias(name: str, table: ModelTable) -> Alias:
-    targets = table.targets
-    if table.policy == "cascade":
-        targets = tuple(dict.fromkeys(t for tier in table.tiers for t in tier.targets))
-    return Alias(
-        name=name,
-        targets=targets,
-        weights=tuple(getattr(table, "weights", ()) or ()),
-        policy=table.policy,
-        ttft_timeout_ns=table.ttft_timeout,
-        timeout_ns=table.timeout,
-        idle_timeout_ns=table.idle_timeout,
-        retries=table.retries,
-        max_tokens=table.max_tokens,
-        hedge=table.hedge,
-        race=table.race,
-        trim=table.trim,
-        concise=table.concise,
-        slo=None if table.slo is None else ServiceLevels(**table.slo.model_dump()),
-        cache=_cache(table),
-        tiers=tuple((tier.upto, tier.targets) for tier in table.tiers),
-        verify=table.verify,
-        ahead_ns=table.ahead,
+def priors_differ(
+    before: Mapping[str, Prior], after: Mapping[str, Prior], *, share: float = 0.1
+) -> bool:
+    """Whether priors have changed by so much that workers should hear of it."""
+    return before.keys() != after.keys() or any(
+        abs(old - new) > share * old
+        for target, prior in before.items()
+        for old, new in (
+            (prior.ttft_ms, after[target].ttft_ms),
+            (prior.speed_tps, after[target].speed_tps),
+            (prior.weight, after[target].weight),
+        )
     )
-
-
-def _cache(table: ModelTable) -> CacheRule:
-    found = table.cache
-    if found is None:
-        return CacheRule()
-    return CacheRule(mode=found.mode, ttl_ns=found.ttl, pace=found.pace, store=found.store)

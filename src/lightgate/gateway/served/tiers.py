@@ -1,4 +1,4 @@
-"""Cascades as they are served: the tiers of an alias, their checks, and the plan of a request."""
+"""Plan a request through the tiers of a cascade, as they are served, with their checks."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from lightgate.route.cascade.own_check import GROUP, own_checks
 from lightgate.route.cascade.tiers import Cascade, cascade_of, starting, tier_ask, tier_turns
 from lightgate.route.cascade.verify import BUILT_IN, Check, checks_of
 from lightgate.route.form.size import bucket
-from lightgate.route.plan.decide import decide
 from lightgate.route.plan.plan import Plan, Step
 from lightgate.route.plan.policy import USUAL_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from lightgate.gateway.process.state import State
     from lightgate.gateway.request.body import Wanted
+    from lightgate.route.form.forms import Forms
     from lightgate.route.plan.alias import Alias, PlanAsk
 
-_REASONS: Final = 3  # that a plan tells, the weightiest
+_REASONS: Final = 3  # of the level that a plan tells, the weightiest first
 
 
 class Tiers(msgspec.Struct, frozen=True):
-    """The cascade of one alias, and what an answer below its last tier has to pass."""
+    """The cascade of one alias, and the checks of an answer below its last tier."""
 
     cascade: Cascade
     checks: tuple[Check, ...] = ()
 
 
 def tiers_of(aliases: Iterable[Alias]) -> dict[str, Tiers]:
-    """The cascades among the aliases, by name; ConfigError where a check cannot be had."""
+    """The cascades among the aliases, by name; ConfigError where a check cannot be loaded."""
     tall = [alias for alias in aliases if alias.tiers]
     names = [name for alias in tall for name in alias.verify]
     foreign = any(name not in BUILT_IN for name in names)
@@ -49,19 +48,21 @@ def tiers_of(aliases: Iterable[Alias]) -> dict[str, Tiers]:
     }
 
 
-def plan_tiers(state: State, cascade: Cascade, ask: PlanAsk, wanted: Wanted, now_ns: int) -> Plan:
-    """A plan that begins in the tier for the request's level and goes on with the others.
+def plan_tiers(
+    cascade: Cascade, ask: PlanAsk, wanted: Wanted, decide: Callable[[PlanAsk], Plan], forms: Forms
+) -> Plan:
+    """Make a plan that begins in the tier for the request's level and goes on with the others.
 
-    Only the first tier is hedged or raced; the steps of the others follow a failure, or an answer
-    that is not good enough. One that starts ahead takes the place of the first tier's hedge.
+    `decide` plans one tier. Only the first tier is hedged or raced; the steps of the others follow
+    a failure, or an answer that fails a check. A tier that starts ahead takes the place of the
+    first tier's hedge.
     """
     found = score(gist_of(wanted.path.dialect, wanted.fields))
     start = starting(cascade, found.level)
     ahead = _may_be_ahead(cascade, start, ask, wanted)
-    ask = msgspec.structs.replace(
-        ask, prices=state.served.prices(ask.alias), hedge="off" if ahead else ask.hedge
-    )
-    first = _decided(state, tier_ask(cascade, start, ask), now_ns)
+    if ahead:
+        ask = msgspec.structs.replace(ask, hedge="off")
+    first = decide(tier_ask(cascade, start, ask))
     steps = [Step(s.target, s.start_ns, s.ttft_ns, s.role, start) for s in first.steps]
     for rung in tier_turns(cascade, start)[1:]:
         tried = frozenset([step.target for step in steps])
@@ -70,14 +71,14 @@ def plan_tiers(state: State, cascade: Cascade, ask: PlanAsk, wanted: Wanted, now
         early = len(steps) if ahead and rung.role == "ahead" else None
         steps += [
             Step(step.target, None, step.ttft_ns, "fallback", rung.tier)
-            for step in _decided(state, after, now_ns).steps
+            for step in decide(after).steps
         ]
         if early is not None and steps[early].target not in tried:
             step = steps[early]
             steps[early] = Step(step.target, rung.start_ns, step.ttft_ns, "hedge", rung.tier)
             reserve = _whole_nano(ask, step.target)
             first = msgspec.structs.replace(first, hedge_ns=rung.start_ns, reserve_nano=reserve)
-    steps[:-1] = [_hurried(state, ask, step) for step in steps[:-1]]
+    steps[:-1] = [_hurried(forms, ask, step) for step in steps[:-1]]
     why = ", ".join(found.reasons[:_REASONS]) or "says nothing hard"
     return msgspec.structs.replace(
         first,
@@ -89,9 +90,9 @@ def plan_tiers(state: State, cascade: Cascade, ask: PlanAsk, wanted: Wanted, now
 
 
 def _may_be_ahead(cascade: Cascade, start: int, ask: PlanAsk, wanted: Wanted) -> bool:
-    """Whether the next tier may start beside the first: not where nobody checks, or in a race.
+    """Whether the next tier may start beside the first: not without checks, and not in a race.
 
-    A client that wants no hedge wants no other attempt of our own choice either.
+    A client that asks for no hedge gets no other attempt beside the first either.
     """
     if cascade.ahead_ns is None or start >= len(cascade.tiers) - 1:
         return False
@@ -100,23 +101,17 @@ def _may_be_ahead(cascade: Cascade, start: int, ask: PlanAsk, wanted: Wanted) ->
 
 
 def _whole_nano(ask: PlanAsk, target: str) -> float:
-    """What a whole answer costs: one that is held back while another is checked may get so far."""
+    """Nano-dollars of a whole answer: one that waits for a check may have come to its end."""
     prices = ask.prices or {}
     tokens = ask.max_tokens or ask.expected_tokens or USUAL_TOKENS
     known = [prices[target]] if target in prices else prices.values()
     return max((price.nano(ask.tokens_in, tokens) for price in known), default=0.0)
 
 
-def _decided(state: State, ask: PlanAsk, now_ns: int) -> Plan:
-    race = ask.alias.race if ask.race is None else ask.race
-    budgets = None if race > 1 else state.budgets
-    return decide(ask, state.breakers, now_ns, state.draw(), state.forms, budgets)
-
-
-def _hurried(state: State, ask: PlanAsk, step: Step) -> Step:
-    """The step with a deadline for its first token: the last of its tier is not the last of all."""
+def _hurried(forms: Forms, ask: PlanAsk, step: Step) -> Step:
+    """Give a step a deadline for its first token: the last of its tier is not the last of all."""
     due_ns = step.ttft_ns or ask.ttft_timeout_ns or ask.alias.ttft_timeout_ns
     if due_ns is None:
-        due_ns = state.forms.form(step.target).due_ns(bucket(ask.tokens_in))
+        due_ns = forms.form(step.target).due_ns(bucket(ask.tokens_in))
     role = "primary" if step.role == "only" else step.role
     return Step(step.target, step.start_ns, due_ns, role, step.tier)

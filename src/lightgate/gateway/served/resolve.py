@@ -1,0 +1,152 @@
+"""Make a snapshot of a configuration: providers that can be called, their prices, the models."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lightgate.clock.source import SYSTEM
+from lightgate.errors import ConfigError, CredentialsError
+from lightgate.gateway.served.priors import foreknown, priors_of
+from lightgate.gateway.served.snapshot import Reach, Snapshot, WorkerTerms
+from lightgate.gateway.served.tiers import tiers_of
+from lightgate.provider.catalogue import catalogue
+from lightgate.provider.target import key_variable, own_rates, resolve
+from lightgate.route.form.slo import ServiceLevels
+from lightgate.route.health.breaker import Rules
+from lightgate.route.plan.alias import Alias
+from lightgate.route.prompt.cache_key import CacheRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lightgate.config.model import Config, ModelTable
+    from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.price.rates import Rates
+    from lightgate.route.form.prior import Prior
+
+
+def make_snapshot(
+    config: Config,
+    keys: Iterable[KeyRecord],
+    env: Mapping[str, str],
+    *,
+    at: datetime | None = None,
+    priors: Mapping[str, Prior] | None = None,
+) -> Snapshot:
+    """Resolve a configuration; ConfigError and CredentialsError say what is missing.
+
+    `priors` are what is known of targets beforehand; by default, what the configuration says.
+    """
+    at = at or datetime.now(UTC)
+    breaker = config.gateway.breaker
+    aliases = tuple(_alias(name, table) for name, table in config.models.items())
+    tiers_of(aliases)  # a check that cannot be loaded stops the start here, not in every worker
+    return Snapshot(
+        made_ns=SYSTEM.wall_ns(),
+        providers=_reachable(config, env, at),
+        aliases=aliases,
+        keys=tuple(keys),
+        terms=WorkerTerms(
+            keep_alive_ns=config.gateway.keep_alive,
+            max_body_bytes=config.gateway.max_body_bytes,
+            breaker=Rules(
+                streak=breaker.streak, open_ns=breaker.open, max_open_ns=breaker.max_open
+            ),
+        ),
+        priors=dict(priors_of(foreknown(config)) if priors is None else priors),
+    )
+
+
+def _reachable(config: Config, env: Mapping[str, str], at: datetime) -> dict[str, Reach]:
+    """Every provider that may be called, by name.
+
+    One that a model's target names must be complete; the others of the catalogue are taken in
+    where the environment has their key.
+    """
+    wanted = {target.partition("/")[0]: target for target in _targets(config)}
+    for name in config.providers:
+        wanted.setdefault(name, f"{name}/any")
+    found = {name: _reach(target, config, env, at) for name, target in wanted.items()}
+    for name, provider in catalogue().items():
+        variable, ready = key_variable(provider, config, env)
+        if name not in found and ready and variable is not None:
+            try:
+                found[name] = _reach(f"{name}/any", config, env, at)
+            except ConfigError:  # a templated address whose variables are not set: nobody's wish
+                continue
+    return found
+
+
+def _targets(config: Config) -> list[str]:
+    named = [target for model in config.models.values() for target in model.targets]
+    for model in config.models.values():
+        named.extend(target for tier in model.tiers for target in tier.targets)
+    return named
+
+
+def _reach(spec: str, config: Config, env: Mapping[str, str], at: datetime) -> Reach:
+    target = resolve(spec, env=env, config=config)
+    variable, ready = key_variable(target.provider, config, env)
+    if not ready:
+        raise CredentialsError(f"The environment variable {variable} is not set.")
+    name = target.provider.name
+    return Reach(
+        provider=target.provider,
+        base_url=target.base_url,
+        key_env=variable if target.api_key is not None else None,
+        hourly_cost=target.hourly_cost,
+        prices=_prices(name, target.provider.price_provider, config, at),
+    )
+
+
+def _prices(
+    name: str, price_provider: str | None, config: Config, at: datetime
+) -> dict[str, Rates]:
+    prices: dict[str, Rates] = {}
+    if price_provider is not None:
+        from lightgate.price.rates import models_of
+
+        prices = {
+            model.id: model.rates
+            for model in models_of(price_provider, at)
+            if model.rates.input is not None
+        }
+    for target, table in config.prices.items():
+        provider, _, model = target.partition("/")
+        if provider == name:
+            prices[model] = own_rates(table)
+    return prices
+
+
+def _alias(name: str, table: ModelTable) -> Alias:
+    targets = table.targets
+    if table.policy == "cascade":
+        targets = tuple(dict.fromkeys(t for tier in table.tiers for t in tier.targets))
+    return Alias(
+        name=name,
+        targets=targets,
+        weights=tuple(getattr(table, "weights", ()) or ()),
+        policy=table.policy,
+        ttft_timeout_ns=table.ttft_timeout,
+        timeout_ns=table.timeout,
+        idle_timeout_ns=table.idle_timeout,
+        retries=table.retries,
+        max_tokens=table.max_tokens,
+        hedge=table.hedge,
+        race=table.race,
+        trim=table.trim,
+        concise=table.concise,
+        slo=None if table.slo is None else ServiceLevels(**table.slo.model_dump()),
+        cache=_cache(table),
+        tiers=tuple((tier.upto, tier.targets) for tier in table.tiers),
+        verify=table.verify,
+        ahead_ns=table.ahead,
+    )
+
+
+def _cache(table: ModelTable) -> CacheRule:
+    found = table.cache
+    if found is None:
+        return CacheRule()
+    return CacheRule(mode=found.mode, ttl_ns=found.ttl, pace=found.pace, store=found.store)
