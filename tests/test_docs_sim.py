@@ -135,7 +135,7 @@ def test_the_guide_names_options_and_fields_that_exist() -> None:
         for text in option.opts
     }
     assert set(re.findall(r"--[a-z]+", GUIDE)) <= options
-    fields = set(SimLogEntry.__slots__) | {"plan", "tokens"}
+    fields = set(SimLogEntry.__struct_fields__) | {"plan", "tokens"}
     for name in (
         "received_ns",
         "outcome",

@@ -1,12 +1,12 @@
-"""Every error that a user, a client or a record can see.
+"""The errors that a user, a client or a record can see.
 
 An error is one sentence for a person and, where there is one, a hint that says what to do. Its
 class knows the exit code of the command line, the HTTP status of the gateway, a low-cardinality
 label for metrics, and (for the errors of one attempt) the outcome class.
 
     LightgateError                exit 1
-    ├── UsageError                exit 2   what was typed is wrong
-    ├── ConfigError               exit 3   what the file or the environment says is wrong
+    ├── UsageError                exit 2   a word of the command line is wrong
+    ├── ConfigError               exit 3   the file or the environment is wrong
     ├── CredentialsError          exit 5   a key is missing or refused
     ├── ThresholdMissed           exit 6   a measured number missed its limit
     └── AttemptError              one attempt at a provider failed; carries an outcome
@@ -16,14 +16,14 @@ label for metrics, and (for the errors of one attempt) the outcome class.
         │   └── TlsFailed                  handshake or certificate; never retried in plain text
         ├── DeadlineMissed        timeout  connect, first_byte, idle or total
         ├── PeerReset             reset    the connection broke before the answer was complete
-        ├── Truncated             truncated  it ended cleanly without a terminal marker
+        ├── Truncated             truncated  the answer ended cleanly without a terminal marker
         ├── Malformed             stream_error  not HTTP, not SSE, not JSON, not this dialect
         │   └── TooLarge                   more bytes than the limit allows
         ├── HttpRefused           http_error  a status of 400 and above
-        │   └── RateLimited       rate_limited  429, with the provider's own wait if it named one
+        │   └── RateLimited       rate_limited  429, with the wait that the provider named
         ├── StreamError           stream_error  an error object inside an answer of status 200
         ├── EmptyAnswer           empty    200 without a single token
-        └── Cancelled             cancelled  we closed it
+        └── Cancelled             cancelled  Lightgate closed it
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LightgateError(Exception):
 
 
 class UsageError(LightgateError):
-    """What was typed is wrong."""
+    """A word of the command line is wrong."""
 
     exit_code = Exit.USAGE
     status = 400
@@ -67,7 +67,7 @@ class UsageError(LightgateError):
 
 
 class ConfigError(LightgateError):
-    """What the configuration says is wrong; `problems` lists every one with its place."""
+    """The configuration is wrong; `problems` lists every problem with its place."""
 
     exit_code = Exit.CONFIG
     label = "config"
@@ -156,7 +156,7 @@ class Truncated(AttemptError):  # noqa: N818 - names the event
 
 
 class Malformed(AttemptError):  # noqa: N818 - names the event
-    """What came back is not HTTP, not SSE, not JSON or not this dialect."""
+    """The answer is not HTTP, not SSE, not JSON or not this dialect."""
 
     label = "malformed"
 
@@ -219,7 +219,7 @@ class EmptyAnswer(AttemptError):  # noqa: N818 - names the event
 
 
 class Cancelled(AttemptError):  # noqa: N818 - names the event
-    """We closed it ourselves."""
+    """Lightgate closed the attempt itself."""
 
     status = 499
     label = "cancelled"

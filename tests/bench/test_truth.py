@@ -136,7 +136,8 @@ def test_the_simulators_own_delay_is_kept_apart(measured: Measure, shape: type[S
 
 
 def test_the_page_of_a_real_log_can_be_read() -> None:
-    log, logged = SimLog(), SimLogEntry("r", "lab", "s1", 0)
+    log = SimLog()
+    logged = SimLogEntry(request_id="r", provider="lab", model="s1", seq=0)
     logged.received_ns = logged.start_ns = 5 * MS
     logged.script = Script(streamed=True)
     logged.script.add(0, HEAD)

@@ -7,7 +7,7 @@ from lightgate.sim.log import SimLog, SimLogEntry
 
 
 def entry(number: int, beats: int = 2) -> SimLogEntry:
-    made = SimLogEntry(f"id{number}", "lab", "m", number)
+    made = SimLogEntry(request_id=f"id{number}", provider="lab", model="m", seq=number)
     made.start_ns = 1000
     made.script = Script(streamed=True)
     for beat in range(beats):

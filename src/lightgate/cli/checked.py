@@ -1,4 +1,4 @@
-"""What is wrong with a valid file: targets that cannot be resolved, keys that are not there."""
+"""Problems of a valid file: targets that cannot be resolved, keys that are not set."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _targets(config: Config) -> Iterator[tuple[Path, str]]:
 
 
 def _missing(name: str, config: Config, env: Mapping[str, str]) -> str:
-    """What the environment lacks for this provider, in one sentence, or nothing."""
+    """The sentence about what the environment lacks for this provider, or an empty text."""
     provider = provider_named(name, config)
     table = config.providers.get(name)
     given = table.variables if table is not None else {}

@@ -1,4 +1,4 @@
-"""The entry point: verbs, and the outer wall that turns every error into a sentence."""
+"""The entry point of the command line: the verbs, and every error as one sentence."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VERBS = (
 
 
 class LazyGroup(click.Group):
-    """Imports a verb's module only when that verb is used, so that small verbs start at once."""
+    """The verbs; a verb's module is imported when that verb is used, so small ones start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all verbs, in the order of the table."""
@@ -125,7 +125,7 @@ def _leaf(error: Exception) -> Exception:
 
 
 def _say(error: Exception) -> int:
-    """One sentence and what to do, on stderr; a traceback only on request."""
+    """Print the error's sentence and hint on stderr; a traceback only with LIGHTGATE_DEBUG."""
     if os.environ.get("LIGHTGATE_DEBUG"):
         traceback.print_exception(error)
     if not isinstance(error, LightgateError):
@@ -142,7 +142,7 @@ def _say(error: Exception) -> int:
 
 
 def _say_click(error: click.ClickException) -> int:
-    """What click found wrong with the typed words, in our own form."""
+    """Print an error that click found in the typed words, in the form of our own errors."""
     click.echo(f"lightgate: {error.format_message()}", err=True)
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = context.command_path if context is not None else "lightgate"
@@ -151,9 +151,9 @@ def _say_click(error: click.ClickException) -> int:
 
 
 def _broken_pipe() -> int:
-    """The reader has left (`| head`): be quiet, and let the interpreter's last flush go nowhere.
+    """Stay quiet after the reader of stdout has left (`| head`), also at the last flush.
 
-    The exit code is the one that click gives where it notices first.
+    The exit code is that of click, which may notice the broken pipe first.
     """
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""One place where data becomes text: tables for people, JSON for programs."""
+"""Output of the verbs: tables for people, JSON for programs, notes on stderr."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def emit_table(
 
 
 def note(text: str) -> None:
-    """Write one line about what is going on to stderr."""
+    """Write one line of progress or remarks to stderr."""
     click.echo(text, err=True)
 
 

@@ -38,7 +38,7 @@ def find_config(
 
 
 def user_folder(env: Mapping[str, str]) -> Path:
-    """Where this user's configuration lives, by the platform's custom."""
+    """The folder of this user's configuration, by the platform's custom."""
     home = Path(env.get("HOME") or Path.home())
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "lightgate"
@@ -97,7 +97,7 @@ def _syntax_problem(name: str, message: str, text: str) -> str:
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
-    """One problem in our own words; the value itself is never repeated, it may be a secret."""
+    """A problem in our own words; the value is never repeated, because it may be a secret."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return f"unknown key{_near(str(error['loc'][-1]), _known_keys(error['loc'][:-1]))}"

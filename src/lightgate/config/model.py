@@ -42,7 +42,7 @@ class ConfigTable(BaseModel):
 
 
 class BreakerTable(ConfigTable):
-    """When a failing target is left alone, and for how long; read by the gateway."""
+    """The circuit breaker of a failing target; read by the gateway."""
 
     streak: Whole = Field(
         default=3, ge=1, description="hard failures in a row that open the breaker"
@@ -60,7 +60,7 @@ class BreakerTable(ConfigTable):
 
 
 class GatewayTable(ConfigTable):
-    """Where the gateway listens and keeps its files; read by the gateway."""
+    """The gateway's address, workers and files; read by the gateway."""
 
     host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
     port: Whole = Field(default=8080, ge=0, le=65535, description="port; 0 takes a free one")
@@ -82,7 +82,7 @@ class GatewayTable(ConfigTable):
 
 
 class LedgerTable(ConfigTable):
-    """Where records are kept; read by the gateway."""
+    """The ledger that keeps the records; read by the gateway."""
 
     url: LedgerUrl = Field(default="sqlite", description='"sqlite"; no other ledger works yet')
     retention: Duration = Field(
@@ -91,7 +91,7 @@ class LedgerTable(ConfigTable):
 
 
 class SharedTable(ConfigTable):
-    """What several machines share; read by the gateway."""
+    """The state that several machines share; read by the gateway."""
 
     url: SharedUrl = Field(default="", description='"": machines share nothing yet')
 
@@ -120,7 +120,7 @@ class ProviderTable(ConfigTable):
 
 
 class SloTable(ConfigTable):
-    """What a target must meet to be eligible; read by the gateway."""
+    """The service levels that a target must meet to be eligible; read by the gateway."""
 
     ttft_p50: Duration | None = Field(default=None, description="time to first token, median")
     ttft_p95: Duration | None = Field(default=None, description="time to first token, 95 %")
@@ -174,7 +174,7 @@ class TierTable(ConfigTable):
 
 
 class ModelTable(ConfigTable):
-    """What clients ask for, and how it is answered; read by the gateway."""
+    """A model that clients ask for, its targets and its policy; read by the gateway."""
 
     targets: tuple[TargetName, ...] = Field(default=(), description="candidates, provider/model")
     policy: Policy = Field(
@@ -271,7 +271,7 @@ class PriceTable(ConfigTable):
 
 
 class PriorTable(ConfigTable):
-    """What you know of a target before the gateway has seen it; read by the gateway."""
+    """The speed of a target as known before its first request; read by the gateway."""
 
     ttft: Duration | None = Field(default=None, description="time to first token, median")
     ttft_p95: Duration | None = Field(

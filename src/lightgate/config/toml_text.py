@@ -127,7 +127,7 @@ def table_text(
 
 
 def comment(text: str) -> str:
-    """One line of comment, whatever the text holds."""
+    """A text as one line of comment; line ends become spaces."""
     return f"# {one_line(text)}"
 
 

@@ -1,1 +1,1 @@
-"""What tokens cost; importing this package loads no price list."""
+"""Prices and costs of tokens; importing this package loads no price list."""

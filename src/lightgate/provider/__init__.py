@@ -1,1 +1,1 @@
-"""Who can be called: the catalogue of providers, targets and keys."""
+"""Providers and targets: the catalogue, keys, and the call of one target."""

@@ -29,7 +29,7 @@ _VARIABLE: Final = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 
 
 class AbortPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether closing a stream stops the bill; None where nobody has said or measured it."""
+    """Whether closing a stream stops the bill; None where no source says so."""
 
     stops_billing: bool | None = None
     source: str = ""

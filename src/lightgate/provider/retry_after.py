@@ -1,4 +1,4 @@
-"""How long a provider asks us to wait, in all the forms that providers use."""
+"""The wait that a provider asks for, in all the forms that providers use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from lightgate.clock.source import SYSTEM, Clock
 
-LONGEST_S: Final = 300.0  # no provider's wish binds us for longer than this
+LONGEST_S: Final = 300.0  # a longer wait is cut to this
 _EPOCH_LIKE: Final = 1_000_000_000.0  # a number this large is a date, not a wait
 
 

@@ -1,4 +1,4 @@
-"""A key that does not print itself."""
+"""API keys, held so that they are never printed."""
 
 from __future__ import annotations
 

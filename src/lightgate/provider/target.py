@@ -1,4 +1,4 @@
-"""From what a user typed or configured to a target that can be called."""
+"""Targets: read from a flag or the configuration, with base URL, key and prices."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.provider.headers, (self.provider.auth, key))
 
     def cost(self, usage: Usage, at: datetime, *, batch: bool = False) -> Cost:
-        """What one request cost here; the first call reads the price list, so not while timing."""
+        """The cost of one request at this target; the first call reads the price list (0.5 s)."""
         terms = PriceTerms(override=self.rates, hourly_cost=self.hourly_cost, batch=batch)
         return price_of(self.provider.price_provider, self.model, usage, at, terms=terms)
 
@@ -111,7 +111,7 @@ def own_rates(table: PriceTable) -> Rates:
 def key_variable(
     provider: Provider, config: Config | None, env: Mapping[str, str]
 ) -> tuple[str | None, bool]:
-    """The variable that has, or should have, the key; and whether a call can be made."""
+    """The variable of the key, and whether a call can be made without setting anything."""
     table = config.providers.get(provider.name) if config is not None else None
     if table is not None and table.api_key is not None:
         name = table.api_key.removeprefix("env:")
@@ -197,7 +197,7 @@ def _value(
 def _key(
     provider: Provider, table: ProviderTable | None, env: Mapping[str, str], key_env: str | None
 ) -> Secret | None:
-    """The key: flag, then file, then the provider's usual variables."""
+    """The key of a target: from the flag, then the file, then the provider's variables."""
     if key_env:
         return key_from_env(key_env, env)
     if table is not None and table.api_key is not None:

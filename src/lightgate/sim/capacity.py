@@ -19,7 +19,7 @@ CHARS_PER_TOKEN: Final = 4  # of the simulator's own counting
 
 
 class Slots:
-    """First come, first served on a fixed number of slots."""
+    """The queue of a provider with a fixed number of slots: first come, first served."""
 
     def __init__(self, count: int) -> None:
         self._free_ns: list[int] = [0] * count
@@ -31,11 +31,11 @@ class Slots:
         return slot, max(now_ns, free[slot])
 
     def hold(self, slot: int, until_ns: int) -> None:
-        """The slot is taken until then."""
+        """Take the slot until this instant."""
         self._free_ns[slot] = until_ns
 
     def release(self, slot: int, held_until_ns: int, now_ns: int) -> None:
-        """An abandoned request gives its slot back, unless a later one is planned into it."""
+        """Give back the slot of an abandoned request, unless a later one is planned into it."""
         if self._free_ns[slot] == held_until_ns:
             self._free_ns[slot] = min(held_until_ns, now_ns)
 
@@ -49,7 +49,7 @@ class Bucket:
         self._seen_ns: int | None = None
 
     def take(self, now_ns: int) -> float | None:
-        """None if the request may pass, else the seconds until one would."""
+        """Take a token; None if the request may pass, else the seconds until one may."""
         if self._seen_ns is not None:
             gained = max(now_ns - self._seen_ns, 0) * 1e-9 * self._rate.per_s
             self._level = min(self._level + gained, float(self._rate.burst))
@@ -61,14 +61,18 @@ class Bucket:
 
 
 class PromptCache:
-    """The blocks that one provider keeps, those used last at the end."""
+    """The prompt cache of one provider: blocks of tokens, those used last at the end.
+
+    As at real providers only whole blocks from the very beginning of a prompt are reused, never a
+    whole prompt, and blocks that were not used for a while are forgotten.
+    """
 
     def __init__(self, cache: WorldCache) -> None:
         self._cache = cache
         self._used_ns: OrderedDict[bytes, int] = OrderedDict()
 
     def read(self, model: str, prompt: str, now_ns: int) -> int:
-        """Tokens at the beginning of a prompt that are there already; all of it is there now."""
+        """The cached tokens at the beginning of a prompt; the whole prompt is cached now."""
         found, unbroken = 0, True
         for digest in self._blocks(model, prompt):
             unbroken = unbroken and self._is_fresh(digest, now_ns)

@@ -1,9 +1,9 @@
-"""How fast a model is at a load, and what the dice say for one request.
+"""The speed of a model at a load, and the dice of one request.
 
 TTFT and speed are lognormal, given by p50 and p95 (for the speed the slow side). Between the loads
 of a curve the parameters are linear in log2(load); past the last load the last slope goes on.
-All dice of a request are thrown in one fixed order, keyed by (seed, provider, request number), so
-that neither the interleaving of requests nor a switched-off weather changes another request's dice.
+All dice of a request are thrown in one fixed order from (seed, provider, request number): neither
+the interleaving of requests nor a switched-off weather changes the dice of another request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NS: Final = 1_000_000_000
 
 
 class Parameters(NamedTuple):
-    """Of the logarithms of TTFT (seconds) and speed (tokens per second)."""
+    """Mean and spread of the logarithms of TTFT (seconds) and speed (tokens per second)."""
 
     ttft_mu: float
     ttft_sigma: float
@@ -31,7 +31,7 @@ class Parameters(NamedTuple):
 
 
 class SpeedCurve:
-    """A model's speed by load."""
+    """The speed of a model by load."""
 
     def __init__(self, points: tuple[LoadPoint, ...]) -> None:
         self._loads = [math.log2(point.load) for point in points]
@@ -64,20 +64,7 @@ def _parameters(point: LoadPoint) -> Parameters:
 
 
 class Dice:
-    """The chance of one request."""
-
-    __slots__ = (
-        "_rng",
-        "fail",
-        "fault",
-        "mid",
-        "mid_at",
-        "mid_size",
-        "stall",
-        "stall_size",
-        "tps",
-        "ttft",
-    )
+    """The random numbers of one request, all drawn at once."""
 
     def __init__(self, seed: int, provider: str, number: int) -> None:
         key = (seed & 0xFFFFFFFFFFFFFFFF, zlib.crc32(provider.encode()), number)
@@ -88,6 +75,6 @@ class Dice:
         self.fail, self.stall, self.mid, self.mid_at, self.fault = uniforms
 
     def gaps_ns(self, low_ms: float, high_ms: float, count: int) -> list[int]:
-        """So many uniform gaps, in nanoseconds."""
+        """`count` uniform gaps, in nanoseconds."""
         drawn = self._rng.uniform(low_ms * 1e6, high_ms * 1e6, count)
         return [int(gap) for gap in drawn.tolist()]

@@ -1,7 +1,8 @@
-"""What the simulator did: for every request the planned and the actual instant of every write.
+"""The log of the simulator: the planned and the actual instant of every write of a request.
 
-A ring, bounded by requests and by beats; what falls out is counted. Instants are nanoseconds of the
-machine's monotonic clock, so a client on the same machine compares them with its own.
+A ring, bounded by requests and by beats; entries that fall out are counted. Instants are
+nanoseconds of the machine's monotonic clock: a client on the same machine compares them with its
+own.
 """
 
 from __future__ import annotations
@@ -20,61 +21,33 @@ PAGE: Final = 1_000  # entries of one answer: a longer one would hold up the str
 MOST_BEATS: Final = 4_000_000  # 25 bytes each
 
 
-class SimLogEntry:
-    """One request; filled while it is served, frozen when it is over."""
+class SimLogEntry(msgspec.Struct, kw_only=True):
+    """One request; filled while it is served, complete when it is over."""
 
-    __slots__ = (
-        "accepted_ns",
-        "actual_ns",
-        "bytes_in",
-        "counts",
-        "ended_ns",
-        "fault",
-        "gone",
-        "kind",
-        "load",
-        "model",
-        "outcome",
-        "provider",
-        "received_ns",
-        "request_id",
-        "script",
-        "seq",
-        "start_ns",
-        "status",
-        "streamed",
-        "tokens_billed",
-        "tokens_cached",
-        "tokens_in",
-        "usage",
-        "weather",
-    )
-
-    def __init__(self, request_id: str, provider: str, model: str, seq: int) -> None:
-        self.request_id = request_id
-        self.provider = provider
-        self.model = model
-        self.seq = seq  # the provider's request number
-        self.kind = ""
-        self.accepted_ns = 0
-        self.received_ns = 0
-        self.start_ns = 0  # received, or later where a queue held it
-        self.ended_ns: int | None = None
-        self.bytes_in = 0
-        self.load = 0
-        self.streamed = False
-        self.status = 200
-        self.outcome = "ok"  # what a correct client records
-        self.fault: str | None = None
-        self.weather: str | None = None
-        self.gone = False  # the client left before the end
-        self.counts: Counts | None = None
-        self.tokens_in = 0
-        self.tokens_cached = 0  # of them, read from the prompt cache
-        self.tokens_billed = 0
-        self.usage: dict[str, object] | None = None
-        self.script = Script(streamed=False)
-        self.actual_ns = array("q")
+    request_id: str
+    provider: str
+    model: str
+    seq: int  # the provider's request number
+    kind: str = ""
+    accepted_ns: int = 0
+    received_ns: int = 0
+    start_ns: int = 0  # received, or later where a queue held it
+    ended_ns: int | None = None
+    bytes_in: int = 0
+    load: int = 0
+    streamed: bool = False
+    status: int = 200
+    outcome: str = "ok"  # what a correct client records
+    fault: str | None = None
+    weather: str | None = None
+    gone: bool = False  # the client left before the end
+    counts: Counts | None = None
+    tokens_in: int = 0
+    tokens_cached: int = 0  # of them, read from the prompt cache
+    tokens_billed: int = 0
+    usage: dict[str, object] | None = None
+    script: Script = msgspec.field(default_factory=lambda: Script(streamed=False))
+    actual_ns: array[int] = msgspec.field(default_factory=lambda: array("q"))
 
     def facts(self) -> dict[str, object]:
         """The entry as the log's readers see it."""
@@ -85,13 +58,14 @@ class SimLogEntry:
             for i, at in enumerate(script.at_ns)
         ]
         skipped = {"script", "actual_ns", "counts"}
-        facts = {name: getattr(self, name) for name in self.__slots__ if name not in skipped}
+        names = [name for name in self.__struct_fields__ if name not in skipped]
+        facts = {name: getattr(self, name) for name in names}
         tokens = None if self.counts is None else self.counts._asdict()
         return facts | {"tokens": tokens, "plan": plan}
 
 
 class SimLog:
-    """The last requests, oldest first."""
+    """The log entries of the last requests, oldest first."""
 
     def __init__(self, most_entries: int = MOST_ENTRIES, most_beats: int = MOST_BEATS) -> None:
         self._limits = (most_entries, most_beats)
@@ -105,11 +79,11 @@ class SimLog:
 
     @property
     def entries(self) -> tuple[SimLogEntry, ...]:
-        """All that are kept."""
+        """All entries that are kept."""
         return tuple(self._entries)
 
     def add(self, entry: SimLogEntry) -> None:
-        """A request is over."""
+        """Keep the entry of a request that is over."""
         self._entries.append(entry)
         self._next += 1
         self._beats += len(entry.script)
@@ -127,7 +101,7 @@ class SimLog:
         self.dropped = 0
 
     def since(self, number: int, limit: int = PAGE) -> dict[str, object]:
-        """A page of entries from this number on, the number to ask for next, and what was lost."""
+        """A page of entries from this number on, the number to ask for next, and the losses."""
         first = self._next - len(self._entries)
         start = min(max(number, first), self._next)
         page = list(islice(self._entries, start - first, start - first + max(limit, 1)))

@@ -69,7 +69,11 @@ class SimProvider:
             fault = None
         wait_s = self._bucket.take(received_ns) if self._bucket else None
         counts, reason = _length(request, model.shape)
-        plan = AnswerPlan(model.shape, Script(streamed=request.stream), self._clock.wall_ns() / NS)
+        plan = AnswerPlan(
+            shape=model.shape,
+            script=Script(streamed=request.stream),
+            wall_s=self._clock.wall_ns() / NS,
+        )
         if fault is not None and fault.fault.early is not None:
             fault.fault.early(plan, fault.argument)
         luck = self._luck(request.model_name, dice, load, received_ns)

@@ -1,4 +1,4 @@
-"""What goes wrong by chance: bad episodes, shared shocks, stalls, fast failures, hangs.
+"""The weather of providers: bad episodes, shared shocks, stalls, fast failures and hangs by chance.
 
 Episodes alternate good and bad spells of exponential length, drawn from the seed alone; world time
 starts with the server. Shocks are one such sequence for all providers of a world.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Spells:
-    """Alternating good and bad spells, extended as far as anyone asks."""
+    """Alternating good and bad spells, drawn as far as they are asked for."""
 
     def __init__(self, seed: int, name: str, good_mean_s: float, bad_mean_s: float) -> None:
         key = (seed & 0xFFFFFFFFFFFFFFFF, zlib.crc32(name.encode()), 1)
@@ -38,7 +38,7 @@ class Spells:
 
 
 class Luck(NamedTuple):
-    """What the weather does to one request; durations in nanoseconds."""
+    """The effect of the weather on one request; durations in nanoseconds."""
 
     ttft_ns: int
     tps: float
@@ -61,7 +61,7 @@ class Sky:
             self._shock = Spells(seed, "", weather.shock_every_s, weather.shock_mean_s)
 
     def luck(self, parameters: Parameters, dice: Dice, second: float) -> Luck:
-        """The fate of a request that arrives at this second of world time."""
+        """The effect on a request that arrives at this second of world time."""
         ttft = math.exp(parameters.ttft_mu + parameters.ttft_sigma * dice.ttft)
         tps = math.exp(parameters.tps_mu + parameters.tps_sigma * dice.tps)
         sky = self.weather

@@ -45,7 +45,7 @@ class Stall(WorldTable, frozen=True):
 
 
 class AnswerShape(WorldTable, frozen=True):
-    """How an answer is cut into chunks and segments, and what it contains."""
+    """The shape of an answer: its chunks, segments and contents."""
 
     tokens: int | None = None  # natural length; None: as long as the request allows
     chunk: int = 1  # tokens per SSE event
@@ -68,7 +68,7 @@ class AnswerShape(WorldTable, frozen=True):
 
 
 class Weather(WorldTable, frozen=True):
-    """What goes wrong by chance; durations in seconds, shares per request."""
+    """The weather: failures and slow spells by chance; durations in seconds, shares per request."""
 
     good_mean_s: float = 1800.0
     bad_mean_s: float = 180.0

@@ -1,4 +1,4 @@
-"""Where a connection goes: scheme, host and port, taken apart once and never from user input."""
+"""The origin of a URL (scheme, host, port): taken apart once, never from a client's input."""
 
 from __future__ import annotations
 

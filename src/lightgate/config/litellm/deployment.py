@@ -1,4 +1,4 @@
-"""One entry of LiteLLM's `model_list`: who is called, where, with which key."""
+"""An entry of LiteLLM's `model_list`: its provider, address and key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REPLACE: Final = "https://replace-me.invalid/v1"
 
 
 class KnownProvider(NamedTuple):
-    """What the importer must know of a provider in the catalogue."""
+    """The facts of a catalogue row that the importer uses."""
 
     base_url: str
     dialect: str
@@ -70,7 +70,7 @@ class ImportedUrl(NamedTuple):
 def kind_and_model(
     params: Mapping[str, Any], known: Mapping[str, KnownProvider]
 ) -> tuple[str, str]:
-    """Our name of the provider, or LiteLLM's where we know none; and the model there."""
+    """The provider's name in the catalogue, else LiteLLM's name; and the model there."""
     asked = str(params.get("model", ""))
     prefix, slash, model = asked.partition("/")
     named = params.get("custom_llm_provider")
@@ -78,7 +78,7 @@ def kind_and_model(
         return _ours(str(named)), model if slash and prefix == named else asked
     if slash:
         meant = _ours(prefix) in known or prefix in _RENAMED or prefix in _PREFIXES
-        # A strange prefix at an address of one's own is a part of the model's name.
+        # At an address of the user's own, an unknown prefix is a part of the model's name.
         return (_ours(prefix), model) if meant or not params.get("api_base") else ("openai", asked)
     return next((kind for pattern, kind in _INFERRED if pattern.match(asked)), "openai"), asked
 

@@ -32,7 +32,7 @@ PLACES: Final = frozenset(name for kind in _VARIABLES.values() for name in kind)
 
 
 class _Wish(NamedTuple):
-    """What makes two entries share a table."""
+    """The facts that two entries have in common where they share a table."""
 
     kind: str
     url: str | None

@@ -61,7 +61,7 @@ _NO_COUNTERPART: Final = "has no counterpart"
 
 
 class LiteLLMSettings(NamedTuple):
-    """What holds for all models."""
+    """The settings that hold for all models."""
 
     policy: Policy = "weighted"
     retries: int | None = None

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from lightgate.sim.answer.script import Counts
-from lightgate.sim.answer.words import TokenText
+from lightgate.sim.answer.script import REASONING, TEXT, TOOL, Counts
+from lightgate.sim.answer.words import TokenText, plain
 from lightgate.sim.world import UsageStyle
 
 
@@ -38,6 +38,20 @@ class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
         if self.finish is not None:
             return None if self.finish == "null" else self.finish
         return names[self.reason]
+
+    def piece(self, kind: int, first: int, tokens: int) -> bytes:
+        """The streamed tokens first … first + tokens - 1, all of one kind, inside a JSON string."""
+        if kind == REASONING:
+            return self.words.piece(first, tokens)
+        if kind == TEXT:
+            return self.words.piece(first - self.counts.reasoning, tokens)
+        return self.tool_words.piece(first - self.counts.reasoning - self.counts.text, tokens)
+
+    def text(self, kind: int) -> str:
+        """All tokens of one kind as plain text."""
+        counts = self.counts
+        count = {REASONING: counts.reasoning, TEXT: counts.text}.get(kind, counts.tool)
+        return plain((self.tool_words if kind == TOOL else self.words).piece(0, count))
 
 
 class Renderer(Protocol):

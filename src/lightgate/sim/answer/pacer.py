@@ -1,4 +1,4 @@
-"""One heap of due instants for all streams of the process, and one timer for the next of them."""
+"""The pacer of all streams: a heap of due instants, and one timer for the next of them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lightgate.wire.link.timers import Alarm, best_alarm
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SPIN_NS: Final = 25_000  # nearer than this, looking again is cheaper than sleeping
-TURN_NS: Final = 2_000_000  # then the loop gets a turn: new requests must be read in time
+SPIN_NS: Final = 25_000  # below this wait, looking at the clock again is cheaper than sleeping
+TURN_NS: Final = 2_000_000  # then the loop gets a turn, so that new requests are read
 
 
 class Paced(Protocol):
-    """Something that is due now and then."""
+    """A stream whose beats are due at planned instants."""
 
     def fire(self, now_ns: int) -> int | None:
-        """Do what is due; the next due instant, or None at the end."""
+        """Write the beat that is due; the next due instant, or None at the end."""
         ...
 
 
 class Ticket:
-    """A place in the heap; dropping it frees what it held at once."""
+    """The place of a stream in the heap; a dropped ticket frees its stream at once."""
 
     __slots__ = ("paced",)
 
@@ -32,12 +32,12 @@ class Ticket:
         self.paced: Paced | None = paced
 
     def drop(self) -> None:
-        """Never fire again."""
+        """Fire this stream never again."""
         self.paced = None
 
 
 class SimPacer:
-    """Fires each paced thing at its instant, never before."""
+    """Fires each stream at its instants, never before."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SimPacer:
         return len(self._heap)
 
     def add(self, due_ns: int, paced: Paced) -> Ticket:
-        """Fire it at this instant; at once, if that has passed and nothing else is being fired."""
+        """Fire a stream at this instant, or now if the instant has passed and no other is fired."""
         self._order += 1
         ticket = Ticket(paced)
         first = not self._heap or due_ns < self._heap[0][0]
@@ -70,7 +70,7 @@ class SimPacer:
         return ticket
 
     def turn(self) -> None:
-        """Fire what is due, then set the alarm for what is next."""
+        """Fire the streams that are due, then set the alarm for the next one."""
         self._running = True
         try:
             self._fire_due()

@@ -6,13 +6,12 @@ Faults change an `AnswerPlan`; the player writes the finished one.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-if TYPE_CHECKING:
-    from lightgate.sim.answer.script import Counts, Script
-    from lightgate.sim.world import AnswerShape
+from lightgate.sim.answer.script import Counts, Script
+from lightgate.sim.world import AnswerShape
 
 LARGEST: Final = 1e9  # a larger argument is a typing error
 
@@ -58,45 +57,25 @@ class ErrorAnswer(NamedTuple):
     shown_status: int | None = None  # the status line's, where it differs from the error's
 
 
-class AnswerPlan:
+class AnswerPlan(msgspec.Struct, kw_only=True):
     """Everything about one answer that a fault may change."""
 
-    __slots__ = (
-        "blank_lines",
-        "bom",
-        "content_type",
-        "empty",
-        "error",
-        "finish",
-        "finish_every",
-        "ignores_cancel",
-        "junk",
-        "length",
-        "no_space",
-        "null_choices",
-        "script",
-        "shape",
-        "stale",
-        "wall_s",
-    )
-
-    def __init__(self, shape: AnswerShape, script: Script, wall_s: float) -> None:
-        self.shape = shape
-        self.script = script  # empty until the early faults have been applied
-        self.wall_s = wall_s  # seconds since 1970, for dates in headers
-        self.error: ErrorAnswer | None = None
-        self.finish: str | None = None  # verbatim finish reason
-        self.finish_every = False
-        self.null_choices = False
-        self.empty = False
-        self.bom = False
-        self.no_space = False
-        self.blank_lines = 0
-        self.junk = b""  # the bytes of a JUNK or RAW beat
-        self.content_type: bytes | None = None  # instead of the dialect's
-        self.length: int | None = None  # bytes that Content-Length promises and that are not sent
-        self.ignores_cancel = False
-        self.stale = False
+    shape: AnswerShape
+    script: Script  # empty until the early faults have been applied
+    wall_s: float  # seconds since 1970, for dates in headers
+    error: ErrorAnswer | None = None
+    finish: str | None = None  # verbatim finish reason
+    finish_every: bool = False
+    null_choices: bool = False
+    empty: bool = False
+    bom: bool = False
+    no_space: bool = False
+    blank_lines: int = 0
+    junk: bytes = b""  # the bytes of a JUNK or RAW beat
+    content_type: bytes | None = None  # instead of the dialect's
+    length: int | None = None  # bytes that Content-Length promises and that are not sent
+    ignores_cancel: bool = False
+    stale: bool = False
 
 
 class PlannedRequest(NamedTuple):

@@ -60,7 +60,7 @@ class Counts(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """When tokens come: the first at `ttft_ns`, each later one a gap after the one before."""
+    """The instants of tokens: the first at `ttft_ns`, each later one a gap after the one before."""
 
     ttft_ns: int
     gaps_ns: int | list[int]  # one for all, or one per streamed token (the first is unused)

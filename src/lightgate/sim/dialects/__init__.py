@@ -1,1 +1,1 @@
-"""What answers look like on the wire, written apart from `dialect`: each checks the other."""
+"""The dialects of simulated answers, written apart from `dialect`: each checks the other."""

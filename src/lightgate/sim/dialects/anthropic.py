@@ -7,11 +7,15 @@ from typing import Final
 from msgspec.json import decode, encode
 
 from lightgate.sim.answer.answer import SimAnswer, split_tokens
-from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, Tail
-from lightgate.sim.answer.words import plain
+from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, TOOL, Tail
 
 REASONS: Final = {"stop": "end_turn", "length": "max_tokens", "tool": "tool_use"}
 TAIL: Final = Tail((FINISH, DONE))
+_DELTAS: Final = {
+    TEXT: (b"text_delta", b"text"),
+    REASONING: (b"thinking_delta", b"thinking"),
+    TOOL: (b"input_json_delta", b"partial_json"),
+}
 
 
 def event(name: str, fields: dict[str, object]) -> bytes:
@@ -72,7 +76,7 @@ class MessageRenderer:
         }
 
     def _used(self) -> dict[str, object]:
-        """What the answer took; thinking is told apart, also where it was not shown."""
+        """The tokens of the answer; thinking is counted apart, also where it was not shown."""
         counts = self._answer.counts
         used: dict[str, object] = {"output_tokens": counts.total}
         if counts.reasoning or counts.hidden:
@@ -106,18 +110,8 @@ class MessageRenderer:
         return signed + event("content_block_stop", {"index": self._block})
 
     def _delta(self, kind: int, first: int, tokens: int) -> bytes:
-        answer = self._answer
-        name, field = b"text_delta", b"text"
-        if kind == TEXT:
-            text = answer.words.piece(first - answer.counts.reasoning, tokens)
-        elif kind == REASONING:
-            name, field = b"thinking_delta", b"thinking"
-            text = answer.words.piece(first, tokens)
-        else:
-            name, field = b"input_json_delta", b"partial_json"
-            text = answer.tool_words.piece(
-                first - answer.counts.reasoning - answer.counts.text, tokens
-            )
+        name, field = _DELTAS[kind]
+        text = self._answer.piece(kind, first, tokens)
         return (
             b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
             b'"delta":{"type":"%b","%b":"%b"}}\n\n' % (self._block, name, field, text)
@@ -140,15 +134,13 @@ class MessageRenderer:
         answer, counts = self._answer, self._answer.counts
         content: list[dict[str, object]] = []
         if counts.reasoning:
-            text = plain(answer.words.piece(0, counts.reasoning))
+            text = answer.text(REASONING)
             content.append({"type": "thinking", "thinking": text, "signature": "sim"})
         if counts.text:
-            text = plain(answer.words.piece(0, counts.text))
-            content.append({"type": "text", "text": text})
+            content.append({"type": "text", "text": answer.text(TEXT)})
         if counts.tool:
-            text = plain(answer.tool_words.piece(0, counts.tool))
             call = {"type": "tool_use", "id": f"toolu_{answer.id}", "name": answer.tool_name}
-            content.append({**call, "input": decode(text)})
+            content.append({**call, "input": decode(answer.text(TOOL))})
         document = self._frame() | {
             "content": None if answer.null_choices else content,
             "stop_reason": answer.reason_in(REASONS),

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.json import decode, encode
 
 from lightgate.sim.answer.answer import SimAnswer, split_tokens
-from lightgate.sim.answer.script import FINISH, REASONING, ROLE, TEXT, Tail
+from lightgate.sim.answer.script import FINISH, REASONING, ROLE, TEXT, TOOL, Tail
 from lightgate.sim.answer.words import plain
 
 REASONS: Final = {"stop": "STOP", "length": "MAX_TOKENS", "tool": "STOP"}
@@ -49,13 +49,11 @@ class GeminiRenderer:
         return b"data: " + data + b"\n\n"
 
     def _part(self, kind: int, first: int, tokens: int) -> dict[str, object]:
-        answer, counts = self._answer, self._answer.counts
-        if kind == TEXT:
-            return {"text": plain(answer.words.piece(first - counts.reasoning, tokens))}
-        if kind == REASONING:
-            return {"text": plain(answer.words.piece(first, tokens)), "thought": True}
-        arguments = decode(plain(answer.tool_words.piece(0, counts.tool)))
-        return {"functionCall": {"name": answer.tool_name, "args": arguments}}
+        answer = self._answer
+        if kind == TOOL:
+            return {"functionCall": {"name": answer.tool_name, "args": decode(answer.text(TOOL))}}
+        text: dict[str, object] = {"text": plain(answer.piece(kind, first, tokens))}
+        return {**text, "thought": True} if kind == REASONING else text
 
     def _chunk(
         self, parts: list[dict[str, object]], streamed: int | None, *, finish: bool
@@ -104,6 +102,6 @@ class GeminiRenderer:
         if counts.text:
             parts.append(self._part(TEXT, counts.reasoning, counts.text))
         if counts.tool:
-            parts.append(self._part(-1, 0, counts.tool))
+            parts.append(self._part(TOOL, 0, counts.tool))
         document = self._chunk(parts, None, finish=True)
         return encode(document)

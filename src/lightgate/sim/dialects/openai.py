@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.json import encode
 
 from lightgate.sim.answer.answer import split_tokens
-from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, USAGE, Tail
+from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, TOOL, USAGE, Tail
 from lightgate.sim.answer.words import plain
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class ChatRenderer(_ChunkRenderer):
         opening = b"" if self._opened else self._role()
         self._opened = True
         if kind == TEXT and self._quick:
-            text = self._answer.words.piece(first - self._answer.counts.reasoning, tokens)
+            text = self._answer.piece(TEXT, first, tokens)
             return opening + self._text_open + text + self._text_end
         if kind == ROLE:
             return opening
@@ -137,14 +137,11 @@ class ChatRenderer(_ChunkRenderer):
             end = self._running_end(first + tokens)
         elif answer.usage == "fused" and first + tokens == counts.streamed:
             end = self._usage_end
-        if kind == TEXT:
-            text = answer.words.piece(first - counts.reasoning, tokens)
-            return self._text_open + text + b'"}' + self._close + end
-        if kind == REASONING:
-            text = answer.words.piece(first, tokens)
-            field = answer.reasoning_field.encode()
-            return self._choice + b'{"%b":"%b"}' % (field, text) + self._close + end
-        return self._tool(first - counts.reasoning - counts.text, tokens, end)
+        if kind == TOOL:
+            return self._tool(first - counts.reasoning - counts.text, tokens, end)
+        field = b"content" if kind == TEXT else answer.reasoning_field.encode()
+        text = answer.piece(kind, first, tokens)
+        return self._choice + b'{"%b":"%b"}' % (field, text) + self._close + end
 
     def _tool(self, first: int, tokens: int, end: bytes) -> bytes:
         """The first token of a call is its name; the arguments follow."""
@@ -165,9 +162,9 @@ class ChatRenderer(_ChunkRenderer):
         answer, counts = self._answer, self._answer.counts
         message: dict[str, object] = {"role": "assistant", "content": None, "refusal": None}
         if counts.text or not counts.tool:
-            message["content"] = plain(answer.words.piece(0, counts.text))
+            message["content"] = answer.text(TEXT)
         if counts.reasoning:
-            message[answer.reasoning_field] = plain(answer.words.piece(0, counts.reasoning))
+            message[answer.reasoning_field] = answer.text(REASONING)
         if counts.tool:
             arguments = plain(answer.tool_words.piece(0, max(counts.tool - 1, 0))) or "{}"
             function = {"name": answer.tool_name, "arguments": arguments}

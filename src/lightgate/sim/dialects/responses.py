@@ -7,16 +7,18 @@ from typing import Final
 from msgspec.json import encode
 
 from lightgate.sim.answer.answer import SimAnswer, split_tokens
-from lightgate.sim.answer.script import FINISH, REASONING, ROLE, TEXT, Tail
-from lightgate.sim.answer.words import plain
+from lightgate.sim.answer.script import FINISH, REASONING, ROLE, TEXT, TOOL, Tail
 
 # response.completed (or .incomplete) holds finish and usage and is the terminal marker.
 TAIL: Final = Tail((FINISH,))
+_ITEM_TYPES: Final = {REASONING: "reasoning", TEXT: "message", TOOL: "function_call"}
+_PREFIXES: Final = {REASONING: "rs", TEXT: "msg", TOOL: "fc"}  # of the item's id
 _DELTAS: Final = {
-    "reasoning": "response.reasoning_summary_text.delta",
-    "message": "response.output_text.delta",
-    "function_call": "response.function_call_arguments.delta",
+    REASONING: b"response.reasoning_summary_text.delta",
+    TEXT: b"response.output_text.delta",
+    TOOL: b"response.function_call_arguments.delta",
 }
+_PLACES: Final = {REASONING: b',"summary_index":0', TEXT: b',"content_index":0,"logprobs":[]'}
 
 
 class ResponseRenderer:
@@ -28,7 +30,7 @@ class ResponseRenderer:
         self._answer = answer
         self._number = 0
         self._opened = False
-        self._open: str | None = None  # type of the open output item
+        self._open: int | None = None  # kind of the open output item
         self._index = -1
 
     def beat(self, kind: int, first: int, tokens: int) -> bytes:
@@ -38,11 +40,10 @@ class ResponseRenderer:
             return out
         if kind == FINISH:
             return out + self._close_item() + self._completed()
-        item = _item_of(kind)
-        if item != self._open:
-            out += self._close_item() + self._open_item(item)
+        if kind != self._open:
+            out += self._close_item() + self._open_item(kind)
         for at, count in split_tokens(first, tokens, self._answer.events):
-            out += self._delta(item, at, count)
+            out += self._delta(kind, at, count)
         return out
 
     def _event(self, name: str, fields: dict[str, object]) -> bytes:
@@ -57,7 +58,7 @@ class ResponseRenderer:
             "response.in_progress", {"response": response}
         )
 
-    def _open_item(self, item: str) -> bytes:
+    def _open_item(self, item: int) -> bytes:
         self._open = item
         self._index += 1
         place = {"output_index": self._index}
@@ -65,57 +66,46 @@ class ResponseRenderer:
             "response.output_item.added", {**place, "item": self._item(item, done=False)}
         )
         place_in = {**place, "item_id": self._id(item)}
-        if item == "message":
+        if item == TEXT:
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
             fields = {**place_in, "content_index": 0, "part": part}
             out += self._event("response.content_part.added", fields)
-        elif item == "reasoning":
+        elif item == REASONING:
             part = {"type": "summary_text", "text": ""}
             fields = {**place_in, "summary_index": 0, "part": part}
             out += self._event("response.reasoning_summary_part.added", fields)
         return out
 
-    def _delta(self, item: str, first: int, tokens: int) -> bytes:
+    def _delta(self, item: int, first: int, tokens: int) -> bytes:
         name = _DELTAS[item]
-        place = b',"content_index":0,"logprobs":[]' if item == "message" else b""
-        if item == "reasoning":
-            place = b',"summary_index":0'
         number, self._number = self._number, self._number + 1
         return (
             b'event: %b\ndata: {"type":"%b","sequence_number":%d,"item_id":"%b",'
             b'"output_index":%d%b,"delta":"%b"}\n\n'
             % (
-                name.encode(),
-                name.encode(),
+                name,
+                name,
                 number,
                 self._id(item).encode(),
                 self._index,
-                place,
-                self._piece(item, first, tokens),
+                _PLACES.get(item, b""),
+                self._answer.piece(item, first, tokens),
             )
         )
-
-    def _piece(self, item: str, first: int, tokens: int) -> bytes:
-        answer, counts = self._answer, self._answer.counts
-        if item == "reasoning":
-            return answer.words.piece(first, tokens)
-        if item == "message":
-            return answer.words.piece(first - counts.reasoning, tokens)
-        return answer.tool_words.piece(first - counts.reasoning - counts.text, tokens)
 
     def _close_item(self) -> bytes:
         item, self._open = self._open, None
         if item is None:
             return b""
         place: dict[str, object] = {"item_id": self._id(item), "output_index": self._index}
-        text = self._text(item)
+        text = self._answer.text(item)
         out = b""
-        if item == "message":
+        if item == TEXT:
             part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
             spot = {**place, "content_index": 0}
             out = self._event("response.output_text.done", {**spot, "text": text, "logprobs": []})
             out += self._event("response.content_part.done", {**spot, "part": part})
-        elif item == "reasoning":
+        elif item == REASONING:
             spot = {**place, "summary_index": 0}
             part = {"type": "summary_text", "text": text}
             out = self._event("response.reasoning_summary_text.done", {**spot, "text": text})
@@ -131,25 +121,16 @@ class ResponseRenderer:
         name = "response.incomplete" if cut else "response.completed"
         return self._event(name, {"response": self._final()})
 
-    def _id(self, item: str) -> str:
-        prefix = {"reasoning": "rs", "message": "msg", "function_call": "fc"}[item]
-        return f"{prefix}_{self._answer.id}"
+    def _id(self, item: int) -> str:
+        return f"{_PREFIXES[item]}_{self._answer.id}"
 
-    def _text(self, item: str) -> str:
-        counts = self._answer.counts
-        start = {"reasoning": 0, "message": counts.reasoning}.get(
-            item, counts.reasoning + counts.text
-        )
-        count = {"reasoning": counts.reasoning, "message": counts.text}.get(item, counts.tool)
-        return plain(self._piece(item, start, count))
-
-    def _item(self, item: str, *, done: bool) -> dict[str, object]:
+    def _item(self, item: int, *, done: bool) -> dict[str, object]:
         status = "completed" if done else "in_progress"
-        text = self._text(item) if done else ""
-        fields: dict[str, object] = {"id": self._id(item), "type": item}
-        if item == "reasoning":
+        text = self._answer.text(item) if done else ""
+        fields: dict[str, object] = {"id": self._id(item), "type": _ITEM_TYPES[item]}
+        if item == REASONING:
             return fields | {"summary": [{"type": "summary_text", "text": text}] if done else []}
-        if item == "message":
+        if item == TEXT:
             part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
             content = [part] if done else []
             return fields | {"status": status, "role": "assistant", "content": content}
@@ -158,11 +139,7 @@ class ResponseRenderer:
 
     def _final(self) -> dict[str, object]:
         counts = self._answer.counts
-        kinds = (
-            ("reasoning", counts.reasoning),
-            ("message", counts.text),
-            ("function_call", counts.tool),
-        )
+        kinds = ((REASONING, counts.reasoning), (TEXT, counts.text), (TOOL, counts.tool))
         output = [self._item(item, done=True) for item, count in kinds if count]
         cut = self._answer.reason == "length"
         response = self._response("incomplete" if cut else "completed", output)
@@ -211,9 +188,3 @@ class ResponseRenderer:
     def whole(self) -> bytes:
         """The response object."""
         return encode(self._final())
-
-
-def _item_of(kind: int) -> str:
-    if kind == REASONING:
-        return "reasoning"
-    return "message" if kind == TEXT else "function_call"

@@ -12,7 +12,7 @@ from lightgate.sim.server.routes import VERSION
 if TYPE_CHECKING:
     from lightgate.sim.world import World, WorldProvider
 
-_CREATED = 1_750_000_000  # June 2025; model lists need some date, and it must not change
+_CREATED = 1_750_000_000  # June 2025; model lists need a date that does not change
 _CREATED_TEXT = "2025-06-15T15:06:40Z"
 
 
@@ -29,7 +29,7 @@ def models_document(provider: WorldProvider) -> bytes:
 
 
 def model_document(provider: WorldProvider, name: str) -> bytes | None:
-    """One model; None if there is none of that name."""
+    """The document of one model; None if there is none of that name."""
     return encode(_model(provider, name)) if name in provider.models else None
 
 

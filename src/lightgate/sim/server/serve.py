@@ -1,4 +1,4 @@
-"""Runs the simulator as a program: start, say so, serve until told to stop."""
+"""The simulator as a program: start, announce, serve until a signal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIDY_S: Final = 5.0
 
 
 class SimOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to run it; `until_eof` stops at the end of standard input, so with its parent."""
+    """Options of the simulator; `until_eof` stops it with standard input, so with its parent."""
 
     world: str = "tables-2025"
     host: str = "127.0.0.1"
@@ -38,7 +38,7 @@ class SimOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SimFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client needs to know once it runs."""
+    """The facts about a running simulator that its clients need."""
 
     port: int
     host: str

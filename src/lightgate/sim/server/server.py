@@ -243,22 +243,26 @@ def _read(
 def _entry(
     inbound: Inbound, request: SimRequest, planned: PlannedRequest, provider: str, request_id: str
 ) -> SimLogEntry:
-    entry = SimLogEntry(request_id, provider, request.model, planned.number)
-    entry.kind = request.kind
-    entry.accepted_ns = inbound.accepted_ns
-    entry.received_ns = inbound.received_ns
-    entry.start_ns = planned.start_ns
-    entry.bytes_in = len(inbound.body)
-    entry.load = planned.load
-    entry.streamed = request.stream
-    entry.outcome = planned.outcome
-    entry.fault = planned.fault
-    entry.weather = planned.weather
-    entry.counts = planned.counts
-    entry.tokens_in = request.tokens_in
-    entry.tokens_cached = planned.cached
-    entry.script = planned.plan.script
-    return entry
+    return SimLogEntry(
+        request_id=request_id,
+        provider=provider,
+        model=request.model,
+        seq=planned.number,
+        kind=request.kind,
+        accepted_ns=inbound.accepted_ns,
+        received_ns=inbound.received_ns,
+        start_ns=planned.start_ns,
+        bytes_in=len(inbound.body),
+        load=planned.load,
+        streamed=request.stream,
+        outcome=planned.outcome,
+        fault=planned.fault,
+        weather=planned.weather,
+        counts=planned.counts,
+        tokens_in=request.tokens_in,
+        tokens_cached=planned.cached,
+        script=planned.plan.script,
+    )
 
 
 def _player(

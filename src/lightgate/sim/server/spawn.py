@@ -1,4 +1,4 @@
-"""The simulator as a child process: on its own core, and gone when its parent is gone."""
+"""The simulator as a child process, on its own core, which ends with its parent."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import selectors
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import msgspec
 
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.sim.server.serve import SimFacts, SimOptions
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 READY_S: Final = 20.0
 STOP_S: Final = 5.0
@@ -39,12 +36,7 @@ class SimProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -54,11 +46,11 @@ class SimProcess:
 
     @property
     def pid(self) -> int:
-        """Of the child."""
+        """The process id of the child."""
         return self._child.pid
 
     def close(self) -> int:
-        """Stop it and wait for it; its exit code."""
+        """Stop the child and wait for its end; its exit code."""
         child = self._child
         if child.stdin is not None:
             child.stdin.close()
@@ -72,14 +64,14 @@ class SimProcess:
         return code
 
     def _failed(self) -> LightgateError:
-        """What the child's exit code means; it has said the rest on stderr itself."""
+        """The error for the child's exit code; the child has printed the reason on stderr."""
         code = self._child.wait(STOP_S)
         kinds = (UsageError, ConfigError)
         kind = next((kind for kind in kinds if kind.exit_code == code), LightgateError)
         return kind("The simulator did not start; its reason is above.")
 
     def _ready(self, ready_s: float) -> SimFacts:
-        """Wait for the line of facts; a child that ends instead has said why on stderr."""
+        """Wait for the line of facts; a child that ends instead has printed why on stderr."""
         out = self._child.stdout
         if out is None:
             raise LightgateError("The simulator has no output to be read.")

@@ -1,4 +1,4 @@
-"""Opening one connection: name, TCP, proxy, TLS, each part timed on its own."""
+"""The dialer of connections: name, TCP, proxy and TLS, each part timed on its own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Dialer:
         self._context = context
 
     async def dial(self, origin: Origin, marks: Marks) -> Link:
-        """A connected link; what each part took is written to the marks."""
+        """A connected link; the time of each part is written to the marks."""
         proxy = self._proxies.choose(origin)
         host, port = (proxy.host, proxy.port) if proxy else (origin.host, origin.port)
         began = time.monotonic_ns()
@@ -116,7 +116,7 @@ async def _connect(addresses: list[SocketAddress], name: str) -> socket.socket:
 
 
 def _close_late(task: asyncio.Task[socket.socket]) -> None:
-    """Give back a connection that nobody waits for any more."""
+    """Close a connection that came too late."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 

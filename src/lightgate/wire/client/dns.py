@@ -1,4 +1,4 @@
-"""Name look-ups with a short memory; the last good answer outlives a resolver that fails."""
+"""Name look-ups, kept for a minute; the last good answer is used while the resolver fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SocketAddress(NamedTuple):
 
 
 class Lookup(Protocol):
-    """What asks the system's resolver; tests put their own in its place."""
+    """A look-up of a host's addresses; tests put their own in place of the system's."""
 
     async def __call__(self, host: str, port: int) -> list[SocketAddress]:
         """All addresses of a host, or an OSError."""
@@ -38,7 +38,7 @@ async def system_lookup(host: str, port: int) -> list[SocketAddress]:
 
 
 class _Question:
-    """A look-up under way, and how many wait for it."""
+    """A look-up under way and the number of its waiters."""
 
     __slots__ = ("task", "waiting")
 
@@ -73,7 +73,7 @@ class Resolver:
         return await self._ask(host, port), True
 
     async def _ask(self, host: str, port: int) -> list[SocketAddress]:
-        """Ask, or join those who have asked; the last one to leave ends the question."""
+        """Ask the resolver, or join a look-up under way; the last waiter that leaves cancels it."""
         question = self._asking.get((host, port))
         if question is None:
             question = _Question(asyncio.ensure_future(self._answer(host, port)))

@@ -44,7 +44,7 @@ class Proxy(NamedTuple):
 
 
 class Proxies(NamedTuple):
-    """Which proxy, if any, an origin is reached through."""
+    """The proxies of the environment, and the choice of one for an origin."""
 
     http: Proxy | None = None
     https: Proxy | None = None
@@ -87,7 +87,7 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _covers(rule: str, host: str, address: IPv4Address | IPv6Address | None, port: int) -> bool:
-    """Whether one word of NO_PROXY means this host: a name, its subdomains, a network, `*`."""
+    """Whether a word of NO_PROXY covers this host: a name, its subdomains, a network, `*`."""
     if rule == "*":
         return True
     if _address(rule) is None:

@@ -75,7 +75,7 @@ class ChunkedBody:
         self._held = rest
 
     def _take(self, line: bytes) -> bool:
-        """One line without its end; whether the body is complete."""
+        """Take one line without its end; whether the body is complete."""
         if self._state == _AFTER:
             if line:
                 raise RequestError(400, "A chunk is longer than its size.")

@@ -1,8 +1,8 @@
 """A request as it comes in: its head is read strictly, or refused.
 
-llhttp parses; what it lets pass that another server on the path might read differently (a second
-space, other protocols' versions, codings before `chunked`, two hosts) is refused here. RFC 9112 is
-the measure, and where it leaves a choice the door takes the one that closes.
+llhttp parses; a head that llhttp lets pass and another server on the path might read differently (a
+second space, versions of other protocols, codings before `chunked`, two hosts) is refused here. RFC
+9112 is the measure; where it leaves a choice, the door closes the connection.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import msgspec
 
 Header = tuple[bytes, bytes]
 
-# Every byte of a head that is neither a control character nor part of a line end. What is left of a
-# head without them are its line ends; an odd one out shows in one subtraction.
+# Every byte of a head that is neither a control character nor part of a line end. A sound head
+# without these bytes is its line ends alone, so one comparison finds any other character.
 PLAIN: Final = bytes(code for code in range(256) if code == 9 or (code >= 32 and code != 127))
 _START: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}")
@@ -39,7 +39,7 @@ _WATCHED: Final = frozenset(
 
 
 class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client may cost the door: deadlines in seconds, sizes in bytes, per connection."""
+    """The limits of one connection: deadlines in seconds, sizes in bytes."""
 
     idle_s: float = 75.0  # without a byte, before the first request or between two
     head_s: float = 10.0  # from a request's first byte to the end of its head
@@ -62,7 +62,7 @@ class RequestError(Exception):
 
 
 class Notes:
-    """What a handler worked out of a head, for the requests that repeat it on its connection."""
+    """The handler's reading of a head, kept for requests that repeat the head on its connection."""
 
     __slots__ = ("read",)
 
@@ -141,7 +141,7 @@ class RequestHead:
             raise RequestError(415, "Request bodies must not be compressed.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One field, from llhttp; it leaves white space after the value in place."""
+        """Take one field from llhttp, which leaves white space after the value in place."""
         name = name.lower()
         value = value.rstrip(b" \t")
         if name != b"content-length":  # it differs where all else repeats
@@ -226,7 +226,7 @@ class Repeat(NamedTuple):
     after: bytes
 
     def length(self, raw: bytes) -> int:
-        """The length that this head declares if it is the same in all else; -1 if it is not."""
+        """The length that a head declares if it repeats this one in all else; -1 if it does not."""
         before, after = self
         start, end = len(before), len(raw) - len(after)
         if not 0 < end - start <= _LENGTH_DIGITS:
@@ -238,7 +238,7 @@ class Repeat(NamedTuple):
 
 
 def repeat_of(raw: bytes, head: RequestHead) -> Repeat | None:
-    """What to compare the next head with; None where it declares no length in the usual way."""
+    """The pattern for the next head; None where this one declares no length in the usual way."""
     found = None if head.chunked or head.expects else _LENGTH_FIELD.search(raw)
     if found is None:
         return None

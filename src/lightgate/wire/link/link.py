@@ -25,7 +25,7 @@ LOW_WATER: Final = 16384  # ... and at which it may go on
 
 
 class Peer(Protocol):
-    """What a link tells its owner; after the owner's own close or abort it says nothing more."""
+    """The owner of a link, as the link calls it; not called after the owner's close or abort."""
 
     def on_read(self, data: bytes, stamp: int, since: int) -> None:
         """Bytes came."""

@@ -1,4 +1,4 @@
-"""What makes stamped links out of sockets: one per event loop, it owns what the links share."""
+"""The maker of stamped links, one per event loop; it owns the parts that the links share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Stamper:
 
     @property
     def steps(self) -> int:
-        """How often the wall clock stepped under the kernel's stamps."""
+        """The number of steps of the wall clock under the kernel's stamps."""
         return 0 if self.anchor is None else self.anchor.steps
 
     async def link(
@@ -69,7 +69,7 @@ class Stamper:
         return KernelLink(sock, self.anchor, self._poller, self._view)
 
     def close(self) -> None:
-        """Give back what the links shared."""
+        """Give back the parts that the links shared."""
         if self.anchor is not None:
             self.anchor.close()
         if self._poller is not None:
@@ -79,7 +79,7 @@ class Stamper:
 
 
 class _Lobby:
-    """The owner of a link until its real owner comes; keeps what comes before."""
+    """The owner of a link until its real owner attaches; keeps the reads before that."""
 
     __slots__ = ("_link", "reads")
 
@@ -88,12 +88,12 @@ class _Lobby:
         self.reads: list[tuple[bytes, int, int]] = []
 
     def on_read(self, data: bytes, stamp: int, since: int) -> None:
-        """Keep it, and ask for no more."""
+        """Keep the read, and ask for no more."""
         self.reads.append((data, stamp, since))
         self._link.pause_reading()
 
     def on_eof(self) -> None:
-        """Over before it began; the owner finds a closed link."""
+        """Close the link; the owner finds it closed."""
         self._link.abort()
 
     def on_lost(self, error: Exception | None) -> None:
@@ -107,7 +107,7 @@ class _Lobby:
 
 
 class _DialedLink(ReadLink):
-    """A read link that loses nothing before it has an owner, as a kernel link does not.
+    """A read link that loses no bytes before it has an owner, as a kernel link does not.
 
     The loop tells the dialer of a connection a turn after it has begun to read from it.
     """
@@ -120,7 +120,7 @@ class _DialedLink(ReadLink):
         super().attach(self._lobby)
 
     def attach(self, peer: Peer) -> None:
-        """Name the owner; what came before reaches it in the next turn."""
+        """Name the owner; earlier reads reach it in the next turn."""
         super().attach(peer)
         lobby, self._lobby = self._lobby, None
         if lobby is not None and lobby.reads:

@@ -1,4 +1,4 @@
-"""How exact stamps are: the offset of kernel stamps, the lateness of read stamps."""
+"""The error of stamps: the offset of kernel stamps, the lateness of read stamps."""
 
 from __future__ import annotations
 

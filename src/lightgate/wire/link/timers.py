@@ -62,7 +62,7 @@ class KernelAlarm:
         self._settime(self._fd, _ABSOLUTE, self._spec, None)
 
     def clear(self) -> None:
-        """Disarm; like a new order this takes back an expiry that nobody has read."""
+        """Disarm; like a new order this takes back an expiry that was not read."""
         _SPEC.pack_into(self._spec, 0, 0, 0, 0, 0)
         self._settime(self._fd, _ABSOLUTE, self._spec, None)
 
@@ -118,7 +118,7 @@ def best_alarm(wake: Callable[[], None]) -> Alarm:
 
 
 class Deadline:
-    """One timer that is set late: moving the deadline back or clearing it costs no timer at all."""
+    """A deadline that moves often and is rarely met; moving or clearing it costs no timer."""
 
     __slots__ = ("_due_ns", "_loop", "_passed", "_timer", "_timer_ns")
 
@@ -136,11 +136,11 @@ class Deadline:
 
     @property
     def ticking(self) -> bool:
-        """Whether a timer is under way, be it for nothing."""
+        """Whether a timer is under way, also one whose deadline was cleared."""
         return self._timer is not None
 
     def set(self, seconds: float) -> None:
-        """Call when this time has passed from now, instead of what was set before."""
+        """Call when so many seconds have passed from now; an earlier order is forgotten."""
         self._due_ns = time.monotonic_ns() + int(seconds * 1e9)
         if self._timer is not None:
             if self._timer_ns <= self._due_ns:
@@ -149,7 +149,7 @@ class Deadline:
         self._start(seconds)
 
     def clear(self) -> None:
-        """Call no more; a timer that is under way ends in nothing."""
+        """Call no more; a timer that is under way ends without a call."""
         self._due_ns = 0
 
     def close(self) -> None:

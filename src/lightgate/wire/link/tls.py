@@ -1,7 +1,7 @@
 """TLS over any link, with ssl.MemoryBIO in between.
 
-The stamp of a read is taken before it is decrypted, whoever took it. The loop's own TLS cannot do
-that: it hands on plain text only, and closes a connection in its own time.
+The inner link stamps a read before it is decrypted. The loop's own TLS cannot do that: it hands on
+plain text only, and closes a connection in its own time.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def client_context() -> ssl.SSLContext:
 
 
 def said_goodbye(link: Link) -> bool:
-    """Whether the end of a link's bytes is one that nobody on the way can have faked.
+    """Whether the end of a link's bytes can be trusted.
 
-    Without TLS that is always taken to be so; with TLS the other side must have said so itself.
+    Without TLS it always is; with TLS the other side must have sent its close_notify, because
+    anyone on the way can end a TCP connection.
     """
     tls = link.info("ssl_object")
     if not isinstance(tls, ssl.SSLObject):
@@ -112,10 +113,10 @@ class TlsLink:
         self._inner.resume_reading()
 
     def close(self) -> None:
-        """Say goodbye, send what is queued, then close."""
+        """Send close_notify and what is queued, then close."""
         self._peer = None
         if self._open and self._ready:
-            with contextlib.suppress(ssl.SSLError):  # its half of the goodbye is not waited for
+            with contextlib.suppress(ssl.SSLError):  # the answer to it is not waited for
                 self._tls.unwrap()
             self._flush()
         self._open = False
