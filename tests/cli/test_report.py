@@ -5,19 +5,18 @@ import io
 import json
 import shutil
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
+from ledger.notes import Called, exchange_note
 from lightgate.cli import report as verb
 from lightgate.cli.main import main
-from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
+from lightgate.ledger.journal.notes import AttemptNote, NoteFacts
 from lightgate.ledger.store import schema
-from lightgate.ledger.store.exchange import ExchangeRecord
 from lightgate.ledger.store.rollup import Rollup
 from lightgate.ledger.store.store import FILE, Ledger
 
@@ -45,7 +44,7 @@ class Clock(datetime):
         return NOW
 
 
-def attempt(target: str, seq: int, wall_ns: int, *, seconds: float, failed: bool) -> AttemptRecord:
+def attempt(target: str, seq: int, wall_ns: int, *, seconds: float, failed: bool) -> AttemptNote:
     provider, model = target.split("/")
     marks = Marks(plan=wall_ns, stamp_source="read")
     marks.send = wall_ns
@@ -57,41 +56,12 @@ def attempt(target: str, seq: int, wall_ns: int, *, seconds: float, failed: bool
         marks.burst(first, first, 1, 4, -1, 1)
         marks.burst(last, last, 1, 4, -1, 1)
     marks.end = wall_ns + int(seconds * NS_PER_S)
-    facts = AttemptFacts(
-        id=f"{target}-{seq}",
-        exchange_id=f"{target}-{seq}",
-        source="gateway",
-        target=target,
-        provider=provider,
-        model=model,
-        dialect="openai-chat",
-        outcome=Outcome.TIMEOUT if failed else Outcome.OK,
-        status=200,
-        wall_ns=wall_ns,
-    )
+    made = f"{target}-{seq}"
+    facts = NoteFacts(made, made, target, provider, model, "openai-chat", 0, "only", None, wall_ns)
     counted = Tokens(out=TOKENS, streamed=TOKENS, tokens_in=500, source="usage", first_burst=1.0)
-    return AttemptRecord.of(facts, marks, Tokens() if failed else counted)
-
-
-def exchange(one: AttemptRecord) -> ExchangeRecord:
-    known = {
-        "id": one.exchange_id,
-        "request_id": one.exchange_id,
-        "model_asked": one.model,
-        "policy": "ordered",
-        "plan": one.target,
-        "winner": one.target,
-        "attempts": 1,
-        "cache": "off",
-        "status": 200,
-        "outcome": one.outcome.value,
-        "dialect": one.dialect,
-        "streamed": True,
-        "wall_time": one.wall_time,
-        "worker": 0,
-    }
-    blank: dict[str, Any] = dict.fromkeys(ExchangeRecord.__struct_fields__)
-    return ExchangeRecord(**(blank | known))
+    outcome = Outcome.TIMEOUT if failed else Outcome.OK
+    ended = Called(outcome=outcome, tokens=Tokens() if failed else counted)
+    return AttemptNote.of(facts, marks, ended)
 
 
 @pytest.fixture
@@ -117,9 +87,10 @@ def traffic(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 one = attempt(
                     target, seq, start + seq * NS_PER_S, seconds=seconds, failed=seq >= good
                 )
-                rollup.attempt(one, start + seq * NS_PER_S, exchange(one))
-                rows.append(msgspec.structs.astuple(one))
-        ledger.insert(connection, schema.attempts, rows)
+                row = one.row()
+                rollup.add(exchange_note(one.facts.exchange_id), [one], [row])
+                rows.append(row)
+        ledger.insert(connection, schema.attempt_notes, rows)
         rollup.write(ledger, connection)
     return data
 

@@ -1,4 +1,4 @@
-"""docs/reference/ledger.md names every table and every column, in order, and nothing else."""
+"""docs/reference/ledger.md names every table, view and column, in order, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lightgate.ledger.store.retention import Keep
 from lightgate.ledger.store.store import BUSY_S
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_text("utf-8")
+TABLES = {**schema.metadata.tables, **schema.views.tables}
 SECTIONS = {
     found[1]: found[2]
     for found in re.finditer(r"^## `(\w+)`[^\n]*\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
@@ -19,13 +20,13 @@ SECTIONS = {
 
 
 def test_every_table_has_its_section() -> None:
-    assert set(SECTIONS) == set(schema.metadata.tables)
+    assert set(SECTIONS) == set(TABLES)
 
 
-@pytest.mark.parametrize("name", sorted(schema.metadata.tables))
+@pytest.mark.parametrize("name", sorted(TABLES))
 def test_every_column_has_its_row(name: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", SECTIONS[name], re.MULTILINE)
-    assert [column for column, _ in rows] == schema.metadata.tables[name].columns.keys()
+    assert [column for column, _ in rows] == TABLES[name].columns.keys()
 
 
 def test_the_days_are_those_of_the_code() -> None:

@@ -135,14 +135,11 @@ def _cost(buckets: Sequence[sa.Row[Any]]) -> Decimal | None:
 
 def _last_error(connection: sa.Connection, target: str, since_s: int) -> str | None:
     """The newest failure's sentence; errors are ours, short, and hold no prompt."""
-    from lightgate.ledger.store.keys import instant_text
-
-    since = instant_text(since_s * _NS_PER_S)
     query = (
         sa.select(attempts.c.outcome, attempts.c.status, attempts.c.error)
-        .where(attempts.c.wall_time >= since, attempts.c.target == target)
+        .where(attempts.c.wall_ns >= since_s * _NS_PER_S, attempts.c.target == target)
         .where(attempts.c.outcome.not_in(("ok", "cancelled")))
-        .order_by(attempts.c.wall_time.desc())
+        .order_by(attempts.c.wall_ns.desc())
         .limit(1)
     )
     found = connection.execute(query).first()

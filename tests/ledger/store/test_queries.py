@@ -24,7 +24,7 @@ from lightgate.ledger.store.queries import (
     spend_per_key,
 )
 from lightgate.ledger.store.retention import Keep, Pruned, prune
-from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S, measured
+from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
@@ -82,6 +82,16 @@ def traffic(n: int = 300) -> list[Settled]:
 
 def tried(notes: list[Settled]) -> list[tuple[int, AttemptRecord]]:
     return [(one.facts.wall_ns // S, one.attempt()) for note in notes for one in note.attempts]
+
+
+def measured(attempt: AttemptRecord) -> bool:
+    return (
+        attempt.outcome is Outcome.OK
+        and attempt.source == "gateway"
+        and attempt.won is not False
+        and not attempt.void
+        and not attempt.replayed
+    )
 
 
 @pytest.mark.parametrize("width", [FINE_S, HOUR_S])
@@ -154,16 +164,34 @@ def test_sums_of_keys_are_those_of_the_rows(ledger: Ledger, tmp_path: Path, widt
     }  # fmt: skip
 
 
-def test_what_is_no_speed_of_a_provider_is_left_out() -> None:
-    plain = attempt_note("x").attempt()
-    assert measured(plain)
-    for change in (
-        {"outcome": Outcome.TRUNCATED}, {"won": False}, {"void": True}, {"replayed": True},
-        {"source": "probe"},
-    ):  # fmt: skip
-        assert not measured(msgspec.structs.replace(plain, **change)), change
-    for change in ({"won": True}, {"late": True}):
-        assert measured(msgspec.structs.replace(plain, **change)), change
+def test_what_is_no_speed_of_a_provider_is_left_out(ledger: Ledger, tmp_path: Path) -> None:
+    plain = attempt_note("x")
+    changes: tuple[dict[str, Any], ...] = (
+        {}, {"outcome": Outcome.TRUNCATED}, {"void": True}, {"replayed": True},
+        {"dispatch_lag_ns": 10**12},
+    )  # fmt: skip
+    about: tuple[dict[str, Any], ...] = ({}, {"won": False}, {"won": True}, {"source": "probe"})
+    tries = [msgspec.structs.replace(plain, **change) for change in changes]
+    tries += [attempt_note("x", **change) for change in about]
+    notes = [
+        settled(
+            f"x-{at}", msgspec.structs.replace(
+                one, facts=msgspec.structs.replace(
+                    one.facts, id=f"a-{at}", exchange_id=f"x-{at}", target=f"lab/{at}"
+                )
+            )
+        )
+        for at, one in enumerate(tries)
+    ]  # fmt: skip
+    keep(ledger, tmp_path, notes)
+    with ledger.reading() as connection:
+        table = schema.rollups.c
+        found = connection.execute(
+            schema.rollups.select().where(table.width_s == FINE_S).order_by(table.target)
+        ).all()
+    expected = [int(measured(one.attempt())) for one in tries]
+    assert [row.measured for row in found] == expected == [1, 0, 0, 0, 1, 1, 0, 1, 0]
+    assert [row.ttft_ms_sketch is not None for row in found] == [bool(one) for one in expected]
 
 
 @pytest.mark.parametrize("by", ["model", "provider", "target"])

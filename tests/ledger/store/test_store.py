@@ -56,13 +56,23 @@ def test_the_migrations_go_down_again(tmp_path: Path) -> None:
             command.downgrade(config, "base")
         with ledger.reading() as connection:
             assert sa.inspect(connection).get_table_names() == ["alembic_version"]
+            assert sa.inspect(connection).get_view_names() == []
     with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
-        assert "attempts" in sa.inspect(connection).get_table_names()
+        assert "attempts" in sa.inspect(connection).get_view_names()
 
 
 def test_the_columns_are_the_records() -> None:
-    assert tuple(schema.attempts.columns.keys()) == AttemptRecord.__struct_fields__
-    assert tuple(schema.exchanges.columns.keys()) == ExchangeRecord.__struct_fields__
+    of_attempt = (*AttemptRecord.__struct_fields__, "wall_ns", "cost_nano")
+    of_exchange = (*ExchangeRecord.__struct_fields__, "wall_ns", "cost_nano", "loser_cost_nano")
+    assert tuple(schema.attempts.columns.keys()) == of_attempt
+    assert tuple(schema.exchanges.columns.keys()) == of_exchange
+
+
+def test_the_views_have_the_columns_of_the_schema(tmp_path: Path) -> None:
+    with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
+        for view in schema.views.sorted_tables:
+            columns = sa.inspect(connection).get_columns(view.name)
+            assert [column["name"] for column in columns] == view.columns.keys()
 
 
 def test_the_tables_can_be_said_in_postgresql() -> None:
@@ -72,7 +82,7 @@ def test_the_tables_can_be_said_in_postgresql() -> None:
         for index in table.indexes:
             text += str(CreateIndex(index).compile(dialect=dialect))
         assert "_usd TEXT" not in text
-    assert "cost_usd NUMERIC(28, 12)" in str(CreateTable(schema.attempts).compile(dialect=dialect))
+    assert "cost_usd NUMERIC(28, 12)" in str(CreateTable(schema.rollups).compile(dialect=dialect))
     assert '"offset" BIGINT' in str(CreateTable(schema.shipped).compile(dialect=dialect))
 
 

@@ -18,10 +18,8 @@ import sqlalchemy as sa
 from lightgate.bench.rehearse.rehearsal import RehearsalInput
 from lightgate.bench.rehearse.scene import PRICES, Offer
 from lightgate.bench.rehearse.truth import BORN_NS, FAILED, NEVER_NS, Fate
-from lightgate.clock.attempt import wall_time
 from lightgate.clock.quantile import quantile
 from lightgate.errors import UsageError
-from lightgate.ledger.store.exchange import wall_ns_of
 from lightgate.ledger.store.schema import attempts, exchanges
 from lightgate.provider.catalogue import catalogue, provider_named
 from lightgate.provider.target import own_rates
@@ -180,7 +178,7 @@ class PastTruth:
 
 def past(ledger: Ledger, period: PastPeriod, config: Config | None) -> PastSource:
     """Read a stretch of the ledger; UsageError says what is missing."""
-    span = (wall_time(_ns(period.since)), wall_time(_ns(period.until)))
+    span = (_ns(period.since), _ns(period.until))
     with ledger.reading() as connection:
         model = period.model or _usual_model(connection, span)
         asked = _asked(connection, span, model)
@@ -204,13 +202,13 @@ def _ns(at: datetime) -> int:
     return int(at.timestamp() * 1e6) * 1000
 
 
-def _usual_model(connection: sa.Connection, span: tuple[str, str]) -> str:
+def _usual_model(connection: sa.Connection, span: tuple[int, int]) -> str:
     """The model that was asked for most often."""
     table = exchanges.c
     count = sa.func.count()
     query = (
         sa.select(table.model_asked)
-        .where(table.wall_time >= span[0], table.wall_time < span[1])
+        .where(table.wall_ns >= span[0], table.wall_ns < span[1])
         .group_by(table.model_asked)
         .order_by(count.desc(), table.model_asked)
         .limit(1)
@@ -221,28 +219,28 @@ def _usual_model(connection: sa.Connection, span: tuple[str, str]) -> str:
     return str(row[0])
 
 
-def _asked(connection: sa.Connection, span: tuple[str, str], model: str) -> list[PastExchange]:
+def _asked(connection: sa.Connection, span: tuple[int, int], model: str) -> list[PastExchange]:
     table = exchanges.c
     query = (
-        sa.select(table.wall_time, table.tokens_in, table.tokens_out)
-        .where(table.wall_time >= span[0], table.wall_time < span[1], table.model_asked == model)
-        .order_by(table.wall_time, table.id)
+        sa.select(table.wall_ns, table.tokens_in, table.tokens_out)
+        .where(table.wall_ns >= span[0], table.wall_ns < span[1], table.model_asked == model)
+        .order_by(table.wall_ns, table.id)
     )
     return [
-        PastExchange(wall_ns_of(at), tokens_in or USUAL[0], tokens_out or USUAL[1])
+        PastExchange(at, tokens_in or USUAL[0], tokens_out or USUAL[1])
         for at, tokens_in, tokens_out in connection.execute(query)
     ]
 
 
 def _samples(
-    connection: sa.Connection, span: tuple[str, str], model: str
+    connection: sa.Connection, span: tuple[int, int], model: str
 ) -> dict[str, list[PastSample]]:
     """Attempts by target, those of no use left out."""
     table = attempts.c
     query = (
         sa.select(
             table.target,
-            table.wall_time,
+            table.wall_ns,
             table.outcome,
             table.status,
             table.ttft_ms,
@@ -252,12 +250,12 @@ def _samples(
         )
         .join(exchanges, exchanges.c.id == table.exchange_id)
         .where(
-            table.wall_time >= span[0],
-            table.wall_time < span[1],
+            table.wall_ns >= span[0],
+            table.wall_ns < span[1],
             table.streamed.is_(sa.true()),
             exchanges.c.model_asked == model,
         )
-        .order_by(table.wall_time, table.id)
+        .order_by(table.wall_ns, table.id)
     )
     found: dict[str, list[PastSample]] = {}
     for row in connection.execute(query):
@@ -269,7 +267,7 @@ def _samples(
 
 def _sample(row: Any) -> PastSample | None:
     """An attempt as something to draw; None where it says too little."""
-    at = wall_ns_of(row.wall_time)
+    at = row.wall_ns
     if row.ttft_ms is not None and row.outcome in {"ok", "cancelled", "cut"}:
         if row.speed_tps is None or row.speed_tps <= 0.0:
             return None

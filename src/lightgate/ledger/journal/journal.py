@@ -38,6 +38,7 @@ GROW_BYTES: Final = 256 * 1024  # taken from the disk at a time
 _HEAD: Final = struct.Struct("<II")  # payload bytes, and their crc32, which starts from the length
 HEAD_BYTES: Final = _HEAD.size
 _ALIGN: Final = 8  # a head is stored as one aligned word
+_PADDING: Final = bytes(_ALIGN)
 _BLOCK: Final = 1024 * 1024  # read at once
 
 
@@ -214,6 +215,7 @@ class Frames:
 
     def __iter__(self) -> Iterator[tuple[Note, int]]:
         self.torn = self.damaged = False
+        unpack, crc32, decode = _HEAD.unpack_from, zlib.crc32, _DECODER.decode
         with self._path.open("rb") as file:
             file.seek(self.offset)
             data, at, size = b"", 0, 0
@@ -221,7 +223,7 @@ class Frames:
                 start = end = at + HEAD_BYTES
                 length = 0
                 if start <= size:
-                    length, crc = _HEAD.unpack_from(data, at)
+                    length, crc = unpack(data, at)
                     if not length and not crc:
                         self.torn = bool(data[at:].strip(b"\0"))
                         return
@@ -234,11 +236,14 @@ class Frames:
                     data = data[at:] + more
                     at, size = 0, len(data)
                     continue
-                payload = data[start : start + length]
-                sound = zlib.crc32(payload, length) == crc
-                sound = sound and not data[start + length : end].strip(b"\0")
-                note = _note(payload) if sound else None
-                if note is None:
+                stop = start + length
+                payload = data[start:stop]
+                if crc32(payload, length) != crc or data[stop:end] != _PADDING[: end - stop]:
+                    self.damaged = True
+                    return
+                try:
+                    note: Note = decode(payload)
+                except (msgspec.MsgspecError, ValueError):
                     self.damaged = True
                     return
                 self.offset += end - at
@@ -281,14 +286,6 @@ def life_of(path: Path) -> str:
 def _padded(length: int) -> int:
     """Bytes of a frame with so much payload."""
     return -(-(HEAD_BYTES + length) // _ALIGN) * _ALIGN
-
-
-def _note(payload: bytes) -> Note | None:
-    try:
-        note: Note = _DECODER.decode(payload)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-    return note
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Note)

@@ -7,14 +7,16 @@ are worked out when the notes are read again, by the same code as those of a ben
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final, Protocol
+from operator import sub
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import astuple
 
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord, Role, Source, wall_time
-from lightgate.clock.marks import Marks, StampSource
+from lightgate.clock.marks import LATE_FLOOR_NS, LATE_SHARE, Marks, StampSource
 from lightgate.clock.outcome import Outcome
-from lightgate.clock.timing import ms, overhead
+from lightgate.clock.timing import NS_PER_S, ms, overhead
 from lightgate.clock.tokens import Tokens, TokensSource
 from lightgate.ledger.store.exchange import ExchangeRecord, dollars
 
@@ -149,6 +151,85 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             marks.burst_ns.tobytes(),
         )
 
+    def row(self) -> tuple[Any, ...]:
+        """The values of ATTEMPT_COLUMNS: what was noted, and what follows from many stamps.
+
+        Raises ValueError where the bursts are no whole numbers.
+        """
+        raw, facts = astuple(self), astuple(self.facts)
+        bound_ns, late = self._bound_and_late()
+        stamps = array("q", self.bursts)
+        count = len(stamps)
+        return (
+            *facts[:8],
+            *facts[9:],
+            raw[1].value,
+            raw[2],
+            *raw[5:16],
+            raw[20],
+            bound_ns,
+            *raw[26:28],
+            *raw[30:32],
+            raw[4] * STREAMED
+            | raw[24] * REPLAYED
+            | raw[25] * VOID
+            | raw[32] * HIDDEN_REASONING
+            | late * LATE,
+            count,
+            raw[33],
+            max(map(sub, stamps[1:], stamps)) if count > 1 else None,
+            *raw[28:30],
+            facts[8],
+            *raw[16:20],
+            raw[3],
+        )
+
+    def measured(self) -> bool:
+        """Whether the numbers of this attempt say how fast its provider is."""
+        facts = self.facts
+        return (
+            self.outcome is Outcome.OK
+            and facts.source == "gateway"
+            and facts.won is not False
+            and not self.void
+            and not self.replayed
+        )
+
+    def metrics(self) -> tuple[float | None, ...]:
+        """The numbers of a complete answer that are kept in sketches, as the clock defines them.
+
+        ttft_ms, ttfa_ms, speed_tps, speed_total_tps, e2e_ms; the first three are of streams only.
+        """
+        send, first, last = self.send, self.first, self.last
+        total, e2e_ns = None, between(send, last)
+        if e2e_ns is not None and self.tokens_out:
+            span_ns = (
+                e2e_ns + (self.pool_wait_ns or 0) + (self.dns_ns or 0)
+                + (self.tcp_ns or 0) + (self.tls_ns or 0)
+            )  # fmt: skip
+            total = self.tokens_out * NS_PER_S / span_ns if span_ns > 0 else None
+        if not self.streamed:
+            return None, None, None, total, ms(e2e_ns)
+        speed, streamed, before = None, self.tokens_streamed, self.first_burst
+        span_ns = between(first, last) or 0
+        if span_ns > 0 and streamed is not None and before is not None and streamed > before:
+            speed = (streamed - before) * NS_PER_S / span_ns
+        return ms(between(send, first)), ms(between(send, self.answer)), speed, total, ms(e2e_ns)
+
+    def _bound_and_late(self) -> tuple[int | None, bool]:
+        """How long before its stamp a token may have come, and whether that or a late send counts.
+
+        The formulas are those of `timing.stamp_bound_ns` and `timing.late`.
+        """
+        lag = self.dispatch_lag_ns
+        late = lag > LATE_FLOOR_NS and lag > LATE_SHARE * (between(self.plan, self.first) or 0)
+        first_ns = between(self.first_since, self.first)
+        last_ns = between(self.last_since, self.last)
+        if first_ns is None or last_ns is None:
+            return None, late
+        bound_ns = max(first_ns, last_ns)
+        return bound_ns, late or (self.stamp_source == "read" and bound_ns > LATE_FLOOR_NS)
+
     def attempt(self) -> AttemptRecord:
         """Work out the record, by the formulas of the clock."""
         facts = self.facts
@@ -243,9 +324,14 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     tags: str | None
     worker: int
 
+    def row(self, attempts: int) -> tuple[Any, ...]:
+        """The values of EXCHANGE_COLUMNS."""
+        raw = astuple(self)
+        return (*raw[:10], *raw[11:28], raw[30], attempts, raw[29], raw[28], raw[10])
+
     def record(self, attempts: int) -> ExchangeRecord:
         """Work out the record; a time to the first token exists for streamed answers only."""
-        ttft_ns = _between(self.received_ns, self.first_out_ns) if self.streamed else None
+        ttft_ns = between(self.received_ns, self.first_out_ns) if self.streamed else None
         return ExchangeRecord(
             id=self.id,
             request_id=self.request_id,
@@ -272,9 +358,9 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             last_in_ns=self.last_in_ns,
             last_out_ns=self.last_out_ns,
             closed_ns=self.closed_ns,
-            overhead_ms=self._overhead_ms(),
+            overhead_ms=self.overhead_ms(),
             ttft_ms=ms(ttft_ns),
-            e2e_ms=ms(_between(self.received_ns, self.last_out_ns)),
+            e2e_ms=ms(between(self.received_ns, self.last_out_ns)),
             tokens_in=self.tokens_in,
             tokens_out=self.tokens_out,
             cost_usd=dollars(self.cost_nano),
@@ -284,13 +370,37 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             worker=self.worker,
         )
 
-    def _overhead_ms(self) -> float | None:
+    def overhead_ms(self) -> float | None:
+        """What the gateway added; None where no answer was sent."""
         received, sent, last_in, last_out = (
             self.received_ns, self.sent_ns, self.last_in_ns, self.last_out_ns,
         )  # fmt: skip
         if received is None or sent is None or last_in is None or last_out is None:
             return None
         return ms(overhead(received, sent, last_in, last_out))
+
+
+# The columns of the ledger's `attempt_notes` and `exchange_notes`, in the order of the notes' rows.
+# Those that are seldom filled come last, and five flags are one number: for a null or a bool the
+# driver takes eight times as long as for a number, and nulls at the end are left out.
+STREAMED, REPLAYED, VOID, HIDDEN_REASONING, LATE = 1, 2, 4, 8, 16
+ATTEMPT_COLUMNS: Final = (
+    "id", "exchange_id", "target", "provider", "model", "dialect", "seq", "role", "wall_ns",
+    "cost_nano", "cost_source", "price_as_of", "source", "outcome", "status", "finish_reason",
+    "bytes_in", "bytes_out", "t_plan_ns", "t_send_ns", "t_headers_ns", "t_event_ns", "t_first_ns",
+    "t_answer_ns", "t_last_ns", "t_end_ns", "stamp_source", "stamp_bound_ns", "tokens_out",
+    "tokens_streamed", "tokens_in", "tokens_source", "flags", "bursts", "first_burst", "stall_ns",
+    "tokens_reasoning", "tokens_cached", "won", "pool_wait_ns", "dns_ns", "tcp_ns", "tls_ns",
+    "error",
+)  # fmt: skip
+FLAGS_AT: Final = ATTEMPT_COLUMNS.index("flags")
+EXCHANGE_COLUMNS: Final = (
+    "id", "request_id", "key_id", "model_asked", "policy", "plan", "winner", "cache", "status",
+    "outcome", "dialect", "streamed", "wall_ns", "accepted_ns", "first_byte_ns", "received_ns",
+    "routed_ns", "sent_ns", "first_in_ns", "first_out_ns", "last_in_ns", "last_out_ns",
+    "closed_ns", "tokens_in", "tokens_out", "cost_nano", "cost_source", "worker", "attempts",
+    "tags", "loser_cost_nano", "error",
+)  # fmt: skip
 
 
 class Opened(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="o"):
@@ -336,5 +446,6 @@ class Settled(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="s"):
 Note = Opened | Reserved | Seen | Settled
 
 
-def _between(start: int | None, stop: int | None) -> int | None:
+def between(start: int | None, stop: int | None) -> int | None:
+    """Nanoseconds from one instant to another; None where one of them did not come."""
     return None if start is None or stop is None else stop - start

@@ -8,28 +8,27 @@ becomes an exchange that was cut, at the price that was reserved.
 
 from __future__ import annotations
 
+import gc
 import logging
+from contextlib import contextmanager
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import sqlalchemy as sa
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict
 
 from lightgate.ledger.journal.journal import Frames, alive, journals, life_of
 from lightgate.ledger.journal.notes import VERSION, ExchangeNote, Opened, Reserved, Seen, Settled
 from lightgate.ledger.store import schema
-from lightgate.ledger.store.exchange import exchange_of, wall_ns_of
 from lightgate.ledger.store.rollup import Rollup
 from lightgate.ledger.store.store import LedgerBusy, LedgerConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.journal.notes import Note
-    from lightgate.ledger.store.exchange import ExchangeRecord
     from lightgate.ledger.store.store import Ledger
 
 logger = logging.getLogger(__name__)
@@ -37,6 +36,26 @@ LIMIT: Final = 4000  # notes in one transaction
 ORPHANED: Final = "The gateway stopped before the answer was settled."
 ESTIMATED: Final = "estimated"
 _IDS_AT_ONCE: Final = 500  # in one IN (…)
+
+# Made once: how to cache a statement that SQLAlchemy has not seen costs more than running it.
+_PLACES: Final = schema.shipped.select()
+_PLACE: Final = (
+    sa.select(schema.shipped.c.offset, schema.shipped.c.finished)
+    .where(schema.shipped.c.journal == sa.bindparam("name"))
+    .with_for_update()
+)
+_NEW_PLACE: Final = schema.shipped.insert()
+_MOVE: Final = (
+    schema.shipped.update()
+    .where(schema.shipped.c.journal == sa.bindparam("name"))
+    .values(offset=sa.bindparam("offset"), finished=sa.bindparam("finished"))
+)
+_FORGET: Final = schema.shipped.delete().where(
+    schema.shipped.c.journal.in_(sa.bindparam("names", expanding=True))
+)
+_UNRESERVE: Final = schema.reservations.delete().where(
+    schema.reservations.c.exchange_id.in_(sa.bindparam("ids", expanding=True))
+)
 
 
 class Shipped(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +160,8 @@ class Shipper:
                 path=path, life=life, over=dead or not last, dead=dead and last,
                 offset=offset, known=path.name in places,
             )  # fmt: skip
-            once = self._ship_file(file, limit)
+            with _uncollected():
+                once = self._ship_file(file, limit)
             total += once
             if once.more:
                 break
@@ -184,24 +204,20 @@ class Shipper:
 
     def _move(self, connection: sa.Connection, file: _File, place: _Place) -> None:
         """Move the place in a journal on, if it is still where this batch began."""
-        table, name = schema.shipped, file.path.name
-        here = table.c.journal == name
-        now = connection.execute(
-            sa.select(table.c.offset, table.c.finished).where(here).with_for_update()
-        ).first()
+        now = connection.execute(_PLACE, {"name": file.path.name}).first()
         if (now is None) if file.known else (now is not None):
             raise _Raced
         if now is None:
-            connection.execute(table.insert().values(journal=name, **asdict(place)))
+            connection.execute(_NEW_PLACE, {"journal": file.path.name, **asdict(place)})
             return
         if (now.offset, now.finished) != (file.offset, False):
             raise _Raced
-        connection.execute(table.update().where(here).values(**asdict(place)))
+        connection.execute(_MOVE, {"name": file.path.name, **asdict(place)})
 
     def _places(self) -> dict[str, tuple[int, bool]]:
         with self._ledger.reading() as connection:
-            rows = connection.execute(schema.shipped.select()).all()
-        return {row.journal: (row.offset, row.finished) for row in rows}
+            rows = connection.execute(_PLACES).all()
+        return {name: (offset, finished) for name, offset, finished in rows}
 
     def _forget(self, places: dict[str, tuple[int, bool]]) -> None:
         """Drop the rows of files that are finished and gone; no name is ever used again."""
@@ -212,10 +228,8 @@ class Shipper:
         ]
         if gone:
             with self._ledger.writing() as connection:
-                for ids in _chunks(gone):
-                    connection.execute(
-                        schema.shipped.delete().where(schema.shipped.c.journal.in_(ids))
-                    )
+                for names in _chunks(gone):
+                    connection.execute(_FORGET, {"names": names})
 
     def _remove(self, path: Path, *, damaged: bool) -> None:
         """Take a finished file away; a damaged one is kept for whoever wants to look at it."""
@@ -263,8 +277,8 @@ class _Batch:
 
         `careful` passes over what is there already; else that is a conflict.
         """
-        rollup = Rollup()
-        exchanges, attempts, refused, duplicates = [], [], 0, self._duplicates
+        rollup, exchanges, attempts = Rollup(), [], []
+        refused, duplicates = 0, self._duplicates
         known = _known(connection, [*self._settled, *self._opened]) if careful else {}
         for made, note in self._settled.items():
             before = known.get(made)
@@ -272,20 +286,18 @@ class _Batch:
                 duplicates += 1
                 continue
             try:
-                record, tries = _records(note)
-            except (ValueError, OverflowError) as error:
+                rows = [attempt.row() for attempt in note.attempts]
+            except ValueError as error:
                 logger.warning("The exchange %s cannot be kept: %s", made, error)
                 refused += 1
                 continue
             if before is not None:
                 _take_back(connection, rollup, before)
-            rollup.exchange(record, note.exchange.wall_ns)
-            exchanges.append(astuple(record))
-            for attempt, raw in zip(tries, note.attempts, strict=True):
-                rollup.attempt(attempt, raw.facts.wall_ns, record)
-                attempts.append(astuple(attempt))
-        ledger.insert(connection, schema.exchanges, exchanges)
-        ledger.insert(connection, schema.attempts, attempts)
+            exchanges.append(note.exchange.row(len(note.attempts)))
+            attempts += rows
+            rollup.add(note.exchange, note.attempts, rows)
+        ledger.insert(connection, schema.exchange_notes, exchanges)
+        ledger.insert(connection, schema.attempt_notes, attempts)
         self._reserve(ledger, connection, known)
         orphans = self._settle_orphans(ledger, connection, rollup) if self._settles else 0
         rollup.write(ledger, connection)
@@ -295,15 +307,15 @@ class _Batch:
         )  # fmt: skip
 
     def _reserve(
-        self, ledger: Ledger, connection: sa.Connection, known: dict[str, ExchangeRecord]
+        self, ledger: Ledger, connection: sa.Connection, known: Mapping[str, ExchangeNote]
     ) -> None:
         """Keep what is announced and not settled; drop what is settled now."""
-        table = schema.reservations
         opened = [note for made, note in self._opened.items() if made not in known]
         # One that is announced twice is announced once.
         for ids in _chunks([*self._closed, *(note.exchange_id for note in opened)]):
-            connection.execute(table.delete().where(table.c.exchange_id.in_(ids)))
-        ledger.insert(connection, table, [self._reservation(note) for note in opened])
+            connection.execute(_UNRESERVE, {"ids": ids})
+        reserved = [self._reservation(note) for note in opened]
+        ledger.insert(connection, schema.reservations, reserved)
 
     def _reservation(self, note: Reserved | Seen) -> tuple[Any, ...]:
         return (
@@ -319,40 +331,44 @@ class _Batch:
         here = table.c.life == self._life
         rows = connection.execute(table.select().where(here).order_by(table.c.exchange_id)).all()
         known = _known(connection, [row.exchange_id for row in rows])
-        orphans = []
-        for row in rows:
-            if row.exchange_id not in known:
-                record = _orphan(row).record(0)
-                rollup.exchange(record, row.wall_ns)
-                orphans.append(astuple(record))
-        ledger.insert(connection, schema.exchanges, orphans)
+        orphans = [_orphan(row) for row in rows if row.exchange_id not in known]
+        for orphan in orphans:
+            rollup.add(orphan)
+        ledger.insert(connection, schema.exchange_notes, [orphan.row(0) for orphan in orphans])
         connection.execute(table.delete().where(here))
         return len(orphans)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector from walking over thousands of rows that live for one batch."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _is_newer(note: Note) -> bool:
     return isinstance(note, Opened) and note.version > VERSION
 
 
-def _records(note: Settled) -> tuple[ExchangeRecord, list[AttemptRecord]]:
-    tries = [attempt.attempt() for attempt in note.attempts]
-    return note.exchange.record(len(tries)), tries
-
-
-def _known(connection: sa.Connection, ids: Sequence[str]) -> dict[str, ExchangeRecord]:
+def _known(connection: sa.Connection, ids: Sequence[str]) -> dict[str, ExchangeNote]:
     """The exchanges among these that are in the ledger already."""
-    table = schema.exchanges
+    table = schema.exchange_notes
     return {
-        row.id: exchange_of(row)
+        row.id: ExchangeNote(*(row._mapping[name] for name in ExchangeNote.__struct_fields__))  # noqa: SLF001 - public
         for some in _chunks(ids)
         for row in connection.execute(table.select().where(table.c.id.in_(some)))
     }
 
 
-def _take_back(connection: sa.Connection, rollup: Rollup, estimate: ExchangeRecord) -> None:
+def _take_back(connection: sa.Connection, rollup: Rollup, estimate: ExchangeNote) -> None:
     """Remove an estimate for which the truth has come after all."""
-    rollup.exchange(estimate, wall_ns_of(estimate.wall_time), sign=-1)
-    table = schema.exchanges
+    rollup.take_back(estimate)
+    table = schema.exchange_notes
     connection.execute(table.delete().where(table.c.id == estimate.id))
 
 

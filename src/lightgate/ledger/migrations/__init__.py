@@ -2,4 +2,4 @@
 
 from typing import Final
 
-HEAD: Final = "0002"  # the newest step; steps are numbered in their order
+HEAD: Final = "0003"  # the newest step; steps are numbered in their order

@@ -64,8 +64,8 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exchange_of(row: Sequence[Any]) -> ExchangeRecord:
-    """The record of a row of `exchanges`."""
-    return ExchangeRecord(**dict(zip(ExchangeRecord.__struct_fields__, row, strict=True)))
+    """The record of a row of `exchanges`; the columns behind the record's are passed over."""
+    return ExchangeRecord(**dict(zip(ExchangeRecord.__struct_fields__, row, strict=False)))
 
 
 def dollars(nano_usd: int | None) -> Decimal | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from lightgate.clock.attempt import wall_time
 from lightgate.clock.quantile import quantile, quantiles
 from lightgate.ledger.store.schema import attempts, exchanges
 
@@ -47,7 +46,7 @@ def answer_lengths(ledger: Ledger, last: timedelta, now: datetime) -> list[Lengt
 
     Whole answers of providers only: none from a cache, none that was broken off.
     """
-    since = wall_time(int((now - last).timestamp()) * _NS_PER_S)
+    since_ns = int((now - last).timestamp()) * _NS_PER_S
     query = (
         sa.select(
             exchanges.c.model_asked, exchanges.c.key_id, attempts.c.tokens_out,
@@ -55,11 +54,11 @@ def answer_lengths(ledger: Ledger, last: timedelta, now: datetime) -> list[Lengt
         )
         .join(attempts, attempts.c.exchange_id == exchanges.c.id)
         .where(
-            exchanges.c.wall_time >= since, attempts.c.outcome == "ok",
+            exchanges.c.wall_ns >= since_ns, attempts.c.outcome == "ok",
             attempts.c.source == "gateway", attempts.c.won.is_distinct_from(sa.false()),
             attempts.c.tokens_out > 0,
         )
-        .order_by(exchanges.c.wall_time.desc())
+        .order_by(exchanges.c.wall_ns.desc())
         .limit(MOST_ROWS)
     )  # fmt: skip
     by_model: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 import sqlalchemy as sa
 
-from lightgate.clock.attempt import AttemptRecord, wall_time
+from lightgate.clock.attempt import AttemptRecord
 from lightgate.clock.quantile import Interval, interval, quantile, quantiles, ranks
 from lightgate.clock.sketch import DDSketch, merge_all
 from lightgate.ledger.store.exchange import ExchangeRecord, exchange_of
@@ -81,8 +81,8 @@ def exchange_by_id(
         if row is None:
             newest = (
                 exchanges.select()
-                .where(exchanges.c.request_id == wanted)
-                .order_by(exchanges.c.wall_time.desc(), exchanges.c.id.desc())
+                .where(exchanges.c.request_id == wanted, exchanges.c.request_id != exchanges.c.id)
+                .order_by(exchanges.c.wall_ns.desc(), exchanges.c.id.desc())
                 .limit(1)
             )
             row = connection.execute(newest).first()
@@ -100,7 +100,7 @@ def attempts_of(ledger: Ledger, exchange_id: str) -> list[AttemptRecord]:
 
 def recent(ledger: Ledger, limit: int = 100, *, key_id: str | None = None) -> list[ExchangeRecord]:
     """The last exchanges, newest first, of one key or of all."""
-    query = exchanges.select().order_by(exchanges.c.wall_time.desc(), exchanges.c.id.desc())
+    query = exchanges.select().order_by(exchanges.c.wall_ns.desc(), exchanges.c.id.desc())
     if key_id is not None:
         query = query.where(exchanges.c.key_id == key_id)
     with ledger.reading() as connection:
@@ -213,10 +213,7 @@ def _samples(
         table[by],
         sa.case((counts_in, table.speed_total_tps)),
         sa.case((counts_in, table.ttft_ms)),
-    ).where(
-        table.wall_time >= wall_time(start * _NS_PER_S),
-        table.wall_time < wall_time(stop * _NS_PER_S),
-    )
+    ).where(table.wall_ns >= start * _NS_PER_S, table.wall_ns < stop * _NS_PER_S)
     found: dict[str, list[tuple[float | None, float | None]]] = defaultdict(list)
     for name, speed, ttft in connection.execute(query):
         found[name].append((speed, ttft))
@@ -292,6 +289,6 @@ def _attempts(connection: sa.Connection, exchange_id: str) -> list[AttemptRecord
     query = attempts.select().where(table.exchange_id == exchange_id).order_by(table.seq, table.id)
     fields = AttemptRecord.__struct_fields__
     return [
-        msgspec.convert(dict(zip(fields, row, strict=True)), AttemptRecord)
+        msgspec.convert(dict(zip(fields, row, strict=False)), AttemptRecord)
         for row in connection.execute(query)
     ]

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import sqlalchemy as sa
 
-from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import SYSTEM
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
-from lightgate.ledger.store.schema import attempts, exchanges, key_rollups, rollups
+from lightgate.ledger.store.schema import attempt_notes, exchange_notes, key_rollups, rollups
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,15 +49,14 @@ def prune(
 ) -> Pruned:
     """Delete what is too old, at most `limit` rows of a kind, a batch in each transaction."""
     rules = keep or Keep()
-    before = _ago(now(), rules.raw_days)
-    old = wall_time(before * _NS_PER_S)
+    old_ns = _ago(now(), rules.raw_days) * _NS_PER_S
     sums = (
         (rollups, FINE_S, rules.fine_days),
         (rollups, HOUR_S, rules.rollup_days),
         (key_rollups, FINE_S, rules.fine_days),
     )
-    tries = _delete(ledger, attempts, attempts.c.wall_time < old, limit)
-    asked = _delete(ledger, exchanges, exchanges.c.wall_time < old, limit)
+    tries = _delete(ledger, attempt_notes, attempt_notes.c.wall_ns < old_ns, limit)
+    asked = _delete(ledger, exchange_notes, exchange_notes.c.wall_ns < old_ns, limit)
     summed = [
         _delete(
             ledger,

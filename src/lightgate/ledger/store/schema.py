@@ -1,8 +1,9 @@
-"""The tables of the ledger: one schema for SQLite and PostgreSQL.
+"""The tables and views of the ledger: one schema for SQLite and PostgreSQL.
 
-`attempts` has the columns of the record of an attempt, in its order, and `exchanges` those of an
-exchange. Wall times are text in RFC 3339, UTC, of one width: they sort as they happened. The
-migrations make the tables; what is here is what they must come to.
+`attempt_notes` and `exchange_notes` have the rows as workers noted them: whole numbers of
+nanoseconds and nano-dollars. `attempts` and `exchanges` are views of them with the columns of the
+records, in their order: what follows from the notes is worked out when it is read.
+The migrations make tables and views; what is here is what they must come to.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.clock.outcome import Outcome
+from lightgate.ledger.journal.notes import ATTEMPT_COLUMNS, EXCHANGE_COLUMNS
 from lightgate.ledger.store.exchange import ExchangeRecord
 
 if TYPE_CHECKING:
@@ -24,14 +26,16 @@ OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 _FLAGS: Final = frozenset(
     {"won", "streamed", "late", "hidden_reasoning", "void", "replayed", "may_race"}
 )
-_COUNTS: Final = frozenset({"seq", "concurrency", "status", "bursts", "attempts", "worker"})
+_COUNTS: Final = frozenset(
+    {"seq", "concurrency", "status", "bursts", "attempts", "worker", "flags"}
+)
 _BIG: Final = frozenset(
     {"bytes_in", "bytes_out", "tokens_in", "tokens_out", "tokens_streamed", "tokens_reasoning",
      "tokens_cached"}
 )  # fmt: skip
 _NULL_NEVER: Final = frozenset(
     {"id", "exchange_id", "source", "target", "provider", "model", "dialect", "role", "outcome",
-     "wall_time", "request_id", "model_asked", "policy", "plan", "cache"}
+     "wall_ns", "request_id", "model_asked", "policy", "plan", "cache", "flags"}
 )  # fmt: skip
 
 
@@ -66,17 +70,24 @@ def _kind(name: str) -> sa.types.TypeEngine[Any]:
         return sa.Boolean()
     if name in _COUNTS:
         return sa.Integer()
-    if name in _BIG or name.endswith("_ns"):
+    if name in _BIG or name.endswith(("_ns", "_nano")):
         return sa.BigInteger()
     if name.endswith("_usd"):
         return Money()
-    return sa.Double() if name.endswith(("_ms", "_tps")) else sa.Text()
+    return sa.Double() if name.endswith(("_ms", "_tps", "_burst")) else sa.Text()
 
 
 def _of_record(fields: tuple[str, ...]) -> list[sa.Column[Any]]:
+    """The columns of a view: those of a record, then what it is found and added up by."""
+    money = [name.replace("_usd", "_nano") for name in fields if name.endswith("_usd")]
+    names = (*fields, "wall_ns", *money)
+    return [sa.Column(name, _kind(name), primary_key=name == "id") for name in names]
+
+
+def _of_notes(names: tuple[str, ...], identity: tuple[str, ...]) -> list[sa.Column[Any]]:
     return [
-        sa.Column(name, _kind(name), primary_key=name == "id", nullable=name not in _NULL_NEVER)
-        for name in fields
+        sa.Column(name, _kind(name), primary_key=name in identity, nullable=name not in _NULL_NEVER)
+        for name in names
     ]
 
 
@@ -90,21 +101,30 @@ def _sum(name: str) -> sa.Column[Decimal]:
 
 metadata: Final = sa.MetaData()
 
-exchanges: Final = sa.Table(
-    "exchanges",
+exchange_notes: Final = sa.Table(
+    "exchange_notes",
     metadata,
-    *_of_record(ExchangeRecord.__struct_fields__),
-    sa.Index("exchanges_by_request", "request_id"),
-    sa.Index("exchanges_by_time", "wall_time"),
+    *_of_notes(EXCHANGE_COLUMNS, ("id",)),
+    # A request that has no id of its client's has ours, and is found by that.
+    sa.Index(
+        "exchange_notes_by_request",
+        "request_id",
+        sqlite_where=sa.text("request_id <> id"),
+        postgresql_where=sa.text("request_id <> id"),
+    ),
+    sa.Index("exchange_notes_by_time", "wall_ns"),
 )
 
-attempts: Final = sa.Table(
-    "attempts",
+attempt_notes: Final = sa.Table(
+    "attempt_notes",
     metadata,
-    *_of_record(AttemptRecord.__struct_fields__),
-    sa.Index("attempts_by_exchange", "exchange_id"),
-    sa.Index("attempts_by_time", "wall_time"),
+    *_of_notes(ATTEMPT_COLUMNS, ("exchange_id", "id")),
+    sa.Index("attempt_notes_by_time", "wall_ns"),
 )
+
+views: Final = sa.MetaData()
+exchanges: Final = sa.Table("exchanges", views, *_of_record(ExchangeRecord.__struct_fields__))
+attempts: Final = sa.Table("attempts", views, *_of_record(AttemptRecord.__struct_fields__))
 
 # Sums of attempts at a target: over 5 minutes and, the same again, over an hour.
 rollups: Final = sa.Table(

@@ -13,8 +13,8 @@ MONEY = sa.Numeric(28, 12).with_variant(sa.Text(), "sqlite")  # SQLite's NUMERIC
 
 def upgrade() -> None:
     """Make every table."""
-    _exchanges()
-    _attempts()
+    exchanges()
+    attempts()
     _rollups()
     _key_rollups()
     _keys()
@@ -38,7 +38,8 @@ def downgrade() -> None:
         op.drop_table(name)
 
 
-def _exchanges() -> None:
+def exchanges() -> None:
+    """Make `exchanges`; step 0003 goes back to it."""
     op.create_table(
         "exchanges",
         sa.Column("id", sa.Text(), primary_key=True),
@@ -81,7 +82,8 @@ def _exchanges() -> None:
     op.create_index("exchanges_by_time", "exchanges", ["wall_time"])
 
 
-def _attempts() -> None:
+def attempts() -> None:
+    """Make `attempts`; step 0003 goes back to it."""
     op.create_table(
         "attempts",
         sa.Column("id", sa.Text(), primary_key=True),
