@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.neutral.events import Place, Reader
-    from lightgate.dialect.neutral.items import Logprob
+    from lightgate.dialect.neutral.logprobs import Logprob
 
 DEFAULT_QUIRKS: Final = Quirks()
 BROKEN_FINISHES: Final = frozenset({"abort", "error"})  # the server gave up, whatever it calls it

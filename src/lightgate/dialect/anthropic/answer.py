@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from lightgate.dialect.errors import Fault
     from lightgate.dialect.neutral.events import Reason
-    from lightgate.dialect.neutral.items import Ending, Head, Item, Logprob
+    from lightgate.dialect.neutral.items import Ending, Head, Item
     from lightgate.dialect.neutral.json_text import Object
+    from lightgate.dialect.neutral.logprobs import Logprob
 
 FINISHES: Final[dict[Reason, str]] = {
     "stop": "end_turn",

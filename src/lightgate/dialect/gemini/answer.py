@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.errors import Fault
     from lightgate.dialect.neutral.events import Reason
-    from lightgate.dialect.neutral.items import Ending, Head, Item, Likely, Logprob
+    from lightgate.dialect.neutral.items import Ending, Head, Item
     from lightgate.dialect.neutral.json_text import Object
+    from lightgate.dialect.neutral.logprobs import Likely, Logprob
 
 FINISHES: Final[dict[Reason, str]] = {
     "stop": "STOP",

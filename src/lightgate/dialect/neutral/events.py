@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.errors import Fault
-    from lightgate.dialect.neutral.items import Logprob
+    from lightgate.dialect.neutral.logprobs import Logprob
 
 # Why an answer ended:
 #     stop      the model was done

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.neutral.events import Place, Reason
-    from lightgate.dialect.neutral.items import ItemListener, Logprob
+    from lightgate.dialect.neutral.items import ItemListener
+    from lightgate.dialect.neutral.logprobs import Logprob
 
 SILENT: Final = frozenset({"", "null", "none", "finish_reason_unspecified"})  # no reason at all
 

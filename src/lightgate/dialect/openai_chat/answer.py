@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.errors import Fault
     from lightgate.dialect.neutral.events import Reason
-    from lightgate.dialect.neutral.items import Ending, Head, Item, Logprob
+    from lightgate.dialect.neutral.items import Ending, Head, Item
+    from lightgate.dialect.neutral.logprobs import Logprob
 
 CHUNK: Final = "chat.completion.chunk"
 DONE: Final = b"data: [DONE]\n\n"

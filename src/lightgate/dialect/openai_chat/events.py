@@ -14,8 +14,8 @@ from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import Reader, count, marker, stray
-from lightgate.dialect.neutral.items import logprobs_of
 from lightgate.dialect.neutral.json_text import as_json, decoded, dict_of, dicts_of
+from lightgate.dialect.neutral.logprobs import logprobs_of
 
 if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Listener, Place, Reason

@@ -10,8 +10,8 @@ from lightgate.dialect.errors import status_of
 from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import CUT
 from lightgate.dialect.neutral.folding import encoded, object_of
-from lightgate.dialect.neutral.items import Likely, Logprob
 from lightgate.dialect.neutral.json_text import dumped, named
+from lightgate.dialect.neutral.logprobs import Likely, Logprob
 from lightgate.dialect.openai_responses.events import LAST
 from lightgate.errors import Malformed
 

@@ -10,8 +10,8 @@ from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import DONE, Reader, count
-from lightgate.dialect.neutral.items import logprobs_of
 from lightgate.dialect.neutral.json_text import decoded
+from lightgate.dialect.neutral.logprobs import logprobs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
