@@ -81,7 +81,7 @@ def test_a_broken_ledger_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING):
         found = foreknown(parse_config(CONFIG), tmp_path, NOW)
     assert found["lab/s1"].source == "default"
-    assert "priors are made without it" in caplog.text
+    assert "priors are made without this source" in caplog.text
 
 
 def test_a_house_believes_what_the_snapshot_says() -> None:

@@ -41,10 +41,10 @@ _log = logging.getLogger(__name__)
 
 
 class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run and how to treat it.
+    """A child process: what to run, and how to start, restart and stop it.
 
-    It prints one line of JSON on stdout when it serves; its stderr is ours. Children are stopped
-    stage by stage, the lowest first. `env` is laid over our own environment.
+    The child prints one line of JSON on stdout when it serves; its stderr is the parent's. Children
+    are stopped stage by stage, the lowest first. `env` is laid over the parent's environment.
     """
 
     name: str
@@ -55,17 +55,17 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     ready_s: float = 20.0
     stop_signal: int = signal.SIGTERM
     stop_s: float = 5.0
-    reloads: bool = False  # gets SIGHUP when the configuration was replaced
+    reloads: bool = False  # gets SIGHUP when the configuration has changed
 
 
 class Backoff:
-    """How long to wait before the next life: doubling, and short again after a healthy one."""
+    """The pause before a restart: doubling, and short again after a healthy life."""
 
     def __init__(self) -> None:
         self._next_s = FIRST_PAUSE_S
 
     def after(self, healthy_s: float) -> float:
-        """Seconds to wait after a life that served for so long."""
+        """Seconds to wait after a life that served for `healthy_s`."""
         if healthy_s >= HEALTHY_S:
             self._next_s = FIRST_PAUSE_S
         pause = self._next_s
@@ -74,7 +74,7 @@ class Backoff:
 
 
 class Child:
-    """Keeps one process alive until it is told to stop."""
+    """One child process, restarted until it is told to stop."""
 
     def __init__(self, spec: ChildSpec, changed: Callable[[], None], clock: Clock = SYSTEM) -> None:
         self.spec = spec
@@ -204,16 +204,16 @@ class Child:
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, **self.spec.env, PARENT_DEATH_ENV: "1"},
             limit=_LINE_LIMIT,
-            start_new_session=True,  # Ctrl-C is ours alone: we decide who stops, and when
+            start_new_session=True,  # Ctrl-C reaches the parent alone
         )
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
-        """It said nothing useful: give it a moment to leave with its own exit code."""
+        """Give a child that is not ready a moment to end with its own exit code."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), 1.0)
 
     async def _ready_line(self, process: asyncio.subprocess.Process) -> dict[str, Any] | None:
-        """The line of facts; None for a child that ended, was slow, or said something else."""
+        """The facts of the ready line; None where the child ended, was late, or said otherwise."""
         if process.stdout is None:
             return None
         try:
@@ -231,7 +231,7 @@ class Child:
         return facts
 
     async def _drain(self, process: asyncio.subprocess.Process) -> None:
-        """Read what else it prints, so that it never waits for us; nobody needs it."""
+        """Read and drop what else the child prints, so that its pipe is never full."""
         if process.stdout is not None:
             while await process.stdout.read(65536):
                 pass

@@ -1,4 +1,4 @@
-"""The demo: simulated providers as a configuration, and light traffic through the gateway.
+"""Run the demo: simulated providers as a configuration, and light traffic through the gateway.
 
 `python -m lightgate.gateway.process.demo FACTS` is the traffic: an open loop of short streamed
 requests over loopback, sent by the client that calls providers and tagged `demo` in the ledger.
@@ -39,13 +39,13 @@ PREFIX: Final = "sim-"  # a simulated provider never goes by the name of a real 
 ALIAS: Final = "demo"
 RATE_PER_S: Final = 5.0
 TOKENS: Final = 32
-AT_ONCE: Final = 64  # requests under way, at most: a gateway that hangs is not buried
+AT_ONCE: Final = 64  # requests under way at most, so that a gateway that hangs gets no more
 HEADERS: Final = (("x-lightgate-tags", "demo"),)
 DEADLINES: Final = Deadlines(connect_s=5, first_byte_s=60, idle_s=30, total_s=120)
 
 
 class DemoTraffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the traffic goes and what it asks for, in turn."""
+    """Where the demo's requests go, and the models that they ask for in turn."""
 
     base_url: str
     models: tuple[str, ...]
@@ -56,7 +56,8 @@ class DemoTraffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def with_simulated(config: Config, facts: SimFacts, world: World) -> Config:
     """The configuration with every provider of a running simulator, and aliases for their models.
 
-    A model that several providers have is an alias of its own name; `demo` is one of each provider.
+    A model that several providers have is an alias of its own name; the alias `demo` has one
+    target of each provider.
     """
     from lightgate.config.model import Config as Checked
 
@@ -100,7 +101,7 @@ async def send(
     *,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Send requests at the given rate until cancelled, whether the ones before are answered."""
+    """Send requests at the given rate until cancelled, without waiting for answers."""
     chance = random.Random(traffic.seed)  # noqa: S311 - demo traffic, not cryptography
     under_way: set[asyncio.Task[None]] = set()
     try:
@@ -126,7 +127,7 @@ async def _one(traffic: DemoTraffic, client: Client, model: str, number: int) ->
     said = Message(role="user", content=f"Visitor {number:08x} asks how fast you are.")
     request = Request(model=model, messages=(said,), max_tokens=TOKENS)
     marks = Marks(plan=time.monotonic_ns())
-    # How it ended is the gateway's to record; here nobody looks.
+    # The gateway records how it ended.
     await Call(prepare(gateway, request, HEADERS), marks).run(client, DEADLINES)
 
 
@@ -147,7 +148,7 @@ async def _run(traffic: DemoTraffic) -> None:
 
 
 def main() -> int:
-    """Read the facts, send, and end quietly."""
+    """Read the facts from the command line, send until told to stop."""
     import uvloop
 
     end_with_parent(os.environ)

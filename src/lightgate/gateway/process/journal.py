@@ -1,4 +1,4 @@
-"""The worker's journal, and what to do when it cannot be written."""
+"""Write a worker's notes to its journal, and keep them in memory while the disk takes none."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BACKLOG: Final = 1000  # notes kept in memory while the disk takes none
 
 
 class JournalWriter:
-    """Writes notes; keeps a bounded number of them while the disk refuses.
+    """Writes notes; keeps up to BACKLOG of them while the disk refuses.
 
-    Money is fail-closed: with a full backlog `accepts` is False and no paid request begins.
+    With a full backlog `accepts` is False, and no request that costs money is admitted.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -28,7 +28,7 @@ class JournalWriter:
 
     @property
     def accepts(self) -> bool:
-        """Whether another request can be accounted for."""
+        """Whether the notes of another request can be kept."""
         return len(self._waiting) < BACKLOG or self._flush()
 
     def write(self, note: Note) -> None:
@@ -43,7 +43,7 @@ class JournalWriter:
             self._waiting.append(note)
 
     def close(self) -> None:
-        """Write what waits, then let go of the file."""
+        """Write the notes that wait, then close the file."""
         if self._waiting and not self._flush():
             logger.error("%d notes are lost: the journal cannot be written", len(self._waiting))
         self._journal.close()

@@ -28,7 +28,7 @@ class ChildState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
-    """What `supervisor.json` says; `port` and `console_port` are the ones that were bound."""
+    """The content of `supervisor.json`; `port` and `console_port` are the bound ones."""
 
     pid: int
     version: str
@@ -41,12 +41,12 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataFolderLock:
-    """A held lock on the folder; it ends with the process, however that ends."""
+    """A lock on the data folder, which ends with the process in any case."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
         self._lock = _locked(data)
-        self.stale = (data / STATE).exists()  # the one before us did not end in order
+        self.stale = (data / STATE).exists()  # the previous process did not end in order
 
     def __enter__(self) -> Self:
         return self
@@ -66,7 +66,7 @@ class DataFolderLock:
         fresh.replace(self._data / STATE)
 
     def release(self) -> None:
-        """Give the folder up in order: the note goes, then the lock."""
+        """Remove `supervisor.json`, then release the lock."""
         if self._lock >= 0:
             (self._data / STATE).unlink(missing_ok=True)
             os.close(self._lock)
@@ -74,7 +74,7 @@ class DataFolderLock:
 
 
 def read_state(data: Path) -> SupervisorState | None:
-    """Who runs on this folder, or None where nobody says so."""
+    """The content of a folder's `supervisor.json`, or None where none can be read."""
     try:
         return msgspec.json.decode((data / STATE).read_bytes(), type=SupervisorState)
     except (OSError, msgspec.DecodeError):

@@ -1,4 +1,4 @@
-"""The gateway's port: fixed once by the parent, shared by the workers, checked to be ours."""
+"""Reserve the gateway's port in the parent, so that the workers can share it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RETRY_S: Final = 0.1
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address; a name other than localhost is not trusted."""
+    """Whether only this machine reaches the address; of names, only localhost is believed."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -31,8 +31,8 @@ def is_loopback(host: str) -> bool:
 class ReservedPort:
     """A port that is bound with SO_REUSEPORT and not listened on.
 
-    While it is held nobody else's program gets the port, also when no worker is alive; the system
-    gives connections to listening sockets alone, so the reservation takes none of them.
+    While it is held no other program gets the port, also when no worker is alive; the system gives
+    connections to listening sockets alone, so the reservation takes none of them.
     """
 
     def __init__(self, host: str, port: int, sockets: list[socket.socket]) -> None:
@@ -44,9 +44,10 @@ class ReservedPort:
     async def make(
         cls, host: str, port: int, *, option: str = "--port", patience_s: float = 0.0
     ) -> ReservedPort:
-        """Reserve the port, a free one for 0; patience is for orphans of a killed predecessor.
+        """Reserve the port, a free one for 0.
 
-        `option` is what the sentence about a port that is taken names.
+        For `patience_s` orphans of a killed predecessor may still hold it. `option` is named in the
+        sentence about a port that is in use.
         """
         until_ns = SYSTEM.now_ns() + int(patience_s * 1e9)
         while True:
@@ -75,14 +76,14 @@ class ReservedPort:
         self.close()
 
     def close(self) -> None:
-        """Give it back."""
+        """Release the port."""
         for sock in self._sockets:
             sock.close()
         self._sockets.clear()
 
 
 def refused(host: str, port: int, reason: OSError, option: str = "--port") -> LightgateError:
-    """Why one cannot listen there, in a sentence."""
+    """The error of a port that cannot be listened on."""
     if reason.errno == errno.EADDRINUSE:
         return LightgateError(
             f"Port {port} on {host} is in use by another program.",

@@ -1,7 +1,7 @@
-"""What one worker has learned about targets, for the others and for the next life.
+"""Share the form of targets between the workers of one machine, and keep it for the next start.
 
-Each worker writes its form to a file of its own by rename and reads those of the others. A file
-that is missing, old or broken teaches nothing, and stops nobody.
+Each worker writes its form to a file of its own by rename and reads the files of the others. A file
+that is missing, of another version or broken is passed over.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from lightgate.route.form.forms import Forms
 
 FOLDER: Final = "form"
-SHARE_TICKS: Final = 1  # of the worker's ticker: seconds. Others know after two of them at most
+SHARE_TICKS: Final = 1  # seconds between two writings: others know after two of them at most
 logger = logging.getLogger(__name__)
 _decode: Final = msgspec.json.Decoder(FormState).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class FormSharing:
-    """The exchange of form between the workers of one machine."""
+    """One worker's side of the sharing: its own file, and what it has read of the others."""
 
     def __init__(self, data: Path, worker: int, forms: Forms, now_ns: Callable[[], int]) -> None:
         self._folder = data / FOLDER
         self._own = self._folder / f"{worker}.json"
         self._forms = forms
         self._now_ns = now_ns
-        self._seen: dict[Path, int] = {}  # file: its time of change
+        self._seen: dict[Path, int] = {}  # time of change, by file
         self._written = b""
 
     def adopt(self, *, own: bool = False) -> int:
-        """Take in what others have written since the last look; the number of files."""
+        """Take in the files that have changed since the last look; their number."""
         taken = 0
         for path in sorted(self._folder.glob("*.json")):
             if path == self._own and not own:
@@ -59,24 +59,26 @@ class FormSharing:
         return taken
 
     def share(self) -> None:
-        """Write what is known here, if that has changed."""
+        """Write the own form, if it has changed."""
         content = self.news()
         if content is not None:
             self.keep(content)
 
     def news(self) -> bytes | None:
-        """What is known here, to be kept; None if that is what was kept last."""
+        """The own form as the file's content; None if the file has it already."""
         content = _encode(self._forms.export())
         return None if content == self._written else content
 
     def keep(self, content: bytes) -> None:
-        """Write it down for the others; a disk may take its time, so not on the loop."""
+        """Write the own file; in a thread, since a disk may be slow."""
         unborn = self._own.with_suffix(".new")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             unborn.write_bytes(content)
             os.replace(unborn, self._own)  # noqa: PTH105 - one call, no second look-up
         except OSError as error:
-            logger.warning("what was learned is not shared: %s", error.strerror)
+            logger.warning(
+                "the form of targets cannot be written for other workers: %s", error.strerror
+            )
             return
         self._written = content

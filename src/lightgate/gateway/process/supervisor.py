@@ -1,6 +1,6 @@
-"""The supervisor: keeps the processes of `lightgate up` alive, reloads them, stops them in order.
+"""Supervise the processes of `lightgate up`: keep them alive, reload them, stop them in order.
 
-It serves nothing itself, so there is nothing in it that a request could break.
+The supervisor serves no request, so no request can break it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChildSpec", "StoppedEarly", "Supervisor", "look"]
 
-LOOK_S: Final = 1.0
+LOOK_S: Final = 1.0  # between two looks at the configuration file
 HURRY_S: Final = 2.0  # what each stage gets after a second Ctrl-C
 Look = tuple[int, int, int] | None
 _log = logging.getLogger(__name__)
@@ -42,9 +42,9 @@ class StoppedEarly(LightgateError):  # noqa: N818 - names the event
 class Supervisor:
     """A set of children; a context manager that stops all of them, stage by stage.
 
-    `reload` reads the configuration again and hands it on, or raises and leaves all as it was.
-    `watched` names the file to look at and `known` is the version of it that was read.
-    `changed` is told the children's states whenever a pid comes or goes.
+    `reload` reads the configuration again and puts it in force, or raises and changes nothing.
+    `watched` names the file to look at, `known` is the version of it that was read. `changed` gets
+    the children's states whenever a process starts or ends.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Supervisor:
             loop.remove_signal_handler(number)
 
     async def start(self, *specs: ChildSpec) -> list[dict[str, Any]]:
-        """Start these together and wait until each serves; what their ready lines say."""
+        """Start children together and wait until each serves; the facts of their ready lines."""
         begun = [Child(spec, self._tell) for spec in specs]
         self._children += begun
         for child in begun:
@@ -96,7 +96,7 @@ class Supervisor:
             told.cancel()
 
     async def run(self) -> None:
-        """Serve until a signal says stop; then everything is stopped in order."""
+        """Wait for the signal to stop; then stop every child in order."""
         watching = asyncio.ensure_future(self._watch())
         try:
             await self._told.wait()
@@ -109,7 +109,7 @@ class Supervisor:
             raise self._failed
 
     def stop(self, why: str) -> None:
-        """Begin to stop; a second time: do not wait for streams."""
+        """Begin to stop; the second time, without waiting for streams."""
         if self._told.is_set():
             say(_log, logging.WARNING, "Told again to stop: not waiting any longer", why=why)
             self._hurry.set()
@@ -119,7 +119,7 @@ class Supervisor:
         self._told.set()
 
     def reload(self, why: str) -> bool:
-        """Read the configuration again; a wrong one is logged and the old one stays."""
+        """Read the configuration again; a wrong one is logged, and the old one stays in force."""
         if self._reload is None:
             return False
         try:
@@ -146,14 +146,14 @@ class Supervisor:
         return child.first.result()
 
     def _hung_up(self) -> None:
-        """SIGHUP: the terminal was closed, or somebody wants a reload."""
+        """Handle SIGHUP: stop where the terminal was closed, else reload."""
         if self._terminal and not os.isatty(0):
             self.stop("the terminal was closed")
         else:
             self.reload("SIGHUP")
 
     def states(self) -> tuple[ChildState, ...]:
-        """The children now."""
+        """The state of every child now."""
         return tuple(child.state() for child in self._children)
 
     def _tell(self) -> None:
@@ -163,7 +163,7 @@ class Supervisor:
             say(_log, logging.ERROR, f"supervisor.json could not be written: {error.strerror}")
 
     def _on_end(self, child: Child, ended: asyncio.Future[None]) -> None:
-        """A child that is not restarted has ended: without it there is nothing to serve."""
+        """Stop all where a child that is not restarted has ended: nothing can be served then."""
         del ended
         if child.spec.restart == "never" and not self._told.is_set() and _served(child):
             self._failed = LightgateError(
@@ -172,7 +172,7 @@ class Supervisor:
             self._told.set()
 
     async def _drain(self) -> None:
-        """Stop the stages one after the other, each within its children's budgets."""
+        """Stop the stages one after the other, each within its children's time."""
         self._told.set()
         ordered = sorted(self._children, key=lambda child: child.spec.stage)
         for _, stage in itertools.groupby(ordered, key=lambda child: child.spec.stage):
@@ -199,9 +199,9 @@ class Supervisor:
             hurry.cancel()
 
     async def _watch(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Reload when the file has changed and then kept still for one look.
+        """Reload when the file has changed and was then the same in two looks.
 
-        A file in the middle of being written may be valid and incomplete.
+        A file that is being written may be valid and incomplete.
         """
         settled = look(self._watched())
         while True:
@@ -214,7 +214,7 @@ class Supervisor:
 
 
 def look(path: Path | None) -> Look:
-    """What tells one version of a file from another; None where there is none."""
+    """What distinguishes versions of a file; None where there is no file."""
     try:
         found = None if path is None else path.stat()
     except OSError:

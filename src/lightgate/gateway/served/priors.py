@@ -1,7 +1,7 @@
-"""Gathers what is known of targets beforehand: from the configuration, the ledger and past runs.
+"""Gather the priors of targets: from the configuration, the ledger and past benchmark runs.
 
-The control process does this when it writes a snapshot, and now and then while it runs; workers
-read the result and no database. What cannot be read teaches nothing, and stops nobody.
+The supervisor does this when it writes a snapshot, and now and then while it runs; workers read the
+snapshot and no database. A source that cannot be read is left out, with a line in the log.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 def foreknown(
     config: Config, data: Path | None = None, now: datetime | None = None, *, strict: bool = False
 ) -> dict[str, SourcedPrior]:
-    """What is known of every target that a model names; without a folder, by what is configured.
+    """What is known of every target that a model names; without a folder, by configuration alone.
 
-    Where the ledger cannot be read, it says nothing, or with `strict` LedgerFailed is raised.
+    A ledger that cannot be read is left out; with `strict`, LedgerFailed is raised.
     """
     groups = [group for table in config.models.values() for group in _groups(table)]
     targets = {target for group in groups for target in group}
@@ -43,12 +43,12 @@ def foreknown(
 
 
 def priors_of(known: Mapping[str, SourcedPrior]) -> dict[str, Prior]:
-    """The priors for a snapshot: those that somebody has a word for."""
+    """The priors for a snapshot: those of targets of which a source says something."""
     return {target: word.prior for target, word in known.items() if word.source != "default"}
 
 
 def _groups(table: ModelTable) -> list[tuple[str, ...]]:
-    """Targets that can stand for each other: a cascade's only within a tier."""
+    """Groups of targets that can stand for each other: in a cascade only within a tier."""
     if table.policy == "cascade":
         return [tier.targets for tier in table.tiers]
     return [table.targets]
@@ -93,5 +93,5 @@ def _gathered(read: Callable[[], dict[str, Seen]], *, strict: bool) -> dict[str,
     except LightgateError as error:
         if strict:
             raise
-        logger.warning("priors are made without it: %s", error.message)
+        logger.warning("priors are made without this source: %s", error.message)
         return {}

@@ -36,7 +36,7 @@ def make_snapshot(
 ) -> Snapshot:
     """Resolve a configuration; ConfigError and CredentialsError say what is missing.
 
-    `priors` are what is known of targets beforehand; by default, what the configuration says.
+    `priors` are by default those of the configuration alone.
     """
     at = at or datetime.now(UTC)
     breaker = config.gateway.breaker
@@ -59,10 +59,10 @@ def make_snapshot(
 
 
 def _reachable(config: Config, env: Mapping[str, str], at: datetime) -> dict[str, Reach]:
-    """Every provider that may be called, by name.
+    """Every provider that can be called, by name.
 
-    One that a model's target names must be complete; the others of the catalogue are taken in
-    where the environment has their key.
+    A provider of a model's target must be complete; the others of the catalogue are added where the
+    environment has their key.
     """
     wanted = {target.partition("/")[0]: target for target in _targets(config)}
     for name in config.providers:
@@ -73,7 +73,7 @@ def _reachable(config: Config, env: Mapping[str, str], at: datetime) -> dict[str
         if name not in found and ready and variable is not None:
             try:
                 found[name] = _reach(f"{name}/any", config, env, at)
-            except ConfigError:  # a templated address whose variables are not set: nobody's wish
+            except ConfigError:  # a templated address without its variables: not asked for
                 continue
     return found
 

@@ -1,4 +1,4 @@
-"""What a worker serves under one snapshot: model names, targets and keys, made ready."""
+"""Make a snapshot ready to serve: model names, targets and keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lightgate.route.form.prior import Prior
     from lightgate.route.plan.hedge import TargetPrice
 
-_MOST_LOOSE: Final = 1000  # targets under their own name; clients may ask for any model
+_MOST_LOOSE: Final = 1000  # targets under their own name, which clients may ask for at will
 
 
 class ModelUnknown(UsageError):  # noqa: N818 - names the event
@@ -33,7 +33,7 @@ class ModelUnknown(UsageError):  # noqa: N818 - names the event
 
 
 class Served:
-    """One snapshot, ready to serve."""
+    """What a worker serves under one snapshot."""
 
     def __init__(self, snapshot: Snapshot, env: Mapping[str, str]) -> None:
         self.snapshot = snapshot
@@ -50,7 +50,7 @@ class Served:
                 self._targets.setdefault(target, self._make(target))
 
     def alias(self, model: str) -> Alias:
-        """What a client's model name stands for: an alias, or a target under its own name."""
+        """The alias of a client's model name; a target under its own name is an alias of one."""
         found = self.aliases.get(model) or self._loose.get(model)
         if found is not None:
             return found
@@ -66,12 +66,12 @@ class Served:
         return loose
 
     def target(self, name: str) -> ServedTarget:
-        """The target of this name, which a plan has."""
+        """The target with this name; plans name only targets that are served."""
         return self._targets[name]
 
     @property
     def priors(self) -> dict[str, Prior]:
-        """What is believed of every target that a model names, before anything was seen of it."""
+        """The prior of every target that a model names."""
         given = self.snapshot.priors
         return {
             target: given.get(target, DEFAULT)
@@ -80,7 +80,7 @@ class Served:
         }
 
     def prices(self, alias: Alias) -> dict[str, TargetPrice]:
-        """The known prices of an alias' targets."""
+        """The prices of an alias' targets, as far as they are known."""
         known = self._prices.get(alias.name)
         if known is None:
             found = {target: self.target(target).price for target in alias.targets}
@@ -122,7 +122,7 @@ class Served:
         return ModelUnknown(f"The model {shown!r} is not served here.", hint=hint)
 
     def _forget(self) -> None:
-        """Drop the oldest half of the loose names; requests under way keep what they hold."""
+        """Drop the older half of targets under their own name; running requests keep theirs."""
         kept = {target for alias in self.aliases.values() for target in alias.targets}
         for name in list(self._loose)[: _MOST_LOOSE // 2]:
             del self._loose[name]

@@ -1,8 +1,8 @@
-"""The one file that comes down from the control plane: what workers serve, and for whom.
+"""Read and write the snapshot: the one file that tells workers what they serve, and for whom.
 
-It is complete and resolved: a worker needs neither the configuration file nor the price list. It
-never holds a provider's key, only the name of the variable that has it. A new version replaces the
-old one by rename, so a reader sees one or the other.
+The snapshot is resolved: a worker needs neither the configuration file nor the price list. A
+provider's key is never in it, only the name of the variable that holds the key. A new snapshot
+replaces the old one by rename, so a reader sees one or the other.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 FILE: Final = "snapshot.json"
-LOCK: Final = "snapshot.lock"  # of those who change a part of it
+LOCK: Final = "snapshot.lock"  # held while a part of it is changed
 VERSION: Final = 1
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider that can be called: where it is and which variable holds its key.
+    """A provider that can be called: its address, and the variable that holds its key.
 
-    `prices` are by model; one without an entry has no known price.
+    `prices` are by model; a model without an entry has no known price.
     """
 
     provider: Provider
@@ -48,7 +48,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """How the worker treats its clients."""
+    """What holds for all clients of a worker."""
 
     keep_alive_ns: int = 15_000_000_000
     max_body_bytes: int = 10 * 1024 * 1024
@@ -56,7 +56,7 @@ class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a worker needs to know."""
+    """Everything that a worker is told when it starts, and on every change."""
 
     version: int = VERSION
     made_ns: int
@@ -64,11 +64,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[Alias, ...] = ()
     keys: tuple[KeyRecord, ...] = ()
     terms: WorkerTerms = WorkerTerms()
-    priors: dict[str, Prior] = {}  # by target, where something is known beforehand
+    priors: dict[str, Prior] = {}  # by target, where a source says something
 
 
 class SnapshotFailed(LightgateError):  # noqa: N818 - names the event
-    """The snapshot cannot be read or written; the one before it stays in force."""
+    """The snapshot cannot be read or written; the previous one stays in force."""
 
     label = "snapshot"
 
@@ -78,7 +78,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def put_snapshot(data: Path, snapshot: Snapshot) -> None:
-    """Replace the file by rename; whoever reads it sees the old one or the new one."""
+    """Replace the file by rename: a reader sees the old one or the new one."""
     path = data / FILE
     unborn = path.with_suffix(f".{os.getpid()}.new")
     try:
@@ -95,7 +95,7 @@ def put_snapshot(data: Path, snapshot: Snapshot) -> None:
 
 
 def read_snapshot(data: Path) -> Snapshot:
-    """Read the file that is in force."""
+    """Read the snapshot that is in force."""
     path = data / FILE
     try:
         found = _decode.decode(path.read_bytes())
@@ -109,7 +109,7 @@ def read_snapshot(data: Path) -> Snapshot:
 
 
 def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
-    """Put other keys into the snapshot in force; where there is none, nothing runs."""
+    """Put other keys into the snapshot in force; where there is none, no gateway runs."""
     with _changing(data):
         if (data / FILE).exists():
             before = read_snapshot(data)
@@ -117,7 +117,7 @@ def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
 
 
 def refresh_priors(data: Path, priors: Mapping[str, Prior]) -> bool:
-    """Put other priors into the snapshot in force, if they say something else; whether they did."""
+    """Put other priors into the snapshot in force if they differ; whether they did."""
     with _changing(data):
         before = read_snapshot(data)
         if not priors_differ(before.priors, priors):
@@ -129,7 +129,7 @@ def refresh_priors(data: Path, priors: Mapping[str, Prior]) -> bool:
 
 @contextmanager
 def _changing(data: Path) -> Iterator[None]:
-    """One at a time changes a part of the snapshot, so that nobody's part is lost."""
+    """Lock the snapshot while a part of it is changed, so that no other change is lost."""
     try:
         data.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(data / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -145,7 +145,7 @@ def _changing(data: Path) -> Iterator[None]:
 def priors_differ(
     before: Mapping[str, Prior], after: Mapping[str, Prior], *, share: float = 0.1
 ) -> bool:
-    """Whether priors have changed by so much that workers should hear of it."""
+    """Whether a prior differs by more than a share, so that workers should get the new ones."""
     return before.keys() != after.keys() or any(
         abs(old - new) > share * old
         for target, prior in before.items()

@@ -1,4 +1,4 @@
-"""Why a key's request is not admitted: the sentence for the client, and when to ask again."""
+"""Say why a request is not admitted: the sentence for the client, and when to ask again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 _SECOND_NS: Final = 1_000_000_000
 _DAY_NS: Final = 86_400 * _SECOND_NS
 _MINUTE_S: Final = 60.0
-_NO_REFILL_S: Final = 86_400.0  # a total budget is never full again: look tomorrow
+_NO_REFILL_S: Final = 86_400.0  # a total budget does not begin again; somebody may raise it
 
 
 class Denied(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a request was not admitted, and when asking again makes sense."""
+    """The limit that a request does not fit into, and when it may."""
 
     reason: Literal["rpm", "tpm", "budget"]
     retry_after_s: float
@@ -26,14 +26,14 @@ class Denied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def too_often(wait_s: float, rpm: int) -> Denied:
-    """The key has made its requests of this minute."""
+    """Deny a request: the key has made its requests of this minute."""
     wait_s = min(wait_s, _MINUTE_S)  # official SDKs pass over longer waits
     said = f"This key may make {rpm} requests in a minute; try again in {math.ceil(wait_s)} s."
     return Denied(reason="rpm", retry_after_s=wait_s, message=said)
 
 
 def too_many(wait_s: float, tpm: int, tokens: int) -> Denied:
-    """The key's tokens of this minute, running requests included, leave no room for these."""
+    """Deny a request: the tokens of this minute, with running requests, leave no room."""
     wait_s = min(wait_s, _MINUTE_S)
     said = f"This key may use {tpm} tokens in a minute and this request may take {tokens}"
     said += (
@@ -45,7 +45,7 @@ def too_many(wait_s: float, tpm: int, tokens: int) -> Denied:
 
 
 def too_dear(key: KeyRecord, wall_ns: int, left_nano: int, nano_usd: int) -> Denied:
-    """What is left of the budget, running requests included, does not cover the worst case."""
+    """Deny a request: what is left of the budget does not cover its worst case."""
     words = {"total": "", "day": " for today", "month": " for this month"}[key.budget_period]
     wait_s, again = _refill(key.budget_period, wall_ns)
     said = (
@@ -56,7 +56,7 @@ def too_dear(key: KeyRecord, wall_ns: int, left_nano: int, nano_usd: int) -> Den
 
 
 def _refill(period: Period, wall_ns: int) -> tuple[float, str]:
-    """Seconds until the period ends, and a part of a sentence about it."""
+    """Seconds until the period ends, and the part of a sentence that says so."""
     if period == "total":
         return _NO_REFILL_S, ""
     now = datetime.fromtimestamp(wall_ns // _SECOND_NS, UTC)

@@ -1,4 +1,4 @@
-"""Prices on the hot path: whole pico-dollars per token, whole nano-dollars per request."""
+"""Price requests in whole numbers: pico-dollars per token, nano-dollars per request."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _PICO_PER_TOKEN: Final = 1_000_000  # one dollar per million tokens is a million
 USUAL_ANSWER: Final = 4096  # tokens reserved where neither client nor configuration names a limit
 
 
-# Plausibility: what a provider says goes into budgets, speeds and a journal of 64-bit words.
-SLACK: Final = 16  # tokens above the limit that some providers count for themselves
-MOST_REASONED: Final = 200_000  # tokens of reasoning that nobody sees, in one answer
-MOST_GIVEN: Final = 2_000_000  # ... that pictures and files stand for, given by address
+# Limits of what is believed: a provider's counts go into budgets, speeds and 64-bit words.
+SLACK: Final = 16  # tokens above the limit, which some providers add themselves
+MOST_REASONED: Final = 200_000  # hidden tokens of reasoning in one answer
+MOST_GIVEN: Final = 2_000_000  # tokens of pictures and files that are given by address
 
 
 class Bill(NamedTuple):
-    """What one attempt cost, and how that is known; None where the price is unknown."""
+    """The cost of one attempt and its source; None where the price is unknown."""
 
     nano_usd: int | None
     source: str | None  # list, override, hourly, estimated
@@ -36,7 +36,7 @@ NO_BILL: Final = Bill(None, None, None)
 
 
 class TokenPrices:
-    """The prices of one target; a target that is paid by the hour costs nothing per request."""
+    """The prices of one target; a target paid by the hour costs nothing per request."""
 
     __slots__ = ("_cached", "_in", "_out", "_written", "as_of", "hourly", "known", "source")
 
@@ -55,7 +55,7 @@ class TokenPrices:
             self._written = self._in if rates.cache_write is None else _pico(rates.cache_write)
 
     def bill(self, tokens: Tokens) -> Bill:
-        """What these tokens cost; None where a count or the price is missing."""
+        """The cost of counted tokens; None where a count or the price is missing."""
         if self.hourly:
             return Bill(None, self.source, None)
         if not self.known or tokens.tokens_in is None or tokens.out is None:
@@ -63,36 +63,36 @@ class TokenPrices:
         cached, written = tokens.cached or 0, tokens.cache_write or 0
         fresh = tokens.tokens_in - cached - written
         if fresh < 0:
-            return NO_BILL  # the provider contradicts itself
+            return NO_BILL  # the provider's counts contradict each other
         pico = fresh * self._in + cached * self._cached + written * self._written
         source = "estimated" if tokens.source == "estimate" else self.source
         return Bill((pico + tokens.out * self._out + 500) // 1000, source, self.as_of)
 
     def estimate(self, tokens_in: int, tokens_out: int) -> Bill:
-        """What tokens cost that nobody counted."""
+        """The cost of tokens that were estimated, not counted."""
         if not self.known or self.hourly:
             return Bill(None, self.source, None)
         pico = tokens_in * self._in + tokens_out * self._out
         return Bill((pico + 500) // 1000, "estimated", self.as_of)
 
     def price(self, *, abort_stops: bool) -> TargetPrice | None:
-        """Nano-dollars per token, for the router; what is paid by the hour costs nothing more."""
+        """Nano-dollars per token, for the router; zero for a target paid by the hour."""
         if not self.known:
             return None
         return TargetPrice(self._in / 1000, self._out / 1000, self._cached / 1000, abort_stops)
 
     def worst(self, tokens_in: int, tokens_out: int | None) -> int:
-        """The most that a request can cost, in nano-dollars; zero where nothing is known."""
+        """The most that a request can cost, in nano-dollars; zero where no price is known."""
         out = USUAL_ANSWER if tokens_out is None else tokens_out
         return -(-(tokens_in * max(self._in, self._written) + out * self._out) // 1000)
 
 
 def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tokens:
-    """Token counts as far as they can be true.
+    """Token counts, cut down to what can be true.
 
     `asked` is the limit on all answers together (None: none was set), `received` and `sent` are
-    bytes. An answer is no longer than its limit, a visible token has a byte, and what is cut down
-    is an estimate.
+    bytes. An answer is no longer than its limit, a visible token has at least a byte, and a count
+    that is cut down becomes an estimate.
     """
     changes: dict[str, Any] = {}
     out = tokens.out
@@ -111,7 +111,7 @@ def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tok
 
 
 def dollars(nano_usd: int) -> str:
-    """Nano-dollars as dollars, in all their digits."""
+    """Nano-dollars as dollars, with all digits."""
     whole, rest = divmod(nano_usd, NANO)
     return f"{whole}.{rest:09d}".rstrip("0").rstrip(".")
 
