@@ -17,7 +17,6 @@ from lightgate.bench.interop.exports import otel_metrics, vllm_results
 from lightgate.bench.interop.reread import reread
 from lightgate.bench.run.findings import LoadFacts, Measured, conclude
 from lightgate.bench.statistics.regress import Side, compare_runs
-from lightgate.bench.statistics.summary import estimate_of
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.load import with_failures
 from lightgate.clock.marks import Marks
@@ -114,7 +113,7 @@ def cell_of(run: Run, name: str) -> CellSummary:
 
 
 def p50(run: Run, name: str, metric: str = "ttft_ms") -> Estimate:
-    found = estimate_of(cell_of(run, name), metric, 0.5)
+    found = cell_of(run, name).estimate(metric, 0.5)
     assert found is not None
     return found
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lightgate.ledger.runs.run import Estimate, Run
-from lightgate.report.tables.figures import value
 from lightgate.report.tables.summary_csv import columns, summary_csv
 from report.conftest import MODEL, make, renamed
 
@@ -46,9 +45,9 @@ def test_values_are_those_of_the_record(sample: Sample) -> None:
     row = rows(sample.run)[7]
     assert row["target"] == cell.target
     assert int(row["concurrency"]) == cell.concurrency
-    assert float(row["ttft_p50_ms"]) == value(cell, "ttft_ms", 0.5)
-    assert float(row["ttft_p95_ms"]) == value(cell, "ttft_ms", 0.95)
-    assert float(row["speed_slow5_tps"]) == value(cell, "speed_tps", 0.05)
+    assert float(row["ttft_p50_ms"]) == cell.value("ttft_ms", 0.5)
+    assert float(row["ttft_p95_ms"]) == cell.value("ttft_ms", 0.95)
+    assert float(row["speed_slow5_tps"]) == cell.value("speed_tps", 0.05)
     assert row["steady"] == "true"
     assert row["cost_out_per_mtok"] == "0.79"
     assert int(row["outcome_ok"]) == cell.outcomes["ok"]

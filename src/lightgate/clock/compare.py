@@ -153,11 +153,6 @@ def adjusted(comparisons: Sequence[Comparison]) -> list[Comparison]:
     ]
 
 
-def voided(aa_pairs: Sequence[Comparison]) -> bool:
-    """Whether a run must be thrown away: a target compared with itself "differs"."""
-    return any(comparison.differs for comparison in adjusted(aa_pairs))
-
-
 def standings(
     samples: Mapping[str, ArrayLike],
     *,
@@ -190,6 +185,18 @@ def standings(
         for at, name in enumerate(samples)
     ]
     return sorted(rows, key=lambda row: (row.rank, row.name))
+
+
+def bootstrap_medians(
+    values: ArrayLike,
+    blocks: Sequence[int],
+    *,
+    rng: np.random.Generator,
+    rounds: int = ROUNDS,
+) -> NDArray[np.float64]:
+    """Medians of one target whose blocks are drawn anew with replacement, one for each round."""
+    samples = _samples([values])
+    return _bootstrap(samples, _labels(blocks, samples.shape[1]), rng, rounds)[:, 0]
 
 
 def _samples(rows: Sequence[ArrayLike]) -> Floats:

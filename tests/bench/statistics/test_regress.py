@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bench.test_rules import worked
-from lightgate.bench.statistics.regress import FAILED, Change, Compared, Side, compare_runs, medians
+from lightgate.bench.statistics.regress import FAILED, Change, Compared, Side, compare_runs
+from lightgate.clock.compare import bootstrap_medians
 from lightgate.clock.outcome import Outcome
 from lightgate.ledger.runs.run import Board, CellSummary, Run, TargetFacts
 
@@ -166,14 +167,16 @@ def test_blocks_of_bad_weather_widen_the_interval() -> None:
     rng = np.random.default_rng(5)
     weather = np.repeat(rng.lognormal(0.0, 0.3, 20), 10)
     values = (300 * weather * rng.lognormal(0.0, 0.02, 200)).tolist()
-    alone = medians(values, range(200), rng=np.random.default_rng(1))
-    shared = medians(values, [at // 10 for at in range(200)], rng=np.random.default_rng(1))
+    alone = bootstrap_medians(values, range(200), rng=np.random.default_rng(1))
+    shared = bootstrap_medians(
+        values, [at // 10 for at in range(200)], rng=np.random.default_rng(1)
+    )
     assert np.std(shared) > 1.5 * np.std(alone)
 
 
 def test_bootstrap_medians_are_observed_values() -> None:
     values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    drawn = medians(values, range(6), rng=np.random.default_rng(1), rounds=500)
+    drawn = bootstrap_medians(values, range(6), rng=np.random.default_rng(1), rounds=500)
     assert set(drawn.tolist()) <= set(values)
     assert 2.5 < float(np.mean(drawn)) < 4.0
 

@@ -11,13 +11,11 @@ import pytest
 from lightgate.bench.statistics.summary import (
     CellFacts,
     error_rate,
-    estimate_of,
     estimates,
     lightest_first,
     relate,
     stream,
     summarise,
-    value_of,
 )
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.load import Slo
@@ -104,13 +102,13 @@ def test_every_metric_is_there_with_its_quantiles() -> None:
     }
     assert [row.q for row in metric(summary, "ttft_ms").quantiles] == [0.5, 0.9, 0.95, 0.99]
     assert [row.q for row in metric(summary, "speed_tps").quantiles] == [0.5, 0.05]
-    assert value_of(summary, "ttft_ms", 0.5) == 200.0
-    assert value_of(summary, "ttfa_ms", 0.5) == 200.0
-    assert value_of(summary, "e2e_ms", 0.5) == 300.0
-    assert value_of(summary, "e2e_plan_ms", 0.5) == 300.0
-    assert value_of(summary, "stall_ms", 0.5) == 10.0
-    assert value_of(summary, "gap_ms", 0.5) == 10.0
-    assert value_of(summary, "speed_tps", 0.5) == pytest.approx(100.0)
+    assert summary.value("ttft_ms", 0.5) == 200.0
+    assert summary.value("ttfa_ms", 0.5) == 200.0
+    assert summary.value("e2e_ms", 0.5) == 300.0
+    assert summary.value("e2e_plan_ms", 0.5) == 300.0
+    assert summary.value("stall_ms", 0.5) == 10.0
+    assert summary.value("gap_ms", 0.5) == 10.0
+    assert summary.value("speed_tps", 0.5) == pytest.approx(100.0)
     assert summary.words_per_s == pytest.approx(100.0 / 1.3)
     assert summary.outcomes == {"ok": 10}
     assert summary.tokens_source == {"usage": 10}
@@ -195,7 +193,7 @@ def test_marked_warm_up_is_in_no_number() -> None:
     ]
     summary = cell([*marked, *one_after_the_other(30)])
     assert (summary.requests, summary.warmup) == (30, 20)
-    assert value_of(summary, "ttft_ms", 0.5) == 200.0
+    assert summary.value("ttft_ms", 0.5) == 200.0
 
 
 def test_a_ramp_that_is_most_of_the_run_is_kept_and_said() -> None:
@@ -373,7 +371,7 @@ def test_nothing_succeeded() -> None:
     pairs = [request(n, send_ms=300.0 * n, outcome=Outcome.HTTP_ERROR) for n in range(30)]
     summary = cell(pairs)
     assert summary.outcomes == {"http_error": 30}
-    assert value_of(summary, "ttft_ms", 0.5) is None
+    assert summary.value("ttft_ms", 0.5) is None
     assert summary.late_share is None
     assert summary.throughput_tps is None
     assert error_rate(summary) == 1.0
@@ -389,8 +387,8 @@ def test_nothing_was_sent() -> None:
 
 def test_a_look_for_what_is_not_there() -> None:
     summary = cell(one_after_the_other(6))
-    assert estimate_of(summary, "nothing_ms", 0.5) is None
-    assert estimate_of(summary, "ttft_ms", 0.75) is None
+    assert summary.estimate("nothing_ms", 0.5) is None
+    assert summary.estimate("ttft_ms", 0.75) is None
 
 
 def test_cells_in_the_order_of_their_load() -> None:

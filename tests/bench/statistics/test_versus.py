@@ -243,4 +243,4 @@ def test_what_a_comparison_comes_to(
         p_value=p,
         p_less=0.5,
     )
-    assert said(comparison, p, larger_is_better=rate) == verdict
+    assert said(comparison, larger_is_better=rate) == verdict

@@ -99,10 +99,10 @@ def test_a_quantile_is_found_by_its_metric_and_kind() -> None:
     plain, failed = Estimate(q=0.95, n=9, value=1.0), Estimate(q=0.95, n=9, value=2.0)
     metric = Metric(name="ttft_ms", quantiles=(plain,), with_failures=(failed,))
     cell = CellSummary(target="a", load="c=1", metrics=(metric,))
-    assert figures.estimate(cell, "ttft_ms", 0.95) is plain
-    assert figures.estimate(cell, "ttft_ms", 0.95, with_failures=True) is failed
-    assert figures.estimate(cell, "ttft_ms", 0.99) is None
-    assert figures.value(cell, "e2e_ms", 0.5) is None
+    assert cell.estimate("ttft_ms", 0.95) is plain
+    assert cell.estimate("ttft_ms", 0.95, failures=True) is failed
+    assert cell.estimate("ttft_ms", 0.99) is None
+    assert cell.value("e2e_ms", 0.5) is None
 
 
 def test_control_characters_cannot_reach_a_terminal() -> None:

@@ -10,7 +10,6 @@ from rich.console import Console
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.quantile import quantile
 from lightgate.clock.source import ManualClock
-from lightgate.report.tables.figures import value
 from lightgate.report.tables.live import DRAW_NS, LINE_NS, Progress, remaining
 from report.conftest import MODEL
 
@@ -79,7 +78,7 @@ def test_a_finished_line_has_the_numbers_of_the_table(sample: Sample) -> None:
         for attempt in mine:
             progress.tick(attempt)
         progress.end_cell(TARGET, msgspec.structs.replace(cell, requests=53))
-    ttft, speed = (value(cell, metric, 0.5) for metric in ("ttft_ms", "speed_tps"))
+    ttft, speed = (cell.value(metric, 0.5) for metric in ("ttft_ms", "speed_tps"))
     assert f"80/80 requests (53 counted), TTFT p50 {ttft:.0f} ms, {speed:.0f} tok/s" in str(
         screen.lines()[0]
     )

@@ -10,7 +10,7 @@ from decimal import Decimal
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from lightgate.bench.statistics.summary import error_rate, estimate_of, lightest_first
+from lightgate.bench.statistics.summary import error_rate, lightest_first
 from lightgate.clock.load import Slo
 from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.run import Pick, Profile
@@ -151,7 +151,7 @@ def _out(problems: Mapping[str, str]) -> Iterator[str]:
 
 
 def _missed(demand: Demand, cell: CellSummary) -> str:
-    seen = estimate_of(cell, demand.metric, demand.q, failures=not demand.is_rate)
+    seen = cell.estimate(demand.metric, demand.q, failures=not demand.is_rate)
     if seen is None or seen.n < smallest_n(demand.q):
         return f"{demand} needs {smallest_n(demand.q)} requests"
     if seen.value is None:
@@ -189,15 +189,15 @@ def _tokens(cells: Iterable[CellSummary]) -> float | None:
 
 
 def _ttfa(cell: CellSummary, _tokens: float | None) -> Score | None:
-    return _duration(estimate_of(cell, "ttfa_ms", 0.95, failures=True), "ttfa p95")
+    return _duration(cell.estimate("ttfa_ms", 0.95, failures=True), "ttfa p95")
 
 
 def _stall(cell: CellSummary, _tokens: float | None) -> Score | None:
-    return _duration(estimate_of(cell, "stall_ms", 0.95), "stall p95")
+    return _duration(cell.estimate("stall_ms", 0.95), "stall p95")
 
 
 def _speed(cell: CellSummary, _tokens: float | None) -> Score | None:
-    seen = estimate_of(cell, "speed_tps", 0.5)
+    seen = cell.estimate("speed_tps", 0.5)
     if seen is None or not seen.value or seen.interval is None or seen.interval.low <= 0:
         return None
     low, high = 1.0 / seen.interval.high, 1.0 / seen.interval.low
@@ -205,7 +205,7 @@ def _speed(cell: CellSummary, _tokens: float | None) -> Score | None:
 
 
 def _turns(cell: CellSummary, tokens: float | None) -> Score | None:
-    ttft, speed = estimate_of(cell, "ttft_ms", 0.5), estimate_of(cell, "speed_tps", 0.5)
+    ttft, speed = cell.estimate("ttft_ms", 0.5), cell.estimate("speed_tps", 0.5)
     if ttft is None or speed is None or tokens is None or not speed.value or ttft.value is None:
         return None
     if ttft.interval is None or speed.interval is None or speed.interval.low <= 0:

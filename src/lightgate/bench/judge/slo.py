@@ -12,7 +12,7 @@ import operator
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, error_rate, estimate_of
+from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, error_rate
 from lightgate.clock.quantile import smallest_n
 from lightgate.errors import UsageError
 
@@ -229,7 +229,7 @@ def _reason(check: Check, cell: CellSummary) -> str:
     if not cell.valid:
         return cell.invalid_because
     if check.metric is not None and check.q is not None:
-        seen = estimate_of(cell, check.metric, check.q)
+        seen = cell.estimate(check.metric, check.q)
         if seen is None or seen.value is None:
             count = 0 if seen is None else seen.n
             return f"n too small: {count} samples, {smallest_n(check.q)} needed"

@@ -16,9 +16,7 @@ import msgspec
 from lightgate.bench.statistics.summary import (
     OFFERED_LIMIT,
     error_rate,
-    estimate_of,
     lightest_first,
-    value_of,
 )
 from lightgate.clock.load import in_statistics
 from lightgate.clock.outcome import Outcome
@@ -248,7 +246,7 @@ def _contention(view: _View) -> Iterator[str]:
 
 def _network(view: _View) -> Iterator[str]:
     """The way there and back is most of the wait, whatever the load."""
-    trip, base = view.signs.round_trip_ms, value_of(view.light, "ttft_ms", 0.5)
+    trip, base = view.signs.round_trip_ms, view.light.value("ttft_ms", 0.5)
     if trip is None or not base or trip / base < LIMITS.network_share:
         return
     ttft = _growth(view, "ttft_ms", 0.5)
@@ -302,7 +300,7 @@ class _Growth(NamedTuple):
 
 
 def _growth(view: _View, metric: str, q: float) -> _Growth | None:
-    light, heavy = estimate_of(view.light, metric, q), estimate_of(view.heavy, metric, q)
+    light, heavy = view.light.estimate(metric, q), view.heavy.estimate(metric, q)
     if light is None or heavy is None or not light.value or heavy.value is None:
         return None
     unit = "tok/s" if metric.endswith("_tps") else "ms"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.bench.rehearse.scene import TTFT_TIMEOUT_NS
 from lightgate.route.plan.alias import Layout, lay_out
@@ -48,67 +48,68 @@ class RehearsedAttempt(NamedTuple):
     began_ns: int
 
 
-class RehearsedPolicy(Protocol):
-    """A policy under rehearsal. Instants in nanoseconds of the rehearsal's clock."""
+class RehearsedPolicy:
+    """A policy under rehearsal; what a policy does not care for, it leaves as it is here.
 
-    probes: bool  # whether targets without fresh samples are probed for it
+    Instants are in nanoseconds of the rehearsal's clock.
+    """
+
+    probes = False  # whether targets without fresh samples are probed for it
 
     def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
-        """What to try."""
-        ...
+        """Choose the targets of a request."""
+        raise NotImplementedError
 
     def may_start(self, step: Step, plan: Plan) -> bool:
         """Whether a step that is due may start beside a running one."""
-        ...
+        raise NotImplementedError
 
     def waits_ns(
         self,
-        plan: Plan,
-        spoke: RehearsedAttempt,
-        first_ns: int,
-        rivals: Sequence[RehearsedAttempt],
-        now_ns: int,
+        plan: Plan,  # noqa: ARG002 - for those who care
+        spoke: RehearsedAttempt,  # noqa: ARG002 - the same
+        first_ns: int,  # noqa: ARG002 - the same
+        rivals: Sequence[RehearsedAttempt],  # noqa: ARG002 - the same
+        now_ns: int,  # noqa: ARG002 - the same
     ) -> int | None:
         """Until when a first token waits for a better finisher; None: it wins at once."""
-        ...
+        return None
 
     def began(self, tried: RehearsedAttempt) -> None:
-        """An attempt starts."""
+        """Take in that an attempt starts."""
 
     def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
-        """Its first useful token is here."""
+        """Take in the first useful token of an attempt."""
 
     def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
-        """It answered whole, in so long after the first token."""
+        """Take in a whole answer, in so long after the first token."""
 
     def failed(
         self, tried: RehearsedAttempt, now_ns: int, failure: Failure, wait_s: float | None
     ) -> None:
-        """It failed; the provider may have asked for a wait."""
+        """Take in a failure; the provider may have asked for a wait."""
 
     def lost(self, tried: RehearsedAttempt, now_ns: int, *, spoke: bool) -> None:
-        """It was cancelled because another one has the client."""
+        """Take in that an attempt was cancelled because another one has the client."""
 
     def answered(self, ttft_ns: int, tokens: int, decode_ns: int) -> None:
-        """A client has its answer, its first token so long after it asked."""
+        """Take in that a client has its answer, its first token so long after it asked."""
 
     def unanswered(self) -> None:
-        """A client got none."""
+        """Take in that a client got no answer."""
 
     def settled(
         self, plan: Plan, beside: Sequence[Role], winner_usd: float, lost_usd: float
     ) -> None:
-        """A request is over; `beside` are the roles of the steps that `may_start` let start."""
+        """Take in the price of a request; `beside` are the roles that `may_start` let start."""
 
-    def stale(self, now_ns: int) -> list[int]:
+    def stale(self, now_ns: int) -> list[int]:  # noqa: ARG002 - for those who probe
         """The places of targets that want a probe."""
-        ...
+        return []
 
 
-class Baseline:
+class Baseline(RehearsedPolicy):
     """A policy that orders the targets and nothing else; optionally with a hedge at p90."""
-
-    probes = False
 
     def __init__(
         self, offers: Sequence[Offer], order: TargetOrder, *, hedged: bool = False
@@ -139,17 +140,6 @@ class Baseline:
         self._budget -= 1.0
         return True
 
-    def waits_ns(
-        self,
-        plan: Plan,
-        spoke: RehearsedAttempt,
-        first_ns: int,
-        rivals: Sequence[RehearsedAttempt],
-        now_ns: int,
-    ) -> None:
-        """The first token wins."""
-        del plan, spoke, first_ns, rivals, now_ns
-
     def began(self, tried: RehearsedAttempt) -> None:
         """An attempt starts."""
         self._order.began(tried.place)
@@ -178,22 +168,6 @@ class Baseline:
         """An attempt is over."""
         del now_ns, spoke
         self._order.ended(tried.place)
-
-    def answered(self, ttft_ns: int, tokens: int, decode_ns: int) -> None:
-        """Nothing was promised."""
-
-    def unanswered(self) -> None:
-        """Nothing was promised."""
-
-    def settled(
-        self, plan: Plan, beside: Sequence[Role], winner_usd: float, lost_usd: float
-    ) -> None:
-        """Money is no object."""
-
-    def stale(self, now_ns: int) -> list[int]:
-        """Nobody."""
-        del now_ns
-        return []
 
     def _hedge_s(self, place: int) -> float:
         """The p90 of the last samples under a ceiling, looked at every tenth sample."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lightgate.bench.rehearse.baselines import RehearsedPolicy
 from lightgate.bench.rehearse.rehearse import NamedPolicy
 from lightgate.route.form.forms import Forms, bucket
 from lightgate.route.form.prior import Prior
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from lightgate.bench.rehearse.baselines import (
         RehearsedAttempt,
-        RehearsedPolicy,
         RehearsedRequest,
     )
     from lightgate.bench.rehearse.rehearse import RehearsalSource
@@ -58,7 +58,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(words)
 
 
-class GatewayPolicy:
+class GatewayPolicy(RehearsedPolicy):
     """What the gateway does with a request and with what comes of it, by the same calls."""
 
     probes = True

@@ -22,13 +22,13 @@ import numpy as np
 from lightgate import __version__
 from lightgate.bench.statistics.drift import TOLERANCE, Drift, drift
 from lightgate.clock.attempt import wall_time
-from lightgate.clock.marks import Marks
 from lightgate.clock.quantile import quantile, smallest_n
 from lightgate.clock.source import SYSTEM, Clock
 from lightgate.config.notation import parse_duration
-from lightgate.errors import AttemptError, ConfigError, HttpRefused, LightgateError, UsageError
+from lightgate.errors import ConfigError, HttpRefused, LightgateError, UsageError
 from lightgate.ledger.runs.folder import RUN, DiskFailed, RunFolder
 from lightgate.ledger.runs.history import History
+from lightgate.wire.client.fetch import fetch
 from lightgate.wire.client.roundtrip import Deadlines
 from lightgate.wire.origin import split_url
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from lightgate.ledger.runs.run import Run
     from lightgate.wire.client.client import Client
-    from lightgate.wire.client.roundtrip import Exchange, Headers
 
 VERSION: Final = 1
 FILE: Final = "schedules.json"
@@ -48,6 +47,10 @@ WATCHED: Final = ("ttft_ms", "speed_tps", "e2e_ms")
 SHORTEST_NS: Final = 60 * 1_000_000_000
 DEADLINES: Final = Deadlines(connect_s=5.0, first_byte_s=10.0, idle_s=10.0, total_s=15.0)
 _LONGEST_WAIT_S: Final = 60.0  # then the file is read again: it may have changed
+_HEADERS: Final = (
+    ("user-agent", f"lightgate/{__version__}"),
+    ("content-type", "application/json"),
+)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -413,47 +416,9 @@ async def post(client: Client, url: str, body: bytes) -> None:
     """POST JSON; anything but a 2xx is an error. No redirect is followed."""
     check_webhook(url)
     origin, path = split_url(url)
-    head = "\r\n".join(
-        (
-            f"POST {path or '/'} HTTP/1.1",
-            f"host: {origin.authority}",
-            f"user-agent: lightgate/{__version__}",
-            "content-type: application/json",
-            "accept-encoding: identity",
-            f"content-length: {len(body)}",
-            "",
-            "",
-        )
-    )
-    answer = _WebhookAnswer()
-    await client.exchange(origin, head.encode("latin-1") + body, answer, Marks(), DEADLINES)
+    answer = await fetch(client, origin, path or "/", _HEADERS, DEADLINES, body)
     if not 200 <= answer.status < 300:
         raise HttpRefused(f"{origin} answered {answer.status}.", code=answer.status)
-
-
-class _WebhookAnswer:
-    """Takes the status of an answer and leaves the rest."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self._left = 1 << 20  # bytes of an answer that nobody reads
-
-    def on_open(self, exchange: Exchange) -> None:
-        """Nothing to keep: a post is cancelled by its task."""
-
-    def on_sent(self, stamp: int) -> None:
-        """Nobody times a webhook."""
-
-    def on_head(self, status: int, headers: Headers, stamp: int) -> None:  # noqa: ARG002 - protocol
-        self.status = status
-
-    def on_body(self, data: bytes, stamp: int, since: int) -> None:  # noqa: ARG002 - protocol
-        self._left -= len(data)
-        if self._left < 0:
-            raise AttemptError("The webhook's answer is too long.")
-
-    def on_end(self, stamp: int) -> None:
-        """The status was all that mattered."""
 
 
 def unix_ns(text: str) -> int:

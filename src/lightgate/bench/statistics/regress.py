@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from lightgate.clock.compare import ALPHA, FEWEST_BLOCKS, ROUNDS, holm
-from lightgate.clock.load import LATE_LIMIT, in_statistics, late_share
+from lightgate.clock.compare import ALPHA, FEWEST_BLOCKS, bootstrap_medians, holm
+from lightgate.clock.load import LATE_LIMIT, counting, late_share
 from lightgate.clock.quantile import CONFIDENCE, Interval, quantile, quantiles, smallest_n
 from lightgate.ledger.runs.samples import UNTOLD, Samples, load_of, untold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
@@ -37,7 +35,6 @@ METRICS: Final = (
 FAILED: Final = "failed"  # the share of requests that failed; its change is in points, not a ratio
 TOLERANCE: Final = 0.05
 BLOCK: Final = 10  # requests in a row, where a run has no blocks of its own
-_CELLS: Final = 1 << 20  # numbers held at once: 8 MB
 _Z: Final = 1.959963984540054  # of a two-sided 95 % interval
 
 Call = Literal["regression", "worse", "tie", "better", "n too small"]
@@ -169,7 +166,7 @@ def _change(
     worse = plain.old / plain.new if metric.endswith("_tps") else plain.new / plain.old
     if min(len(set(before[1])), len(set(after[1]))) < FEWEST_BLOCKS:
         return msgspec.structs.replace(plain, worse=worse)
-    drawn = medians(*top, rng=rng) / medians(*bottom, rng=rng)
+    drawn = bootstrap_medians(*top, rng=rng) / bootstrap_medians(*bottom, rng=rng)
     low, high = quantiles(drawn.tolist(), (ALPHA / 2, 1 - ALPHA / 2))
     if low is None or high is None:
         return plain
@@ -238,35 +235,14 @@ def _name(change: Change, p_value: float, tolerance: float) -> Call:
 
 def _values(rows: Rows, metric: str) -> tuple[list[float], list[int]]:
     """The defined, positive values of a metric, and their blocks."""
-    seen = [(getattr(a, metric), block) for a, block in rows if in_statistics(a)]
+    counted = {attempt.id for attempt in counting(attempt for attempt, _ in rows)}
+    seen = [(getattr(a, metric), block) for a, block in rows if a.id in counted]
     kept = [(float(value), block) for value, block in seen if value is not None and value > 0]
     return [value for value, _ in kept], [block for _, block in kept]
 
 
 def _median(values: Sequence[float]) -> float | None:
     return quantile(values, 0.5) if len(values) >= smallest_n(0.5, CONFIDENCE) else None
-
-
-def medians(
-    values: Sequence[float],
-    blocks: Sequence[int],
-    *,
-    rng: np.random.Generator,
-    rounds: int = ROUNDS,
-) -> NDArray[np.float64]:
-    """Medians of a run whose blocks are drawn anew with replacement, one for each round."""
-    samples = np.asarray(values, dtype=np.float64)
-    labels = np.unique(np.asarray(blocks), return_inverse=True)[1]
-    order = np.argsort(samples, kind="stable")
-    ranked, labels = samples[order], labels[order]
-    count = int(labels.max()) + 1
-    parts = []
-    size = max(1, _CELLS // len(samples))
-    for done in range(0, rounds, size):
-        drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=min(size, rounds - done))
-        reached = np.cumsum(drawn[:, labels], axis=1)
-        parts.append(ranked[np.argmax(2 * reached >= reached[:, -1:], axis=1)])
-    return np.concatenate(parts)
 
 
 def _wilson(bad: int, n: int) -> tuple[float, float]:

@@ -157,23 +157,6 @@ def estimates(
     return tuple(_estimate(ordered, q, count) for q in qs)
 
 
-def estimate_of(
-    cell: CellSummary, metric: str, q: float, *, failures: bool = False
-) -> Estimate | None:
-    """Look one quantile of a cell up; None where the cell has no such metric or quantile."""
-    for one in cell.metrics:
-        if one.name == metric:
-            rows = one.with_failures if failures else one.quantiles
-            return next((row for row in rows if math.isclose(row.q, q)), None)
-    return None
-
-
-def value_of(cell: CellSummary, metric: str, q: float) -> float | None:
-    """The value of one quantile of a cell, where it has one."""
-    found = estimate_of(cell, metric, q)
-    return None if found is None else found.value
-
-
 def error_rate(cell: CellSummary) -> float | None:
     """Share of the judged requests that failed; what we cut or cancelled was not judged."""
     failed = sum(n for name, n in cell.outcomes.items() if Outcome(name).is_failure)
@@ -413,7 +396,7 @@ def _related(cell: CellSummary, alone: CellSummary | None) -> CellSummary:
     if alone is None or cell.concurrency is None:
         return cell
     gain = _ratio(cell.throughput_tps, alone.throughput_tps)
-    kept = _ratio(value_of(cell, "speed_tps", 0.5), value_of(alone, "speed_tps", 0.5))
+    kept = _ratio(cell.value("speed_tps", 0.5), alone.value("speed_tps", 0.5))
     return msgspec.structs.replace(
         cell,
         batch_eff=None if gain is None else load.batch_eff(gain, cell.concurrency, 1.0),

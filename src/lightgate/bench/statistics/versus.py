@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from lightgate.clock.compare import ALPHA, ROUNDS, Comparison, compare, holm, standings
+from lightgate.clock.compare import ROUNDS, Comparison, adjusted, compare, standings
 from lightgate.clock.load import in_statistics
 from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.run import Board, Versus
@@ -91,12 +91,10 @@ def contest(
     return Contest(tuple(boards), tuple(versus))
 
 
-def said(comparison: Comparison, p_adjusted: float, *, larger_is_better: bool) -> str:
+def said(comparison: Comparison, *, larger_is_better: bool) -> str:
     """What a comparison comes to: "a faster", "b faster", "tie" or "n too small"."""
-    if comparison.interval is None:
-        return "n too small"
-    if comparison.interval.spans(1.0) or p_adjusted > ALPHA:
-        return "tie"
+    if not comparison.differs:
+        return comparison.verdict
     return "a faster" if (comparison.ratio > 1.0) == larger_is_better else "b faster"
 
 
@@ -149,12 +147,13 @@ def _alike(tables: Iterable[_Table], twins: Mapping[str, str], draw: _Draw) -> l
         for twin, first in twins.items()
         if (comparison := _compared(table, first, twin, draw)) is not None
     ]
-    adjusted = holm([row.comparison.p_value for row in rows])
     return [
-        msgspec.structs.replace(row, p_adjusted=p, verdict="void" if _differs(row, p) else "tie")
-        if row.comparison.interval is not None
+        msgspec.structs.replace(
+            row, p_adjusted=held.p_value, verdict="void" if held.differs else "tie"
+        )
+        if held.interval is not None
         else row
-        for row, p in zip(rows, adjusted, strict=True)
+        for row, held in zip(rows, adjusted([row.comparison for row in rows]), strict=True)
     ]
 
 
@@ -164,14 +163,13 @@ def _pairs(table: _Table, names: Sequence[str], draw: _Draw, *, void: bool) -> l
         for a, b in combinations(names, 2)
         if (comparison := _compared(table, a, b, draw)) is not None
     ]
-    adjusted = holm([row.comparison.p_value for row in rows])
     return [
         msgspec.structs.replace(
             row,
-            p_adjusted=p,
-            verdict="void" if void else said(row.comparison, p, larger_is_better=table.is_rate),
+            p_adjusted=held.p_value,
+            verdict="void" if void else said(held, larger_is_better=table.is_rate),
         )
-        for row, p in zip(rows, adjusted, strict=True)
+        for row, held in zip(rows, adjusted([row.comparison for row in rows]), strict=True)
     ]
 
 
@@ -235,8 +233,3 @@ def _row(table: _Table, a: str, b: str, comparison: Comparison) -> Versus:
         p_adjusted=comparison.p_value,
         verdict="n too small",
     )
-
-
-def _differs(row: Versus, p_adjusted: float) -> bool:
-    interval = row.comparison.interval
-    return interval is not None and not interval.spans(1.0) and p_adjusted <= ALPHA

@@ -6,6 +6,7 @@ renamed; a reader passes over fields that it does not know. Undefined is None.
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import Final, Literal
 
@@ -112,6 +113,19 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     # Of the requests that count, on the run's monotonic clock: sent (open loop: planned) from the
     # first instant of a pair to before its second. Empty: all but warm-up. None: an older file.
     windows_ns: tuple[tuple[int, int], ...] | None = None
+
+    def estimate(self, metric: str, q: float, *, failures: bool = False) -> Estimate | None:
+        """Look one quantile up; None where the cell has no such metric or quantile."""
+        for found in self.metrics:
+            if found.name == metric:
+                rows = found.with_failures if failures else found.quantiles
+                return next((row for row in rows if math.isclose(row.q, q)), None)
+        return None
+
+    def value(self, metric: str, q: float) -> float | None:
+        """Look the value of one quantile up; None where there is none."""
+        found = self.estimate(metric, q)
+        return None if found is None else found.value
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,14 +27,12 @@ from lightgate.report.tables.arrange import amount, cell_of, headline, loads, na
 from lightgate.report.tables.figures import (
     DEFINITIONS,
     dollars,
-    estimate,
     explain,
     milliseconds,
     number,
     percent,
     quantile_name,
     shorten,
-    value,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ def _degradation(run: Run, cells: list[CellSummary], metric: str, q: float) -> P
     made = []
     for series, target in enumerate(targets(run)):
         mine = sorted((c for c in cells if c.target == target), key=lambda c: amount(c) or 0.0)
-        found = [(amount(cell) or 0.0, cell, estimate(cell, metric, q)) for cell in mine]
+        found = [(amount(cell) or 0.0, cell, cell.estimate(metric, q)) for cell in mine]
         kept = [(x, cell, one) for x, cell, one in found if one and one.value and x > 0]
         if kept:
             made.append((series, shorten(short[target], NAME), kept))
@@ -250,7 +248,7 @@ def _cost_points(run: Run) -> list[tuple[Point, bool]]:
         mine = [cell_of(run, target, load) for load in order]
         kept = []
         for cell in mine:
-            speed = None if cell is None else value(cell, "speed_tps", 0.5)
+            speed = None if cell is None else cell.value("speed_tps", 0.5)
             if cell is None or not speed or not cell.cost.out_per_mtok:
                 continue
             price = cell.cost.out_per_mtok
@@ -297,7 +295,7 @@ def _free(
 def whisker(series: int, cell: CellSummary, metric: str, x: Scale) -> str:
     """The median with its interval, and the way to p95, on a scale that a table shares."""
     width, height = WHISKER
-    middle, tail = estimate(cell, metric, 0.5), value(cell, metric, 0.95)
+    middle, tail = cell.estimate(metric, 0.5), cell.value(metric, 0.95)
     if middle is None or middle.value is None:
         return ""
     y = height / 2
@@ -329,7 +327,7 @@ def whisker_scale(cells: Sequence[CellSummary], metric: str) -> Scale | None:
         end
         for cell in cells
         for q in (0.5, 0.95)
-        if (one := estimate(cell, metric, q)) is not None and one.value is not None
+        if (one := cell.estimate(metric, q)) is not None and one.value is not None
         for end in _ends(one)
     ]
     return log_scale(ends, 6.0, WHISKER[0] - 6) if ends else None

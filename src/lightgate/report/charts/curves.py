@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.report.charts.ticks import log_ticks
 from lightgate.report.tables.arrange import amount, headline, loads, names, targets
-from lightgate.report.tables.figures import DEFINITIONS, quantile_name, shorten, tick, value
+from lightgate.report.tables.figures import DEFINITIONS, quantile_name, shorten, tick
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ def series(run: Run, cells: Sequence[CellSummary], metric: str, q: float) -> lis
     made = []
     for at, target in enumerate(targets(run)):
         mine = sorted((c for c in cells if c.target == target), key=lambda c: order[c.load])
-        points = [(amount(cell), value(cell, metric, q)) for cell in mine]
+        points = [(amount(cell), cell.value(metric, q)) for cell in mine]
         kept = tuple((x, y) for x, y in points if x and y and math.isfinite(y))
         if kept:
             made.append(Curve(at, kept))

@@ -11,12 +11,10 @@ from lightgate.report.tables.figures import (
     DEFINITIONS,
     DOT,
     dollars,
-    estimate,
     explain,
     number,
     percent,
     probability,
-    value,
 )
 from lightgate.report.tables.sentences import cell_remark
 
@@ -129,9 +127,9 @@ def _figures(row: Row, metric: str) -> Sequence[Figure]:
 
 
 def _quantile(cell: CellSummary, metric: str, q: float) -> Figure:
-    failing = estimate(cell, metric, q, with_failures=True)
-    told = explain(estimate(cell, metric, q), metric, failing)
-    return Figure(number(value(cell, metric, q)), told)
+    failing = cell.estimate(metric, q, failures=True)
+    told = explain(cell.estimate(metric, q), metric, failing)
+    return Figure(number(cell.value(metric, q)), told)
 
 
 def _rank(row: Row) -> Figure:

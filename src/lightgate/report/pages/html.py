@@ -23,7 +23,6 @@ from lightgate.report.tables.figures import (
     clean,
     milliseconds,
     probability,
-    value,
 )
 from lightgate.report.tables.sentences import failing_sentence, health_sentence, run_remarks
 
@@ -115,7 +114,7 @@ def _finding(run: Run) -> str:
         return ""
     block = arranged[-1]
     first = block.rows[0]
-    middle = value(first.cell, block.metric, 0.5)
+    middle = first.cell.value(block.metric, 0.5)
     if middle is None or len(targets(run)) < 2:
         return ""
     tied = [row.name for row in block.rows if row.tie]

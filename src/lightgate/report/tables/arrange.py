@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lightgate.clock.load import grade
 from lightgate.clock.outcome import Outcome
-from lightgate.report.tables.figures import clean, estimate, value
+from lightgate.report.tables.figures import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ def cell_of(run: Run, target: str, load: str) -> CellSummary | None:
 
 def headline(cell: CellSummary) -> str:
     """The headline metric: from the plan where requests came by schedule."""
-    by_plan = cell.concurrency is None and estimate(cell, "ttft_plan_ms", 0.5) is not None
+    by_plan = cell.concurrency is None and cell.estimate("ttft_plan_ms", 0.5) is not None
     return "ttft_plan_ms" if by_plan else "ttft_ms"
 
 
@@ -96,7 +96,7 @@ def amount(cell: CellSummary) -> float | None:
 
 def grade_of(cell: CellSummary) -> str | None:
     """The grade from the interval of the median total speed; None where that does not exist."""
-    found = estimate(cell, "speed_total_tps", 0.5)
+    found = cell.estimate("speed_total_tps", 0.5)
     if found is None or found.interval is None:
         return None
     return str(grade(found.interval.low, found.interval.high))
@@ -137,7 +137,7 @@ def _block(run: Run, load: str) -> Block:
 
 
 def _first_by(cell: CellSummary, metric: str) -> tuple[float, str]:
-    median = value(cell, metric, 0.5)
+    median = cell.value(metric, 0.5)
     return (math.inf if median is None else median, cell.target)
 
 

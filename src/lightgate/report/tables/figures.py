@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from lightgate.clock.quantile import Interval
-    from lightgate.ledger.runs.run import CellSummary, Estimate
+    from lightgate.ledger.runs.run import Estimate
 
 DOT: Final = "·"
 LEGEND: Final = (
@@ -70,23 +70,6 @@ DEFINITIONS: Final = {
     ),
     "n": Definition("n", "Requests that were counted: those after the warm-up and the ramp."),
 }
-
-
-def estimate(
-    cell: CellSummary, metric: str, q: float, *, with_failures: bool = False
-) -> Estimate | None:
-    """One quantile of a cell, None where the cell has no such metric."""
-    for row in cell.metrics:
-        if row.name == metric:
-            found = row.with_failures if with_failures else row.quantiles
-            return next((one for one in found if math.isclose(one.q, q)), None)
-    return None
-
-
-def value(cell: CellSummary, metric: str, q: float) -> float | None:
-    """The value of one quantile, None where there is none."""
-    found = estimate(cell, metric, q)
-    return None if found is None else found.value
 
 
 def reached(found: Estimate | None) -> float | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 from lightgate.clock.load import in_statistics
 from lightgate.clock.quantile import rank, smallest_n
 from lightgate.clock.source import SYSTEM
-from lightgate.report.tables.figures import DOT, clean, number, shorten, value
+from lightgate.report.tables.figures import DOT, clean, number, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,11 +81,11 @@ class CellProgress:
 
     def ttft_p50_ms(self) -> float | None:
         """The median so far, once it has an interval."""
-        return _median(self._ttft) if self.glance is None else value(self.glance, "ttft_ms", 0.5)
+        return _median(self._ttft) if self.glance is None else self.glance.value("ttft_ms", 0.5)
 
     def speed_p50_tps(self) -> float | None:
         """The median speed so far, once it has an interval."""
-        return _median(self._speed) if self.glance is None else value(self.glance, "speed_tps", 0.5)
+        return _median(self._speed) if self.glance is None else self.glance.value("speed_tps", 0.5)
 
     def share(self, now_ns: int) -> float | None:
         """How much is done, 0 to 1; None where no end is known."""

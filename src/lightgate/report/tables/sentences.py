@@ -10,7 +10,6 @@ from lightgate.report.tables.figures import (
     DOT,
     clean,
     dollars,
-    estimate,
     milliseconds,
     number,
     percent,
@@ -132,8 +131,8 @@ def failing_sentence(block: Block) -> str:
     for row in block.rows:
         found = []
         for q in (0.5, 0.95, 0.99):
-            plain = milliseconds(reached(estimate(row.cell, block.metric, q)))
-            hard = milliseconds(reached(estimate(row.cell, block.metric, q, with_failures=True)))
+            plain = milliseconds(reached(row.cell.estimate(block.metric, q)))
+            hard = milliseconds(reached(row.cell.estimate(block.metric, q, failures=True)))
             if hard not in {DOT, plain}:
                 found.append(f"{quantile_name(q, block.metric)} {hard}")
         if found:

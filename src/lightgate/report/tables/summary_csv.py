@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.outcome import Outcome
 from lightgate.report.tables.arrange import error_share, grade_of
-from lightgate.report.tables.figures import estimate, reached
+from lightgate.report.tables.figures import reached
 
 if TYPE_CHECKING:
     from lightgate.ledger.runs.run import CellSummary, Run, TargetFacts
@@ -129,7 +129,7 @@ def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, ob
 
 
 def _quantiles(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[str, object]:
-    found = [estimate(cell, metric, q) for q in tails.values()]
+    found = [cell.estimate(metric, q) for q in tails.values()]
     middle = found[0]
     between = None if middle is None else middle.interval
     figures = [
@@ -143,7 +143,7 @@ def _quantiles(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[
 
 def _failing(cell: CellSummary, metric: str) -> dict[str, object]:
     """A quantile that is a failure is `inf`, which scripts read as a number."""
-    found = [estimate(cell, metric, q, with_failures=True) for q in _TAILS.values()]
+    found = [cell.estimate(metric, q, failures=True) for q in _TAILS.values()]
     figures = [None if found[0] is None else found[0].n, *map(reached, found)]
     return dict(zip(_failing_columns(metric), figures, strict=True))
 

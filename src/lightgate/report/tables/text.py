@@ -29,12 +29,10 @@ from lightgate.report.tables.figures import (
     bounds,
     clean,
     dollars,
-    estimate,
     number,
     percent,
     probability,
     shorten,
-    value,
 )
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
@@ -172,14 +170,14 @@ def _columns(block: Block) -> list[list[Column]]:
     fast = [
         _column(DEFINITIONS[metric].title + " p50", rows, lambda row: _headline(row, metric)),
         _column("95 %", rows, lambda row: _interval(row.cell, metric)),
-        _column("p95", rows, lambda row: number(value(row.cell, metric, 0.95))),
-        _column("p99", rows, lambda row: number(value(row.cell, metric, 0.99))),
-        _column("tok/s p50", rows, lambda row: number(value(row.cell, "speed_tps", 0.5))),
-        _column("slow 5 %", rows, lambda row: number(value(row.cell, "speed_tps", 0.05))),
+        _column("p95", rows, lambda row: number(row.cell.value(metric, 0.95))),
+        _column("p99", rows, lambda row: number(row.cell.value(metric, 0.99))),
+        _column("tok/s p50", rows, lambda row: number(row.cell.value("speed_tps", 0.5))),
+        _column("slow 5 %", rows, lambda row: number(row.cell.value("speed_tps", 0.05))),
     ]
     system = [
-        _column("stall p95", rows, lambda row: number(value(row.cell, "stall_ms", 0.95))),
-        _column("e2e p50", rows, lambda row: number(value(row.cell, "e2e_ms", 0.5))),
+        _column("stall p95", rows, lambda row: number(row.cell.value("stall_ms", 0.95))),
+        _column("e2e p50", rows, lambda row: number(row.cell.value("e2e_ms", 0.5))),
         _column("throughput", rows, lambda row: number(row.cell.throughput_tps)),
         _column("in flight", rows, lambda row: number(row.cell.inflight)),
     ]
@@ -202,11 +200,11 @@ def _column(title: str, rows: Iterable[Row], show: Callable[[Row], str]) -> Colu
 
 def _headline(row: Row, metric: str) -> str:
     tie, invalid = TIE if row.tie else "", "" if row.cell.valid else "!"
-    return f"{tie}{invalid}{number(value(row.cell, metric, 0.5))}"
+    return f"{tie}{invalid}{number(row.cell.value(metric, 0.5))}"
 
 
 def _interval(cell: CellSummary, metric: str) -> str:
-    found = estimate(cell, metric, 0.5)
+    found = cell.estimate(metric, 0.5)
     return (bounds(found.interval) if found is not None else "") or DOT
 
 

@@ -1,4 +1,4 @@
-"""A plain GET, for the simulator's log, health checks and the doctor: the whole body at once."""
+"""A plain request, for the simulator's log, the doctor and webhooks: the whole answer at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from lightgate.wire.client.roundtrip import Exchange, Headers
     from lightgate.wire.origin import Origin
 
-BODY_LIMIT: Final = 256 * 1024 * 1024
+BODY_LIMIT: Final = 256 * 1024 * 1024  # the simulator's log of a long run
+POSTED_LIMIT: Final = 1024 * 1024  # an answer to a POST: its status is what matters
 
 
 class Fetched(NamedTuple):
@@ -26,11 +27,12 @@ class Fetched(NamedTuple):
 
 
 class _WholeBody:
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, marks: Marks, limit: int) -> None:
         self.marks = marks
         self.status = 0
         self.headers: Headers = []
         self.parts: list[bytes] = []
+        self._limit = limit
         self._size = 0
 
     def on_open(self, exchange: Exchange) -> None:
@@ -44,8 +46,8 @@ class _WholeBody:
 
     def on_body(self, data: bytes, stamp: int, since: int) -> None:  # noqa: ARG002 - the protocol's
         self._size += len(data)
-        if self._size > BODY_LIMIT:
-            raise TooLarge(f"The answer is larger than {BODY_LIMIT} bytes.")
+        if self._size > self._limit:
+            raise TooLarge(f"The answer is larger than {self._limit} bytes.")
         self.parts.append(data)
 
     def on_end(self, stamp: int) -> None:
@@ -58,15 +60,19 @@ async def fetch(
     path: str,
     headers: tuple[tuple[str, str], ...] = (),
     deadlines: Deadlines | None = None,
+    body: bytes | None = None,
 ) -> Fetched:
-    """GET a path; any status is an answer."""
-    lines = [f"GET {path} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
+    """GET a path, or POST a body to it; any status is an answer, no redirect is followed."""
+    method, limit = ("GET", BODY_LIMIT) if body is None else ("POST", POSTED_LIMIT)
+    lines = [f"{method} {path} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
+    if body is not None:
+        lines.append(f"content-length: {len(body)}")
     for name, value in headers:
         if any(c in "\r\n\0" for c in name + value):
             raise UsageError(f"The value of the header {name!r} has a line break in it.")
         lines.append(f"{name}: {value}")
     marks = Marks()
-    collector = _WholeBody(marks)
-    payload = "\r\n".join((*lines, "", "")).encode("latin-1")
+    collector = _WholeBody(marks, limit)
+    payload = "\r\n".join((*lines, "", "")).encode("latin-1") + (body or b"")
     await client.exchange(origin, payload, collector, marks, deadlines or Deadlines())
     return Fetched(collector.status, collector.headers, b"".join(collector.parts), marks)
