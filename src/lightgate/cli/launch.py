@@ -25,7 +25,7 @@ from lightgate.gateway.process import logs
 from lightgate.gateway.process.lock import DataFolderLock, SupervisorState
 from lightgate.gateway.process.port import ReservedPort, is_loopback
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
-from lightgate.gateway.served.priors import foreknown, priors_of
+from lightgate.gateway.served.priors import gather_priors, priors_of
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import (
     SnapshotFailed,
@@ -244,7 +244,7 @@ class Launch:
 
     def _first_priors(self) -> dict[str, Prior]:
         """What the last life believed and what is configured: no database delays the start."""
-        known = foreknown(self._full())
+        known = gather_priors(self._full())
         try:
             before = read_snapshot(self.data).priors
         except SnapshotFailed:
@@ -254,7 +254,7 @@ class Launch:
         return priors_of(known) | kept | priors_of(told)
 
     def _priors(self, *, strict: bool = False) -> dict[str, Prior]:
-        return priors_of(foreknown(self._full(), self.data, datetime.now(UTC), strict=strict))
+        return priors_of(gather_priors(self._full(), self.data, datetime.now(UTC), strict=strict))
 
     async def _keep_priors(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Tell the workers what the ledger has learned of targets that they never asked."""

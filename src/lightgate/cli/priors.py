@@ -21,12 +21,12 @@ _HOUR_S = 3_600.0
 def show_priors(config: Config | None, data: Path | None, *, as_json: bool) -> None:
     """Print the prior of every target that a model names, with its source."""
     from lightgate.config.model import Config as Defaults
-    from lightgate.gateway.served.priors import foreknown
+    from lightgate.gateway.served.priors import gather_priors
 
     config = config or Defaults()
     if data is not None:
         config = config.model_copy(update={"ledger": type(config.ledger)()})
-    known = foreknown(config, data or Path(config.gateway.data), datetime.now(UTC))
+    known = gather_priors(config, data or Path(config.gateway.data), datetime.now(UTC))
     if as_json:
         emit_json([_facts(target, word) for target, word in known.items()])
         return

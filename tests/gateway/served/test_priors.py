@@ -12,7 +12,7 @@ import pytest
 from ledger.notes import T0
 from ledger.store.test_seen import answer, cell, keep
 from lightgate.config.load import parse_config
-from lightgate.gateway.served.priors import foreknown, priors_of
+from lightgate.gateway.served.priors import gather_priors, priors_of
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import (
@@ -59,7 +59,7 @@ def test_from_the_configuration_the_ledger_and_the_runs(tmp_path: Path) -> None:
         keep(ledger, tmp_path, [answer(f"x-{n}", 1, 100) for n in range(30)])
     with History(tmp_path / HISTORY) as history:
         history.append(Run(id="1", started=NOW.isoformat(), cells=(cell(1, 50.0),)), [])
-    found = foreknown(parse_config(CONFIG), tmp_path, NOW)
+    found = gather_priors(parse_config(CONFIG), tmp_path, NOW)
     assert {target: word.source for target, word in found.items()} == {
         "lab/s1": "traffic", "lab/new": "same alias", "groq/m": "config", "lab/lonely": "default",
         "lab/dear": "default",  # another tier is another model
@@ -71,7 +71,7 @@ def test_from_the_configuration_the_ledger_and_the_runs(tmp_path: Path) -> None:
 
 
 def test_nothing_is_made_where_nothing_is(tmp_path: Path) -> None:
-    found = foreknown(parse_config(CONFIG), tmp_path / "none", NOW)
+    found = gather_priors(parse_config(CONFIG), tmp_path / "none", NOW)
     assert found["lab/s1"].source == "default"
     assert not (tmp_path / "none").exists()
 
@@ -79,7 +79,7 @@ def test_nothing_is_made_where_nothing_is(tmp_path: Path) -> None:
 def test_a_broken_ledger_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / FILE).write_bytes(b"not a database, and longer than a page is" * 1000)
     with caplog.at_level(logging.WARNING):
-        found = foreknown(parse_config(CONFIG), tmp_path, NOW)
+        found = gather_priors(parse_config(CONFIG), tmp_path, NOW)
     assert found["lab/s1"].source == "default"
     assert "priors are made without this source" in caplog.text
 

@@ -25,7 +25,7 @@ NS_PER_MS = 1e6
 logger = logging.getLogger(__name__)
 
 
-def foreknown(
+def gather_priors(
     config: Config, data: Path | None = None, now: datetime | None = None, *, strict: bool = False
 ) -> dict[str, SourcedPrior]:
     """What is known of every target that a model names; without a folder, by configuration alone.

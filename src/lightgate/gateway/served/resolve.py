@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, CredentialsError
-from lightgate.gateway.served.priors import foreknown, priors_of
+from lightgate.gateway.served.priors import gather_priors, priors_of
 from lightgate.gateway.served.snapshot import Reach, Snapshot, WorkerTerms
 from lightgate.gateway.served.tiers import tiers_of
 from lightgate.provider.catalogue import catalogue
@@ -54,7 +54,7 @@ def make_snapshot(
                 streak=breaker.streak, open_ns=breaker.open, max_open_ns=breaker.max_open
             ),
         ),
-        priors=dict(priors_of(foreknown(config)) if priors is None else priors),
+        priors=dict(priors_of(gather_priors(config)) if priors is None else priors),
     )
 
 
