@@ -28,7 +28,7 @@ import msgspec
 
 from lightgate.route.cascade.complexity import LEVELS, Level, score
 from lightgate.route.cascade.course import CascadeCourse
-from lightgate.route.cascade.features import gist_of
+from lightgate.route.cascade.features import features_of
 from lightgate.route.cascade.tiers import Cascade, cascade_of, starting, tier_turns
 from lightgate.route.cascade.verify import State
 from lightgate.route.plan.alias import Alias
@@ -124,7 +124,7 @@ def fields_of(request: dict[str, Any]) -> dict[str, msgspec.Raw]:
 
 def told(prompt: Prompt, place: int) -> Level:
     dialect = DIALECTS[place % len(DIALECTS)]
-    return score(gist_of(dialect, fields_of(body(prompt, dialect)))).level
+    return score(features_of(dialect, fields_of(body(prompt, dialect)))).level
 
 
 def length_bounds(tuned: Sequence[Prompt]) -> tuple[int, int]:
@@ -204,11 +204,11 @@ def cost() -> bool:
     raw = msgspec.json.encode(request)
     fields = fields_of(request)
     decode = per_call_us(lambda: msgspec.json.decode(raw))
-    read = per_call_us(lambda: gist_of("openai-chat", fields))
-    gist = gist_of("openai-chat", fields)
-    scored = per_call_us(lambda: score(gist))
+    read = per_call_us(lambda: features_of("openai-chat", fields))
+    features = features_of("openai-chat", fields)
+    scored = per_call_us(lambda: score(features))
     both = read + scored
-    print(f"\n{len(raw)} bytes: gist {read:.1f} us + score {scored:.1f} us = {both:.1f} us")
+    print(f"\n{len(raw)} bytes: features {read:.1f} us + score {scored:.1f} us = {both:.1f} us")
     print(f"  (limit {LIMIT_US:.0f}); {both / decode:.1f} x msgspec decode ({decode:.1f} us)")
     return both <= LIMIT_US
 

@@ -29,7 +29,7 @@ KNOWN_CYCLES: list[set[str]] = [
      "gateway.exchange.attempt", "gateway.exchange.exchange", "gateway.exchange.race",
      "gateway.exchange.settle", "gateway.process.state"},
 ]  # fmt: skip
-KNOWN_TWINS = {"Column", "Entry", "Head", "Known", "Point", "Seen", "SpeedRow", "Verdict"}
+KNOWN_TWINS = {"Column", "Entry", "Known", "Seen", "SpeedRow"}
 
 
 @cache

@@ -25,7 +25,7 @@ from lightgate.route.cascade.complexity import (
     score,
     signs,
 )
-from lightgate.route.cascade.features import MOST_BYTES, Gist, gist_of
+from lightgate.route.cascade.features import MOST_BYTES, RequestFeatures, features_of
 from lightgate.route.cascade.verify import BUILT_IN
 from lightgate.route.cascade.words import ANYWHERE, BY_CUE, PHRASES, STEM
 
@@ -116,34 +116,36 @@ def body_of(dialect: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_gist_is_the_same_in_every_dialect(dialect: str) -> None:
-    gist = gist_of(dialect, fields_of(body_of(dialect)))
+    features = features_of(dialect, fields_of(body_of(dialect)))
 
-    assert (gist.text, gist.system, gist.turns) == ("Prove it.", "Be brief.", 2)
-    assert (gist.tools, gist.steps, gist.earlier_code) == (3, 1, True)
-    assert gist.schema > 200
-    assert gist.effort == ("" if dialect == "gemini" else "high")
+    assert (features.text, features.system, features.turns) == ("Prove it.", "Be brief.", 2)
+    assert (features.tools, features.steps, features.earlier_code) == (3, 1, True)
+    assert features.schema > 200
+    assert features.effort == ("" if dialect == "gemini" else "high")
 
 
 def test_a_mere_text_is_a_request_of_the_responses_endpoint() -> None:
-    assert gist_of("openai-responses", fields_of({"input": "Hello"})).text == "Hello"
+    assert features_of("openai-responses", fields_of({"input": "Hello"})).text == "Hello"
 
 
 def test_images_are_counted() -> None:
     parts = [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "Look."}]
 
-    gist = gist_of("openai-chat", fields_of({"messages": [{"role": "user", "content": parts}]}))
+    features = features_of(
+        "openai-chat", fields_of({"messages": [{"role": "user", "content": parts}]})
+    )
 
-    assert (gist.images, gist.text) == (1, "Look.")
+    assert (features.images, features.text) == (1, "Look.")
 
 
 def test_a_huge_request_is_judged_by_its_size() -> None:
     body = {"messages": [{"role": "user", "content": "x " * MOST_BYTES}]}
 
-    gist = gist_of("openai-chat", fields_of(body))
+    features = features_of("openai-chat", fields_of(body))
 
-    assert gist.text == ""
-    assert gist.earlier > MOST_BYTES
-    assert "earlier" in signs(gist)
+    assert features.text == ""
+    assert features.earlier > MOST_BYTES
+    assert "earlier" in signs(features)
 
 
 @pytest.mark.parametrize(
@@ -164,33 +166,36 @@ def test_a_huge_request_is_judged_by_its_size() -> None:
     ],
 )
 def test_levels(text: str, level: Level) -> None:
-    assert score(Gist(text=text)).level == level
+    assert score(RequestFeatures(text=text)).level == level
 
 
 def test_material_is_not_read_for_words() -> None:
     pasted = "Prove the theorem, design the architecture, justify the trade-offs. " * 6
     asked = "Which language is this?"
 
-    alone, with_it = score(Gist(text=asked)), score(Gist(text=f"{asked}\n\n{pasted}\n\n{pasted}"))
+    alone, with_it = (
+        score(RequestFeatures(text=asked)),
+        score(RequestFeatures(text=f"{asked}\n\n{pasted}\n\n{pasted}")),
+    )
 
     assert alone.level == with_it.level == "simple"
     assert "asks for a proof" not in with_it.reasons
 
 
 def test_reasons_are_in_the_order_of_their_weight() -> None:
-    verdict = score(Gist(text="Prove the theorem.", tools=2))
+    verdict = score(RequestFeatures(text="Prove the theorem.", tools=2))
 
     assert verdict.reasons[0] == "asks for a proof"
     assert verdict.reasons[-1] == "may call tools"
 
 
 def test_an_unknown_script_is_never_simple() -> None:
-    assert score(Gist(text="Ποια είναι η πρωτεύουσα;")).level == "medium"
-    assert score(Gist(text="What is \u03b1?")).level == "simple"
+    assert score(RequestFeatures(text="Ποια είναι η πρωτεύουσα;")).level == "medium"
+    assert score(RequestFeatures(text="What is \u03b1?")).level == "simple"
 
 
 def test_more_of_anything_but_routine_makes_nothing_simpler() -> None:
-    plain = score(Gist(text="Explain this.")).score
+    plain = score(RequestFeatures(text="Explain this.")).score
     for more in (
         {"tools": 6},
         {"schema": 900},
@@ -202,7 +207,7 @@ def test_more_of_anything_but_routine_makes_nothing_simpler() -> None:
         {"earlier_code": True},
         {"system": "x" * 4000},
     ):
-        assert score(Gist(text="Explain this.", **more)).score > plain, more
+        assert score(RequestFeatures(text="Explain this.", **more)).score > plain, more
 
 
 def test_every_cue_belongs_to_a_family_that_has_points() -> None:
@@ -236,7 +241,7 @@ MORE = ("response_format", "text", "generationConfig", "reasoning", "thinking", 
     body=st.dictionaries(st.sampled_from([*NAMES, *MORE]), json_values, max_size=6),
 )
 def test_hostile_fields_never_raise(dialect: str, body: dict[str, Any]) -> None:
-    verdict = score(gist_of(dialect, fields_of(body)))
+    verdict = score(features_of(dialect, fields_of(body)))
 
     assert verdict.level in LEVELS
 
@@ -246,16 +251,16 @@ def test_fields_that_are_no_json_never_raise(dialect: str, raw: bytes, deep: boo
     bad = msgspec.Raw(b"[" * 5000 if deep else raw)
     names = (*NAMES, *MORE)
 
-    assert isinstance(score(gist_of(dialect, dict.fromkeys(names, bad))), Complexity)
+    assert isinstance(score(features_of(dialect, dict.fromkeys(names, bad))), Complexity)
 
 
 @given(text=st.text(max_size=400), system=st.text(max_size=50), tools=st.integers(0, 300))
 def test_any_text_has_one_level_and_it_is_the_same_twice(
     text: str, system: str, tools: int
 ) -> None:
-    gist = Gist(text=text, system=system, tools=tools)
+    features = RequestFeatures(text=text, system=system, tools=tools)
 
-    assert score(gist) == score(gist)
+    assert score(features) == score(features)
 
 
 # The labelled prompts, and what is said about them
@@ -310,7 +315,7 @@ def test_the_guides_examples_are_true() -> None:
     examples = [cells for cells in rows if cells[1] in LEVELS]
     assert len(examples) == 3
     for text, level, points, reasons in examples:
-        verdict = score(Gist(text=text))
+        verdict = score(RequestFeatures(text=text))
         assert (verdict.level, verdict.score) == (level, float(points))
         assert "; ".join(verdict.reasons) == reasons
     assert f"below {MEDIUM_FROM:g} is simple, from {COMPLEX_FROM:g} on complex" in GUIDE

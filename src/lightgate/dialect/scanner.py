@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.clock.tokens import Usage
-    from lightgate.dialect.neutral.events import Place, Reader
-    from lightgate.dialect.neutral.logprobs import Logprob
+    from lightgate.dialect.neutral.events import Logprob, Place, Reader
 
 DEFAULT_QUIRKS: Final = Quirks()
 BROKEN_FINISHES: Final = frozenset({"abort", "error"})  # the server gave up, whatever it calls it

@@ -13,7 +13,7 @@ import msgspec
 from lightgate.dialect.errors import BadField, Fault, Untranslatable
 from lightgate.dialect.neutral.fields import Fields, Sheet
 from lightgate.dialect.neutral.item_stream import ItemStream
-from lightgate.dialect.neutral.items import Head, Kept
+from lightgate.dialect.neutral.items import AnswerHead, KeptItems
 from lightgate.dialect.neutral.json_text import dumped
 from lightgate.dialect.registry import DIALECTS, TRANSLATED
 from lightgate.dialect.request import Request
@@ -74,7 +74,7 @@ class Translator:
 
     __slots__ = ("_head", "_items", "_reader", "_writer")
 
-    def __init__(self, reader: Reader, writer: Writer, head: Head) -> None:
+    def __init__(self, reader: Reader, writer: Writer, head: AnswerHead) -> None:
         self._reader = reader
         self._writer = writer
         self._head = head
@@ -109,7 +109,7 @@ class Translator:
 
     def whole(self, body: bytes) -> bytes:
         """Translate an answer that was not streamed; AttemptError if it is none."""
-        kept = Kept(self._writer.call_prefix)
+        kept = KeptItems(self._writer.call_prefix)
         items = ItemStream(self._reader.finishes, kept, self._head.id)
         self._reader.whole(items, body)
         fault = items.error
@@ -147,7 +147,7 @@ def translator(
     writer = DIALECTS[target].writer if target in DIALECTS else None
     if writer is None:
         raise UsageError(f"There is no translation to {target!r}.")
-    head = Head(model, id, created, include_usage)
+    head = AnswerHead(model, id, created, include_usage)
     return Translator(DIALECTS[source].reader, writer(head), head)
 
 

@@ -7,7 +7,7 @@ import msgspec
 from lightgate.dialect.kinds import REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import Reason
 from lightgate.dialect.neutral.item_stream import ItemStream
-from lightgate.dialect.neutral.items import Kept
+from lightgate.dialect.neutral.items import KeptItems
 from lightgate.dialect.registry import DIALECTS, TRANSLATED
 from lightgate.dialect.request import ToolCall
 from lightgate.errors import TooLarge
@@ -34,7 +34,7 @@ class AnswerReader:
 
     def __init__(self, dialect: str) -> None:
         self._reader = DIALECTS[dialect].reader
-        self._kept = Kept()
+        self._kept = KeptItems()
         self._items = ItemStream(self._reader.finishes, self._kept)
 
     def event(self, name: bytes, data: bytes) -> None:

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from lightgate.dialect.request import ToolCall
 from lightgate.errors import ConfigError
 from lightgate.provider.answer import Answer, AnswerReader, read_answer, reads
+from lightgate.route.cascade.features import Wants, wants_of
 from lightgate.route.cascade.json_schema import Checked, check
-from lightgate.route.cascade.own_check import own_checks
 from lightgate.route.cascade.refusal import declines
-from lightgate.route.cascade.verify import BUILT_IN, Verdict, checks_of, verify
-from lightgate.route.cascade.wants import Wants, wants_of
+from lightgate.route.cascade.verify import BUILT_IN, CheckVerdict, checks_of, own_checks, verify
 
 PERSON = {
     "type": "object",
@@ -36,7 +35,7 @@ def called(name: str, arguments: str) -> ToolCall:
 
 def judged(
     answer: Answer | None, *names: str, own: dict[str, Any] | None = None, **wants: Any
-) -> Verdict:
+) -> CheckVerdict:
     return verify(answer, Wants(**wants), checks_of(names, own or {}))
 
 
@@ -193,7 +192,7 @@ def test_json_schema(text: str, state: str) -> None:
 
 
 def test_json_schema_has_nothing_to_say_without_a_schema() -> None:
-    assert judged(Answer(text="x"), "json_schema") == Verdict()
+    assert judged(Answer(text="x"), "json_schema") == CheckVerdict()
 
 
 def test_a_schema_with_unknown_words_is_unchecked() -> None:
@@ -233,7 +232,7 @@ def test_a_call_that_must_be_made() -> None:
     said = Answer(text="Sure.")
 
     assert judged(said, "tool_arguments", tools={"f": None}, must_call=True).state == "failed"
-    assert judged(said, "tool_arguments", tools={"f": None}) == Verdict()
+    assert judged(said, "tool_arguments", tools={"f": None}) == CheckVerdict()
 
 
 @pytest.mark.parametrize(

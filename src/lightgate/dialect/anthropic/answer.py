@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.dialect.errors import Fault
-    from lightgate.dialect.neutral.events import Reason
-    from lightgate.dialect.neutral.items import Ending, Head, Item
+    from lightgate.dialect.neutral.events import Logprob, Reason
+    from lightgate.dialect.neutral.items import AnswerHead, Ending, Item
     from lightgate.dialect.neutral.json_text import Object
-    from lightgate.dialect.neutral.logprobs import Logprob
 
 FINISHES: Final[dict[Reason, str]] = {
     "stop": "end_turn",
@@ -92,7 +91,7 @@ class MessagesWriter:
     keeps = False
     call_prefix = "toolu"
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: AnswerHead) -> None:
         self._head = head
         self.out: list[bytes] = []
 

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.errors import Fault
-    from lightgate.dialect.neutral.events import Reason
-    from lightgate.dialect.neutral.items import Ending, Head, Item
+    from lightgate.dialect.neutral.events import Likely, Logprob, Reason
+    from lightgate.dialect.neutral.items import AnswerHead, Ending, Item
     from lightgate.dialect.neutral.json_text import Object
-    from lightgate.dialect.neutral.logprobs import Likely, Logprob
 
 FINISHES: Final[dict[Reason, str]] = {
     "stop": "STOP",
@@ -100,7 +99,7 @@ class GeminiWriter:
     keeps = False
     call_prefix = "call"
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: AnswerHead) -> None:
         self._head = head
         self._signature = ""
         self._malformed = False

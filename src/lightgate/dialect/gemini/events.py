@@ -10,9 +10,8 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, clean, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, TEXT, TOOL
-from lightgate.dialect.neutral.events import Reader, count, stray
+from lightgate.dialect.neutral.events import Likely, Logprob, Reader, count, stray
 from lightgate.dialect.neutral.json_text import as_json, decoded, dict_of
-from lightgate.dialect.neutral.logprobs import Likely, Logprob
 
 if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Listener, Reason

@@ -11,7 +11,7 @@ from lightgate.dialect.errors import Fault, Untranslatable, fault
 from lightgate.dialect.neutral.events import Reader
 from lightgate.dialect.neutral.fields import Fields, Sheet
 from lightgate.dialect.neutral.folding import Assembler
-from lightgate.dialect.neutral.items import Head, Writer
+from lightgate.dialect.neutral.items import AnswerHead, Writer
 from lightgate.dialect.request import Built, Kind, Quirks, Request
 from lightgate.dialect.scanner import DEFAULT_QUIRKS, Scanner
 
@@ -75,7 +75,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     error_event: Callable[[int, str, str], bytes]
     read: Callable[[Fields, Sheet], None] | None = None
     camel: bool = False
-    writer: Callable[[Head], Writer] | None = None
+    writer: Callable[[AnswerHead], Writer] | None = None
     assembler: Callable[[], Assembler] | None = None
     whole_only: tuple[str, ...] = ()
     shape: Shape = Shape()

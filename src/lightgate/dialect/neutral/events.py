@@ -16,16 +16,19 @@ translation, for the checks of a cascade and for the conversations of the harnes
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
+import msgspec
+
 from lightgate.dialect.errors import malformed
+from lightgate.dialect.neutral.json_text import dicts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.errors import Fault
-    from lightgate.dialect.neutral.logprobs import Logprob
 
 # Why an answer ended:
 #     stop      the model was done
@@ -41,6 +44,42 @@ Place = int | str  # how a reader knows a call or an item again
 CUT: Final[frozenset[Reason]] = frozenset({"length", "context", "filter"})  # may end in mid-word
 DONE: Final = b"[DONE]"
 MOST: Final = 1 << 40  # tokens; more than this is no count
+
+
+class Likely(msgspec.Struct, frozen=True):
+    """A token that might have been; `bytes` is its UTF-8 where the provider told it."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+
+
+class Logprob(msgspec.Struct, frozen=True):
+    """A token that was chosen, and the likeliest in its place."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+    top_logprobs: list[Likely] = []
+
+
+def logprobs_of(value: Any) -> list[Logprob]:
+    """Read the entries of chat and responses; what is not one of them is passed over."""
+    out = []
+    for entry in dicts_of(value):
+        found = _likely(entry)
+        if found is not None:
+            top = [t for one in dicts_of(entry.get("top_logprobs")) if (t := _likely(one))]
+            out.append(Logprob(found.token, found.logprob, found.bytes, top))
+    return out
+
+
+def _likely(entry: dict[str, Any]) -> Likely | None:
+    token, logprob, raw = entry.get("token"), entry.get("logprob"), entry.get("bytes")
+    if not isinstance(token, str) or not isinstance(logprob, int | float):
+        return None
+    good = isinstance(raw, list) and all(isinstance(b, int) and 0 <= b < 256 for b in raw)
+    return Likely(token, logprob, raw if good else None) if math.isfinite(logprob) else None
 
 
 class Listener(Protocol):
@@ -115,10 +154,10 @@ class Reader(NamedTuple):
 
 def count(value: Any) -> int | None:
     """Read a token count; None for what cannot be one."""
-    if value is None:
-        return None
     if type(value) is int:
         return value if 0 <= value <= MOST else None
+    if value is None:
+        return None
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     if not whole or isinstance(value, bool) or not 0 <= value <= MOST:
         return None

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lightgate.clock.tokens import Usage
-    from lightgate.dialect.neutral.events import Place, Reason
+    from lightgate.dialect.neutral.events import Logprob, Place, Reason
     from lightgate.dialect.neutral.items import ItemListener
-    from lightgate.dialect.neutral.logprobs import Logprob
 
 SILENT: Final = frozenset({"", "null", "none", "finish_reason_unspecified"})  # no reason at all
 

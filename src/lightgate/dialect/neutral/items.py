@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from lightgate.clock.tokens import Usage
-from lightgate.dialect.neutral.events import Reason
+from lightgate.dialect.neutral.events import Logprob, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.dialect.errors import Fault
-    from lightgate.dialect.neutral.logprobs import Logprob
 
 DEEPEST: Final = 256  # levels of arguments
 
 
-class Head(msgspec.Struct, frozen=True):
+class AnswerHead(msgspec.Struct, frozen=True):
     """What every event or body of one answer repeats; `created` in seconds since 1970."""
 
     model: str
@@ -115,7 +114,7 @@ class Writer(ItemListener, Protocol):
         """Write the whole answer as one body."""
 
 
-class Kept:
+class KeptItems:
     """A listener that keeps the items and writes nothing; the items keep their own texts."""
 
     keeps = True

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.errors import Fault
-    from lightgate.dialect.neutral.events import Reason
-    from lightgate.dialect.neutral.items import Ending, Head, Item
-    from lightgate.dialect.neutral.logprobs import Logprob
+    from lightgate.dialect.neutral.events import Logprob, Reason
+    from lightgate.dialect.neutral.items import AnswerHead, Ending, Item
 
 CHUNK: Final = "chat.completion.chunk"
 DONE: Final = b"data: [DONE]\n\n"
@@ -83,7 +82,7 @@ class ChatWriter:
     keeps = False
     call_prefix = "call"
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: AnswerHead) -> None:
         self._head = head
         self._id = f"chatcmpl-{head.id}"
         self.out: list[bytes] = []

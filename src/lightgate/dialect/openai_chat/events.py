@@ -13,9 +13,8 @@ from msgspec import UNSET, UnsetType
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import Reader, count, marker, stray
+from lightgate.dialect.neutral.events import Reader, count, logprobs_of, marker, stray
 from lightgate.dialect.neutral.json_text import as_json, decoded, dict_of, dicts_of
-from lightgate.dialect.neutral.logprobs import logprobs_of
 
 if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Listener, Place, Reason
@@ -271,18 +270,25 @@ def usage_of(said: ChatUsage | None) -> Usage | None:
     """Read token counts; None where neither direction is counted."""
     if said is None:
         return None
-    before, after = said.prompt_tokens_details, said.completion_tokens_details
     tokens_in, tokens_out = count(said.prompt_tokens), count(said.completion_tokens)
     if tokens_in is None and tokens_out is None:
         return None
-    cached = None if before is None else count(before.cached_tokens)
-    reasoning = None if after is None else count(after.reasoning_tokens)
+    cached = written = reasoning = None
+    if said.prompt_tokens_details is not None:
+        cached = count(said.prompt_tokens_details.cached_tokens)
+        written = count(said.prompt_tokens_details.cache_write_tokens)
+    if said.completion_tokens_details is not None:
+        reasoning = count(said.completion_tokens_details.reasoning_tokens)
+    if cached is None and said.prompt_cache_hit_tokens is not None:
+        cached = count(said.prompt_cache_hit_tokens)
+    if reasoning is None and said.reasoning_tokens is not None:
+        reasoning = count(said.reasoning_tokens)
     return Usage(
         tokens_in=tokens_in,
         tokens_out=tokens_out,
-        tokens_reasoning=count(said.reasoning_tokens) if reasoning is None else reasoning,
-        tokens_cached=count(said.prompt_cache_hit_tokens) if cached is None else cached,
-        tokens_cache_write=None if before is None else count(before.cache_write_tokens),
+        tokens_reasoning=reasoning,
+        tokens_cached=cached,
+        tokens_cache_write=written,
     )
 
 

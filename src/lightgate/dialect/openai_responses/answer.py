@@ -8,10 +8,9 @@ import msgspec
 
 from lightgate.dialect.errors import status_of
 from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import CUT
+from lightgate.dialect.neutral.events import CUT, Likely, Logprob
 from lightgate.dialect.neutral.folding import encoded, object_of
 from lightgate.dialect.neutral.json_text import dumped, named
-from lightgate.dialect.neutral.logprobs import Likely, Logprob
 from lightgate.dialect.openai_responses.events import LAST
 from lightgate.errors import Malformed
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.errors import Fault
     from lightgate.dialect.neutral.events import Reason
-    from lightgate.dialect.neutral.items import Ending, Head, Item
+    from lightgate.dialect.neutral.items import AnswerHead, Ending, Item
     from lightgate.dialect.neutral.json_text import Object
 
 # A response has a status, and a reason only where that is `incomplete`.
@@ -61,7 +60,7 @@ class ResponsesWriter:
     keeps = True
     call_prefix = "call"
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: AnswerHead) -> None:
         self._head = head
         self._number = 0
         self._started = False

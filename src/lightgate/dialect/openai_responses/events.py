@@ -9,9 +9,8 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import DONE, Reader, count
+from lightgate.dialect.neutral.events import DONE, Reader, count, logprobs_of
 from lightgate.dialect.neutral.json_text import decoded
-from lightgate.dialect.neutral.logprobs import logprobs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +41,12 @@ LAST: Final = frozenset({"response.completed", "response.incomplete", "response.
 BETWEEN: Final = "\n\n"  # the parts of a summary are paragraphs
 
 
+class _Part(msgspec.Struct, gc=False):
+    text: Any = None
+    refusal: Any = None
+    logprobs: Any = None
+
+
 class _Item(msgspec.Struct, gc=False):
     id: Any = None
     type: Any = None
@@ -49,8 +54,8 @@ class _Item(msgspec.Struct, gc=False):
     name: Any = None
     arguments: Any = None
     input: Any = None
-    content: list[dict[str, Any]] | None = None
-    summary: list[dict[str, Any]] | None = None
+    content: list[_Part] | None = None
+    summary: list[_Part] | None = None
     encrypted_content: Any = None
 
 
@@ -104,8 +109,8 @@ _whole_decoder: Final = msgspec.json.Decoder(_Response)
 
 
 def _event(listener: Listener, name: bytes, data: bytes) -> None:
-    event: _Event | None
-    event = decoded(_counted, data) if listener.counting else decoded(_full, data)
+    counting = listener.counting
+    event = decoded(_counted, data) if counting else decoded(_full, data)
     if event is None:
         word = data.strip()
         if word and word != DONE:  # some servers add chat's marker after their own
@@ -113,10 +118,18 @@ def _event(listener: Listener, name: bytes, data: bytes) -> None:
         return
     kind = event.type if isinstance(event.type, str) else name.decode("latin-1")
     flag = _SAID.get(kind)
-    if flag is not None:
-        if event.delta and isinstance(event.delta, str):
+    if flag is None:
+        _other_event(listener, kind, event, (name, data))
+    elif event.delta and isinstance(event.delta, str):
+        if counting:
+            listener.say(flag, event.delta)
+        else:
             _say(listener, flag, event)
-    elif kind in _TAKES:
+
+
+def _other_event(listener: Listener, kind: str, event: _Event, said: tuple[bytes, bytes]) -> None:
+    """Take any event but a piece of text; `said` are its name and its bytes."""
+    if kind in _TAKES:
         _TAKES[kind](listener, _place(event), event)
     elif kind in _OTHER:
         if event.delta and isinstance(event.delta, str):
@@ -125,16 +138,13 @@ def _event(listener: Listener, name: bytes, data: bytes) -> None:
         response = event.response or _Response(status=kind.removeprefix("response."))
         output = None if listener.counting or listener.items else response.output
         _settle(listener, response, output, failed=kind == "response.failed")
-    elif kind == "error" or name == b"error" or event.error is not None:
-        listener.fail(error_of(event.error) if event.error else malformed(data))
+    elif kind == "error" or said[0] == b"error" or event.error is not None:
+        listener.fail(error_of(event.error) if event.error else malformed(said[1]))
 
 
 def _say(listener: Listener, flag: int, event: _Event) -> None:
-    if isinstance(event, _FullEvent):
-        likely = logprobs_of(event.logprobs) if event.logprobs else ()
-        listener.say(flag, event.delta, likely, _place(event))
-    else:
-        listener.say(flag, event.delta)
+    told = event.logprobs if isinstance(event, _FullEvent) else None
+    listener.say(flag, event.delta, logprobs_of(told) if told else (), _place(event))
 
 
 def _arguments_delta(listener: Listener, place: Place, event: _Event) -> None:
@@ -238,20 +248,19 @@ def _reasoning(listener: Listener, item: _Item) -> None:
     parts = item.summary or item.content or ()
     if listener.counting:
         parts = [*(item.summary or ()), *(item.content or ())]
-    texts = [text for part in parts if isinstance(text := part.get("text"), str) and text]
+    texts = [part.text for part in parts if part.text and isinstance(part.text, str)]
     if texts and not listener.counting:
         texts = [BETWEEN.join(texts)]
     for text in texts:
         listener.say(REASONING, text)
 
 
-def _part(listener: Listener, part: dict[str, Any]) -> None:
-    text, refusal = part.get("text"), part.get("refusal")
-    likely = () if listener.counting else logprobs_of(part.get("logprobs"))
-    if isinstance(text, str) and (text or likely):
-        listener.say(TEXT, text, likely)
-    if refusal and isinstance(refusal, str):
-        listener.say(REFUSAL, refusal)
+def _part(listener: Listener, part: _Part) -> None:
+    likely = () if listener.counting else logprobs_of(part.logprobs)
+    if isinstance(part.text, str) and (part.text or likely):
+        listener.say(TEXT, part.text, likely)
+    if part.refusal and isinstance(part.refusal, str):
+        listener.say(REFUSAL, part.refusal)
 
 
 def _rest(listener: Listener, place: Place, arguments: Any) -> None:

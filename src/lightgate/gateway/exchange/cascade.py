@@ -14,9 +14,9 @@ import msgspec
 from lightgate.gateway.exchange.exchange import Flight
 from lightgate.provider.answer import read_answer
 from lightgate.route.cascade.course import CascadeCourse
+from lightgate.route.cascade.features import wants_of
 from lightgate.route.cascade.tiers import tier_turns
 from lightgate.route.cascade.verify import verify
-from lightgate.route.cascade.wants import wants_of
 
 if TYPE_CHECKING:
     from lightgate.gateway.admit.admit import Entry
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.served.tiers import Tiers
     from lightgate.provider.call import Called
     from lightgate.route.cascade.course import Move
-    from lightgate.route.cascade.verify import Verdict
+    from lightgate.route.cascade.verify import CheckVerdict
     from lightgate.wire.door.inbound import Inbound
     from lightgate.wire.door.reply import Reply
 
@@ -193,7 +193,7 @@ class Ascent(Flight):
         """Add to what the records say of the plan."""
         self.plan = msgspec.structs.replace(self.plan, reason=f"{self.plan.reason}; {said}")
 
-    def _verdict(self, leg: Leg, data: bytes) -> Verdict:
+    def _verdict(self, leg: Leg, data: bytes) -> CheckVerdict:
         wanted = self.wanted
         dialect, streamed = wanted.path.dialect, wanted.streamed
         if streamed:  # as the client would have got it

@@ -9,10 +9,9 @@ import msgspec
 
 from lightgate.provider.answer import reads
 from lightgate.route.cascade.complexity import score
-from lightgate.route.cascade.features import gist_of
-from lightgate.route.cascade.own_check import GROUP, own_checks
+from lightgate.route.cascade.features import features_of
 from lightgate.route.cascade.tiers import Cascade, cascade_of, starting, tier_ask, tier_turns
-from lightgate.route.cascade.verify import BUILT_IN, Check, checks_of
+from lightgate.route.cascade.verify import BUILT_IN, GROUP, Check, checks_of, own_checks
 from lightgate.route.form.size import bucket
 from lightgate.route.plan.plan import Plan, Step
 from lightgate.route.plan.policy import USUAL_TOKENS
@@ -57,7 +56,7 @@ def plan_tiers(
     a failure, or an answer that fails a check. A tier that starts ahead takes the place of the
     first tier's hedge.
     """
-    found = score(gist_of(wanted.path.dialect, wanted.fields))
+    found = score(features_of(wanted.path.dialect, wanted.fields))
     start = starting(cascade, found.level)
     ahead = _may_be_ahead(cascade, start, ask, wanted)
     if ahead:

@@ -23,7 +23,7 @@ from lightgate.route.cascade.words import ANYWHERE, BY_CUE, CUES, FIRSTS, PHRASE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lightgate.route.cascade.features import Gist
+    from lightgate.route.cascade.features import RequestFeatures
 
 Level = Literal["simple", "medium", "complex"]
 LEVELS: Final[tuple[Level, ...]] = ("simple", "medium", "complex")
@@ -108,29 +108,29 @@ class Complexity(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
-def score(gist: Gist) -> Complexity:
+def score(features: RequestFeatures) -> Complexity:
     """Add the points up."""
-    found = signs(gist)
+    found = signs(features)
     points = [(WORTH[name][0] * amount, WORTH[name][1]) for name, amount in found.items()]
     total = sum([worth for worth, _ in points])
     level = _level(total)
-    if level == "simple" and not gist.text.isascii() and _STRANGE.search(gist.text[:READ]):
+    if level == "simple" and not features.text.isascii() and _STRANGE.search(features.text[:READ]):
         level = "medium"
         points.append((math.inf, _UNREAD))
     points.sort(key=_weight)
     return Complexity(level, round(total, 2), tuple([reason for _, reason in points]))
 
 
-def signs(gist: Gist) -> dict[str, float]:
+def signs(features: RequestFeatures) -> dict[str, float]:
     """How much there is of everything in `WORTH`; what there is nothing of is left out."""
-    instruction = _instruction(gist.text)
+    instruction = _instruction(features.text)
     dense = not instruction.isascii() and _DENSE.search(instruction) is not None
     if dense:
         instruction = instruction[: READ // _DENSITY]
     found = _families(instruction, dense=dense)
     _wording(instruction, dense, found)
-    _material(gist, len(instruction), found)
-    _around(gist, found)
+    _material(features, len(instruction), found)
+    _around(features, found)
     return found
 
 
@@ -192,9 +192,9 @@ def _has_formulas(instruction: str) -> bool:
     return not instruction.isascii() and _SIGNS.search(instruction) is not None
 
 
-def _material(gist: Gist, instruction: int, found: dict[str, float]) -> None:
+def _material(features: RequestFeatures, instruction: int, found: dict[str, float]) -> None:
     """What the instruction is about: pasted text and code, and the talk before it."""
-    text = gist.text
+    text = features.text
     if FENCE in text:
         found["fence"] = 1.0 + min(text.count("\n") / 10, 3.0)
     elif len(text) - instruction > 1000:
@@ -202,25 +202,25 @@ def _material(gist: Gist, instruction: int, found: dict[str, float]) -> None:
     items = sum([text.count(bullet, 0, READ * 2) for bullet in _BULLETS])
     if items > 2:
         found["items"] = min(items, 2 * _TOP)
-    if gist.earlier > 4000:
-        found["earlier"] = math.log2(gist.earlier / 2000)
-    if gist.earlier_code and FENCE not in text:
+    if features.earlier > 4000:
+        found["earlier"] = math.log2(features.earlier / 2000)
+    if features.earlier_code and FENCE not in text:
         found["earlier_code"] = 1.0
-    if gist.turns > 2:
-        found["turns"] = min(gist.turns - 1, _TOP)
+    if features.turns > 2:
+        found["turns"] = min(features.turns - 1, _TOP)
 
 
-def _around(gist: Gist, found: dict[str, float]) -> None:
+def _around(features: RequestFeatures, found: dict[str, float]) -> None:
     """Tools, a schema, images, and what the client itself says about the effort."""
-    if gist.tools > 1:
-        found["tools"] = min(gist.tools, 2 * _TOP)
-    if gist.steps > 1:
-        found["steps"] = min(gist.steps, 2 * _TOP)
-    if gist.schema > 200:
-        found["schema"] = min(gist.schema / 400, 3.0)
-    if gist.images:
+    if features.tools > 1:
+        found["tools"] = min(features.tools, 2 * _TOP)
+    if features.steps > 1:
+        found["steps"] = min(features.steps, 2 * _TOP)
+    if features.schema > 200:
+        found["schema"] = min(features.schema / 400, 3.0)
+    if features.images:
         found["images"] = 1.0
-    if gist.effort in _HARD:
+    if features.effort in _HARD:
         found["effort"] = 1.0
-    if len(gist.system) > 1500:
-        found["system"] = math.log2(len(gist.system) / 750)
+    if len(features.system) > 1500:
+        found["system"] = math.log2(len(features.system) / 750)

@@ -1,6 +1,6 @@
-"""The gist of a request, in any of the four dialects: what was asked last, and what is around it.
+"""Features of a request, in any dialect: what the user said last, what is around it, what binds it.
 
-Read from the raw fields in one pass, and never refused: what is not as it should be is not there.
+The raw fields are read in one pass and never refused: a field of another shape counts as absent.
 The provider or the translation says what is wrong with a request; here it is only looked at.
 """
 
@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lightgate.dialect.neutral.json_text import value_of
+from lightgate.dialect.registry import DIALECTS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from lightgate.dialect.neutral.dialect import Shape
 
 MOST_BYTES: Final = 262_144  # of messages that are looked into; more is judged by its size alone
 FENCE: Final = "```"
@@ -21,7 +26,7 @@ _IMAGES: Final = frozenset({"image_url", "input_image", "image"})
 _TEXTS: Final = frozenset({"text", "input_text", "output_text", None})
 
 
-class Gist(msgspec.Struct, frozen=True, kw_only=True):
+class RequestFeatures(msgspec.Struct, frozen=True, kw_only=True):
     """What the complexity of a request is judged by; characters and counts.
 
     `text` is the last thing that the user said, `turns` how often the user spoke, `earlier` the
@@ -51,36 +56,59 @@ class _Turn(msgspec.Struct):
 
 
 _turns: Final = msgspec.json.Decoder(list[_Turn])
-_any: Final = msgspec.json.Decoder()
 _raws: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def gist_of(dialect: str, fields: Mapping[str, msgspec.Raw]) -> Gist:
-    """Read the gist of a request's fields; a field that cannot be read counts as absent."""
-    if dialect == "openai-completions":
-        said = _decoded(fields.get("prompt"))
-        return Gist(text=said if isinstance(said, str) else "")
-    name = "contents" if dialect == "gemini" else "messages"
-    raw = fields.get("input" if dialect == "openai-responses" else name)
+def features_of(dialect: str, fields: Mapping[str, msgspec.Raw]) -> RequestFeatures:
+    """Read the features of a request's fields; a field that cannot be read counts as absent."""
+    shape = DIALECTS[dialect].shape
+    raw = fields.get(shape.turns)
+    tools = _tools(shape, fields.get("tools"))
     if raw is not None and len(bytes(raw)) > MOST_BYTES:
-        return Gist(earlier=len(bytes(raw)), tools=_tools(dialect, fields.get("tools")))
+        return RequestFeatures(earlier=len(bytes(raw)), tools=tools)
     heard = _Heard()
-    if raw is not None and bytes(raw).startswith(b'"'):  # responses: a mere text
+    if raw is not None and bytes(raw).startswith(b'"'):  # a mere text
         heard.user(_decoded(raw), None)
     else:
         heard.all_of(_read_turns(raw))
-    own = _instructions(dialect, fields)
-    return Gist(
+    own = _instructions(shape, fields)
+    return RequestFeatures(
         text=heard.text,
         system="\n\n".join([*own, *heard.system]),
         turns=heard.turns,
         earlier=heard.earlier,
         earlier_code=heard.code,
         steps=heard.steps,
-        tools=_tools(dialect, fields.get("tools")),
-        schema=_schema(dialect, fields),
+        tools=tools,
+        schema=_schema(shape, fields),
         images=heard.images,
-        effort=_effort(dialect, fields),
+        effort=shape.effort(fields),
+    )
+
+
+class Wants(msgspec.Struct, frozen=True, kw_only=True):
+    """Null or empty where nothing is asked for.
+
+    `schema` is a JSON schema. `tools` maps a function's name to the schema of its arguments, None
+    where it has none. `must_call`: the answer has to be a call. `limit` is the client's own cap on
+    tokens.
+    """
+
+    schema: dict[str, Any] | None = None
+    tools: dict[str, Any] = {}
+    must_call: bool = False
+    limit: int | None = None
+
+
+def wants_of(dialect: str, fields: Mapping[str, msgspec.Raw], limit: int | None = None) -> Wants:
+    """Read a request's fields; what cannot be read binds nothing here, and never raises."""
+    shape = DIALECTS[dialect].shape
+    tools = shape.functions(value_of(fields.get("tools")))
+    return Wants(
+        schema=shape.schema(fields),
+        tools=tools,
+        must_call=bool(tools) and shape.must_call(fields),
+        limit=limit,
     )
 
 
@@ -153,25 +181,17 @@ def _plain(said: Any) -> str:
     return "\n\n".join(texts)
 
 
-def _instructions(dialect: str, fields: Mapping[str, msgspec.Raw]) -> list[str]:
+def _instructions(shape: Shape, fields: Mapping[str, msgspec.Raw]) -> list[str]:
     """What a dialect says to the model outside its messages."""
-    if dialect == "anthropic-messages":
-        raw = fields.get("system")
-    elif dialect == "openai-responses":
-        raw = fields.get("instructions")
-    elif dialect == "gemini":
-        raw = fields.get("systemInstruction") or fields.get("system_instruction")
-    else:
-        return []
-    text = _plain(_decoded(raw))
-    return [text] if text else []
+    said = [_plain(_decoded(fields[name])) for name in shape.instructions if name in fields]
+    return [text for text in said[:1] if text]
 
 
-def _tools(dialect: str, raw: msgspec.Raw | None) -> int:
-    """How many tools there are; Gemini has its functions one level deeper."""
+def _tools(shape: Shape, raw: msgspec.Raw | None) -> int:
+    """How many tools there are; a dialect may nest its functions one level deeper."""
     if raw is None or len(bytes(raw)) > MOST_BYTES:
         return 0 if raw is None else 64
-    if dialect != "gemini":
+    if not shape.nested:
         try:
             return len(_raws.decode(raw))
         except (ValueError, RecursionError):
@@ -179,41 +199,18 @@ def _tools(dialect: str, raw: msgspec.Raw | None) -> int:
     tools = _decoded(raw)
     count = 0
     for tool in tools if isinstance(tools, list) else []:
-        listed = tool.get("functionDeclarations") if isinstance(tool, dict) else None
+        listed = tool.get(shape.nested) if isinstance(tool, dict) else None
         count += len(listed) if isinstance(listed, list) else 1
     return count
 
 
-_SCHEMAS: Final = {  # the field that may hold a schema, and the sign that it does
-    "openai-chat": ("response_format", b'"json_schema"'),
-    "openai-responses": ("text", b'"json_schema"'),
-    "anthropic-messages": ("output_config", b'"schema"'),
-    "gemini": ("generationConfig", b"Schema"),
-}
-
-
-def _schema(dialect: str, fields: Mapping[str, msgspec.Raw]) -> int:
+def _schema(shape: Shape, fields: Mapping[str, msgspec.Raw]) -> int:
     """The size of the schema for the answer, with what little stands around it."""
-    name, sign = _SCHEMAS.get(dialect, ("", b""))
-    for field in (name, "output_format") if dialect == "anthropic-messages" else (name,):
-        raw = fields.get(field)
-        if raw is not None and sign in bytes(raw):
+    for name in shape.schemas:
+        raw = fields.get(name)
+        if raw is not None and shape.schema_sign in bytes(raw):
             return len(bytes(raw))
     return 0
-
-
-def _effort(dialect: str, fields: Mapping[str, msgspec.Raw]) -> str:
-    """How hard the client wants the model to think, where it says so in a word."""
-    if dialect == "openai-chat":
-        return _word(_decoded(fields.get("reasoning_effort"))) or ""
-    if dialect == "openai-responses":
-        asked = _decoded(fields.get("reasoning"))
-        return (_word(asked.get("effort")) or "") if isinstance(asked, dict) else ""
-    if dialect == "anthropic-messages":
-        asked = _decoded(fields.get("thinking"))
-        on = isinstance(asked, dict) and asked.get("type") in {"enabled", "adaptive"}
-        return "high" if on else ""
-    return ""
 
 
 def _word(value: Any) -> str | None:
@@ -241,9 +238,4 @@ def _read_turns(raw: msgspec.Raw | None) -> list[_Turn]:
 
 
 def _decoded(raw: msgspec.Raw | None) -> Any:
-    if raw is None or len(bytes(raw)) > MOST_BYTES:
-        return None
-    try:
-        return _any.decode(raw)
-    except (ValueError, RecursionError):
-        return None
+    return None if raw is None or len(bytes(raw)) > MOST_BYTES else value_of(raw)

@@ -4,13 +4,15 @@
     failed     it is not, or nobody can say so: an own check that raised
     unchecked  it could not be looked at, or only in part; this neither passes nor escalates
 
-A check that a request gives no cause for (no schema, no tools) has no finding.
+A check that a request gives no cause for (no schema, no tools) has no finding. The user's own
+checks are entry points of the group `lightgate.verify`; finding them is the caller's, at start:
+`own_checks(names, entry_points(group=GROUP))`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -19,17 +21,18 @@ from lightgate.route.cascade.json_schema import check as check_schema
 from lightgate.route.cascade.refusal import declines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lightgate.dialect.request import ToolCall
     from lightgate.provider.answer import Answer
-    from lightgate.route.cascade.wants import Wants
+    from lightgate.route.cascade.features import Wants
 
 State = Literal["passed", "failed", "unchecked"]
 OwnCheck = Callable[..., Any]  # (answer, wants) -> True, or False or a sentence: why not
 LEAST_LOGPROB: Final = -1.0  # mean of an answer's tokens: about 37 % each
 _SMALL_LIMIT: Final = 64  # tokens; a client that sets so little expects to reach it
 _LOGPROBS: Final = "logprobs"
+GROUP: Final = "lightgate.verify"  # entry points of the user's own checks
 _any: Final = msgspec.json.Decoder()
 
 
@@ -41,7 +44,7 @@ class Finding(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class CheckVerdict(msgspec.Struct, frozen=True):
     """What all checks found; it fails with one of them, and passes only if all have passed."""
 
     findings: tuple[Finding, ...] = ()
@@ -69,12 +72,12 @@ def checks_of(names: Sequence[str], own: Mapping[str, OwnCheck]) -> tuple[Check,
     return tuple([_check(name, own) for name in names])
 
 
-def verify(answer: Answer | None, wants: Wants, checks: Sequence[Check]) -> Verdict:
+def verify(answer: Answer | None, wants: Wants, checks: Sequence[Check]) -> CheckVerdict:
     """Check an answer; None stands for one that could not be read."""
     if answer is None:
-        return Verdict((Finding("answer", "unchecked", "it could not be read"),))
+        return CheckVerdict((Finding("answer", "unchecked", "it could not be read"),))
     found = [check(answer, wants) for check in checks]
-    return Verdict(tuple([finding for finding in found if finding is not None]))
+    return CheckVerdict(tuple([finding for finding in found if finding is not None]))
 
 
 def _check(name: str, own: Mapping[str, OwnCheck]) -> Check:
@@ -220,3 +223,41 @@ def _isolated(name: str, own: OwnCheck) -> Check:
         return Finding(name, "failed", f"it returned {type(said).__name__}, not True or False")
 
     return run
+
+
+class CheckEntryPoint(Protocol):
+    """An entry point, as `importlib.metadata` has it."""
+
+    @property
+    def name(self) -> str:
+        """What a configuration calls it."""
+
+    def load(self) -> Any:
+        """Import what it stands for."""
+
+
+def own_checks(names: Sequence[str], points: Iterable[CheckEntryPoint]) -> dict[str, OwnCheck]:
+    """Load those that are named and are not built in; ConfigError where one cannot be used.
+
+    Two packages that offer the same name are an error too: nobody could say which one runs.
+    """
+    wanted = {name for name in names if name not in BUILT_IN}
+    found: dict[str, OwnCheck] = {}
+    for point in points:
+        if point.name not in wanted:
+            continue
+        if point.name in found:
+            raise ConfigError(f"Two installed packages offer the check {point.name!r}.")
+        found[point.name] = _loaded(point)
+    return found
+
+
+def _loaded(point: CheckEntryPoint) -> OwnCheck:
+    try:
+        check = point.load()
+    except Exception as error:  # the wall around code that is not ours
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"The check {point.name!r} cannot be loaded: {why[:200]}.") from error
+    if not callable(check):
+        raise ConfigError(f"The check {point.name!r} is not a function of an answer and its wants.")
+    return check  # type: ignore[no-any-return]
