@@ -33,8 +33,7 @@ from lightgate.route.cascade.tiers import Cascade, cascade_of, starting, tier_tu
 from lightgate.route.cascade.verify import State
 from lightgate.route.plan.alias import Alias
 from lightgate.route.plan.hedge import LAG_TOKENS, SPEND, HedgeBudgets, TargetPrice
-from lightgate.sim.latency import Dice, SpeedCurve
-from lightgate.sim.weather import Sky
+from lightgate.sim.weather import Dice, Sky, SpeedCurve
 from lightgate.sim.world_file import load
 
 if TYPE_CHECKING:

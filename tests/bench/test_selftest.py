@@ -14,7 +14,7 @@ import pytest
 
 from lightgate.bench.selftest.plan import OTHER_SCENARIOS, SCENARIOS, SelftestCell
 from lightgate.bench.selftest.run import Lab, run_cell
-from lightgate.sim.server.pages import base_urls
+from lightgate.sim.server.routes import base_urls
 from lightgate.sim.server.serve import SimFacts, SimOptions
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.server.spawn import SimProcess

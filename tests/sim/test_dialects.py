@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.sim.answer.answer import split_tokens
-from lightgate.sim.answer.words import JsonText, Prose, plain
+from lightgate.sim.answer.answer import JsonText, Prose, plain, split_tokens
 
 if TYPE_CHECKING:
     from sim.conftest import Answer, Serve, Sim

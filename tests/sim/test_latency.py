@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lightgate.sim.latency import Dice, SpeedCurve
-from lightgate.sim.weather import Sky, Spells
+from lightgate.sim.weather import Dice, Sky, SpeedCurve, Spells
 from lightgate.sim.world import LoadPoint, Weather
 from lightgate.sim.world_file import load
 

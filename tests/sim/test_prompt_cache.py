@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lightgate.errors import ConfigError
 from lightgate.sim.answer.script import TEXT
 from lightgate.sim.capacity import PromptCache
-from lightgate.sim.latency import NS
+from lightgate.sim.weather import NS
 from lightgate.sim.world import WorldCache
 from lightgate.sim.world_file import parse
 from sim.conftest import QUICK

@@ -9,7 +9,7 @@ import click
 
 from lightgate.cli.options import config_option, json_option
 from lightgate.cli.output import Column, emit_json, emit_table, note
-from lightgate.config.load import config_schema, find_config, parse_config
+from lightgate.config.load import config_schema, find_config, parse_config, read_text
 from lightgate.errors import ConfigError, Exit, UsageError
 
 
@@ -26,7 +26,7 @@ def check(*, config_file: Path | None, as_json: bool) -> int:
 
     A key or a variable that is not in this environment is a warning.
     """
-    from lightgate.cli.checked import Findings, check_targets
+    from lightgate.cli.examine import Examiner, Findings
 
     path = find_config(config_file, env=os.environ, cwd=Path.cwd())
     if path is None:
@@ -35,9 +35,10 @@ def check(*, config_file: Path | None, as_json: bool) -> int:
         else:
             click.echo("There is no configuration file: every value has its default.")
         return Exit.OK
-    text = _text(path)
+    text = read_text(path)
     try:
-        found = check_targets(parse_config(text, name=str(path)), text, str(path), os.environ)
+        config = parse_config(text, name=str(path))
+        found = Examiner(config, text, str(path), os.environ).findings()
     except ConfigError as error:
         found = Findings(error.problems, ())
     if as_json:
@@ -60,13 +61,13 @@ def explain(*, config_file: Path | None, as_json: bool) -> None:
 
     API keys are shown by the name of their variable, and whether it is set.
     """
-    from lightgate.cli.explained import ExplainedRow, Explainer
+    from lightgate.cli.examine import Examiner, ExplainedRow
 
     path = find_config(config_file, env=os.environ, cwd=Path.cwd())
-    text = _text(path) if path is not None else ""
+    text = read_text(path) if path is not None else ""
     name = str(path) if path is not None else "lightgate.toml"
     first = ExplainedRow("(the file)", None if path is None else name, _found_by(config_file, path))
-    rows = [first, *Explainer(parse_config(text, name=name), text, name, os.environ).rows()]
+    rows = [first, *Examiner(parse_config(text, name=name), text, name, os.environ).rows()]
     if as_json:
         emit_json([row._asdict() for row in rows])
         return
@@ -103,7 +104,7 @@ def import_file(*, file: Path, out: Path | None, as_json: bool) -> None:
         name: KnownProvider(row.base_url, row.dialect, row.auth, row.key_env)
         for name, row in catalogue().items()
     }
-    made = import_litellm(_text(file), known=known, env=os.environ, name=file.name)
+    made = import_litellm(read_text(file), known=known, env=os.environ, name=file.name)
     parse_config(made.text, name=str(out or "lightgate.toml"))
     if out is not None:
         _write_new(out, made.text)
@@ -115,14 +116,6 @@ def import_file(*, file: Path, out: Path | None, as_json: bool) -> None:
         note(f"{found.where}: {found.said}")
     if out is not None:
         note(f"Wrote {out}. `lightgate config check --config {out}` says what is missing here.")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as reason:
-        said = reason.strerror if isinstance(reason, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"{path} cannot be read: {said}.") from None
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -47,12 +47,16 @@ def user_folder(env: Mapping[str, str]) -> Path:
 
 def load_config(path: Path) -> Config:
     """Read and check one file."""
+    return parse_config(read_text(path), name=str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a configuration file, of ours or to be imported."""
     try:
-        text = path.read_text("utf-8")
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as reason:
         said = reason.strerror if isinstance(reason, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"The configuration file {path} cannot be read: {said}.") from reason
-    return parse_config(text, name=str(path))
+        raise ConfigError(f"The configuration file {path} cannot be read: {said}.") from None
 
 
 def parse_config(text: str, *, name: str = FILE_NAME) -> Config:

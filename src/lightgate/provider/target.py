@@ -88,7 +88,7 @@ def resolve(
         provider=provider,
         model=model,
         base_url=_base_url(provider, table, env),
-        api_key=_key(provider, table, env, key_env),
+        api_key=_key(provider, config, env, key_env),
         hourly_cost=table.hourly_cost if table is not None else None,
         rates=own_rates(own) if own is not None else None,
     )
@@ -195,19 +195,15 @@ def _value(
 
 
 def _key(
-    provider: Provider, table: ProviderTable | None, env: Mapping[str, str], key_env: str | None
+    provider: Provider, config: Config | None, env: Mapping[str, str], key_env: str | None
 ) -> Secret | None:
     """The key of a target: from the flag, then the file, then the provider's variables."""
-    if key_env:
-        return key_from_env(key_env, env)
-    if table is not None and table.api_key is not None:
-        kind, _, name = table.api_key.partition(":")
-        return key_from_env(name, env) if kind == "env" else None
-    found = first_set(provider.key_env, env)
-    if found is not None:
-        return key_from_env(found, env)
-    if provider.local or provider.auth == "none" or not provider.key_env:
+    name, ready = (key_env, True) if key_env else key_variable(provider, config, env)
+    if name is None:
         return None
+    table = config.providers.get(provider.name) if config is not None else None
+    if ready or (table is not None and table.api_key is not None):
+        return key_from_env(name, env)
     first, *others = provider.key_env
     also = f" (also read: {', '.join(others)})" if others else ""
     raise CredentialsError(

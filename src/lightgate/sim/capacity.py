@@ -10,7 +10,7 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from lightgate.sim.latency import NS
+from lightgate.sim.weather import NS
 
 if TYPE_CHECKING:
     from lightgate.sim.world import WorldCache, WorldRate

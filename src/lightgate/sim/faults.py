@@ -32,7 +32,7 @@ from lightgate.sim.answer.script import (
     ROLE,
     TEXT,
 )
-from lightgate.sim.latency import NS
+from lightgate.sim.weather import NS
 from lightgate.sim.world import AnswerShape, UsageStyle
 
 Where = Literal["request", "port"]

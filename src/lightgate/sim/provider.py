@@ -22,8 +22,7 @@ from lightgate.sim.answer.script import (
 from lightgate.sim.capacity import Bucket, PromptCache, Slots
 from lightgate.sim.dialects.registry import tail_of
 from lightgate.sim.faults import FaultCall, parse_fault
-from lightgate.sim.latency import NS, Dice, SpeedCurve
-from lightgate.sim.weather import Luck, Sky
+from lightgate.sim.weather import NS, Dice, Luck, Sky, SpeedCurve
 
 if TYPE_CHECKING:
     from lightgate.sim.answer.request import SimRequest

@@ -18,7 +18,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import RateLimited, UsageError
 from lightgate.provider.prepare import prepare
-from lightgate.sim.server.pages import base_urls
+from lightgate.sim.server.routes import base_urls
 from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import parse

@@ -23,7 +23,7 @@ from lightgate.bench.workload.workload import Wish, Workload, calibrated
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect.request import Message, ToolCall
 from lightgate.errors import UsageError
-from lightgate.sim.server.pages import base_urls
+from lightgate.sim.server.routes import base_urls
 from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import parse

@@ -19,7 +19,7 @@ from lightgate.provider.call import call
 from lightgate.provider.catalogue import Provider
 from lightgate.provider.prepare import prepare
 from lightgate.provider.target import Target
-from lightgate.sim.server.pages import base_urls
+from lightgate.sim.server.routes import base_urls
 from lightgate.sim.server.serve import SimFacts
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import parse

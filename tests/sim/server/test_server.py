@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lightgate.sim.answer.request import read_request
-from lightgate.sim.latency import NS
+from lightgate.sim.weather import NS
 from lightgate.sim.world_file import load
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import msgspec
 from lightgate.errors import UsageError
 from lightgate.provider.catalogue import catalogue
 from lightgate.sim import world_file
-from lightgate.sim.latency import SpeedCurve
+from lightgate.sim.weather import SpeedCurve
 from lightgate.sim.world import World
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import numpy as np
 
 from lightgate.route.health.failure import RATE_LIMITED, by_status
 from lightgate.sim.capacity import Bucket, Slots
-from lightgate.sim.latency import Dice, Parameters, SpeedCurve
-from lightgate.sim.weather import Sky, Spells
+from lightgate.sim.weather import Dice, Parameters, Sky, SpeedCurve, Spells
 
 if TYPE_CHECKING:
     from lightgate.bench.rehearse.scene import Scene, SlowSpell

@@ -6,9 +6,8 @@ from typing import Final
 
 from msgspec.json import decode, encode
 
-from lightgate.sim.answer.answer import SimAnswer, split_tokens
+from lightgate.sim.answer.answer import SimAnswer, plain, split_tokens
 from lightgate.sim.answer.script import FINISH, REASONING, ROLE, TEXT, TOOL, Tail
-from lightgate.sim.answer.words import plain
 
 REASONS: Final = {"stop": "STOP", "length": "MAX_TOKENS", "tool": "STOP"}
 # A function call comes in one piece, and the end of the body is the only terminal marker.

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 from msgspec.json import encode
 
-from lightgate.sim.answer.answer import split_tokens
+from lightgate.sim.answer.answer import plain, split_tokens
 from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, TOOL, USAGE, Tail
-from lightgate.sim.answer.words import plain
 
 if TYPE_CHECKING:
     from lightgate.sim.answer.answer import SimAnswer

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightgate.clock.source import SYSTEM
-from lightgate.sim.answer.answer import SimAnswer
-from lightgate.sim.answer.words import TOOL_NAME, JsonText, Prose
+from lightgate.sim.answer.answer import TOOL_NAME, JsonText, Prose, SimAnswer
 from lightgate.sim.dialects import anthropic, gemini, openai, responses
-from lightgate.sim.latency import NS
+from lightgate.sim.weather import NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lightgate.sim.answer.answer import Renderer
+    from lightgate.sim.answer.answer import Renderer, TokenText
     from lightgate.sim.answer.plan import PlannedRequest
     from lightgate.sim.answer.request import Kind, SimRequest
     from lightgate.sim.answer.script import Tail
-    from lightgate.sim.answer.words import TokenText
     from lightgate.sim.world import AnswerShape
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.errors import UsageError
-from lightgate.sim.server.pages import base_urls
+from lightgate.sim.server.routes import base_urls
 from lightgate.sim.server.server import SimServer
 from lightgate.sim.world_file import load
 

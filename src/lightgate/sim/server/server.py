@@ -18,12 +18,20 @@ from lightgate.sim.answer.script import CUT, FINISH, USAGE, WHOLE
 from lightgate.sim.dialects.errors import error_body, error_event
 from lightgate.sim.dialects.registry import renderer_of
 from lightgate.sim.faults import FaultCall, parse_fault
-from lightgate.sim.latency import Dice
 from lightgate.sim.log import PAGE, SimLog, SimLogEntry
 from lightgate.sim.provider import SimProvider
-from lightgate.sim.server.pages import model_document, models_document, world_document
-from lightgate.sim.server.routes import SimEndpoint, SimPath, find_endpoint, find_key, read_path
+from lightgate.sim.server.routes import (
+    SimEndpoint,
+    SimPath,
+    find_endpoint,
+    find_key,
+    model_document,
+    models_document,
+    read_path,
+    world_document,
+)
 from lightgate.sim.server.trouble_ports import TroublePorts
+from lightgate.sim.weather import Dice
 from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
 from lightgate.wire.link.stamper import best_source
 

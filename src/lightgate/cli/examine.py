@@ -1,4 +1,4 @@
-"""Every value of the configuration in force, and where it comes from."""
+"""A valid configuration beside the catalogue and the environment: its problems, its values."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lightgate.config.model import Config, ConfigTable
 from lightgate.config.notation import duration_text
 from lightgate.config.toml_text import key_path, line_numbers, line_of, value_text
-from lightgate.errors import UsageError
-from lightgate.provider.catalogue import catalogue, provider_named
-from lightgate.provider.target import key_variable
+from lightgate.errors import CredentialsError, LightgateError, UsageError
+from lightgate.provider.catalogue import catalogue, placeholders, provider_named
+from lightgate.provider.secret import first_set
+from lightgate.provider.target import key_variable, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from lightgate.provider.catalogue import Provider
 
 Path = tuple[str | int, ...]
+
+
+class Findings(NamedTuple):
+    """Problems stop the gateway; warnings are about this machine's environment."""
+
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 class ExplainedRow(NamedTuple):
@@ -29,14 +37,40 @@ class ExplainedRow(NamedTuple):
     source: str
 
 
-class Explainer:
-    """Walks a configuration; `text` is the file's, `name` what places call it."""
+class Examiner:
+    """Walks a configuration; `text` is the file's, `name` its name in places."""
 
     def __init__(self, config: Config, text: str, name: str, env: Mapping[str, str]) -> None:
         self._config = config
         self._lines = line_numbers(text)
         self._name = name
         self._env = env
+
+    def findings(self) -> Findings:
+        """Resolve every target and every provider that the file names."""
+        config, env = self._config, self._env
+        problems: dict[str, None] = {}
+        warnings: dict[str, str] = {}  # each once, at its first place
+
+        def at(path: Path, said: str) -> str:
+            return f"{self._place(path)}: {key_path(path)}: {said}"
+
+        for path, target in _targets(config):
+            try:
+                missing = _missing(target.partition("/")[0], config, env)
+                if missing:
+                    warnings.setdefault(missing, at(path, missing))
+                else:
+                    resolve(target, env=env, config=config)
+            except CredentialsError as error:
+                warnings.setdefault(error.message, at(path, error.message))
+            except LightgateError as error:
+                problems[at(path, f"{error.message} {error.hint}".strip())] = None
+        for provider, table in config.providers.items():
+            if provider not in catalogue() and table.base_url is None:
+                said = "needs a base_url, because the name is not in the catalogue"
+                problems[at(("providers", provider), said)] = None
+        return Findings(tuple(problems), tuple(warnings.values()))
 
     def rows(self) -> Iterator[ExplainedRow]:
         """All rows, in the order of the reference."""
@@ -70,12 +104,8 @@ class Explainer:
 
     def _used(self) -> list[str]:
         """The providers of the file, and those that its models name."""
-        config = self._config
-        targets = [target for model in config.models.values() for target in model.targets]
-        for model in config.models.values():
-            targets += [target for tier in model.tiers for target in tier.targets]
-        names = [*config.providers, *(target.partition("/")[0] for target in targets)]
-        return list(dict.fromkeys(names))
+        named = [target.partition("/")[0] for _, target in _targets(self._config)]
+        return list(dict.fromkeys((*self._config.providers, *named)))
 
     def _provider(self, name: str) -> Iterator[ExplainedRow]:
         path: Path = ("providers", name)
@@ -93,12 +123,11 @@ class Explainer:
         yield self._key(provider, path, said=bool(table is not None and table.api_key), rest=rest)
         if table is not None and table.hourly_cost is not None:
             cost = format(table.hourly_cost, "f")
-            yield ExplainedRow(
-                key_path((*path, "hourly_cost")), cost, self._place((*path, "hourly_cost"))
-            )
+            here = (*path, "hourly_cost")
+            yield ExplainedRow(key_path(here), cost, self._place(here))
         for variable, value in (table.variables if table is not None else {}).items():
-            here = (*path, "variables", variable)
-            yield ExplainedRow(key_path(here), value, self._place(here))
+            place: Path = (*path, "variables", variable)
+            yield ExplainedRow(key_path(place), value, self._place(place))
 
     def _key(self, provider: Provider, path: Path, *, said: bool, rest: str) -> ExplainedRow:
         """The key's variable and whether it is set; never the key."""
@@ -130,6 +159,29 @@ class Explainer:
                             yield ExplainedRow(key_path(("prices", target, key)), shown, source)
 
 
+def _targets(config: Config) -> Iterator[tuple[Path, str]]:
+    for name, model in config.models.items():
+        for number, target in enumerate(model.targets):
+            yield ("models", name, "targets", number), target
+        for step, tier in enumerate(model.tiers):
+            for number, target in enumerate(tier.targets):
+                yield ("models", name, "tiers", step, "targets", number), target
+
+
+def _missing(name: str, config: Config, env: Mapping[str, str]) -> str:
+    """The sentence about what the environment lacks for this provider, or an empty text."""
+    provider = provider_named(name, config)
+    table = config.providers.get(name)
+    given = table.variables if table is not None else {}
+    needed = placeholders(provider.base_url)
+    for variable in provider.variables:
+        names = (variable.name, *variable.also)
+        if variable.name in needed and not given.get(variable.name) and not first_set(names, env):
+            return f"{provider.title} needs {variable.name}: {variable.means}"
+    variable_name, ready = key_variable(provider, config, env)
+    return "" if ready else f"no key for {provider.title}: {variable_name} is not set"
+
+
 def _facts(provider: Provider) -> dict[str, str | None]:
     stops = provider.abort.stops_billing
     return {
@@ -146,7 +198,7 @@ def _schemas(table: type[ConfigTable]) -> dict[str, Any]:
 
 
 def _shown(value: Any, schema: dict[str, Any]) -> str | None:
-    """A value as one would write it."""
+    """A value as it would be written in the file."""
     if value is None:
         return "auto" if "auto" in schema.get("examples", ()) else None
     if isinstance(value, tuple):
