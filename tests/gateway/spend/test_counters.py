@@ -239,7 +239,7 @@ def test_the_file_is_the_owners_alone(tmp_path: Path, spend: SpendCounters) -> N
     assert (tmp_path / "spend").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_purse_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "spend").mkdir()
     with pytest.raises(CounterFileFailed, match="cannot be opened: Is a directory"):
         SpendCounters.open(tmp_path / "spend", 0)
@@ -321,27 +321,36 @@ def test_spend_never_passes_the_budget_whatever_the_order(
 
 
 @given(
-    st.integers(1, 6),
-    st.lists(st.integers(0, 20 * SECOND) | st.sampled_from([0, SECOND, 60 * SECOND]), max_size=60),
+    st.integers(1, 12),
+    st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.integers(0, 20 * SECOND) | st.sampled_from([0, SECOND, 60 * SECOND]),
+        ),
+        max_size=80,
+    ),
 )
 @settings(max_examples=120)
 def test_no_minute_holds_more_than_the_limit_and_no_room_is_wasted(
-    tmp_path_factory: pytest.TempPathFactory, rpm: int, steps: list[int]
+    tmp_path_factory: pytest.TempPathFactory, rpm: int, steps: list[tuple[int, int]]
 ) -> None:
     one = key(rpm=rpm)
     admitted: list[int] = []
     now = NOON
-    with SpendCounters.open(tmp_path_factory.mktemp("spend") / "spend", 0, [one]) as spend:
-        for step in steps:
-            now += step
-            refused = spend.admit(one, now, 0, 0)
-            if refused is None:
-                admitted.append(now)
-                assert sum(now - at < 60 * SECOND for at in admitted) <= rpm
-            else:
-                assert sum(now - at < 61 * SECOND for at in admitted) >= rpm
-                then = now + round(refused.retry_after_s * SECOND)
-                assert sum(then - at < 60 * SECOND for at in admitted) < rpm
+    path = tmp_path_factory.mktemp("spend") / "spend"
+    counters = [SpendCounters.open(path, worker, [one]) for worker in range(3)]
+    for which, step in steps:
+        now += step
+        refused = counters[which].admit(one, now, 0, 0)
+        if refused is None:
+            admitted.append(now)
+            assert sum(now - at < 60 * SECOND for at in admitted) <= rpm
+        else:
+            assert sum(now - at < 61 * SECOND for at in admitted) >= rpm
+            then = now + round(refused.retry_after_s * SECOND)
+            assert sum(then - at < 60 * SECOND for at in admitted) < rpm
+    for spend in counters:
+        spend.close()
 
 
 class Locks:
