@@ -267,7 +267,7 @@ def test_it_stops_when_its_terminal_is_closed() -> None:
         assert process.stdout.read() == b"stopped\n"
 
 
-def test_nobody_is_tethered_who_was_not_asked() -> None:
+def test_a_process_that_was_not_asked_outlives_its_parent() -> None:
     from lightgate.gateway.process.child import end_with_parent
 
     assert not end_with_parent({})
