@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.conftest import Rig, Start
+    from lightgate.gateway.process.state import State
 
 TWO = """
 [models.two]
@@ -32,6 +33,10 @@ SLOW, QUICK = "lab/plain!silence:0.15", "lab/plain"
 
 def two(policy: str) -> str:
     return TWO.replace("{policy}", policy).replace("{", "{{").replace("}", "}}")
+
+
+def prober_of(state: State) -> Prober:
+    return Prober(state, state.client, state.observer, state.journal)
 
 
 async def targets(rig: Rig, count: int) -> list[str]:
@@ -148,7 +153,7 @@ async def test_a_session_stays_where_its_prompt_is_warm(start: Start) -> None:
 async def test_a_stale_target_is_probed_within_its_share(start: Start) -> None:
     rig = await start(two("fastest"))
     state = rig.state
-    prober = Prober(state)
+    prober = prober_of(state)
     now = state.now_ns()
     state.asked_ns = now
     assert prober.look() is None  # nothing was spent: nothing may be
@@ -168,7 +173,7 @@ async def test_a_stale_target_is_probed_within_its_share(start: Start) -> None:
 async def test_probes_are_looked_for_every_second(start: Start) -> None:
     rig = await start(two("fastest"))
     state = rig.state
-    prober = Prober(state)
+    prober = prober_of(state)
     state.each_second.append(prober.look)
     state.spent_nano, state.asked_ns = 10_000_000, state.now_ns()
     state.second()
@@ -177,7 +182,7 @@ async def test_probes_are_looked_for_every_second(start: Start) -> None:
 
 async def test_nobody_is_probed_without_traffic_or_without_a_price(start: Start) -> None:
     rig = await start('[models.m]\ntargets = ["lab/think", "lab/tool"]\npolicy = "fastest"\n')
-    prober = Prober(rig.state)
+    prober = prober_of(rig.state)
     rig.state.spent_nano = 10**12
     rig.state.asked_ns = rig.state.now_ns() - QUIET_NS - 1
     assert prober.look() is None
@@ -190,7 +195,7 @@ async def test_a_failed_probe_counts_against_its_target(start: Start) -> None:
         '[models.m]\ntargets = ["lab/plain!status:500", "lab/plain!status:503"]\n'
         'policy = "fastest"\n[prices."lab/plain!status:500"]\ninput = 1\noutput = 1\n'
     )
-    prober = Prober(rig.state)
+    prober = prober_of(rig.state)
     rig.state.spent_nano, rig.state.asked_ns = 10**12, rig.state.now_ns()
     assert prober.look() == "lab/plain!status:500"
     await rig.until(lambda: prober.sent == 1)

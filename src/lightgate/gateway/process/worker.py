@@ -90,7 +90,8 @@ class Worker:
         self._keeping: asyncio.Future[None] | None = None
         state.each_second.append(self._share)
         if options.index == 0:
-            state.each_second.append(Prober(state).look)
+            prober = Prober(state, self.client, state.observer, state.journal)
+            state.each_second.append(prober.look)
 
     def _share(self) -> None:
         self._ticks += 1
