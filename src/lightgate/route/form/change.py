@@ -42,8 +42,8 @@ class ChangeDetector:
         rise = self._rise + z - SLACK
         fall = self._fall - z - SLACK
         if rise <= ALARM and fall <= ALARM:
-            self._rise = max(0.0, rise)
-            self._fall = max(0.0, fall)
+            self._rise = rise if rise > 0.0 else 0.0
+            self._fall = fall if fall > 0.0 else 0.0
             self._before, self._last = self._last, deviation
             return None
         self._rise = self._fall = 0.0

@@ -157,9 +157,7 @@ class Ranking:
         values = self._values()
         if self._thrift:
             return min(self._equals, key=values.__getitem__), values
-        flying = 0
-        for form, _, _ in self._terms:
-            flying += form.in_flight
+        flying = sum([form.in_flight for form, _, _ in self._terms])
         order, incumbents, key = self.order, self.forms.incumbents, self._seat
         if flying >= LOADED * len(values):
             limit = NEAR * min(values)
@@ -321,7 +319,7 @@ class Ranking:
         ask, size, policy = self.ask, self.size, self.policy
         alias = ask.alias
         due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
-        dues = [form.due_ns(size) for form in known] if due_ns is None else ()
+        dues = [form.dues_ns[size] for form in known] if due_ns is None else ()
         race, hedge_ns = (lead.race, lead.hedge_ns) if doubled else (1, None)
         layout = Layout(alias.retries, due_ns, race, hedge_ns, dues)
         reason = policy.reason
