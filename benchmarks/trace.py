@@ -8,9 +8,10 @@ gateway alone. A "call" is a Python function that is entered or a coroutine that
 sys.setprofile reports it; a generator counts once, not once per item. Every figure is of a warm
 process. `plain request` is one whole answer, until the loop is idle again; `streamed token` is
 everything between the arrival of a token after the first and that of the next; `bench request` is
-the difference between two `lightgate bench` runs of N and 2 N requests of eight tokens, divided by
-N, so it holds the records and the statistics, and not the start. With --walk the steps of one
-request, one token and one bench request (without its statistics) are printed in their order.
+the difference between two `lightgate bench` runs of 2 N and 4 N requests of eight tokens by eight
+workers, divided by 2 N, so it holds the records and the statistics, and not the start. With --walk
+the steps of one request, one token and one bench request (of one worker, without its statistics)
+are printed in their order.
 Exit code 6 if a figure is above its limit.
 """
 
@@ -38,6 +39,7 @@ import uvloop
 
 import lightgate
 from lightgate.cli.main import cli
+from lightgate.clock.marks import Marks
 from lightgate.config.load import parse_config
 from lightgate.gateway.process.worker import Worker, WorkerOptions
 from lightgate.gateway.served.resolve import make_snapshot
@@ -54,6 +56,7 @@ WARM_UP = 30  # requests that are not counted
 QUIET_S = 0.004  # an event loop that did nothing for so long has ended what it did
 READY_S = 20.0
 TOKENS = 8  # of an answer that is counted as a whole
+WORKERS = 8  # of a bench run
 LIMITS = {"plain request": (120, 25), "streamed token": (7, None), "bench request": (200, None)}
 WORLD = """
 name = "one"
@@ -269,10 +272,10 @@ def gateway(url: str, folder: Path, requests: int) -> tuple[Row, Row]:
 # The harness
 
 
-def bench_run(url: str, requests: int) -> list[Step]:
+def bench_run(url: str, requests: int, workers: int = WORKERS) -> list[Step]:
     """The steps of one whole `lightgate bench` in this process."""
     arguments = [
-        "bench", f"lab={url}#whole", "--requests", str(requests), "--concurrency", "1",
+        "bench", f"lab={url}#whole", "--requests", str(requests), "--concurrency", str(workers),
         "--max-tokens", str(TOKENS), "--no-aa", "--seed", "1", "--yes", "--json",
     ]  # fmt: skip
     recorder = Recorder()
@@ -286,11 +289,12 @@ def bench_run(url: str, requests: int) -> list[Step]:
 
 
 def bench(url: str, requests: int) -> Row:
-    """The difference between a run of N requests and one of 2 N, for each request."""
+    """The difference between a run of 2 N requests and one of 4 N, for each request."""
     bench_run(url, WARM_UP)
-    once, twice = (bench_run(url, n) for n in (requests, 2 * requests))
+    once, twice = (bench_run(url, n) for n in (2 * requests, 4 * requests))
     more = Counter(step.code for step in twice)
     more.subtract(step.code for step in once)
+    requests = more[Marks.__init__.__code__]  # blocks are filled up: there may be more than asked
     each = {code: count / requests for code, count in more.items() if count >= requests / 2}
     ours = {code: count for code, count in each.items() if code.co_filename.startswith(HOME)}
     return Row(
@@ -300,7 +304,7 @@ def bench(url: str, requests: int) -> Row:
         ours=sum(more[code] for code in more if code.co_filename.startswith(HOME)) / requests,
         files=len({code.co_filename for code in each}),
         our_files=len({code.co_filename for code in ours}),
-        walk=one_bench_request(once),
+        walk=one_bench_request(bench_run(url, WARM_UP, workers=1)),
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
+_UNSENT: Final = (None,) * 5
 TOKENS_PER_WORD: Final = 1.3  # English text; from the project's own source documents
 
 
@@ -63,32 +64,42 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
         An answer that was not streamed came whole: it has `e2e`, `speed_total` and `tth` alone.
         """
-        send, first, last = marks.send, marks.first, marks.last
+        plan, send, first, last = marks.plan, marks.send, marks.first, marks.last
         joined = marks.connect_ns
         connect_ms = None if joined is None else joined / NS_PER_MS
         if marks.void:
             return cls(connect_ms=connect_ms)
         taken = 0 if send is None or last is None else last - send + (joined or 0)
-        whole = cls(
-            connect_ms=connect_ms,
-            tth_ms=ms_between(send, marks.headers),
-            e2e_ms=ms_between(send, last),
-            e2e_plan_ms=ms_between(marks.plan, last),
-            speed_total_tps=tokens.out * NS_PER_S / taken if tokens.out and taken > 0 else None,
+        ends = (first, marks.answer, marks.headers, marks.event, last)
+        ttft_ms, ttfa_ms, tth_ms, tte_ms, e2e_ms = (
+            [None if at is None else (at - send) / NS_PER_MS for at in ends]
+            if send is not None
+            else _UNSENT
         )
+        e2e_plan_ms = None if plan is None or last is None else (last - plan) / NS_PER_MS
+        total_tps = tokens.out * NS_PER_S / taken if tokens.out and taken > 0 else None
         if not streamed:
-            return whole
-        ttft_ms = ms_between(send, first)
+            return cls(
+                connect_ms=connect_ms,
+                tth_ms=tth_ms,
+                e2e_ms=e2e_ms,
+                e2e_plan_ms=e2e_plan_ms,
+                speed_total_tps=total_tps,
+            )
         speed = _speed(marks, tokens)
         stamps = marks.burst_ns
-        return msgspec.structs.replace(
-            whole,
+        return cls(
+            connect_ms=connect_ms,
             ttft_ms=ttft_ms,
-            ttft_plan_ms=ms_between(marks.plan, first),
+            ttft_plan_ms=None if plan is None or first is None else (first - plan) / NS_PER_MS,
             ttft_cold_ms=None if ttft_ms is None or connect_ms is None else ttft_ms + connect_ms,
-            ttfa_ms=ms_between(send, marks.answer),
-            tte_ms=ms_between(send, marks.event),
+            ttfa_ms=ttfa_ms,
+            tth_ms=tth_ms,
+            tte_ms=tte_ms,
+            e2e_ms=e2e_ms,
+            e2e_plan_ms=e2e_plan_ms,
             speed_tps=speed,
+            speed_total_tps=total_tps,
             tpot_ms=None if speed is None else NS_PER_S / speed / NS_PER_MS,
             stall_ms=max(map(sub, stamps[1:], stamps)) / NS_PER_MS if len(stamps) > 1 else None,
         )

@@ -18,7 +18,7 @@ from lightgate.bench.statistics.summary import (
     error_rate,
     lightest_first,
 )
-from lightgate.clock.load import in_statistics
+from lightgate.clock.load import counting
 from lightgate.clock.outcome import Outcome
 from lightgate.ledger.runs.run import Verdict
 
@@ -378,8 +378,8 @@ def _share(cell: CellSummary, outcome: Outcome) -> float:
 
 
 def _ttfts(attempts: Iterable[AttemptRecord]) -> Iterator[float]:
-    for attempt in attempts:
-        if in_statistics(attempt) and attempt.ttft_ms is not None and attempt.ttft_ms > 0:
+    for attempt in counting(attempts):
+        if attempt.ttft_ms is not None and attempt.ttft_ms > 0:
             yield attempt.ttft_ms
 
 

@@ -105,7 +105,10 @@ class Prompts:
         words = max(words, MIN_WORDS)
         own = self._own(words) if self.cached else words
         tail = words_of(f"{self.seed}/{number}", own)
-        tail[:MIN_WORDS] = self._unique(number)
+        left = (number * _STEP + self._offset) % _PERIOD
+        for place, words_here in enumerate(_CLASSES):  # first words that no other number has
+            left, digit = divmod(left, len(words_here))
+            tail[place] = words_here[digit]
         shared = words_of(f"{self.seed}/shared", words - own) if own < words else []
         return joined(shared + tail) + INSTRUCTION
 
@@ -117,14 +120,6 @@ class Prompts:
         """Count the words that belong to this request alone; a multiple of the pattern."""
         tail = max(MIN_WORDS, min(32, words // 8)) // MIN_WORDS * MIN_WORDS
         return tail + words % MIN_WORDS if words - tail >= MIN_WORDS else words
-
-    def _unique(self, number: int) -> list[str]:
-        left = (number * _STEP + self._offset) % _PERIOD
-        out = []
-        for words in _CLASSES:
-            left, digit = divmod(left, len(words))
-            out.append(words[digit])
-        return out
 
 
 class OwnPrompt(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,6 +79,7 @@ class Workload:
         self.wish = wish
         self.prompts = Prompts(wish.seed, cached=wish.cached)
         self.calibrations = dict(calibrations or {})
+        self._words: dict[tuple[str, int], int] = {}  # by target and tokens of a prompt
 
     def calibration(self, target: str) -> Calibration:
         """The target's line from words to tokens; a guess where nobody probed."""
@@ -97,7 +98,10 @@ class Workload:
 
     def request(self, target: Target, number: int, size: Size = USUAL) -> Request:
         """Request `number` of the run for one target."""
-        words = self.calibration(target.name).words_for(size.tokens_in or self.wish.tokens_in)
+        key = (target.name, size.tokens_in or self.wish.tokens_in)
+        words = self._words.get(key)
+        if words is None:
+            words = self._words[key] = self.calibration(key[0]).words_for(key[1])
         messages, limit = self._messages(number, words)
         return self.ask(target, messages, size.tokens_out or limit or self.wish.tokens_out)
 
@@ -114,7 +118,8 @@ class Workload:
         """
         wish, quirks = self.wish, target.provider.quirks
         fixing = tooling is None and wish.kind != "responses"
-        choosable = self.calibration(target.name).temperature
+        line = self.calibrations.get(target.name)
+        choosable = line is None or line.temperature
         return Request(
             model=target.model,
             kind=wish.kind,
