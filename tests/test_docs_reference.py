@@ -15,7 +15,7 @@ from lightgate import errors
 from lightgate.cli.main import VERBS, cli
 from lightgate.config.load import parse_config
 from lightgate.config.model import Config, ConfigTable
-from lightgate.dialect.request import Quirks
+from lightgate.dialect.quirks import Quirks
 from lightgate.errors import Exit
 from lightgate.price.cost import Cost, CostSource
 from lightgate.price.rates import Rates

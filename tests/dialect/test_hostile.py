@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import dialect_for
-from lightgate.dialect.request import Quirks
 
 if TYPE_CHECKING:
     from lightgate.dialect.registry import Family

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import Dialect, dialect_for
-from lightgate.dialect.request import Message, Quirks, Request
+from lightgate.dialect.request import Message, Request
 from lightgate.errors import UsageError
 
 GOLDEN = Path(__file__).parent / "golden" / "requests"

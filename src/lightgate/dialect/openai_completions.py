@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from lightgate.dialect.neutral.build import built, need, put, refuse
+from lightgate.dialect.neutral.build import built, need, refuse
 from lightgate.dialect.neutral.dialect import Dialect, Shape
 from lightgate.dialect.openai_chat.answer import error_event, error_words
 from lightgate.dialect.openai_chat.assemble import ChunkAssembler
-from lightgate.dialect.openai_chat.build import sampling, streaming
+from lightgate.dialect.openai_chat.build import sampling
 from lightgate.dialect.openai_chat.events import READER
 
 if TYPE_CHECKING:
-    from lightgate.dialect.request import Built, Quirks, Request
+    from lightgate.dialect.quirks import Quirks
+    from lightgate.dialect.request import Built, Request
 
 NAME: Final = "openai completions"
 _CANNOT: Final = (
@@ -34,9 +35,8 @@ def build(request: Request, quirks: Quirks) -> Built:
     """Say a request as POST /completions."""
     refuse(request, NAME, *_CANNOT)
     body: dict[str, Any] = {"model": request.model, "prompt": need(request, NAME, "prompt")}
-    streaming(body, request, quirks)
-    put(body, max_tokens=request.max_tokens)
-    sampling(body, request, quirks, NAME)
+    sampling(body, request)
+    quirks.adapt(body, NAME)
     return built("/completions", body, request.extra, stream=request.stream)
 
 

@@ -16,7 +16,8 @@ from lightgate.dialect.openai_chat.events import ChatUsage, usage_of
 
 if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Listener
-    from lightgate.dialect.request import Built, Quirks, Request
+    from lightgate.dialect.quirks import Quirks
+    from lightgate.dialect.request import Built, Request
 
 NAME: Final = "openai embeddings"
 _UNKNOWN: Final = (

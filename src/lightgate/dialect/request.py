@@ -1,8 +1,7 @@
 """A request in no dialect, and what a dialect makes of it.
 
 `Request` is the seam for translation between dialects: every dialect builds a provider's request
-from it, and `lightgate.dialect.translate.read_request` reads a client's body into it. `Quirks` are
-a provider's deviations from its dialect.
+from it, and `lightgate.dialect.translate.read_request` reads a client's body into it.
 """
 
 from __future__ import annotations
@@ -144,22 +143,3 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
-
-
-class Quirks(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider's endpoint accepts beyond, or short of, its dialect's description.
-
-    The defaults fit a plain OpenAI-compatible server.
-    """
-
-    max_tokens_field: str = "max_tokens"  # of chat; "max_completion_tokens" at OpenAI itself
-    stream_usage: bool = True  # may be sent stream_options.include_usage
-    obfuscation: bool = False  # pads every delta with random letters unless told not to (OpenAI)
-    min_tokens: bool = False  # knows min_tokens (vLLM, SGLang)
-    ignore_eos: bool = False  # knows ignore_eos (vLLM, SGLang)
-    system_role: Literal["system", "developer"] = "system"
-    seed_field: str | None = "seed"  # "random_seed" at Mistral; None where there is none
-    # "effort": reasoning_effort; "object": reasoning {effort or max_tokens}; "none": not known
-    reasoning_style: Literal["effort", "object", "none"] = "effort"
-    schema: bool = True  # knows response_format json_schema
-    done_marker: bool = True  # ends with [DONE]; False: a finish reason, then the end of the body

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
 from lightgate.dialect.kinds import NONE, REASONING, TEXT, TOOL
-from lightgate.dialect.request import Quirks
+from lightgate.dialect.quirks import Quirks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

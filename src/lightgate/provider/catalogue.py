@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from lightgate.dialect.request import Quirks
+from lightgate.dialect.quirks import Quirks
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:

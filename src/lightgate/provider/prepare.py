@@ -10,8 +10,9 @@ from lightgate.errors import UsageError
 from lightgate.wire.origin import Origin, split_url
 
 if TYPE_CHECKING:
+    from lightgate.dialect.quirks import Quirks
     from lightgate.dialect.registry import Dialect
-    from lightgate.dialect.request import Quirks, Request
+    from lightgate.dialect.request import Request
     from lightgate.provider.secret import Secret
     from lightgate.provider.target import Target
 

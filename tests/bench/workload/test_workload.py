@@ -13,7 +13,8 @@ from lightgate.bench.workload.prompts import OwnPrompt, OwnPrompts
 from lightgate.bench.workload.workload import Size, Tooling, Wish, Workload, calibrated
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
-from lightgate.dialect.request import Message, Quirks, Tool
+from lightgate.dialect.quirks import Quirks
+from lightgate.dialect.request import Message, Tool
 from lightgate.errors import UsageError
 from lightgate.provider.call import call
 from lightgate.provider.catalogue import Provider

@@ -10,7 +10,7 @@ import msgspec
 from lightgate import errors
 from lightgate.bench.load.drive import Driven, Driving, Finished
 from lightgate.clock.marks import Marks, StampSource
-from lightgate.dialect.request import Quirks
+from lightgate.dialect.quirks import Quirks
 from lightgate.errors import AttemptError
 from lightgate.provider.call import Called
 from lightgate.wire.origin import Origin

@@ -17,7 +17,7 @@ from lightgate.bench.workload.conversation import Talk
 from lightgate.bench.workload.workload import Wish
 from lightgate.clock.load import Slo
 from lightgate.clock.marks import StampSource
-from lightgate.dialect.request import Quirks
+from lightgate.dialect.quirks import Quirks
 from lightgate.ledger.runs.run import CellSummary, TargetFacts
 from lightgate.price.rates import Rates, rates_of
 from lightgate.provider.catalogue import Provider

@@ -24,7 +24,8 @@ from lightgate.dialect.neutral.build import (
 from lightgate.dialect.request import Text
 
 if TYPE_CHECKING:
-    from lightgate.dialect.request import Built, Image, Message, Quirks, Request, Tool
+    from lightgate.dialect.quirks import Quirks
+    from lightgate.dialect.request import Built, Image, Message, Request, Tool
 
 NAME: Final = "anthropic messages"
 DEFAULT_MAX_TOKENS: Final = 32_000  # no Claude of today writes less; a cap is required here alone

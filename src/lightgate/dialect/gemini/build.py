@@ -23,7 +23,8 @@ from lightgate.dialect.neutral.build import (
 from lightgate.dialect.request import Text, Thought
 
 if TYPE_CHECKING:
-    from lightgate.dialect.request import Built, Message, Part, Quirks, Request, Tool
+    from lightgate.dialect.quirks import Quirks
+    from lightgate.dialect.request import Built, Message, Part, Request, Tool
 
 GEMINI: Final = "gemini"
 # Gemini 3 refuses a call of the current turn without the seal that it gave out. For calls that

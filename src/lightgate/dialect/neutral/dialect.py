@@ -12,7 +12,8 @@ from lightgate.dialect.neutral.events import Reader
 from lightgate.dialect.neutral.fields import Fields, Sheet
 from lightgate.dialect.neutral.folding import Assembler
 from lightgate.dialect.neutral.items import AnswerHead, Writer
-from lightgate.dialect.request import Built, Kind, Quirks, Request
+from lightgate.dialect.quirks import Quirks
+from lightgate.dialect.request import Built, Kind, Request
 from lightgate.dialect.scanner import DEFAULT_QUIRKS, Scanner
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from lightgate.dialect.neutral.build import (
 from lightgate.dialect.request import Text
 
 if TYPE_CHECKING:
-    from lightgate.dialect.request import Built, Image, Message, Quirks, Request, Schema, Tool
+    from lightgate.dialect.quirks import Quirks
+    from lightgate.dialect.request import Built, Image, Message, Request, Schema, Tool
 
 NAME: Final = "openai chat"
 CHAT: Final = "openai-chat"
@@ -32,46 +33,29 @@ def build(request: Request, quirks: Quirks) -> Built:
     need(request, NAME, "messages")
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": [message(said, quirks, NAME) for said in request.messages],
+        "messages": [message(said, NAME) for said in request.messages],
     }
-    streaming(body, request, quirks)
-    put(body, **{quirks.max_tokens_field: request.max_tokens})
-    sampling(body, request, quirks, NAME)
+    sampling(body, request)
     tools(body, request)
     if request.schema is not None:
-        if not quirks.schema:
-            raise cannot(NAME, "schema", "this provider does not know it")
         form = {"type": "json_schema", "json_schema": schema_words(request.schema)}
         body["response_format"] = form
     elif request.json_object:
         body["response_format"] = {"type": "json_object"}
     put(
         body,
-        **_reasoning(request, quirks),
+        reasoning_effort=request.reasoning,
         logprobs=request.logprobs or None,
         top_logprobs=request.top_logprobs,
         verbosity=request.verbosity,
     )
+    quirks.adapt(body, NAME)
     return built("/chat/completions", body, request.extra, stream=request.stream)
 
 
-def _reasoning(request: Request, quirks: Quirks) -> dict[str, Any]:
-    wish = request.reasoning
-    if wish is None:
-        return {}
-    if quirks.reasoning_style == "object":
-        return {"reasoning": {"effort": wish} if isinstance(wish, str) else {"max_tokens": wish}}
-    if quirks.reasoning_style == "none":
-        raise cannot(NAME, "reasoning", "this provider does not know it")
-    if not isinstance(wish, str):
-        raise cannot(NAME, "reasoning", "an effort in words is known, a budget in tokens is not")
-    return {"reasoning_effort": wish}
-
-
-def message(said: Message, quirks: Quirks, dialect: str) -> dict[str, Any]:
+def message(said: Message, dialect: str) -> dict[str, Any]:
     """Say one turn in chat's words."""
-    role = quirks.system_role if said.role in {"system", "developer"} else said.role
-    out: dict[str, Any] = {"role": role}
+    out: dict[str, Any] = {"role": said.role}
     if said.role == "tool":
         if said.tool_call_id is None:
             raise cannot(dialect, place_of(said), "a tool's result without its 'tool_call_id'")
@@ -102,41 +86,21 @@ def message(said: Message, quirks: Quirks, dialect: str) -> dict[str, Any]:
     return out
 
 
-def sampling(body: dict[str, Any], request: Request, quirks: Quirks, dialect: str) -> None:
-    """Add the wishes that chat and completions share; UsageError for one the provider lacks."""
+def sampling(body: dict[str, Any], request: Request) -> None:
+    """Add the wishes that chat and completions share."""
     put(
         body,
+        stream=request.stream or None,
+        max_tokens=request.max_tokens,
         temperature=request.temperature,
         top_p=request.top_p,
         stop=list(request.stop),
         presence_penalty=request.presence_penalty,
         frequency_penalty=request.frequency_penalty,
+        seed=request.seed,
+        min_tokens=request.min_tokens,
+        ignore_eos=request.ignore_eos or None,
     )
-    if request.seed is not None:
-        if quirks.seed_field is None:
-            raise cannot(dialect, "seed", "this provider has none")
-        body[quirks.seed_field] = request.seed
-    if request.min_tokens is not None:
-        if not quirks.min_tokens:
-            raise cannot(dialect, "min_tokens", "this provider does not know it")
-        body["min_tokens"] = request.min_tokens
-    if request.ignore_eos:
-        if not quirks.ignore_eos:
-            raise cannot(dialect, "ignore_eos", "this provider does not know it")
-        body["ignore_eos"] = True
-
-
-def streaming(body: dict[str, Any], request: Request, quirks: Quirks) -> None:
-    """Ask for a stream, for usage in it, and for no padding, where the provider knows the words."""
-    if not request.stream:
-        return
-    body["stream"] = True
-    options: dict[str, Any] = {}
-    if quirks.stream_usage:
-        options["include_usage"] = True
-    if quirks.obfuscation:
-        options["include_obfuscation"] = False
-    put(body, stream_options=options)
 
 
 def tools(body: dict[str, Any], request: Request) -> None:

@@ -23,7 +23,8 @@ from lightgate.dialect.request import Text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lightgate.dialect.request import Built, Image, Message, Quirks, Request
+    from lightgate.dialect.quirks import Quirks
+    from lightgate.dialect.request import Built, Image, Message, Request
 
 NAME: Final = "openai responses"
 RESPONSES: Final = "openai-responses"
@@ -49,7 +50,7 @@ def build(request: Request, quirks: Quirks) -> Built:
     body: dict[str, Any] = {"model": request.model, "input": items}
     if request.stream:
         body["stream"] = True
-        put(body, stream_options={"include_obfuscation": False} if quirks.obfuscation else {})
+        put(body, stream_options=quirks.padding)
     put(
         body,
         max_output_tokens=request.max_tokens,
@@ -102,7 +103,7 @@ def _items(said: Message, quirks: Quirks) -> Iterator[dict[str, Any]]:
     yield from own_thoughts(said, RESPONSES)
     content = spoken(said)
     if content or not said.tool_calls:
-        role = quirks.system_role if said.role in {"system", "developer"} else said.role
+        role = quirks.role(said.role)
         yield {"role": role, "content": _content(content, said.role)}
     for call in said.tool_calls:
         words = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
