@@ -17,17 +17,8 @@ if TYPE_CHECKING:
 
 NAME: Final = "openai completions"
 _CANNOT: Final = (
-    "messages",
-    "inputs",
-    "tools",
-    "tool_choice",
-    "schema",
-    "reasoning",
-    "json_object",
-    "top_k",
-    "logprobs",
-    "top_logprobs",
-    "verbosity",
+    *("messages", "inputs", "tools", "tool_choice", "schema", "reasoning", "json_object"),
+    *("top_k", "logprobs", "top_logprobs", "verbosity"),
 )
 
 

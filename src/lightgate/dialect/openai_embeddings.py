@@ -21,26 +21,10 @@ if TYPE_CHECKING:
 
 NAME: Final = "openai embeddings"
 _UNKNOWN: Final = (
-    "messages",
-    "prompt",
-    "max_tokens",
-    "min_tokens",
-    "ignore_eos",
-    "temperature",
-    "top_p",
-    "stop",
-    "seed",
-    "tools",
-    "tool_choice",
-    "schema",
-    "reasoning",
-    "json_object",
-    "top_k",
-    "presence_penalty",
-    "frequency_penalty",
-    "logprobs",
-    "top_logprobs",
-    "verbosity",
+    *("messages", "prompt", "max_tokens", "min_tokens", "ignore_eos", "temperature"),
+    *("top_p", "stop", "seed", "tools", "tool_choice", "schema", "reasoning"),
+    *("json_object", "top_k", "presence_penalty", "frequency_penalty", "logprobs"),
+    *("top_logprobs", "verbosity"),
 )
 
 

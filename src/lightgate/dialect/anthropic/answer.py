@@ -41,7 +41,7 @@ FINISHES: Final[dict[Reason, str]] = {
     "refusal": "refusal",
     "filter": "refusal",
 }
-ERROR_WORDS: Final = {  # by status
+ERROR_WORDS: Final = {  # by status; see word_of for others
     400: "invalid_request_error",
     401: "authentication_error",
     402: "billing_error",
@@ -53,8 +53,6 @@ ERROR_WORDS: Final = {  # by status
     429: "rate_limit_error",
     499: "api_error",
     500: "api_error",
-    501: "api_error",
-    502: "api_error",
     503: "overloaded_error",
     504: "timeout_error",
     529: "overloaded_error",

@@ -33,17 +33,8 @@ MESSAGES: Final = "anthropic-messages"
 _EFFORTS: Final = frozenset({"low", "medium", "high", "xhigh", "max"})
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 _CANNOT: Final = (
-    "prompt",
-    "inputs",
-    "seed",
-    "min_tokens",
-    "ignore_eos",
-    "presence_penalty",
-    "frequency_penalty",
-    "logprobs",
-    "top_logprobs",
-    "json_object",
-    "verbosity",
+    *("prompt", "inputs", "seed", "min_tokens", "ignore_eos", "presence_penalty"),
+    *("frequency_penalty", "logprobs", "top_logprobs", "json_object", "verbosity"),
 )
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 

@@ -9,22 +9,24 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import error_of, malformed
 from lightgate.dialect.kinds import REASONING, TEXT, TOOL
-from lightgate.dialect.neutral.events import Reader, count
+from lightgate.dialect.neutral.events import Reader, count, finishes
 from lightgate.dialect.neutral.json_text import as_json, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lightgate.dialect.neutral.events import Listener, Reason
+    from lightgate.dialect.neutral.events import Listener
 
-FINISHES: Final[dict[str, Reason]] = {
-    "end_turn": "stop",
-    "stop_sequence": "sequence",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "context",
-    "tool_use": "tool",
-    "refusal": "filter",
-}
+FINISHES: Final = finishes(
+    {
+        "stop": "end_turn",
+        "sequence": "stop_sequence",
+        "length": "max_tokens",
+        "context": "model_context_window_exceeded",
+        "tool": "tool_use",
+        "filter": "refusal",
+    }
+)
 
 
 class _OutDetails(msgspec.Struct, gc=False):

@@ -43,7 +43,7 @@ FINISHES: Final[dict[Reason, str]] = {
     "refusal": "SAFETY",
     "filter": "SAFETY",
 }
-ERROR_WORDS: Final = {  # by status
+ERROR_WORDS: Final = {  # by status; see word_of for others
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     402: "FAILED_PRECONDITION",
@@ -51,7 +51,6 @@ ERROR_WORDS: Final = {  # by status
     404: "NOT_FOUND",
     408: "DEADLINE_EXCEEDED",
     409: "ABORTED",
-    413: "INVALID_ARGUMENT",
     429: "RESOURCE_EXHAUSTED",
     499: "CANCELLED",
     500: "INTERNAL",

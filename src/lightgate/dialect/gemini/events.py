@@ -10,28 +10,21 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, clean, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, TEXT, TOOL
-from lightgate.dialect.neutral.events import Likely, Logprob, Reader, count, stray
+from lightgate.dialect.neutral.events import Likely, Logprob, Reader, count, finishes, stray
 from lightgate.dialect.neutral.json_text import as_json, decoded, dict_of
 
 if TYPE_CHECKING:
-    from lightgate.dialect.neutral.events import Listener, Reason
+    from lightgate.dialect.neutral.events import Listener
 
 UNSPECIFIED: Final = "FINISH_REASON_UNSPECIFIED"
-FINISHES: Final[dict[str, Reason]] = {
-    "stop": "stop",
-    "max_tokens": "length",
-    "continuation": "length",
-    "safety": "filter",
-    "recitation": "filter",
-    "language": "filter",
-    "blocklist": "filter",
-    "prohibited_content": "filter",
-    "spii": "filter",
-    "model_armor": "filter",
-    "image_safety": "filter",
-    "image_prohibited_content": "filter",
-    "image_recitation": "filter",
-}
+FINISHES: Final = finishes(
+    {
+        "stop": "stop",
+        "length": "max_tokens continuation",
+        "filter": "safety recitation language blocklist prohibited_content spii model_armor "
+        "image_safety image_prohibited_content image_recitation",
+    }
+)
 
 
 class _Call(msgspec.Struct, gc=False):

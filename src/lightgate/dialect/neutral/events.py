@@ -152,6 +152,11 @@ class Reader(NamedTuple):
     eof_ends: bool = False
 
 
+def finishes(words: Mapping[Reason, str]) -> dict[str, Reason]:
+    """Map a dialect's words for an end to ours; `words` has them by reason, between spaces."""
+    return {word: reason for reason, said in words.items() for word in said.split()}
+
+
 def count(value: Any) -> int | None:
     """Read a token count; None for what cannot be one."""
     if type(value) is int:

@@ -31,23 +31,16 @@ FINISHES: Final[dict[Reason, str]] = {
     "refusal": "stop",
     "filter": "content_filter",
 }
-ERROR_WORDS: Final = {  # by status
+ERROR_WORDS: Final = {  # by status; see word_of for others
     400: "invalid_request_error",
     401: "authentication_error",
     402: "insufficient_quota",
     403: "permission_error",
-    404: "invalid_request_error",
     408: "timeout_error",
     409: "conflict_error",
-    413: "invalid_request_error",
     429: "rate_limit_error",
     499: "server_error",
     500: "server_error",
-    501: "server_error",
-    502: "server_error",
-    503: "server_error",
-    504: "server_error",
-    529: "server_error",
 }
 
 

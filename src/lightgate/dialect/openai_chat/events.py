@@ -13,31 +13,23 @@ from msgspec import UNSET, UnsetType
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import Reader, count, logprobs_of, marker, stray
+from lightgate.dialect.neutral.events import Reader, count, finishes, logprobs_of, marker, stray
 from lightgate.dialect.neutral.json_text import as_json, decoded, dict_of, dicts_of
 
 if TYPE_CHECKING:
-    from lightgate.dialect.neutral.events import Listener, Place, Reason
+    from lightgate.dialect.neutral.events import Listener, Place
 
 # What servers of this dialect say, OpenAI's own words first.
-FINISHES: Final[dict[str, Reason]] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool",
-    "function_call": "tool",
-    "content_filter": "filter",
-    "complete": "stop",
-    "end_turn": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "stop_sequence": "sequence",
-    "max_tokens": "length",
-    "model_length": "context",
-    "tool_call": "tool",
-    "tool_use": "tool",
-    "safety": "filter",
-    "refusal": "filter",
-}
+FINISHES: Final = finishes(
+    {
+        "stop": "stop complete end_turn eos eos_token",
+        "length": "length max_tokens",
+        "tool": "tool_calls function_call tool_call tool_use",
+        "filter": "content_filter safety refusal",
+        "sequence": "stop_sequence",
+        "context": "model_length",
+    }
+)
 
 # The fields that are acted on, and no others. A leaf is Any where providers disagree on its type.
 

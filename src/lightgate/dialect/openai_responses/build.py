@@ -29,15 +29,8 @@ if TYPE_CHECKING:
 NAME: Final = "openai responses"
 RESPONSES: Final = "openai-responses"
 _CANNOT: Final = (
-    "prompt",
-    "inputs",
-    "stop",
-    "seed",
-    "min_tokens",
-    "ignore_eos",
-    "top_k",
-    "presence_penalty",
-    "frequency_penalty",
+    *("prompt", "inputs", "stop", "seed", "min_tokens", "ignore_eos", "top_k"),
+    *("presence_penalty", "frequency_penalty"),
 )
 LOGPROBS: Final = "message.output_text.logprobs"
 

@@ -9,19 +9,21 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import DONE, Reader, count, logprobs_of
+from lightgate.dialect.neutral.events import DONE, Reader, count, finishes, logprobs_of
 from lightgate.dialect.neutral.json_text import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lightgate.dialect.neutral.events import Listener, Place, Reason
+    from lightgate.dialect.neutral.events import Listener, Place
 
-FINISHES: Final[dict[str, Reason]] = {
-    "completed": "stop",
-    "max_output_tokens": "length",
-    "content_filter": "filter",
-}
+FINISHES: Final = finishes(
+    {
+        "stop": "completed",
+        "length": "max_output_tokens",
+        "filter": "content_filter",
+    }
+)
 # Deltas by the name of their event.
 _SAID: Final = {
     "response.output_text.delta": TEXT,
