@@ -1,1 +1,1 @@
-"""What each provider family says on the wire: request builders, scanners, error answers. No I/O."""
+"""Dialects: building and reading requests, reading, writing and assembling answers. No I/O."""

@@ -65,7 +65,7 @@ _STATUS: Final = {
 
 
 class BadField(UsageError):  # noqa: N818 - names what is wrong
-    """A field is missing or of the wrong kind; `field` is its JSON path."""
+    """A field of a request is missing or of the wrong kind; `field` is its JSON path."""
 
     def __init__(self, field: str, why: str) -> None:
         self.field = field[:_LONGEST] or "body"
@@ -74,7 +74,7 @@ class BadField(UsageError):  # noqa: N818 - names what is wrong
 
 
 class Untranslatable(UsageError):  # noqa: N818 - reads as what the request is
-    """A request says something that the other dialect has no words for; `field` names it."""
+    """A request sets a field that the other dialect cannot express; `field` names it."""
 
     label = "untranslatable"
 
@@ -97,7 +97,7 @@ class Untranslatable(UsageError):  # noqa: N818 - reads as what the request is
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What a provider says went wrong.
+    """An error that a provider reports.
 
     `code` is its own word for it, or ours (malformed, blocked, http_NNN, error). `status` is an
     HTTP status that it named, None where it named none.

@@ -1,4 +1,4 @@
-"""What a token-bearing delta carries, as bit flags: one event may carry several."""
+"""Kinds of tokens, as bit flags: one event may carry several."""
 
 from __future__ import annotations
 

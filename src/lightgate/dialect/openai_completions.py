@@ -1,4 +1,4 @@
-"""OpenAI completions: a prompt in, its continuation out."""
+"""OpenAI completions: a prompt in, its continuation out; answers are read like chat's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CANNOT: Final = (
 
 
 def build(request: Request, quirks: Quirks) -> Built:
-    """Say a request as POST /completions."""
+    """Build POST /completions."""
     refuse(request, NAME, *_CANNOT)
     body: dict[str, Any] = {"model": request.model, "prompt": need(request, NAME, "prompt")}
     sampling(body, request)

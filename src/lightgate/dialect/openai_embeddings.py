@@ -29,17 +29,14 @@ _UNKNOWN: Final = (
 
 
 def build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every builder is called alike
-    """Say a request as POST /embeddings.
-
-    `stream` says nothing here: it is true unless told otherwise, and a vector comes in one piece.
-    """
+    """Build POST /embeddings; `stream` has no effect, since a vector comes in one piece."""
     refuse(request, NAME, *_UNKNOWN)
     body: dict[str, Any] = {"model": request.model, "input": list(need(request, NAME, "inputs"))}
     return built("/embeddings", body, request.extra, stream=False)
 
 
 class _Vector(msgspec.Struct, gc=False):
-    embedding: msgspec.Raw = msgspec.Raw()  # thousands of floats that nobody here reads
+    embedding: msgspec.Raw = msgspec.Raw()  # thousands of floats that are not read
 
 
 class _Answer(msgspec.Struct, gc=False):

@@ -17,7 +17,7 @@ Shown = Literal["omitted", "auto", "concise", "detailed"]
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """A piece of text inside a message; `signature` is Gemini's seal on it."""
+    """A piece of text inside a message; `signature` is what Gemini signed it with."""
 
     text: str
     signature: str | None = None
@@ -95,7 +95,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to ask, said in no dialect; None or empty means "not asked for".
+    """A request in no dialect; None or empty means "not asked for".
 
     `tool_choice` is auto, none, required, or the name of one of `tools`. `reasoning` is an effort
     in words (none, minimal, low, medium, high, ...) or a budget in tokens. `extra` are fields for

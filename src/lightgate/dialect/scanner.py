@@ -230,7 +230,7 @@ class Scanner:
         return 0
 
     def heard(self, place: Place) -> bool:  # noqa: ARG002 - of any item
-        """Return false: no item is told twice."""
+        """Return false: no item comes twice."""
         return False
 
     # The skeleton.

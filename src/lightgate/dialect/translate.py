@@ -70,7 +70,7 @@ def _decoded(body: bytes) -> Any:
 
 
 class Translator:
-    """The translation of one answer; use `event` and `finish`, or `whole`, not both."""
+    """Translates one answer; use `event` and `finish`, or `whole`, not both."""
 
     __slots__ = ("_head", "_items", "_reader", "_writer")
 
@@ -82,12 +82,12 @@ class Translator:
 
     @property
     def failed(self) -> Fault | None:
-        """The error that the client was told, where the answer ended in one."""
+        """The error that was written to the client, where the answer ended in one."""
         return self._items.error
 
     @property
     def closed(self) -> bool:
-        """Whether the client has all that it will get: nothing follows."""
+        """Whether everything is written that the client will get."""
         return self._items.closed
 
     def event(self, name: bytes, data: bytes) -> bytes:

@@ -17,7 +17,7 @@ from lightgate.wire.sse import SseSplitter
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A whole answer; reasoning is no part of it.
 
-    `logprob` is the mean of its tokens' log probabilities, where the provider told them.
+    `logprob` is the mean of its tokens' log probabilities, where the provider sent them.
     """
 
     text: str = ""

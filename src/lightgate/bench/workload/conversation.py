@@ -51,7 +51,7 @@ _TASK: Final = "\n\nLook up one word of this text after the other with the tool 
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):
-    """The course of one session; the first turn's prompt has the workload's size.
+    """Plan of one session; the first turn's prompt has the workload's size.
 
     With `tools` every turn but the last must call a tool and gets its result; without, every turn
     asks something new. `replies` says what stands in the history for an answer: text of a fixed
@@ -161,7 +161,7 @@ class Conversation:
         return Turn(number, request, marks, called, answer)
 
     def _after(self, turn: Turn) -> Ended:
-        """How the session would end after this turn; `complete` also lets it go on."""
+        """Return how the session would end after this turn; `complete` also lets it go on."""
         if turn.called.outcome is not Outcome.OK:
             return "failed"
         if not self._talk.tools or turn.number == self._talk.turns:
@@ -172,7 +172,7 @@ class Conversation:
         return "complete" if whole else "broken tool call"
 
     def _next(self, turn: Turn) -> tuple[Message, ...]:
-        """What follows a turn in the history: the answer, and the next question or the results."""
+        """Return what follows a turn in the history: the answer, then a question or results."""
         calls = turn.answer.calls
         if self._talk.tools:
             said = Message(role="assistant", content=turn.answer.text, tool_calls=calls)
@@ -213,15 +213,15 @@ class _Kept:
         self._parts: list[bytes] = []
 
     def on_head(self, status: int, headers: Headers) -> None:
-        """Nothing of the head is wanted."""
+        """Pass over the head."""
 
     def on_data(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - Sink's
-        """Body bytes of one read."""
+        """Keep the body bytes of one read."""
         self._parts.append(data)
 
     @property
     def body(self) -> bytes:
-        """All of them."""
+        """All bytes of the body."""
         return b"".join(self._parts)
 
 

@@ -84,7 +84,7 @@ class _Delta(msgspec.Struct, gc=False, tag_field="type", tag="content_block_delt
 
 
 class MessagesWriter:
-    """One message."""
+    """Writes one message."""
 
     keeps = False
     call_prefix = "toolu"
@@ -108,7 +108,7 @@ class MessagesWriter:
         self._event("content_block_start", {"index": item.index, "content_block": block})
 
     def piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:  # noqa: ARG002 - unknown here
-        """Tell one piece."""
+        """Write one piece."""
         kind = item.kind
         delta: _Text | _Thinking | _Json
         if kind == REASONING:
@@ -120,7 +120,7 @@ class MessagesWriter:
         self.out.append(named(b"content_block_delta", _Delta(item.index, delta)))
 
     def sign(self, item: Item) -> None:
-        """Tell a signature."""
+        """Write a signature."""
         delta = _Delta(item.index, _Signature(item.signature))
         self.out.append(named(b"content_block_delta", delta))
 
@@ -129,18 +129,18 @@ class MessagesWriter:
         self._event("content_block_stop", {"index": item.index})
 
     def end(self, ending: Ending) -> None:
-        """Tell the reason and the usage, and close the message."""
+        """Write the reason and the usage, and close the message."""
         delta = {"stop_reason": FINISHES[ending.reason], "stop_sequence": ending.sequence}
         used = usage_words(ending.usage or _NOTHING)
         self._event("message_delta", {"delta": delta, "usage": used})
         self._event("message_stop", {})
 
     def fail(self, fault: Fault) -> None:
-        """Tell an error."""
+        """Write an error."""
         self.out.append(error_event(status_of(fault), fault.message, fault.code))
 
     def whole(self, items: list[Item], ending: Ending) -> bytes:
-        """Write the message object; a call that was cut off in mid-argument cannot be told."""
+        """Write the message object; a call that was cut off in mid-argument is left out."""
         content = [block for item in items if (block := _block(item, ending)) is not None]
         reason = FINISHES[ending.reason]
         return dumped(self._message(content, reason, ending.sequence, ending.usage))
@@ -206,7 +206,7 @@ def error_event(status: int, message: str, code: str) -> bytes:
 
 
 class MessagesAssembler:
-    """The message as it began, its blocks by index, and what the last events added to it."""
+    """Assembles one message: its beginning, its blocks by index, what the last events add."""
 
     __slots__ = ("_blocks", "_message", "size")
 
@@ -237,7 +237,7 @@ class MessagesAssembler:
             self.size += keep(self._message, rest)
 
     def whole(self) -> bytes:
-        """The message object."""
+        """Return the message object."""
         message = self._message
         if not message:
             raise Malformed("The stream had no message.")
@@ -280,7 +280,7 @@ def _whole(block: Object, *, cut: bool) -> Object:
 
 
 def _input(text: str, *, cut: bool) -> Any:
-    """The input that a model wrote in pieces; where it was cut off nobody knows it: empty."""
+    """Decode the input that a model wrote in pieces; input that was cut off is empty."""
     try:
         return msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Says a request in the words of Anthropic messages."""
+"""Builds requests of Anthropic messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every builder is called alike
-    """Say a request as POST /messages."""
+    """Build POST /messages."""
     refuse(request, NAME, *_CANNOT)
     need(request, NAME, "messages")
     if request.temperature is not None and request.temperature > 1:

@@ -93,7 +93,7 @@ class _Chunk(msgspec.Struct, gc=False, rename="camel"):
 
 
 class GeminiWriter:
-    """One answer; a signature goes with the part that follows the thoughts it vouches for."""
+    """Writes one answer; a signature goes with the part that follows the signed thoughts."""
 
     keeps = False
     call_prefix = "call"
@@ -105,13 +105,13 @@ class GeminiWriter:
         self.out: list[bytes] = []
 
     def start(self, first: Item | None, usage: Usage | None) -> None:
-        """Say nothing: there is no opening."""
+        """Write nothing: there is no opening."""
 
     def open(self, item: Item) -> None:
-        """Say nothing: parts have no opening."""
+        """Write nothing: parts have no opening."""
 
     def piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:
-        """Tell one piece; a call is told when it is whole."""
+        """Write one piece; a call is written when it is whole."""
         if item.kind == TOOL:
             return
         if item.kind == REASONING:
@@ -127,18 +127,18 @@ class GeminiWriter:
         self._signature = item.signature
 
     def close(self, item: Item) -> None:
-        """Tell a call."""
+        """Write a call."""
         part = self._call(item) if item.kind == TOOL else None
         if part is not None:
             self._chunk(_Candidate(_Content([part])))
 
     def end(self, ending: Ending) -> None:
-        """Tell the reason and the usage; the end of the body is the marker."""
+        """Write the reason and the usage; the end of the body is the marker."""
         candidate = _Candidate(_Content([self._signed(_Part(text=""))]), self._reason(ending))
         self._chunk(candidate, ending.usage)
 
     def fail(self, fault: Fault) -> None:
-        """Tell an error."""
+        """Write an error."""
         self.out.append(error_event(status_of(fault), fault.message, fault.code))
 
     def whole(self, items: list[Item], ending: Ending) -> bytes:
@@ -166,7 +166,7 @@ class GeminiWriter:
         return self._signed(_Part(text=item.text))
 
     def _call(self, item: Item) -> _Part | None:
-        """Make a call's part; one whose arguments are no object cannot be told."""
+        """Make a call's part; one whose arguments are no object cannot be written."""
         given = arguments_of(item)
         if given is None:
             self._malformed = True
@@ -231,7 +231,7 @@ def error_event(status: int, message: str, code: str) -> bytes:
 
 
 class GeminiAssembler:
-    """The facts of the last chunks, and the candidates by index with all their parts."""
+    """Assembles one answer: the facts of the last chunks, and the candidates by index."""
 
     __slots__ = ("_candidates", "_head", "size")
 
@@ -252,7 +252,7 @@ class GeminiAssembler:
         self.size += keep(self._head, facts)
 
     def whole(self) -> bytes:
-        """The GenerateContentResponse object."""
+        """Return the GenerateContentResponse object."""
         if not self._candidates:
             raise Malformed("The stream had no candidate.")
         candidates = [joined(one) for _, one in sorted(self._candidates.items())]

@@ -1,4 +1,4 @@
-"""Says a request in the words of Gemini's generateContent."""
+"""Builds requests of Gemini's generateContent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every builder is called alike
-    """Say a request as POST /models/{model}:generateContent, or its streamed twin."""
+    """Build POST /models/{model}:generateContent, or its streamed twin."""
     refuse(request, GEMINI, "prompt", "inputs", "min_tokens", "ignore_eos", "verbosity")
     need(request, GEMINI, "messages")
     if request.parallel_tool_calls is False and request.tools and request.tool_choice != "none":
@@ -117,7 +117,7 @@ def _contents(request: Request) -> list[dict[str, Any]]:
     results: list[tuple[int, dict[str, Any]]] = []
 
     def answered() -> None:
-        """Say the results of parallel calls in one turn; order tells calls of one function."""
+        """Put the results of parallel calls in one turn, in the order of the calls."""
         if results:
             results.sort(key=lambda pair: pair[0])
             out.append({"role": "user", "parts": [part for _, part in results]})
@@ -142,7 +142,7 @@ def _contents(request: Request) -> list[dict[str, Any]]:
 
 
 def _result(said: Message, name: str) -> dict[str, Any]:
-    """Say a tool's result; it goes by the function's name, which the call may have to tell."""
+    """Build a tool's result by the name of its function, which the call may have to supply."""
     if not name:
         raise cannot(GEMINI, place_of(said), "a tool's result whose function is not known")
     text = text_only(said, GEMINI)

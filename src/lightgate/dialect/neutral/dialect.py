@@ -1,4 +1,4 @@
-"""The row of data that a dialect is: how it builds requests, reads answers and writes them."""
+"""A dialect is a row of data: the functions that build requests, read answers and write them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _no_effort(_body: Body) -> str:
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the body of a request says what, for readers that only look and never refuse.
+    """The places of facts in a request body, for readers that only look and never refuse.
 
     `turns` is the field of the conversation, `instructions` those that address the model outside
     of it, `schemas` those that may hold a schema for the answer, by `schema_sign`. `functions`
@@ -60,7 +60,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """One endpoint's way of asking and answering.
+    """The request and answer format of one kind of endpoint.
 
     Requests are translated from dialects that have a `read`, and answers to dialects that have a
     `writer`. `camel`: names in a client's body may be in snake_case as well. `whole_only` are

@@ -47,7 +47,7 @@ MOST: Final = 1 << 40  # tokens; more than this is no count
 
 
 class Likely(msgspec.Struct, frozen=True):
-    """A token that might have been; `bytes` is its UTF-8 where the provider told it."""
+    """A token that might have been; `bytes` is its UTF-8 where the provider sent it."""
 
     token: str
     logprob: float
@@ -139,7 +139,7 @@ class Listener(Protocol):
 
 
 class Reader(NamedTuple):
-    """The reader of a dialect: each function tells a listener what it saw in the bytes.
+    """The reader of a dialect: each function reports to a listener what the bytes say.
 
     `finishes` maps the dialect's words for an end, in lower case, to ours; a word that is not
     there is an error, since to call it a good end would be a guess. `eof_ends`: there is no

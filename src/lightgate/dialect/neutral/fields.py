@@ -20,7 +20,7 @@ _SNAKE: Final = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
 
 
 class Sheet:
-    """The facts found so far, and where the client said each of them."""
+    """Facts of a request found so far, and the place in the body of each of them."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
@@ -34,7 +34,7 @@ class Sheet:
 
 
 class Fields:
-    """One JSON object; a field is taken once, null is none, and `done` refuses what is left.
+    """Fields of one JSON object; each is taken once, null is none, `done` refuses what is left.
 
     With `camel`, names in snake_case are read as camelCase, as Google's servers do.
     """
@@ -149,7 +149,7 @@ class Fields:
             self.take(name)
 
     def only(self, name: str, *plain: Any) -> None:
-        """Take a field that may only say what goes without saying; anything else is refused."""
+        """Take a field that may only have one of the plain values; anything else is refused."""
         value = self.take(name)
         if value is not None and not any(
             value == word and isinstance(value, bool) == isinstance(word, bool) for word in plain
@@ -162,14 +162,14 @@ class Fields:
             raise Untranslatable(self.at(name), why)
 
     def done(self) -> None:
-        """Refuse the first field that nobody took."""
+        """Refuse the first field that was not taken."""
         for name, value in self._left.items():
             if value is not None:
                 raise Untranslatable(self.at(name))
 
 
 def image_at(url: str, place: str, *, detail: str | None = None) -> Image:
-    """Make an image of its address; only the web's and data: can be handed to anybody."""
+    """Make an image of its address; only web and data: addresses can be read by every provider."""
     if not _ADDRESS.match(url):
         raise Untranslatable(place, "an image is named by an http, https or data: address")
     return Image(url=url, detail=None if detail == "auto" else detail)
@@ -212,7 +212,7 @@ def allow(sheet: Sheet, names: set[str], place: str) -> None:
 
 
 def closed(schema: Any, *, root: bool = True) -> bool:
-    """Whether a schema meets OpenAI's rules for strict: objects closed, all properties required."""
+    """Say whether a schema is strict by OpenAI's rules: objects closed, all properties required."""
     if isinstance(schema, list):
         return all(closed(item, root=False) for item in schema)
     if not isinstance(schema, dict):

@@ -13,7 +13,7 @@ import msgspec
 from lightgate.dialect.neutral.json_text import Object, decoded, dumped
 from lightgate.errors import Malformed
 
-# Facts about a piece, not text: the first word stays, whoever repeats it.
+# Facts about a piece, not text: the first word stays when later pieces repeat it.
 ONCE: Final = frozenset({"id", "type", "role", "name", "object", "format", "call_id", "index"})
 _DEPTH: Final = 4  # of the objects in which pieces are joined; what is deeper is taken as it comes
 PIECE: Final = 32  # bytes that a piece or an object takes beside its text
@@ -22,7 +22,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Assembler(Protocol):
-    """One answer in the making; `size` is how many bytes it has, nearly."""
+    """Assembles one answer from its events; `size` is how many bytes it has, nearly."""
 
     size: int
 

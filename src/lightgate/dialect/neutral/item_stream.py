@@ -244,7 +244,7 @@ class ItemStream:
             item.logprobs.extend(logprobs)
 
     def _advance(self) -> None:
-        """Tell what was held back, as far as it may be told."""
+        """Hand on what was held back, as far as the order allows."""
         while self._held and (self._open is None or _complete(self._open)):
             self._close()
             self._tell(self._held.pop(0))

@@ -20,7 +20,7 @@ DEEPEST: Final = 256  # levels of arguments
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
-    """What every event or body of one answer repeats; `created` in seconds since 1970."""
+    """Facts that every event or body of one answer repeats; `created` in seconds since 1970."""
 
     model: str
     id: str
@@ -61,12 +61,12 @@ class Item:
 
     @property
     def text(self) -> str:
-        """All pieces so far."""
+        """All pieces so far, joined."""
         return "".join(self.texts)
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How the answer ended; `sequence` is the stop sequence that ended it, where it was told."""
+    """End of an answer; `sequence` is the stop sequence that ended it, where that is known."""
 
     reason: Reason
     sequence: str | None
@@ -84,7 +84,7 @@ class ItemListener(Protocol):
     call_prefix: str
 
     def start(self, first: Item | None, usage: Usage | None) -> None:
-        """Say that an answer begins."""
+        """Begin the answer."""
 
     def open(self, item: Item) -> None:
         """Begin an item."""
@@ -93,7 +93,7 @@ class ItemListener(Protocol):
         """Go on with the open item."""
 
     def sign(self, item: Item) -> None:
-        """Tell the signature of the open item, which is reasoning."""
+        """Take the signature of the open item, which is reasoning."""
 
     def close(self, item: Item) -> None:
         """End the open item."""

@@ -70,7 +70,7 @@ class _Chunk(msgspec.Struct, gc=False):
 
 
 class ChatWriter:
-    """One chat completion."""
+    """Writes one chat completion."""
 
     keeps = False
     call_prefix = "call"
@@ -80,7 +80,7 @@ class ChatWriter:
         self._id = f"chatcmpl-{head.id}"
         self.out: list[bytes] = []
 
-    def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - told at the end
+    def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - written at the end
         """Name the role; text is empty before its first piece, and null if there will be none."""
         spoken = first is None or first.kind == TEXT
         self._chunk(_Delta(role="assistant", content="" if spoken else None, refusal=None))
@@ -93,7 +93,7 @@ class ChatWriter:
             self._chunk(_Delta(tool_calls=[call]))
 
     def piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:
-        """Tell one piece."""
+        """Write one piece."""
         kind = item.kind
         if kind == TEXT:
             self._chunk(_Delta(content=text), logprobs)
@@ -106,14 +106,14 @@ class ChatWriter:
             self._chunk(_Delta(tool_calls=[call]))
 
     def sign(self, item: Item) -> None:
-        """Tell a signature where aggregators put it."""
+        """Write a signature where aggregators put it."""
         self._chunk(_Delta(reasoning_details=[_signed(item)]))
 
     def close(self, item: Item) -> None:
-        """Say nothing: chat has no end of an item."""
+        """Write nothing: chat has no end of an item."""
 
     def end(self, ending: Ending) -> None:
-        """Tell the reason, usage if it was asked for, and the marker."""
+        """Write the reason, usage if it was asked for, and the marker."""
         reason = FINISHES[ending.reason]
         self._chunk(_Delta(), finish=reason)
         if self._head.include_usage and ending.usage is not None:
@@ -123,7 +123,7 @@ class ChatWriter:
         self.out.append(DONE)
 
     def fail(self, fault: Fault) -> None:
-        """Tell an error."""
+        """Write an error."""
         self.out.append(error_event(status_of(fault), fault.message, fault.code))
 
     def whole(self, items: list[Item], ending: Ending) -> bytes:

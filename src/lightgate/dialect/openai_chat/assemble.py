@@ -26,7 +26,7 @@ _UNSAID: Final = ("reasoning_content", "reasoning")  # left out of a message tha
 
 
 class ChunkAssembler:
-    """The head of an answer, its choices by index and its last usage; as it is, of completions."""
+    """Assembles one answer of completions: its head, its choices by index, its last usage."""
 
     __slots__ = ("_choices", "_head", "_object", "_usage", "size")
 
@@ -49,7 +49,7 @@ class ChunkAssembler:
         self._facts(chunk)
 
     def whole(self) -> bytes:
-        """The answer as one object."""
+        """Return the answer as one object."""
         choices = [self.chosen(place, one) for place, one in sorted(self._choices.items())]
         head = {"id": "", "object": self._object, **self._head}
         usage = {} if self._usage is None else {"usage": self._usage}
@@ -63,7 +63,7 @@ class ChunkAssembler:
         return keep(choice, said) + (say(choice, "text", text) if isinstance(text, str) else 0)
 
     def chosen(self, place: int, choice: Object) -> Object:
-        """The choice as a whole answer has it."""
+        """Return the choice as a whole answer has it."""
         return {"index": place, **joined(choice)}
 
     def _take(self, choice: Object, piece: Object) -> None:
@@ -93,7 +93,7 @@ class ChunkAssembler:
 
 
 class ChatAssembler(ChunkAssembler):
-    """A choice is a message, whose deltas are folded."""
+    """Assembles one chat answer: a choice is a message, whose deltas are folded."""
 
     __slots__ = ()
 
@@ -112,7 +112,7 @@ class ChatAssembler(ChunkAssembler):
         return size + (_fold_message(known, delta) if isinstance(delta, dict) else 0)
 
     def chosen(self, place: int, choice: Object) -> Object:
-        """The choice with its message, and the fields in their usual order."""
+        """Return the choice with its message, and the fields in their usual order."""
         rest = dict(choice)
         message = rest.pop("message", {"role": "assistant", "content": None})
         finish = rest.pop("finish_reason", None)
@@ -181,7 +181,7 @@ def _plain(piece: Object) -> Object:
 
 
 def _written(function: Object) -> Object:
-    """A function whose arguments are text, as the model wrote them."""
+    """Return a function whose arguments are text, as the model wrote them."""
     arguments = function.get("arguments")
     if isinstance(arguments, dict):
         return {**function, "arguments": as_json(arguments)}
@@ -189,7 +189,7 @@ def _written(function: Object) -> Object:
 
 
 def _detail(details: list[Object], detail: Object) -> int:
-    """Aggregators number the runs of their reasoning, or tell them apart by type alone."""
+    """Fold a detail of reasoning; aggregators number the runs, or tell them apart by type."""
     index, kind = detail.get("index"), detail.get("type")
     found = next(
         (one for one in reversed(details) if index is not None and one.get("index") == index),
@@ -231,6 +231,6 @@ def _done(call: Object) -> Object:
 
 
 def _full(function: Object) -> None:
-    """A call without parameters is an empty object, not an empty text."""
+    """Write the arguments of a call without parameters as an empty object."""
     if not function.get("arguments"):
         function["arguments"] = "{}"

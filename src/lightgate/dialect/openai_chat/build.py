@@ -28,7 +28,7 @@ CHAT: Final = "openai-chat"
 
 
 def build(request: Request, quirks: Quirks) -> Built:
-    """Say a request as POST /chat/completions."""
+    """Build POST /chat/completions."""
     refuse(request, NAME, "prompt", "inputs", "top_k")
     need(request, NAME, "messages")
     body: dict[str, Any] = {
@@ -54,7 +54,7 @@ def build(request: Request, quirks: Quirks) -> Built:
 
 
 def message(said: Message, dialect: str) -> dict[str, Any]:
-    """Say one turn in chat's words."""
+    """Build one turn."""
     out: dict[str, Any] = {"role": said.role}
     if said.role == "tool":
         if said.tool_call_id is None:

@@ -55,7 +55,7 @@ class _TextDelta(msgspec.Struct, gc=False):
 
 
 class ResponsesWriter:
-    """One response; `keeps`, because the last events repeat all that was said."""
+    """Writes one response; `keeps`, because the last events repeat the whole text."""
 
     keeps = True
     call_prefix = "call"
@@ -68,8 +68,8 @@ class ResponsesWriter:
         self._done: list[dict[str, Any]] = []
         self.out: list[bytes] = []
 
-    def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - told at the end
-        """Say that there is a response."""
+    def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - written at the end
+        """Write that there is a response."""
         self._started = True
         response = self._response("in_progress", [])
         self._event("response.created", {"response": response})
@@ -84,7 +84,7 @@ class ResponsesWriter:
             self._event("response.content_part.added", {**self._place(item), "part": part})
 
     def piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:
-        """Tell one piece."""
+        """Write one piece."""
         if item.kind == TEXT:
             number, self._number = self._number, self._number + 1
             likely = _with_bytes(logprobs) if logprobs else []
@@ -99,7 +99,7 @@ class ResponsesWriter:
         self._event(_DELTAS[item.kind], {**self._place(item), "delta": text})
 
     def sign(self, item: Item) -> None:
-        """Say nothing yet: the done item has the signature, as its encrypted content."""
+        """Write nothing yet: the done item has the signature, as its encrypted content."""
 
     def close(self, item: Item) -> None:
         """Repeat the item as a whole."""
@@ -114,7 +114,7 @@ class ResponsesWriter:
         self._event(f"response.{response['status']}", {"response": response})
 
     def fail(self, fault: Fault) -> None:
-        """Fail the response, or tell an error where there is none yet."""
+        """Fail the response, or write an error where none has begun yet."""
         if not self._started:
             self._event("error", error_fields(fault.message, fault.code, self._number))
             return
@@ -274,7 +274,7 @@ _raw_decoder: Final = msgspec.json.Decoder(_Raw)
 
 
 class ResponsesAssembler:
-    """The last response object, and the items that were done, should it leave them out."""
+    """Assembles one response: its last object, or the done items where that leaves them out."""
 
     __slots__ = ("_items", "_last", "_response", "size")
 
@@ -305,7 +305,7 @@ class ResponsesAssembler:
             self.size += len(item)
 
     def whole(self) -> bytes:
-        """The response object as it came; an answer that it leaves out is not made up of deltas."""
+        """Return the response object as it came; missing output is not made up of deltas."""
         whole = object_of(self._response) if self._response else None
         if whole is not None and whole.get("output"):
             return self._response

@@ -1,4 +1,4 @@
-"""Says a request in the words of OpenAI responses: typed items."""
+"""Builds requests of OpenAI responses: typed items."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def build(request: Request, quirks: Quirks) -> Built:
-    """Say a request as POST /responses."""
+    """Build POST /responses."""
     refuse(request, NAME, *_CANNOT)
     need(request, NAME, "messages")
     items = [item for said in request.messages for item in _items(said, quirks)]
@@ -104,7 +104,7 @@ def _items(said: Message, quirks: Quirks) -> Iterator[dict[str, Any]]:
 
 
 def _output(said: Message) -> str | list[dict[str, Any]]:
-    """Say a tool's result: one text, or parts if there is an image among them."""
+    """Build a tool's result: one text, or parts if there is an image among them."""
     content = spoken(said)
     if isinstance(content, str) or all(isinstance(part, Text) for part in content):
         return result_text(said, NAME)

@@ -207,7 +207,7 @@ def _whole(listener: Listener, body: bytes) -> None:
 def _settle(
     listener: Listener, response: _Response, output: list[_Item] | None, *, failed: bool
 ) -> None:
-    """Take the response object that ends an answer; `output` are items that were not told yet."""
+    """Take the response object that ends an answer; `output` are items that have not come yet."""
     listener.use(_usage_of(response.usage))
     if response.error is not None:
         listener.fail(error_of(response.error))

@@ -117,7 +117,7 @@ class _Talk:
         return tuple(self._said)
 
     def add(self, message: Message) -> None:
-        """Add a turn of somebody else."""
+        """Add a turn that is not the assistant's."""
         self._close()
         self._said.append(message)
 

@@ -1,7 +1,7 @@
-"""How hard a request is, by what can be seen of it: a sum of points, each with its reason.
+"""Complexity of a request, from what it looks like: a sum of points, each with its reason.
 
 No model is asked and nothing is learned at run time: the same request has the same level in every
-process, and the reasons say why. The words are in `cues`; what the points are worth was fitted on
+process, and the reasons say why. The words are in `words`; what the points are worth was fitted on
 one half of the project's own labelled prompts (benchmarks/cascade.py prints all of them).
 
 Only the instruction is read for words: the first paragraph and a short last one. What stands
@@ -101,7 +101,7 @@ _DENSITY: Final = 3  # letters that one sign of a dense script is worth
 
 
 class Complexity(msgspec.Struct, frozen=True):
-    """The verdict on a request; `reasons` are in the order of their weight."""
+    """Complexity of a request; `reasons` are in the order of their weight."""
 
     level: Level
     score: float
@@ -109,7 +109,7 @@ class Complexity(msgspec.Struct, frozen=True):
 
 
 def score(features: RequestFeatures) -> Complexity:
-    """Add the points up."""
+    """Add up the points of a request."""
     found = signs(features)
     points = [(WORTH[name][0] * amount, WORTH[name][1]) for name, amount in found.items()]
     total = sum([worth for worth, _ in points])
@@ -122,7 +122,7 @@ def score(features: RequestFeatures) -> Complexity:
 
 
 def signs(features: RequestFeatures) -> dict[str, float]:
-    """How much there is of everything in `WORTH`; what there is nothing of is left out."""
+    """Measure everything in `WORTH`; what there is nothing of is left out."""
     instruction = _instruction(features.text)
     dense = not instruction.isascii() and _DENSE.search(instruction) is not None
     if dense:
@@ -145,7 +145,7 @@ def _level(total: float) -> Level:
 
 
 def _instruction(text: str) -> str:
-    """The part of a text that says what is wanted."""
+    """Return the part of a text that says what is wanted."""
     first, gap, rest = text[: READ * 2].partition("\n\n")
     first = first[:READ]
     if not gap:
@@ -178,7 +178,7 @@ def _families(instruction: str, *, dense: bool) -> dict[str, float]:
 
 
 def _wording(instruction: str, dense: bool, found: dict[str, float]) -> None:
-    """Length and structure of what is asked; the length in doublings."""
+    """Measure length and structure of what is asked; the length in doublings."""
     length = len(instruction) * (_DENSITY if dense else 1)
     if length > _SHORT:
         found["length"] = min(math.log2(length / _SHORT), _LONG)
@@ -193,7 +193,7 @@ def _has_formulas(instruction: str) -> bool:
 
 
 def _material(features: RequestFeatures, instruction: int, found: dict[str, float]) -> None:
-    """What the instruction is about: pasted text and code, and the talk before it."""
+    """Measure what the instruction is about: pasted text and code, and the turns before it."""
     text = features.text
     if FENCE in text:
         found["fence"] = 1.0 + min(text.count("\n") / 10, 3.0)
@@ -211,7 +211,7 @@ def _material(features: RequestFeatures, instruction: int, found: dict[str, floa
 
 
 def _around(features: RequestFeatures, found: dict[str, float]) -> None:
-    """Tools, a schema, images, and what the client itself says about the effort."""
+    """Measure tools, a schema, images, and what the client itself says about the effort."""
     if features.tools > 1:
         found["tools"] = min(features.tools, 2 * _TOP)
     if features.steps > 1:

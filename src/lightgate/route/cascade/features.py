@@ -27,7 +27,7 @@ _TEXTS: Final = frozenset({"text", "input_text", "output_text", None})
 
 
 class RequestFeatures(msgspec.Struct, frozen=True, kw_only=True):
-    """What the complexity of a request is judged by; characters and counts.
+    """Features that the complexity of a request is judged by; characters and counts.
 
     `text` is the last thing that the user said, `turns` how often the user spoke, `earlier` the
     characters of all other messages, `steps` the results of tools that the model got so far.
@@ -87,7 +87,7 @@ def features_of(dialect: str, fields: Mapping[str, msgspec.Raw]) -> RequestFeatu
 
 
 class Wants(msgspec.Struct, frozen=True, kw_only=True):
-    """Null or empty where nothing is asked for.
+    """What a request binds its answer to; null or empty where it binds nothing.
 
     `schema` is a JSON schema. `tools` maps a function's name to the schema of its arguments, None
     where it has none. `must_call`: the answer has to be a call. `limit` is the client's own cap on
@@ -113,7 +113,7 @@ def wants_of(dialect: str, fields: Mapping[str, msgspec.Raw], limit: int | None 
 
 
 class _Heard:
-    """What the turns said, put together one after the other."""
+    """Collects the features of the turns, one turn after the other."""
 
     __slots__ = ("code", "earlier", "images", "steps", "system", "text", "turns")
 
@@ -165,7 +165,7 @@ class _Heard:
 
 
 def _plain(said: Any) -> str:
-    """The text of a content: a string, a list of parts, or a content of Gemini."""
+    """Return the text of a content: a string, a list of parts, or an object with parts."""
     if isinstance(said, str):
         return said
     if isinstance(said, dict):
@@ -182,13 +182,13 @@ def _plain(said: Any) -> str:
 
 
 def _instructions(shape: Shape, fields: Mapping[str, msgspec.Raw]) -> list[str]:
-    """What a dialect says to the model outside its messages."""
+    """Return the instructions outside of the conversation."""
     said = [_plain(_decoded(fields[name])) for name in shape.instructions if name in fields]
     return [text for text in said[:1] if text]
 
 
 def _tools(shape: Shape, raw: msgspec.Raw | None) -> int:
-    """How many tools there are; a dialect may nest its functions one level deeper."""
+    """Count the tools; a dialect may nest its functions one level deeper."""
     if raw is None or len(bytes(raw)) > MOST_BYTES:
         return 0 if raw is None else 64
     if not shape.nested:
@@ -205,7 +205,7 @@ def _tools(shape: Shape, raw: msgspec.Raw | None) -> int:
 
 
 def _schema(shape: Shape, fields: Mapping[str, msgspec.Raw]) -> int:
-    """The size of the schema for the answer, with what little stands around it."""
+    """Return the size of the schema for the answer, with what little stands around it."""
     for name in shape.schemas:
         raw = fields.get(name)
         if raw is not None and shape.schema_sign in bytes(raw):
@@ -218,7 +218,7 @@ def _word(value: Any) -> str | None:
 
 
 def _read_turns(raw: msgspec.Raw | None) -> list[_Turn]:
-    """The turns; where one of them is no object, those that are."""
+    """Decode the turns; where one of them is no object, those that are."""
     if raw is None:
         return []
     try:

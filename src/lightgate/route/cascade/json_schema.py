@@ -1,8 +1,8 @@
-"""Whether a value follows a JSON schema, as far as a small part of the standard can say.
+"""Checks a value against a JSON schema: a small part of the standard, with a bound on the work.
 
 | checked | said to be unchecked |
 |---|---|
-| type, enum, const | pattern, format: an expression of a stranger may take for ever to match |
+| type, enum, const | pattern, format: matching an expression of a client may take for ever |
 | properties, required, additionalProperties | patternProperties, propertyNames, dependent... |
 | items, minItems, maxItems | prefixItems, contains, uniqueItems, lists in items |
 | minimum, maximum, their exclusive forms | multipleOf |
@@ -10,6 +10,7 @@
 | anyOf, oneOf, allOf, $ref inside the document | not, if, other $refs, and every unknown word |
 
 What is unchecked is named: a value without errors has passed only if nothing was left unchecked.
+docs/decisions/0009 has the reasons for not using a library.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _MOST_ERRORS: Final = 8
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What was found, each with its place; no errors and nothing unchecked: the value passes."""
+    """Findings with their places; a value passes with no errors and nothing unchecked."""
 
     errors: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
@@ -55,7 +56,7 @@ def check(schema: Any, value: Any) -> Checked:
 
 
 class _Work:
-    """One check, with what was found so far."""
+    """One check, with its findings so far."""
 
     __slots__ = ("errors", "root", "steps", "unchecked")
 
@@ -216,7 +217,7 @@ _BOUNDS: Final = {  # what is measured, and whether the bound is from above
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: 1 is 1.0, but true is not 1."""
+    """Say whether two JSON values are equal: 1 is 1.0, but true is not 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):

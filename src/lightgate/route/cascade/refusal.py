@@ -1,4 +1,4 @@
-"""Whether an answer declines, by the words that it begins with. Careful: a doubt is no refusal.
+"""Refusals, recognised by the words that an answer begins with; a doubt is no refusal.
 
 Only a short answer that opens with a refusal counts. One that gives an answer and then says what
 it leaves out is an answer, and so is a refusal in words that are not here.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LONGEST: Final = 600  # characters; whoever says more has answered something
+LONGEST: Final = 600  # characters; a longer text has answered something
 _OPENING: Final = 240  # characters that are looked at
 
 _VERBS: Final = (
@@ -55,7 +55,7 @@ _PATTERNS: Final = tuple(
 
 
 def declines(text: str) -> bool:
-    """Whether a text is nothing but a refusal."""
+    """Say whether a text is nothing but a refusal."""
     if len(text) > LONGEST:
         return False
     opening = text[:_OPENING].lstrip(" \t\n\"'*_")

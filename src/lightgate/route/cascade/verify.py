@@ -1,7 +1,7 @@
 """Checks of a whole answer that decide whether the next tier is asked as well.
 
     passed     all that the check is about was looked at, and is as it should be
-    failed     it is not, or nobody can say so: an own check that raised
+    failed     it is not, or an own check raised instead of saying so
     unchecked  it could not be looked at, or only in part; this neither passes nor escalates
 
 A check that a request gives no cause for (no schema, no tools) has no finding. The user's own
@@ -37,7 +37,7 @@ _any: Final = msgspec.json.Decoder()
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What one check found."""
+    """The finding of one check."""
 
     check: str
     state: State
@@ -45,13 +45,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class CheckVerdict(msgspec.Struct, frozen=True):
-    """What all checks found; it fails with one of them, and passes only if all have passed."""
+    """The findings of all checks; one failure fails it, and only if all have passed it passes."""
 
     findings: tuple[Finding, ...] = ()
 
     @property
     def state(self) -> State:
-        """The worst of the findings; without any there was nothing to check, and that passes."""
+        """The worst of the findings; with none of them there was nothing to check, which passes."""
         states = {finding.state for finding in self.findings}
         if "failed" in states:
             return "failed"
@@ -59,7 +59,7 @@ class CheckVerdict(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """For records: what did not pass, and why."""
+        """The findings that did not pass, with their reasons, for records."""
         rest = [found for found in self.findings if found.state != "passed"]
         return "; ".join([f"{found.check} {found.state}: {found.why}" for found in rest])
 
@@ -95,7 +95,7 @@ def _check(name: str, own: Mapping[str, OwnCheck]) -> Check:
 
 
 def json_schema(answer: Answer, wants: Wants) -> Finding | None:
-    """The text is one JSON document that follows the request's schema."""
+    """Check that the text is one JSON document that follows the request's schema."""
     name = "json_schema"
     if wants.schema is None:
         return None
@@ -109,7 +109,7 @@ def json_schema(answer: Answer, wants: Wants) -> Finding | None:
 
 
 def tool_arguments(answer: Answer, wants: Wants) -> Finding | None:
-    """Every call is of a tool that was offered, with arguments that follow its schema."""
+    """Check that every call is of an offered tool, with arguments that follow its schema."""
     name = "tool_arguments"
     if not answer.calls:
         why = "it calls no tool although it must"
@@ -149,7 +149,7 @@ def _schema_finding(name: str, schema: Any, value: Any, whose: str) -> Finding:
 
 
 def not_refused(answer: Answer, _wants: Wants) -> Finding:
-    """The answer is no refusal, by its own mark or by the words that it begins with."""
+    """Check that the answer is no refusal, by its mark or by the words that it begins with."""
     name = "not_refused"
     if answer.refusal or answer.finish == "refusal":
         return Finding(name, "failed", "it is marked as a refusal")
@@ -161,7 +161,7 @@ def not_refused(answer: Answer, _wants: Wants) -> Finding:
 
 
 def not_truncated(answer: Answer, wants: Wants) -> Finding:
-    """The answer was not cut off by a limit on tokens or by the model's window."""
+    """Check that no limit on tokens and no window of the model cut the answer off."""
     name = "not_truncated"
     if answer.finish == "context":
         return Finding(name, "failed", "the model's window cut it off")
@@ -173,7 +173,7 @@ def not_truncated(answer: Answer, wants: Wants) -> Finding:
 
 
 def logprobs(answer: Answer, _wants: Wants) -> Finding:
-    """The model was sure of its words: mean log probability, where the provider tells it."""
+    """Check the mean log probability of the text, where the provider sends it."""
     return _sure(answer, LEAST_LOGPROB, _LOGPROBS)
 
 
@@ -209,7 +209,7 @@ def _sure(answer: Answer, least: float, name: str) -> Finding:
 
 
 def _isolated(name: str, own: OwnCheck) -> Check:
-    """A check of the user's: whatever it does, the request goes on."""
+    """Wrap a check of the user's, so that the request goes on whatever the check does."""
 
     def run(answer: Answer, wants: Wants) -> Finding:
         try:
@@ -226,11 +226,11 @@ def _isolated(name: str, own: OwnCheck) -> Check:
 
 
 class CheckEntryPoint(Protocol):
-    """An entry point, as `importlib.metadata` has it."""
+    """An entry point of `importlib.metadata`."""
 
     @property
     def name(self) -> str:
-        """What a configuration calls it."""
+        """The name of the check in a configuration."""
 
     def load(self) -> Any:
         """Import what it stands for."""
@@ -239,7 +239,7 @@ class CheckEntryPoint(Protocol):
 def own_checks(names: Sequence[str], points: Iterable[CheckEntryPoint]) -> dict[str, OwnCheck]:
     """Load those that are named and are not built in; ConfigError where one cannot be used.
 
-    Two packages that offer the same name are an error too: nobody could say which one runs.
+    Two packages that offer the same name are an error too: either of them might run.
     """
     wanted = {name for name in names if name not in BUILT_IN}
     found: dict[str, OwnCheck] = {}
