@@ -2,7 +2,8 @@
 
 DDSketch (Masson, Rim and Lee, VLDB 2019): a bucket for every power of gamma = (1 + e) / (1 - e), so
 that any value of a bucket is within the relative error e of the value that stands for it. Buckets
-are one dense numpy array with an offset; zero and +inf (a failure) have buckets of their own.
+are one dense list with an offset; zero and +inf (a failure) have buckets of their own. It is plain
+Python: the console keeps sketches all day, and numpy would take a quarter of its memory.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import math
 import struct
 import sys
 import zlib
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate
+from operator import add
 from typing import TYPE_CHECKING, Final, Self
-
-import numpy as np
 
 from lightgate.clock.quantile import rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from numpy.typing import ArrayLike, NDArray
 
 RELATIVE_ERROR: Final = 0.01
 LIMIT: Final = 2048  # buckets: 17 decades at 1 %; beyond it the lowest are collapsed into one
@@ -31,7 +33,7 @@ _MAGIC: Final = b"LGDD\x01"  # the last byte is the version of the format
 # relative error, lowest index, buckets, bytes per bucket, zeros, infinities, min, max, sum
 _HEAD: Final = struct.Struct("<diIBQQddd")
 _CRC: Final = struct.Struct("<I")
-_WIDTHS: Final = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+_WIDTHS: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}  # array's codes; bytes are little-endian
 
 
 class DDSketch:
@@ -59,7 +61,7 @@ class DDSketch:
             )
         self.relative_error = relative_error
         self._log_gamma = math.log1p(2.0 * relative_error / (1.0 - relative_error))
-        self._buckets: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._buckets: list[int] = []
         self._offset = 0  # the index of the first bucket
         self.zeros = 0
         self.infinities = 0
@@ -70,7 +72,7 @@ class DDSketch:
     @property
     def count(self) -> int:
         """Samples taken in, zeros and infinities included."""
-        return int(self._buckets.sum()) + self.zeros + self.infinities
+        return sum(self._buckets) + self.zeros + self.infinities
 
     def add(self, value: float, count: int = 1) -> None:
         """Take `count` samples of one value in."""
@@ -90,24 +92,30 @@ class DDSketch:
             at = max(0, index - self._offset)
         self._buckets[at] += count
 
-    def add_many(self, values: ArrayLike) -> None:
-        """Take an array of samples in at once."""
-        samples = np.asarray(values, dtype=np.float64).ravel()
-        if not bool(np.all(samples >= 0.0)):
+    def add_many(self, values: Iterable[float]) -> None:
+        """Take many samples in at once."""
+        finite = list(map(float, values))
+        if not finite:
+            return
+        if not (min(finite) >= 0.0 and sum(finite) >= 0.0):  # a sum with a NaN is one
             raise ValueError("a sample is a number from 0 up")
-        finite = samples[np.isfinite(samples)]
-        self.infinities += len(samples) - len(finite)
-        if len(finite) == 0:
-            return
-        self._note(float(finite.min()), float(finite.max()), float(finite.sum()))
-        large = finite[finite >= TINY]
+        if max(finite) == math.inf:
+            samples, finite = finite, [value for value in finite if value != math.inf]
+            self.infinities += len(samples) - len(finite)
+            if not finite:
+                return
+        low = min(finite)
+        self._note(low, max(finite), sum(finite))
+        large = finite if low >= TINY else [value for value in finite if value >= TINY]
         self.zeros += len(finite) - len(large)
-        if len(large) == 0:
+        if not large:
             return
-        indices = np.ceil(np.log(large) / self._log_gamma).astype(np.int64)
-        self._cover(int(indices.min()), int(indices.max()))
-        places = np.maximum(indices - self._offset, 0)
-        self._buckets += np.bincount(places, minlength=len(self._buckets))
+        ceil, log, width = math.ceil, math.log, self._log_gamma
+        counted = Counter([ceil(log(value) / width) for value in large])
+        self._cover(min(counted), max(counted))
+        buckets, offset = self._buckets, self._offset
+        for index, count in counted.items():
+            buckets[max(0, index - offset)] += count
 
     def merge(self, other: Self) -> None:
         """Take in all that another sketch of the same error has seen."""
@@ -126,10 +134,10 @@ class DDSketch:
         start = other._offset - self._offset
         if start < 0:  # its lowest buckets are below ours: collapse them
             cut = min(-start, size)
-            self._buckets[0] += other._buckets[:cut].sum()
-            self._buckets[: size - cut] += other._buckets[cut:]
+            self._buckets[0] += sum(other._buckets[:cut])
+            self._add(0, other._buckets[cut:])
         else:
-            self._buckets[start : start + size] += other._buckets
+            self._add(start, other._buckets)
 
     def quantile(self, q: float) -> float | None:
         """Nearest-rank quantile within the relative error; +inf where failures reach that far."""
@@ -141,8 +149,7 @@ class DDSketch:
             return math.inf
         if place <= self.zeros:
             return self.low
-        cumulative = np.cumsum(self._buckets)
-        at = int(np.searchsorted(cumulative, place - self.zeros))
+        at = bisect_left(list(accumulate(self._buckets)), place - self.zeros)
         return min(self.high, max(self.low, self._value(at + self._offset)))
 
     def at_most(self, bound: float) -> int:
@@ -152,7 +159,7 @@ class DDSketch:
         if bound < TINY:
             return self.zeros if bound >= 0.0 else 0
         whole = self._index(bound) - self._offset + (self._value(self._index(bound)) <= bound)
-        return self.zeros + int(self._buckets[: max(0, whole)].sum())
+        return self.zeros + sum(self._buckets[: max(0, whole)])
 
     @property
     def mean(self) -> float | None:
@@ -162,14 +169,17 @@ class DDSketch:
 
     def to_bytes(self) -> bytes:
         """Serialise: a header, the counts in as few bytes as the largest needs, a checksum."""
-        used = np.flatnonzero(self._buckets)
-        first, stop = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
+        first, stop = 0, len(self._buckets)
+        while stop and not self._buckets[stop - 1]:
+            stop -= 1
+        while first < stop and not self._buckets[first]:
+            first += 1
         counts = self._buckets[first:stop]
-        largest = int(counts.max()) if len(counts) else 0
+        largest = max(counts, default=0)
         width = next(size for size in _WIDTHS if largest < 1 << (8 * size))
         head = _HEAD.pack(
             self.relative_error,
-            self._offset + first if len(used) else 0,
+            self._offset + first if counts else 0,
             len(counts),
             width,
             self.zeros,
@@ -178,7 +188,7 @@ class DDSketch:
             self.high,
             self.total,
         )
-        body = _MAGIC + head + counts.astype(_WIDTHS[width]).tobytes()
+        body = _MAGIC + head + _little(array(_WIDTHS[width], counts)).tobytes()
         return body + _CRC.pack(zlib.crc32(body))
 
     @classmethod
@@ -194,9 +204,9 @@ class DDSketch:
         )
         if width not in _WIDTHS or size > LIMIT or len(data) != start + size * width + _CRC.size:
             raise ValueError("a damaged sketch: its length is not what its header says")
-        counts = np.frombuffer(data, dtype=_WIDTHS[width], count=size, offset=start)
+        counts = _little(array(_WIDTHS[width], data[start : -_CRC.size]))
         sketch = cls(error)
-        sketch._buckets, sketch._offset = counts.astype(np.int64), offset
+        sketch._buckets, sketch._offset = counts.tolist(), offset
         sketch.zeros, sketch.infinities = zeros, infinities
         sketch.low, sketch.high, sketch.total = low, high, total
         sketch._verify()
@@ -204,9 +214,9 @@ class DDSketch:
 
     def _verify(self) -> None:
         """Refuse numbers that no samples can give."""
-        if bool(np.any(self._buckets < 0)) or float(self._buckets.sum(dtype=np.float64)) > 2**62:
+        if sum(self._buckets) > 2**62:
             raise ValueError("a damaged sketch: counts beyond any count of samples")
-        if len(self._buckets) and not (
+        if self._buckets and not (
             self._index(TINY) <= self._offset
             and self._offset + len(self._buckets) - 1 <= self._index(sys.float_info.max)
         ):
@@ -240,15 +250,26 @@ class DDSketch:
         lowest = first if lowest >= first else lowest - _GROWTH
         highest = last if highest <= last else highest + _GROWTH
         lowest = max(lowest, highest - LIMIT + 1)
-        wider = np.zeros(highest - lowest + 1, dtype=np.int64)
-        start = self._offset - lowest
+        old, start = self._buckets, self._offset - lowest
+        self._buckets, self._offset = [0] * (highest - lowest + 1), lowest
         if size and start < 0:
             cut = min(-start, size)
-            wider[0] = self._buckets[:cut].sum()
-            wider[: size - cut] += self._buckets[cut:]
+            self._buckets[0] = sum(old[:cut])
+            self._add(0, old[cut:])
         elif size:
-            wider[start : start + size] = self._buckets
-        self._buckets, self._offset = wider, lowest
+            self._buckets[start : start + size] = old
+
+    def _add(self, start: int, counts: list[int]) -> None:
+        """Add counts to the buckets from a place on."""
+        stop = start + len(counts)
+        self._buckets[start:stop] = map(add, self._buckets[start:stop], counts)
+
+
+def _little(counts: array[int]) -> array[int]:
+    """The same bytes in little-endian order, whatever the machine's."""
+    if sys.byteorder == "big":
+        counts.byteswap()
+    return counts
 
 
 def merge_all(sketches: Iterable[DDSketch]) -> DDSketch:
