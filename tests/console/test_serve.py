@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from lightgate.console import LEDGER_ENV
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV
+from lightgate.ledger.locate import LEDGER_ENV
 
 if TYPE_CHECKING:
     from pathlib import Path

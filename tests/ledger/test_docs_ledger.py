@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lightgate.ledger.locate import BUSY_S
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.retention import Keep
-from lightgate.ledger.store.store import BUSY_S
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "ledger.md").read_text("utf-8")
 TABLES = {**schema.metadata.tables, **schema.views.tables}

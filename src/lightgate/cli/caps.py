@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,9 +12,11 @@ from lightgate.cli.output import Column, dollars, emit_json, emit_table
 from lightgate.config.notation import parse_duration
 from lightgate.config.toml_text import table_text
 from lightgate.errors import UsageError
+from lightgate.ledger.locate import locate
 
 if TYPE_CHECKING:
     from decimal import Decimal
+    from pathlib import Path
 
     from lightgate.config.model import Config
     from lightgate.report.tables.caps import Cap
@@ -30,7 +31,7 @@ def show_caps(config: Config | None, data: Path | None, last: str, *, as_json: b
     from lightgate.config.model import Config as Defaults
 
     config = config or Defaults()
-    caps = _caps(config, Path(config.gateway.data) if data is None else data, last, own=data)
+    caps = _caps(config, data, last)
     if as_json:
         emit_json([_facts(cap) for cap in caps])
         return
@@ -51,19 +52,12 @@ def show_caps(config: Config | None, data: Path | None, last: str, *, as_json: b
             click.echo(_line(cap), nl=False)
 
 
-def _caps(config: Config, data: Path, last: str, *, own: Path | None) -> list[Cap]:
+def _caps(config: Config, data: Path | None, last: str) -> list[Cap]:
     from lightgate.ledger.store.keys import read_keys
     from lightgate.ledger.store.lengths import answer_lengths
-    from lightgate.ledger.store.store import FILE, Ledger
     from lightgate.report.tables.caps import Limits, suggest
 
-    url = config.ledger.url if own is None else "sqlite"
-    if url == "sqlite" and not (data / FILE).is_file():
-        raise UsageError(
-            f"There is no ledger in {data}.",
-            hint="`lightgate up` writes one; --data names its folder.",
-        )
-    with Ledger.open(url, data) as ledger:
+    with locate(config if data is None else None, data).open_existing() as ledger:
         lengths = answer_lengths(ledger, _length(last), datetime.now(UTC))
         with ledger.reading() as connection:
             keys = read_keys(connection)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -13,6 +13,7 @@ from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, dollars, emit_json, emit_table, note
 from lightgate.clock.source import SYSTEM
 from lightgate.config.notation import parse_duration
+from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import (
     KeyRecord,
     KeyTerms,
@@ -34,13 +35,6 @@ if TYPE_CHECKING:
 _MOST = 2_147_483_647  # what every database takes for an integer
 _DEAREST = Decimal(1_000_000_000)
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
-
-
-class LedgerPlace(NamedTuple):
-    """Where the keys are kept: the data folder, and the URL of its ledger."""
-
-    data: Path
-    url: str
 
 
 class DollarAmount(click.ParamType[Decimal]):
@@ -115,7 +109,7 @@ def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wish
     """Make a key, print it once on stdout, and keep only its hash."""
     secret, record = new_key(_terms(wishes))
     place = _find(data, config_file)
-    with _opened(place) as ledger:
+    with place.open() as ledger:
         with ledger.writing() as connection:
             add_key(connection, record)
         count = _tell_gateway(ledger, place)
@@ -133,7 +127,7 @@ def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wish
 @json_option
 def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """List the keys with their terms; the keys themselves are nowhere."""
-    with _opened(_find(data, config_file)) as ledger:
+    with _find(data, config_file).open() as ledger:
         with ledger.reading() as connection:
             records = read_keys(connection)
         spent = _spent(ledger)
@@ -179,7 +173,7 @@ def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
 def revoke(*, key: str, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """Revoke a key for good; its requests are refused from then on, its records stay."""
     place = _find(data, config_file)
-    with _opened(place) as ledger:
+    with place.open() as ledger:
         with ledger.writing() as connection:
             record = revoke_key(connection, key, wall_ns=SYSTEM.wall_ns())
         _tell_gateway(ledger, place)
@@ -193,13 +187,7 @@ def _find(data: Path | None, config_file: Path | None) -> LedgerPlace:
     from lightgate.config.model import Config
 
     config = read_config(config_file) or Config()
-    return LedgerPlace(data if data is not None else Path(config.gateway.data), config.ledger.url)
-
-
-def _opened(place: LedgerPlace) -> Ledger:
-    from lightgate.ledger.store.store import Ledger
-
-    return Ledger.open(place.url, place.data)
+    return locate(config, data)
 
 
 def _tell_gateway(ledger: Ledger, place: LedgerPlace) -> int:

@@ -19,9 +19,9 @@ from lightgate.cli.output import note
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import find_config, load_config
 from lightgate.config.notation import parse_duration
-from lightgate.console import LEDGER_ENV
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process import logs
+from lightgate.gateway.process.apart import apart
 from lightgate.gateway.process.lock import DataFolderLock, SupervisorState
 from lightgate.gateway.process.port import ReservedPort, is_loopback
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
@@ -33,7 +33,8 @@ from lightgate.gateway.served.snapshot import (
     read_snapshot,
     refresh_priors,
 )
-from lightgate.ledger.store.keys import KeyRecord, instant_text
+from lightgate.ledger.locate import locate
+from lightgate.ledger.store.keys import KeyRecord, instant_text, read_keys
 from lightgate.provider.catalogue import catalogue
 from lightgate.provider.secret import first_set
 
@@ -194,27 +195,28 @@ class Launch:
         return config.model_copy(update={"gateway": config.gateway.model_copy(update=over)})
 
     def _read_keys(self) -> tuple[KeyRecord, ...]:
-        from lightgate.ledger.store.store import FILE
+        place = locate(self.config)
+        if place.missing:
+            return ()  # the console makes the ledger
 
-        url = self.config.ledger.url
-        if url == "sqlite" and not (self.data / FILE).exists():
-            return ()  # nobody has made one; the console makes the ledger
-        from lightgate.ledger.store.keys import read_keys
-        from lightgate.ledger.store.store import Ledger
+        def read() -> tuple[KeyRecord, ...]:
+            with place.open() as ledger, ledger.reading() as connection:
+                return read_keys(connection)
 
-        with Ledger.open(url, self.data) as ledger, ledger.reading() as connection:
-            return read_keys(connection)
+        return apart(read)
 
     def _restore(self) -> None:
         """Bring the spend counters up to what the ledger knows, while nobody spends."""
         if all(key.budget_usd is None for key in self._keys):
             return
+        apart(self._ship_and_restore)
+
+    def _ship_and_restore(self) -> None:
         from lightgate.gateway.spend.counters import SpendCounters, restore
         from lightgate.ledger.journal.ship import Shipper
-        from lightgate.ledger.store.store import Ledger
 
         with (
-            Ledger.open(self.config.ledger.url, self.data) as ledger,
+            locate(self.config).open() as ledger,
             SpendCounters.open(self.data / "spend", 0) as spend,
         ):
             Shipper(ledger, self.data / "journal").drain()
@@ -254,7 +256,11 @@ class Launch:
         return priors_of(known) | kept | priors_of(told)
 
     def _priors(self, *, strict: bool = False) -> dict[str, Prior]:
-        return priors_of(gather_priors(self._full(), self.data, datetime.now(UTC), strict=strict))
+        """What the ledger and past runs know of the targets, read in a process of its own."""
+        full = self._full()
+        return apart(
+            lambda: priors_of(gather_priors(full, self.data, datetime.now(UTC), strict=strict))
+        )
 
     async def _keep_priors(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Tell the workers what the ledger has learned of targets that they never asked."""
@@ -293,7 +299,7 @@ class Launch:
                 name=f"worker-{index}",
                 argv=_module("lightgate.gateway.process.worker", *where, "--index", str(index),
                              "--drain-s", f"{drain_s:g}"),
-                env=logs.environment_form(self._options.log_form),
+                env=self._environment(),
                 stage=WORKERS,
                 stop_s=drain_s + AFTER_DRAIN_S,
                 reloads=True,
@@ -308,10 +314,16 @@ class Launch:
             name="console",
             argv=_module("lightgate.console", *where, "--port", str(self._console_port),
                          "--retention-s", f"{ledger.retention / 1e9:g}"),
-            env={**logs.environment_form(self._options.log_form), LEDGER_ENV: ledger.url},
+            env=self._environment(),
             stage=BOOKS,
             stop_s=CONSOLE_STOP_S,
         )  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **logs.environment_form(self._options.log_form),
+            **locate(self.config).environment(),
+        }
 
     def _simulator(self) -> ChildSpec:
         from lightgate.sim.server.serve import SimOptions

@@ -14,6 +14,7 @@ from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
+from lightgate.ledger.locate import locate
 from lightgate.route.plan.policy import ASKABLE
 
 if TYPE_CHECKING:
@@ -135,7 +136,6 @@ def _stage(given: dict[str, Any]) -> tuple[RehearsalSource, dict[str, Any]]:
 
 def _past(given: dict[str, Any]) -> PastSource:
     from lightgate.bench.rehearse.past import PastPeriod, past
-    from lightgate.ledger.store.store import FILE, Ledger
 
     only_worlds = ("rate", "targets", "load", "correlation", "prompt_tokens", "max_tokens")
     for name in only_worlds:
@@ -144,13 +144,6 @@ def _past(given: dict[str, Any]) -> PastSource:
             raise UsageError(f"--{flag} is for worlds: the ledger's past is what it was.")
     config = read_config(given["config_file"])
     data: Path | None = given["data"]
-    url = "sqlite" if config is None or data is not None else config.ledger.url
-    folder = data or Path(_DATA if config is None else config.gateway.data)
-    if url == "sqlite" and not (folder / FILE).is_file():
-        raise UsageError(
-            f"There is no ledger in {folder}.",
-            hint="`lightgate up` writes one; --data names its folder.",
-        )
     now = datetime.now(UTC)
     period = PastPeriod(
         since=now - _length(given["last"]),
@@ -158,7 +151,7 @@ def _past(given: dict[str, Any]) -> PastSource:
         model=given["model"],
         requests=given["requests"],
     )
-    with Ledger.open(url, folder) as ledger:
+    with locate(config if data is None else None, data).open_existing() as ledger:
         return past(ledger, period, config)
 
 

@@ -13,6 +13,7 @@ from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import emit_json, note
 from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
+from lightgate.ledger.locate import locate
 
 if TYPE_CHECKING:
     from lightgate.ledger.store.queries import SpeedRow
@@ -94,17 +95,9 @@ def _rows(
 ) -> list[SpeedRow]:
     """The groups, from the ledger of the configuration or of the folder that was named."""
     from lightgate.ledger.store.queries import speed_rows
-    from lightgate.ledger.store.store import FILE, Ledger
 
     config = read_config(config_file)
-    url = "sqlite" if config is None or data is not None else config.ledger.url
-    folder = data or Path(_DATA if config is None else config.gateway.data)
-    if url == "sqlite" and not (folder / FILE).is_file():
-        raise UsageError(
-            f"There is no ledger in {folder}.",
-            hint="`lightgate up` writes one; --data names its folder.",
-        )
-    with Ledger.open(url, folder) as ledger:
+    with locate(config if data is None else None, data).open_existing() as ledger:
         return speed_rows(ledger, period.length, by, period.until)
 
 

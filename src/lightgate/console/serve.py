@@ -16,7 +16,6 @@ import uvicorn
 
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
-from lightgate.console import LEDGER_ENV
 from lightgate.console.app import Desk, build_app, known
 from lightgate.console.clerk import Clerk
 from lightgate.console.guard import Terms
@@ -25,12 +24,14 @@ from lightgate.errors import ConfigError
 from lightgate.gateway.process.child import end_with_parent
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
 from lightgate.gateway.process.port import is_loopback, refused
+from lightgate.ledger.locate import LEDGER_ENV, LedgerPlace, locate
 from lightgate.ledger.store.retention import Keep, prune
 from lightgate.ledger.store.rollup import DAY_S
-from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from lightgate.ledger.store.store import Ledger
 
 LOOK_S: Final = 60.0
 CLOSE_S: Final = 3
@@ -70,8 +71,11 @@ def run(options: Options) -> int:
     )  # the parent holds the port: it is the same in the next life
     start_child(os.environ, secrets=secrets_of(config, os.environ))
     sock = _listening(options, shared=shared)
-    url = os.environ.get(LEDGER_ENV) or ("sqlite" if config is None else config.ledger.url)
-    with sock, Ledger.open(url, options.data) as ledger:
+    place = LedgerPlace.of_process(os.environ, options.data)
+    if config is not None and LEDGER_ENV not in os.environ:
+        place = locate(config, options.data)
+    place.prepare()
+    with sock, place.open() as ledger:
         asyncio.run(_serve(sock, ledger, options, secret))
     return 0
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from lightgate.gateway.request.refusal import Refusal, Refusing
+from lightgate.ledger.locate import LedgerPlace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,10 +51,10 @@ async def look_up(state: State, data: Path, id_: str, key: KeyRecord | None) -> 
 
 
 def _from_ledger(data: Path, id_: str) -> tuple[Any, list[Any]]:
-    from lightgate.ledger.store.queries import exchange_by_id
-    from lightgate.ledger.store.store import FILE, Ledger
-
-    if not (data / FILE).exists():
+    place = LedgerPlace.of_process(os.environ, data)
+    if place.missing:
         return None, []
-    with Ledger.open("sqlite", data) as ledger:
+    from lightgate.ledger.store.queries import exchange_by_id
+
+    with place.open() as ledger:
         return exchange_by_id(ledger, id_) or (None, [])

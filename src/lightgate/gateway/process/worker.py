@@ -35,6 +35,7 @@ from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal
+from lightgate.ledger.locate import LedgerPlace
 from lightgate.wire.client.client import Client
 from lightgate.wire.door.door import Door, DoorLimits
 
@@ -113,9 +114,7 @@ class Worker:
             self._disk.start()
 
     def _ledger(self) -> Ledger:
-        from lightgate.ledger.store.store import Ledger
-
-        return Ledger.open("sqlite", self._options.data, busy_s=BUSY_S)
+        return LedgerPlace.of_process(os.environ, self._options.data).open(busy_s=BUSY_S)
 
     async def run(self) -> None:
         """Serve; returns when drained."""

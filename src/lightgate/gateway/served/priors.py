@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from lightgate.errors import LightgateError
+from lightgate.ledger.locate import locate
 from lightgate.route.form.prior import ConfiguredPrior, PriorSources, known_priors
 
 if TYPE_CHECKING:
@@ -68,12 +69,12 @@ def _told(config: Config, target: str) -> ConfiguredPrior | None:
 
 
 def _traffic(config: Config, data: Path, now: datetime) -> dict[str, Seen]:
-    from lightgate.ledger.store.seen import seen_in_traffic
-    from lightgate.ledger.store.store import FILE, Ledger
-
-    if config.ledger.url == "sqlite" and not (data / FILE).exists():
+    place = locate(config, data)
+    if place.missing:
         return {}
-    with Ledger.open(config.ledger.url, data) as ledger:
+    from lightgate.ledger.store.seen import seen_in_traffic
+
+    with place.open() as ledger:
         return seen_in_traffic(ledger, now)
 
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
+from lightgate.ledger.locate import BUSY_S, FILE
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import is_busy, use_wal
 from lightgate.ledger.store.schema import Money, meta, money_text
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-FILE: Final = "ledger.sqlite"
 CREATED: Final = "created"  # in `meta`: when this ledger began, RFC 3339
-BUSY_S: Final = 5.0  # how long one writer waits for another
 _WRITES: Final = "lightgate_writes"  # execution option of a connection that will write
 _PLAIN_SQLITE: Final = "sqlite"
 

@@ -1,0 +1,59 @@
+"""Work that a long-lived process does now and then, done in a child: its memory goes with it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import traceback
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from lightgate.errors import LightgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Result = TypeVar("Result")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def apart(work: Callable[[], Result]) -> Result:
+    """Do the work in a forked child and give its result; a LightgateError is raised here.
+
+    What the child imports, a database library above all, this process never holds. The result is
+    pickled; nothing else that the work changes in memory comes back.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _work(work, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if not answer:
+        raise RuntimeError(f"A child process ended with status {status} and no result.")
+    done, result = pickle.loads(answer)  # noqa: S301 - written by our own child
+    if not done:
+        raise result
+    return result  # type: ignore[no-any-return] # what `work` returned
+
+
+def _work(work: Callable[[], object], writer: int) -> NoReturn:
+    """Be the child: leave the parent's loop, signals and exit handlers alone."""
+    status = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            answer = (True, work())
+        except LightgateError as error:
+            answer = (False, error)
+        with os.fdopen(writer, "wb") as pipe:
+            pickle.dump(answer, pipe)
+        status = 0
+    except BaseException:  # noqa: BLE001 - the wall of a process
+        traceback.print_exc()
+    os._exit(status)

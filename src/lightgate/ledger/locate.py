@@ -1,0 +1,104 @@
+"""Which ledger a process uses: decided here, for verbs, console and workers alike.
+
+Needs no database library: a process that only has to know whether there is a ledger stays small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.errors import LightgateError, UsageError
+from lightgate.ledger.migrations import HEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lightgate.config.model import Config
+    from lightgate.ledger.store.store import Ledger
+
+DATA: Final = "lightgate-data"  # the data folder where no configuration names one
+FILE: Final = "ledger.sqlite"
+LEDGER_ENV: Final = "LIGHTGATE_LEDGER_URL"  # a URL may hold a password: never an argument
+BUSY_S: Final = 5.0  # how long one writer waits for another
+_PLAIN_SQLITE: Final = "sqlite"  # the file in the data folder
+
+
+class LedgerPlace(msgspec.Struct, frozen=True):
+    """Where a ledger is: its URL, and the data folder that "sqlite" stands for."""
+
+    url: str
+    data: Path
+
+    @classmethod
+    def of_process(cls, environ: Mapping[str, str], data: Path) -> LedgerPlace:
+        """The ledger of a child of `lightgate up`: its parent says the URL in the environment."""
+        return cls(environ.get(LEDGER_ENV) or _PLAIN_SQLITE, data)
+
+    @property
+    def missing(self) -> bool:
+        """Whether nobody has made this ledger yet."""
+        return self.url == _PLAIN_SQLITE and not (self.data / FILE).is_file()
+
+    def environment(self) -> dict[str, str]:
+        """What `of_process` reads."""
+        return {LEDGER_ENV: self.url}
+
+    def open(self, *, busy_s: float = BUSY_S) -> Ledger:
+        """Open the ledger; a new one is made, an older one brought up to date."""
+        from lightgate.ledger.store.store import Ledger
+
+        return Ledger.open(self.url, self.data, busy_s=busy_s)
+
+    def open_existing(self) -> Ledger:
+        """Open a ledger that a verb is to read; UsageError where there is none."""
+        if self.missing:
+            raise UsageError(
+                f"There is no ledger in {self.data}.",
+                hint="`lightgate up` writes one; --data names its folder.",
+            )
+        return self.open()
+
+    def prepare(self) -> None:
+        """Make the tables or bring them up to date in a process of its own.
+
+        The libraries for that take 11 MB, which a process that serves all day would keep. What goes
+        wrong there goes wrong again when the ledger is opened, and is said then.
+        """
+        if self.url != _PLAIN_SQLITE or self._up_to_date():
+            return
+        subprocess.run(  # noqa: S603 - our own module
+            [sys.executable, "-m", "lightgate.ledger.locate", str(self.data)],
+            env={**os.environ, **self.environment()},
+            check=False,
+        )
+
+    def _up_to_date(self) -> bool:
+        with contextlib.suppress(sqlite3.Error):
+            base = sqlite3.connect(f"{(self.data / FILE).resolve().as_uri()}?mode=ro", uri=True)
+            with contextlib.closing(base):
+                found = base.execute("SELECT version_num FROM alembic_version").fetchone()
+                return bool(found == (HEAD,))
+        return False
+
+
+def locate(config: Config | None, data: Path | None = None) -> LedgerPlace:
+    """The ledger of the gateway that runs with a configuration and, where one is typed, a folder.
+
+    Without a configuration it is the folder's own: so a verb reads a folder that it was pointed to.
+    """
+    if config is None:
+        return LedgerPlace(_PLAIN_SQLITE, data or Path(DATA))
+    return LedgerPlace(config.ledger.url, data or Path(config.gateway.data))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(LightgateError):  # the process that asked meets it again
+        LedgerPlace.of_process(os.environ, Path(sys.argv[1])).open().close()
