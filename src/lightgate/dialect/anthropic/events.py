@@ -9,8 +9,8 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import error_of, malformed
 from lightgate.dialect.kinds import REASONING, TEXT, TOOL
-from lightgate.dialect.neutral.events import Reader, count, finishes
-from lightgate.dialect.neutral.json_text import as_json, decoded
+from lightgate.dialect.neutral.events import Reader, finishes
+from lightgate.dialect.neutral.json_text import Count, as_json, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,14 +30,14 @@ FINISHES: Final = finishes(
 
 
 class _OutDetails(msgspec.Struct, gc=False):
-    thinking_tokens: Any = None
+    thinking_tokens: Count = None
 
 
 class _Usage(msgspec.Struct, gc=False):
-    input_tokens: Any = None
-    output_tokens: Any = None
-    cache_read_input_tokens: Any = None
-    cache_creation_input_tokens: Any = None
+    input_tokens: Count = None
+    output_tokens: Count = None
+    cache_read_input_tokens: Count = None
+    cache_creation_input_tokens: Count = None
     output_tokens_details: _OutDetails | None = None
 
 
@@ -214,15 +214,15 @@ def _use(listener: Listener, said: _Usage | None, *, begun: bool = False) -> Non
     if said is None or said == _UNSAID:
         return
     before = listener.usage or _NOTHING
-    cached = _or(count(said.cache_read_input_tokens), before.tokens_cached)
-    written = _or(count(said.cache_creation_input_tokens), before.tokens_cache_write)
-    fresh = count(said.input_tokens)
+    cached = _or(said.cache_read_input_tokens, before.tokens_cached)
+    written = _or(said.cache_creation_input_tokens, before.tokens_cache_write)
+    fresh = said.input_tokens
     details = said.output_tokens_details
-    thinking = None if details is None else count(details.thinking_tokens)
+    thinking = None if details is None else details.thinking_tokens
     listener.use(
         Usage(
             tokens_in=before.tokens_in if fresh is None else fresh + (cached or 0) + (written or 0),
-            tokens_out=None if begun else _or(count(said.output_tokens), before.tokens_out),
+            tokens_out=None if begun else _or(said.output_tokens, before.tokens_out),
             tokens_reasoning=_or(thinking, before.tokens_reasoning),
             tokens_cached=cached,
             tokens_cache_write=written,

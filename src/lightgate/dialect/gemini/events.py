@@ -10,8 +10,8 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, clean, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, TEXT, TOOL
-from lightgate.dialect.neutral.events import Likely, Logprob, Reader, count, finishes, stray
-from lightgate.dialect.neutral.json_text import as_json, decoded, dict_of
+from lightgate.dialect.neutral.events import Likely, Logprob, Reader, finishes, stray
+from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of
 
 if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Listener
@@ -67,11 +67,11 @@ class _Feedback(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Usage(msgspec.Struct, gc=False, rename="camel"):
-    prompt_token_count: Any = None
-    candidates_token_count: Any = None
-    thoughts_token_count: Any = None
-    tool_use_prompt_token_count: Any = None
-    cached_content_token_count: Any = None
+    prompt_token_count: Count = None
+    candidates_token_count: Count = None
+    thoughts_token_count: Count = None
+    tool_use_prompt_token_count: Count = None
+    cached_content_token_count: Count = None
 
 
 class _Chunk(msgspec.Struct, gc=False, rename="camel"):
@@ -178,16 +178,16 @@ def _part(listener: Listener, part: _Part, likely: list[Logprob]) -> bool:
 
 def _usage_of(said: _Usage) -> Usage | None:
     """Read usage; candidates and thoughts are counted apart, and so are the results of tools."""
-    thoughts = count(said.thoughts_token_count)
-    tokens_in = _sum(count(said.prompt_token_count), count(said.tool_use_prompt_token_count))
-    tokens_out = _sum(count(said.candidates_token_count), thoughts)
+    thoughts = said.thoughts_token_count
+    tokens_in = _sum(said.prompt_token_count, said.tool_use_prompt_token_count)
+    tokens_out = _sum(said.candidates_token_count, thoughts)
     if tokens_in is None and tokens_out is None:
         return None
     return Usage(
         tokens_in=tokens_in,
         tokens_out=tokens_out,
         tokens_reasoning=thoughts,
-        tokens_cached=count(said.cached_content_token_count),
+        tokens_cached=said.cached_content_token_count,
     )
 
 

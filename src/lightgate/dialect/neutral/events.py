@@ -43,7 +43,6 @@ Place = int | str  # how a reader knows a call or an item again
 
 CUT: Final[frozenset[Reason]] = frozenset({"length", "context", "filter"})  # may end in mid-word
 DONE: Final = b"[DONE]"
-MOST: Final = 1 << 40  # tokens; more than this is no count
 
 
 class Likely(msgspec.Struct, frozen=True):
@@ -155,18 +154,6 @@ class Reader(NamedTuple):
 def finishes(words: Mapping[Reason, str]) -> dict[str, Reason]:
     """Map a dialect's words for an end to ours; `words` has them by reason, between spaces."""
     return {word: reason for reason, said in words.items() for word in said.split()}
-
-
-def count(value: Any) -> int | None:
-    """Read a token count; None for what cannot be one."""
-    if type(value) is int:
-        return value if 0 <= value <= MOST else None
-    if value is None:
-        return None
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if not whole or isinstance(value, bool) or not 0 <= value <= MOST:
-        return None
-    return int(value)
 
 
 def marker(listener: Listener, data: bytes) -> None:

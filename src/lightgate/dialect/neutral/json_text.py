@@ -6,11 +6,13 @@ Every value is serialised as a whole: nothing that a provider said is put betwee
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+MOST: Final = 1 << 40  # tokens; more than this is no count
 Object = dict[str, Any]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None  # of tokens
 T = TypeVar("T")
 
 _any: Final = msgspec.json.Decoder()
@@ -29,7 +31,7 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
     """Decode into the decoder's type; None for what is not JSON of that shape.
 
     Halves of an emoji, cut at a chunk's end as lone surrogates or broken UTF-8, are let through,
-    and token counts of another shape are left out.
+    and what stands in place of a token count is left out.
     """
     try:
         return decoder.decode(data)
@@ -37,25 +39,31 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
         pass
     try:
         value = json.loads(data.decode("utf-8", "replace"))
-        return msgspec.convert(_without_odd_counts(value), decoder.type)
+        return msgspec.convert(_with_counts(value), decoder.type)
     except (ValueError, RecursionError):
         return None
 
 
-def _without_odd_counts(value: Any) -> Any:
-    """Drop token counts that are no object: an answer is not refused for its bill."""
-    if not isinstance(value, dict):
-        return value
-    for holder in dicts_of([value, *(value.get(name) for name in _BILLED)]):
+def _with_counts(value: Any) -> Any:
+    """Leave out what is no token count: an answer is not refused for its bill."""
+    for holder in dicts_of([value, *(dict_of(value).get(name) for name in _BILLED)]):
         for name in _BILLS:
-            bill = holder.get(name)
-            known = bill if isinstance(bill, dict) else {}
+            bill = dict_of(holder.get(name))
             holder[name] = {
-                key: count
-                for key, count in known.items()
-                if not key.endswith("_details") or isinstance(count, dict)
+                key: {inner: _count(one) for inner, one in said.items()}
+                if isinstance(said, dict) and key.endswith("_details")
+                else _count(said)
+                for key, said in bill.items()
             } or None
     return value
+
+
+def _count(value: Any) -> int | None:
+    """Read a token count; None for what cannot be one."""
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if not whole or isinstance(value, bool) or not 0 <= value <= MOST:
+        return None
+    return int(value)
 
 
 def value_of(raw: bytes | str | None) -> Any:

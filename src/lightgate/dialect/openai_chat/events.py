@@ -13,8 +13,8 @@ from msgspec import UNSET, UnsetType
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import Reader, count, finishes, logprobs_of, marker, stray
-from lightgate.dialect.neutral.json_text import as_json, decoded, dict_of, dicts_of
+from lightgate.dialect.neutral.events import Reader, finishes, logprobs_of, marker, stray
+from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of, dicts_of
 
 if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Listener, Place
@@ -77,23 +77,23 @@ class _FullChoice(_Choice, gc=False):  # the clock does without these
 
 
 class _InDetails(msgspec.Struct, gc=False):
-    cached_tokens: Any = None
-    cache_write_tokens: Any = None
+    cached_tokens: Count = None
+    cache_write_tokens: Count = None
 
 
 class _OutDetails(msgspec.Struct, gc=False):
-    reasoning_tokens: Any = None
+    reasoning_tokens: Count = None
 
 
 class ChatUsage(msgspec.Struct, gc=False):
     """The usage object of chat, completions and embeddings, with DeepSeek's cache fields."""
 
-    prompt_tokens: Any = None
-    completion_tokens: Any = None
+    prompt_tokens: Count = None
+    completion_tokens: Count = None
     prompt_tokens_details: _InDetails | None = None
     completion_tokens_details: _OutDetails | None = None
-    prompt_cache_hit_tokens: Any = None
-    reasoning_tokens: Any = None
+    prompt_cache_hit_tokens: Count = None
+    reasoning_tokens: Count = None
 
 
 class _XGroq(msgspec.Struct, gc=False):
@@ -260,24 +260,20 @@ def _function(listener: Listener, place: Place, call_id: Any, function: _Functio
 
 def usage_of(said: ChatUsage | None) -> Usage | None:
     """Read token counts; None where neither direction is counted."""
-    if said is None:
+    if said is None or (said.prompt_tokens is None and said.completion_tokens is None):
         return None
-    tokens_in, tokens_out = count(said.prompt_tokens), count(said.completion_tokens)
-    if tokens_in is None and tokens_out is None:
-        return None
-    cached = written = reasoning = None
+    cached, written = said.prompt_cache_hit_tokens, None
     if said.prompt_tokens_details is not None:
-        cached = count(said.prompt_tokens_details.cached_tokens)
-        written = count(said.prompt_tokens_details.cache_write_tokens)
-    if said.completion_tokens_details is not None:
-        reasoning = count(said.completion_tokens_details.reasoning_tokens)
-    if cached is None and said.prompt_cache_hit_tokens is not None:
-        cached = count(said.prompt_cache_hit_tokens)
-    if reasoning is None and said.reasoning_tokens is not None:
-        reasoning = count(said.reasoning_tokens)
+        if said.prompt_tokens_details.cached_tokens is not None:
+            cached = said.prompt_tokens_details.cached_tokens
+        written = said.prompt_tokens_details.cache_write_tokens
+    reasoning = said.reasoning_tokens
+    details = said.completion_tokens_details
+    if details is not None and details.reasoning_tokens is not None:
+        reasoning = details.reasoning_tokens
     return Usage(
-        tokens_in=tokens_in,
-        tokens_out=tokens_out,
+        tokens_in=said.prompt_tokens,
+        tokens_out=said.completion_tokens,
         tokens_reasoning=reasoning,
         tokens_cached=cached,
         tokens_cache_write=written,

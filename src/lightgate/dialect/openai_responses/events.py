@@ -9,8 +9,8 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import DONE, Reader, count, finishes, logprobs_of
-from lightgate.dialect.neutral.json_text import decoded
+from lightgate.dialect.neutral.events import DONE, Reader, finishes, logprobs_of
+from lightgate.dialect.neutral.json_text import Count, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,18 +66,18 @@ class _Why(msgspec.Struct, gc=False):
 
 
 class _InDetails(msgspec.Struct, gc=False):
-    cached_tokens: Any = None
-    cache_write_tokens: Any = None
+    cached_tokens: Count = None
+    cache_write_tokens: Count = None
 
 
 class _OutDetails(msgspec.Struct, gc=False):
-    reasoning_tokens: Any = None
+    reasoning_tokens: Count = None
 
 
 class _Usage(msgspec.Struct, gc=False):
-    input_tokens: Any = None
+    input_tokens: Count = None
     input_tokens_details: _InDetails | None = None
-    output_tokens: Any = None
+    output_tokens: Count = None
     output_tokens_details: _OutDetails | None = None
 
 
@@ -281,18 +281,15 @@ def _place(event: _Event) -> Place:
 
 
 def _usage_of(said: _Usage | None) -> Usage | None:
-    if said is None:
+    if said is None or (said.input_tokens is None and said.output_tokens is None):
         return None
     before, after = said.input_tokens_details, said.output_tokens_details
-    tokens_in, tokens_out = count(said.input_tokens), count(said.output_tokens)
-    if tokens_in is None and tokens_out is None:
-        return None
     return Usage(
-        tokens_in=tokens_in,
-        tokens_out=tokens_out,
-        tokens_reasoning=None if after is None else count(after.reasoning_tokens),
-        tokens_cached=None if before is None else count(before.cached_tokens),
-        tokens_cache_write=None if before is None else count(before.cache_write_tokens),
+        tokens_in=said.input_tokens,
+        tokens_out=said.output_tokens,
+        tokens_reasoning=None if after is None else after.reasoning_tokens,
+        tokens_cached=None if before is None else before.cached_tokens,
+        tokens_cache_write=None if before is None else before.cache_write_tokens,
     )
 
 
