@@ -158,7 +158,7 @@ def _chunk(listener: Listener, chunk: _Chunk) -> None:
 
 def _choice(listener: Listener, choice: _Choice) -> None:
     logprobs = None
-    if isinstance(choice, _FullChoice):
+    if type(choice) is _FullChoice:  # isinstance costs twice as much
         if choice.index:
             return  # the first choice alone is wanted
         logprobs = choice.logprobs
