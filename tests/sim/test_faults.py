@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 from email.utils import parsedate_to_datetime
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.sim.faults import ELSEWHERE, FAULTS, parse_fault
 from lightgate.sim.server.server import SimServer
-from lightgate.sim.server.trouble_ports import TroublePorts, authority_pem
+from lightgate.sim.server.trouble_ports import TroublePorts
 
 if TYPE_CHECKING:
     from lightgate.sim.world import World
@@ -268,7 +269,8 @@ async def test_the_ports_that_are_wrong_on_purpose() -> None:
         assert set(ports) == {fault.name for fault in FAULTS.values() if not fault.on_request}
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", ports["refused"])
-        trusting = ssl.create_default_context(cadata=authority_pem())
+        authority = resources.files("lightgate.sim.server") / "tls" / "authority.pem"
+        trusting = ssl.create_default_context(cadata=authority.read_text("ascii"))
         assert "self-signed" in await _handshake(ports["tls-self-signed"], trusting)
         assert "expired" in await _handshake(ports["tls-expired"], trusting)
         assert "not valid for" in await _handshake(ports["tls-wrong-name"], trusting)

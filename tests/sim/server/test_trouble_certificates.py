@@ -8,8 +8,6 @@ from importlib import resources
 
 import pytest
 
-from lightgate.sim.server.trouble_ports import authority_pem
-
 FOLDER = resources.files("lightgate.sim.server") / "tls"
 AUTHORITY = ((("commonName", "Lightgate simulated authority"),),)
 FAR = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
@@ -24,7 +22,7 @@ def decoded(pem: str) -> dict[str, object]:
 
 
 def test_the_authority_is_one_for_long() -> None:
-    fields = decoded(authority_pem())
+    fields = decoded((FOLDER / "authority.pem").read_text("ascii"))
     assert fields["subject"] == fields["issuer"] == AUTHORITY
     assert ssl.cert_time_to_seconds(str(fields["notAfter"])) > FAR
 

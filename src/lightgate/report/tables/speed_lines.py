@@ -21,7 +21,7 @@ from lightgate.report.tables.figures import (
 )
 from lightgate.report.tables.speed_report import definition, grade_of, small_sentence, ttft_of
 from lightgate.report.tables.summary_csv import harmless
-from lightgate.report.tables.text import PIPE_WIDTH, Column, fit, table
+from lightgate.report.tables.text import PIPE_WIDTH, TextColumn, fit, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -144,18 +144,18 @@ def print_speed(report: SpeedReport, console: Console) -> None:
         console.print(Text(line, style="dim"))
 
 
-def _columns(report: SpeedReport, width: int) -> list[list[Column]]:
+def _columns(report: SpeedReport, width: int) -> list[list[TextColumn]]:
     """Names, speed, TTFT and the counts; names are cut where the widest group would not fit."""
     rows = [cells(row) for row in report.rows]
     columns = [
-        Column(head.title, tuple(shown), right=head.right)
+        TextColumn(head.title, tuple(shown), right=head.right)
         for head, shown in zip(heads(report), zip(*rows, strict=True), strict=True)
     ]
     groups = [columns[start:stop] for start, stop in pairwise(_GROUPS)]
     widest = max(sum(column.width + _GAP for column in group) for group in groups)
     room = max(width - widest, _NARROWEST)
     names = tuple(shorten(name, room) for name in columns[0].cells)
-    return [[Column(columns[0].title, names, right=False)], *groups]
+    return [[TextColumn(columns[0].title, names, right=False)], *groups]
 
 
 def plain_speed(report: SpeedReport) -> str:

@@ -59,7 +59,7 @@ _GAP: Final = 2  # between two columns
 _LONGEST_NAME: Final = 28
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     """A heading and its cells; numbers go right."""
 
     title: str
@@ -133,7 +133,7 @@ def _print_block(block: Block, console: Console) -> None:
         console.print(Text(failing))
 
 
-def table(columns: Sequence[Column]) -> Table:
+def table(columns: Sequence[TextColumn]) -> Table:
     """Columns side by side, for rich to print."""
     from rich.table import Table
     from rich.text import Text
@@ -148,7 +148,7 @@ def table(columns: Sequence[Column]) -> Table:
     return made
 
 
-def fit(groups: Sequence[Sequence[Column]], width: int) -> Iterator[list[Column]]:
+def fit(groups: Sequence[Sequence[TextColumn]], width: int) -> Iterator[list[TextColumn]]:
     """Put groups of columns side by side while they fit; the names of the targets begin each."""
     names_of, *others = groups
     together = list(names_of)
@@ -160,11 +160,11 @@ def fit(groups: Sequence[Sequence[Column]], width: int) -> Iterator[list[Column]
     yield together
 
 
-def _width(columns: Sequence[Column]) -> int:
+def _width(columns: Sequence[TextColumn]) -> int:
     return sum(column.width + _GAP for column in columns) - _GAP
 
 
-def _columns(block: Block) -> list[list[Column]]:
+def _columns(block: Block) -> list[list[TextColumn]]:
     """The names, then how fast, then how steady, then how well and at what price."""
     rows, metric = block.rows, block.metric
     fast = [
@@ -191,11 +191,11 @@ def _columns(block: Block) -> list[list[Column]]:
         _column("n", rows, lambda row: f"{row.cell.requests:,}"),
     ]
     target = tuple(shorten(row.name, _LONGEST_NAME) for row in rows)
-    return [[Column("target", target, right=False)], fast, system, well]
+    return [[TextColumn("target", target, right=False)], fast, system, well]
 
 
-def _column(title: str, rows: Iterable[Row], show: Callable[[Row], str]) -> Column:
-    return Column(title, tuple(show(row) for row in rows))
+def _column(title: str, rows: Iterable[Row], show: Callable[[Row], str]) -> TextColumn:
+    return TextColumn(title, tuple(show(row) for row in rows))
 
 
 def _headline(row: Row, metric: str) -> str:

@@ -65,19 +65,14 @@ class JsonText:
     def __init__(self, count: int) -> None:
         size = TOKEN_CHARS * count
         if size < 8:
-            self._text = "{}" + " " * max(size - 2, 0)
+            self.text = "{}" + " " * max(size - 2, 0)
         else:
             filler = (_PLAIN * (size // len(_PLAIN) + 1))[: size - 8]
-            self._text = f'{{"a":"{filler}"}}'
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return self._text
+            self.text = f'{{"a":"{filler}"}}'
 
     def piece(self, first: int, count: int) -> bytes:
         """Tokens of the object, escaped."""
-        part = self._text[TOKEN_CHARS * first : TOKEN_CHARS * (first + count)]
+        part = self.text[TOKEN_CHARS * first : TOKEN_CHARS * (first + count)]
         return encode(part)[1:-1]
 
 

@@ -88,7 +88,7 @@ def read_request(
         stream=stream if kind == "gemini" else tree.get("stream") is True,
         cap=cap,
         fill=tree.get("ignore_eos") is True,
-        least=_least(tree, cap),
+        least=_count(tree.get("min_tokens"), "min_tokens", 0, cap or LONGEST) or 0,
         usage_asked=_is_true(tree.get("stream_options"), "include_usage"),
         tokens_in=max(len(prompt) // 4, 1),
         prompt=prompt,
@@ -123,25 +123,17 @@ def _cap(kind: Kind, tree: dict[str, Any]) -> int | None:
     if kind == "gemini":
         config = tree.get("generationConfig")
         value = config.get("maxOutputTokens") if isinstance(config, dict) else None
-        field = "generationConfig.maxOutputTokens"
-    else:
-        fields = ("max_completion_tokens", "max_output_tokens", "max_tokens")
-        field = next((name for name in fields if tree.get(name) is not None), "max_tokens")
-        value = tree.get(field)
+        return _count(value, "generationConfig.maxOutputTokens", 1, LONGEST)
+    fields = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+    field = next((name for name in fields if tree.get(name) is not None), "max_tokens")
+    return _count(tree.get(field), field, 1, LONGEST)
+
+
+def _count(value: Any, field: str, least: int, most: int) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LONGEST:
-        raise BadSimRequest(f"The field `{field}` must be a number from 1 to {LONGEST}.")
-    return value
-
-
-def _least(tree: dict[str, Any], cap: int | None) -> int:
-    value = tree.get("min_tokens")
-    if value is None:
-        return 0
-    most = LONGEST if cap is None else cap
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise BadSimRequest(f"The field `min_tokens` must be a number from 0 to {most}.")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise BadSimRequest(f"The field `{field}` must be a number from {least} to {most}.")
     return value
 
 

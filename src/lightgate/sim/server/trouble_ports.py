@@ -21,11 +21,6 @@ _TORN: Final = bytes.fromhex("160303007a02000076") + b"\x03\x03\x00\x00\x00\x00"
 _FOLDER: Final = resources.files("lightgate.sim.server") / "tls"
 
 
-def authority_pem() -> str:
-    """The certificate that signed the expired and the wrong-name one, for clients that trust it."""
-    return (_FOLDER / "authority.pem").read_text("ascii")
-
-
 class TroublePorts:
     """The faults that are ports."""
 
