@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from lightgate.route.cascade.complexity import LEVELS, Level, score
+from lightgate.route.cascade.complexity import score
 from lightgate.route.cascade.course import CascadeCourse
 from lightgate.route.cascade.features import features_of
 from lightgate.route.cascade.tiers import Cascade, cascade_of, starting, tier_turns
 from lightgate.route.cascade.verify import State
 from lightgate.route.plan.alias import Alias
 from lightgate.route.plan.hedge import LAG_TOKENS, SPEND, HedgeBudgets, TargetPrice
+from lightgate.route.plan.plan import LEVELS, Level
 from lightgate.sim.weather import Dice, Sky, SpeedCurve
 from lightgate.sim.world_file import load
 

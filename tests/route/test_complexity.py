@@ -17,17 +17,16 @@ from hypothesis import strategies as st
 
 from lightgate.route.cascade.complexity import (
     COMPLEX_FROM,
-    LEVELS,
     MEDIUM_FROM,
     WORTH,
     Complexity,
-    Level,
     score,
     signs,
 )
 from lightgate.route.cascade.features import MOST_BYTES, RequestFeatures, features_of
 from lightgate.route.cascade.verify import BUILT_IN
 from lightgate.route.cascade.words import ANYWHERE, BY_CUE, PHRASES, STEM
+from lightgate.route.plan.plan import LEVELS, Level
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic-messages", "gemini")
 SCHEMA = {"type": "object", "properties": {f"f{n}": {"type": "string"} for n in range(12)}}

@@ -23,8 +23,8 @@ from lightgate.route.plan.alias import Alias, PlanAsk
 from lightgate.route.plan.decide import decide
 
 if TYPE_CHECKING:
-    from lightgate.route.cascade.complexity import Level
     from lightgate.route.cascade.tiers import TierTurn
+    from lightgate.route.plan.plan import Level
 
 SMALL, MIDDLE, LARGE = ("s/a", "s/b"), ("m/a", "s/b"), ("l/a",)
 ALIAS = Alias(name="smart", targets=("s/a", "s/b", "m/a", "l/a"), policy="cascade", hedge="off")

@@ -38,8 +38,6 @@ class LedgerFailed(LightgateError):  # noqa: N818 - names the event
 class LedgerBusy(LedgerFailed):
     """Another process held the ledger for longer than we wait; later it will do."""
 
-    retryable = True
-
 
 class LedgerConflict(LedgerFailed):
     """A row with this key is there already; nothing of the transaction was kept."""

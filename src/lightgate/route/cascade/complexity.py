@@ -13,20 +13,19 @@ from __future__ import annotations
 import math
 import re
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from lightgate.route.cascade.features import FENCE
 from lightgate.route.cascade.words import ANYWHERE, BY_CUE, CUES, FIRSTS, PHRASES, STEM
+from lightgate.route.plan.plan import Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lightgate.route.cascade.features import RequestFeatures
 
-Level = Literal["simple", "medium", "complex"]
-LEVELS: Final[tuple[Level, ...]] = ("simple", "medium", "complex")
 
 MEDIUM_FROM: Final = 2.0  # points
 COMPLEX_FROM: Final = 6.25

@@ -1,7 +1,7 @@
-"""Climbing a cascade: from what happened to what is to be done, without doing it.
+"""The course of a cascade: from what happened to what is to be done, without doing it.
 
-The caller starts, cancels and delivers; here is only who is where. Every call returns the `Move`
-that follows from it, and after the one that is `over` nothing more happens.
+The caller starts, cancels and delivers. Every call returns the `Move` that follows from it; after
+the move that is `over` nothing more happens.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Move(msgspec.Struct, frozen=True):
-    """What is to be done now, by places of rungs.
+    """What is to be done now, by the places of turns.
 
-    start    begin these
-    cancel   close these in the same turn
-    release  this one has the client from now on: pass on what it said so far, and what it says
-    deliver  this one's whole answer is the answer
+    start    begin these turns
+    cancel   close these turns at once
+    release  this turn answers the client from now on: pass on what it said so far, and what comes
+    deliver  the whole answer of this turn is the answer
     verified whether what is delivered has passed its checks; None: not, or only in part checked
-    over     nothing follows; without `deliver` or a released rung that went well, all have failed
+    over     nothing follows; without `deliver` or a released turn that went well, all have failed
     """
 
     start: tuple[int, ...] = ()
@@ -40,13 +40,13 @@ NOTHING = Move()
 
 
 class CascadeCourse:
-    """One request on its way up."""
+    """Where one request is on the turns of its cascade."""
 
-    __slots__ = ("_kept", "_released", "_rungs", "_running", "_waiting", "over")
+    __slots__ = ("_kept", "_released", "_running", "_turns", "_waiting", "over")
 
-    def __init__(self, rungs: Sequence[TierTurn]) -> None:
-        self._rungs = tuple(rungs)
-        self._waiting = list(range(len(self._rungs)))
+    def __init__(self, turns: Sequence[TierTurn]) -> None:
+        self._turns = tuple(turns)
+        self._waiting = list(range(len(self._turns)))
         self._running: list[int] = []
         self._kept: int | None = None  # the best answer that has failed its checks
         self._released: int | None = None
@@ -54,22 +54,22 @@ class CascadeCourse:
 
     @property
     def at(self) -> int:
-        """The place of the rung whose turn it is; there is one until the climb is over."""
+        """The place of the turn that is running; there is one until the course is over."""
         return self._running[0]
 
     def begin(self) -> Move:
-        """The first rung."""
+        """The first turn."""
         return self._next()
 
     def due_ns(self) -> int | None:
-        """When the next one begins ahead of time, from the start; None: never by the clock."""
+        """Return when the next turn begins by the clock, from the start; None: it does not."""
         if self.over or not self._waiting or self._released is not None:
             return None
-        rung = self._rungs[self._waiting[0]]
-        return rung.start_ns if rung.role == "ahead" else None
+        turn = self._turns[self._waiting[0]]
+        return turn.start_ns if turn.role == "ahead" else None
 
     def tick(self, elapsed_ns: int) -> Move:
-        """Time has passed: begin the one that is due ahead."""
+        """Begin the turn that is due ahead, if it is time."""
         due = self.due_ns()
         if due is None or elapsed_ns < due:
             return NOTHING
@@ -78,42 +78,42 @@ class CascadeCourse:
         return Move(start=(place,))
 
     def answered(self, place: int, state: State | None = None) -> Move:
-        """A rung's answer is whole; `state` is the verdict on it, None if nobody checked."""
+        """Take in a whole answer; `state` is the verdict on it, None if it was not checked."""
         if self.over or place not in self._running:
             return NOTHING
         self._running.remove(place)
-        checked = self._rungs[place].checked
+        checked = self._turns[place].checked
         if not checked or state != "failed":
             return self._end(place, True if checked and state == "passed" else None)
-        if self._kept is None or self._rungs[place].tier > self._rungs[self._kept].tier:
+        if self._kept is None or self._turns[place].tier > self._turns[self._kept].tier:
             self._kept = place
         return self._next()
 
     def failed(self, place: int, *, committed: bool = False) -> Move:
-        """A rung could not answer; `committed`: the client has the beginning of what it said."""
+        """Take in a turn that could not answer; `committed`: the client has its first words."""
         if self.over or place not in self._running:
             return NOTHING
         self._running.remove(place)
         if place == self._released:
-            if committed:  # nobody can go on with another's words
+            if committed:  # no other answer can follow those words
                 return self._end(None, None)
             self._released = None
         return self._next()
 
     def _next(self) -> Move:
-        """Nobody has the client: whoever runs gets it, or the next one begins."""
+        """Choose the turn that answers the client: the running one, else the next one."""
         if self._running:
             return self._release(self._running[0], ())
         while self._waiting:
             place = self._waiting.pop(0)
-            if self._rungs[place].role == "below" and self._kept is not None:
+            if self._turns[place].role == "below" and self._kept is not None:
                 continue
             self._running.append(place)
             return self._release(place, (place,))
         return self._end(self._kept, None if self._kept is None else False)
 
     def _release(self, place: int, start: tuple[int, ...]) -> Move:
-        if self._rungs[place].checked or self._released == place:
+        if self._turns[place].checked or self._released == place:
             return Move(start=start)
         self._released = place
         return Move(start=start, release=place)

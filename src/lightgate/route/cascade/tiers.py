@@ -1,10 +1,10 @@
-"""Tiers: who is asked first, who is asked next, and which one starts ahead of its turn.
+"""Tiers of a cascade: which is asked first, which next, and which starts ahead of its turn.
 
-A request starts in the first tier that takes its level. Its answer is verified if the tier has one
-above it; where it fails, or the tier cannot answer at all, the next tier up is asked. Only where
-no tier above can answer are those below asked: some answer is better than none.
+A request starts in the first tier that takes its level. If there is a tier above, the answer is
+verified; where the answer fails, or the tier cannot answer at all, the next tier up is asked. The
+tiers below are asked only where no tier above can answer: some answer is better than none.
 
-Within a tier the plan is `decide`'s over the tier's targets: `tier_ask` makes the question for it.
+Within a tier the plan is `decide`'s for the tier's targets: `tier_ask` makes the question.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from lightgate.errors import ConfigError
-from lightgate.route.cascade.complexity import LEVELS, Level
 from lightgate.route.plan.alias import Alias
+from lightgate.route.plan.plan import LEVELS, Level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.route.plan.alias import PlanAsk
 
-Role = Literal["start", "ahead", "next", "below"]
+TurnRole = Literal["start", "ahead", "next", "below"]
 WITHIN: Final = "fastest"  # the policy inside a tier, where the client asks for none
 _RANK: Final = {level: rank for rank, level in enumerate(LEVELS)}
 
 
 class Tier(msgspec.Struct, frozen=True):
-    """One step of a cascade: the hardest level that starts here, and its targets as an alias."""
+    """One tier of a cascade: the hardest level that starts there, and its targets as an alias."""
 
     upto: Level
     alias: Alias
 
 
 class Cascade(msgspec.Struct, frozen=True):
-    """Tiers from the cheapest up; with `verify` answers below the last tier are checked.
+    """Tiers from the cheapest up; with `verify`, answers below the last tier are checked.
 
     With `ahead_ns` as well, the tier after the first starts that long after the request.
     """
@@ -46,21 +46,22 @@ class Cascade(msgspec.Struct, frozen=True):
 
 
 class TierTurn(msgspec.Struct, frozen=True):
-    """One tier's turn in answering a request.
+    """The turn of one tier in answering a request.
 
-    start  begins at once and has the client
-    ahead  begins at `start_ns`, beside the one before it; what it says is held back until that
-           one has failed, and it is closed if that one has passed; whole before that one is, and
-           good enough, it is the answer
-    next   begins once all before it have failed
-    below  begins only if nobody above has answered anything
+    start  begins at once and answers the client
+    ahead  begins at `start_ns`, beside the turn before it. Its answer is held back until that one
+           has failed, and closed if that one has passed. If it is whole first, and good enough, it
+           is the answer
+    next   begins once all turns before it have failed
+    below  begins only if no tier above has answered anything
 
-    `start_ns` counts from the start of the first rung; None: by what happens. `checked`: its answer
-    is verified, and therefore held back until it is whole; all others are passed on as they come.
+    `start_ns` counts from the start of the first turn; None: the turn starts by what happens. The
+    answer of a turn that is `checked` is verified, and therefore held back until it is whole; all
+    others are passed on as they come.
     """
 
     tier: int
-    role: Role
+    role: TurnRole
     start_ns: int | None = None
     checked: bool = False
 
@@ -70,7 +71,7 @@ def cascade_of(
     tiers: Sequence[tuple[Level | None, tuple[str, ...]]],
     verify: tuple[str, ...] = (),
 ) -> Cascade:
-    """Make a cascade of a model's table; ConfigError where its tiers do not rise."""
+    """Make the cascade of a model's table; ConfigError where its tiers do not rise."""
     made: list[Tier] = []
     for place, (upto, targets) in enumerate(tiers):
         last = place == len(tiers) - 1
@@ -82,7 +83,7 @@ def cascade_of(
                 f"The tiers of the model {alias.name!r} do not rise.",
                 hint='Each takes harder ones than the one before: "simple", "medium", then all.',
             )
-        name = f"{alias.name} tier {place + 1}"  # by which the brain remembers who was first
+        name = f"{alias.name} tier {place + 1}"  # under which the last first target is remembered
         made.append(Tier(level, _within(alias, targets, name)))
     if not made:
         raise ConfigError(f"The model {alias.name!r} has no tiers.")
@@ -90,7 +91,7 @@ def cascade_of(
 
 
 def starting(cascade: Cascade, level: Level) -> int:
-    """The place of the tier that a request of this level starts in."""
+    """Return the place of the tier in which a request of this level starts."""
     for place, tier in enumerate(cascade.tiers):
         if _RANK[level] <= _RANK[tier.upto]:
             return place
@@ -98,15 +99,15 @@ def starting(cascade: Cascade, level: Level) -> int:
 
 
 def tier_turns(cascade: Cascade, start: int) -> tuple[TierTurn, ...]:
-    """The turns of the tiers: the first, those above it, then those below it.
+    """Put the turns of the tiers in order: the first, those above it, then those below it.
 
-    Where the cascade has an `ahead_ns` and answers are checked, the second begins that long after
-    the first, whatever the first does.
+    Where the cascade has an `ahead_ns` and answers are checked, the second turn begins that long
+    after the first, whatever the first does.
     """
     last = len(cascade.tiers) - 1
     made = []
     for place in range(start, last + 1):
-        role: Role = "start" if place == start else "next"
+        role: TurnRole = "start" if place == start else "next"
         start_ns = 0 if place == start else None
         checked = bool(cascade.verify) and place < last
         if place == start + 1 and cascade.ahead_ns is not None and cascade.verify:
@@ -119,7 +120,7 @@ def tier_turns(cascade: Cascade, start: int) -> tuple[TierTurn, ...]:
 def tier_ask(
     cascade: Cascade, place: int, ask: PlanAsk, tried: frozenset[str] = frozenset()
 ) -> PlanAsk:
-    """The question for `decide`: the request, with this tier's targets for its own.
+    """Make the question for `decide`: the request, with the targets of this tier.
 
     `tried` are targets whose answers have failed; they are left out unless the tier has no other.
     """

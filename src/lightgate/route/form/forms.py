@@ -1,4 +1,4 @@
-"""The form of all targets: what the decisions read, and all that attempts teach."""
+"""The form of all targets: what decisions read, and what attempts change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from lightgate.route.form.change import FAR
 from lightgate.route.form.pairs import Pairs
-from lightgate.route.form.prior import DEFAULT, Z90, Prior
+from lightgate.route.form.prior import DEFAULT, Prior
 from lightgate.route.form.size import BUCKETS, RECENT, bucket
 from lightgate.route.form.slo import Promise
 from lightgate.route.form.state import FormState, merge, record
@@ -28,19 +28,18 @@ __all__ = ["BUCKETS", "RECENT", "Form", "FormState", "Forms", "Prediction", "Pri
 MOST: Final = 4096  # targets that are kept in mind, as the breakers do
 MOST_SESSIONS: Final = 4096
 WARM_NS: Final = 600_000_000_000  # a provider's prompt cache is taken to be warm for that long
-SOONER: Final = 3  # times as often one is looked at that is out of form
+SOONER: Final = 3  # times as often a target is probed that is out of form
 INCIDENT_NS: Final = 30_000_000_000
 _CONNECTS: Final = frozenset(("dns", "tls", "connect", "connect_timeout"))
 
 
 class Prediction(msgspec.Struct, frozen=True):
-    """What is expected of one target now; `fresh` says how much of it was seen just now (0 to 1).
+    """What is expected of one target; `fresh` is the part of it that was seen just now (0 to 1).
 
     `sigma` is the spread of the logarithm of the time to first token.
     """
 
     ttft_ns: int
-    ttft_p90_ns: int
     sigma: float
     speed_tps: float
     p_error: float
@@ -86,7 +85,7 @@ class Forms:
         self.version += 1
 
     def form(self, target: str) -> Form:
-        """The form of a target; that of an unknown one begins with the default prior."""
+        """Return the form of a target; an unknown target begins with the default prior."""
         form = self.by_target.get(target)
         return self._new(target) if form is None else form
 
@@ -144,7 +143,7 @@ class Forms:
         self.version += 1
 
     def stick(self, session: str, target: str, now_ns: int) -> None:
-        """A session was answered by a target, whose prompt cache is warm now."""
+        """Remember the target that answered a session: its prompt cache is warm now."""
         sessions = self._sessions
         sessions[session] = (target, now_ns)
         sessions.move_to_end(session)
@@ -152,13 +151,13 @@ class Forms:
             sessions.popitem(last=False)
 
     def answered(self, model: str, ttft_ns: int, tokens: int, decode_ns: int) -> None:
-        """A request to a model was answered; what its client has seen, its hedges included."""
+        """Take in an answered request to a model, as its client saw it, hedges included."""
         promise = self.promises.get(model)
         if promise is not None and promise.saw(ttft_ns / NS, tokens, decode_ns / NS):
             self.version += 1
 
     def unanswered(self, model: str) -> None:
-        """A request to a model failed on all its targets."""
+        """Take in a request to a model that failed on all its targets."""
         promise = self.promises.get(model)
         if promise is not None and promise.missed():
             self.version += 1
@@ -166,7 +165,7 @@ class Forms:
     # What is asked
 
     def promise(self, model: str, slo: ServiceLevels) -> Promise:
-        """How the service levels of a model are kept."""
+        """Return how the service levels of a model are kept."""
         promise = self.promises.get(model)
         if promise is None or promise.slo != slo:
             if len(self.promises) >= MOST:
@@ -176,26 +175,25 @@ class Forms:
         return promise
 
     def warm(self, session: str, now_ns: int) -> str | None:
-        """The target whose prompt cache knows this session."""
+        """Return the target whose prompt cache knows this session."""
         found = self._sessions.get(session)
         return found[0] if found is not None and now_ns - found[1] < WARM_NS else None
 
     def incident(self, now_ns: int) -> bool:
-        """Whether two providers refused connections just now: the trouble is on our side."""
+        """Return whether two providers refused connections just now: the trouble is on our side."""
         if len(self._refusals) < 2:
             return False
         fresh = [at for at in self._refusals.values() if now_ns - at < INCIDENT_NS]
         return len(fresh) > 1
 
     def predict(self, target: str, bucket: int, now_ns: int) -> Prediction:
-        """What is expected of a target, its present load apart."""
+        """Return what is expected of a target, its present load apart."""
         form = self.form(target)
         form.look(now_ns)
         log, weight = form.log_ttft(bucket, now_ns), form.fresh(now_ns)
         sigma = math.sqrt(form.variance)
         return Prediction(
             int(math.exp(log) * NS),
-            int(math.exp(log + Z90 * sigma) * NS),
             sigma,
             math.exp(form.log_speed(now_ns)),
             form.p_error,
@@ -203,9 +201,9 @@ class Forms:
         )
 
     def stale(self, now_ns: int, older_than_ns: int) -> list[str]:
-        """The served targets without a fresh sample, the oldest first, for probes.
+        """Return the served targets without a fresh sample, the oldest first, for probes.
 
-        One that is out of form is stale sooner: nobody else would see that it has recovered.
+        A target out of form is stale sooner: only a probe would see that it has recovered.
         """
         found = []
         for target in self._priors:
@@ -215,17 +213,17 @@ class Forms:
                 found.append((form.last_ns, target))
         return [target for _, target in sorted(found)]
 
-    # For other workers and other lives
+    # For other workers, and after a restart
 
     def export(self) -> FormState:
-        """All that was learned of targets of which something was seen."""
+        """Return what was learned of every target of which something was seen."""
         seen = {
             name: record(form) for name, form in self.by_target.items() if form.last_ns != NEVER
         }
         return FormState(seen, self.pairs.export())
 
     def adopt(self, state: FormState, now_ns: int) -> None:
-        """Take in what another worker, or the last life of this one, has learned."""
+        """Take in what another worker, or this one before a restart, has learned."""
         for target, known in state.targets.items():
             merge(self.form(target), known, now_ns)
         self.pairs.adopt(state.pairs)

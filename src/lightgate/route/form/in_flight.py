@@ -1,9 +1,9 @@
-"""How many requests a target may have in flight: unlimited until it says that it is too many.
+"""The limit of requests that a target may have in flight: none until the target complains.
 
-It says so with a 429, or with a tail that grows while the median stays: the first sign of a queue.
-The limit is halved then, and grows by one for each round of answers, as TCP's does. A 429 is a
-word: more than the limit is not asked for while others have room. A tail is a guess: who is above
-the limit looks as many times slower, no more.
+A complaint is a 429, or a tail of first tokens that grows while the median stays, which is the
+first sign of a queue. The limit is halved then, and grows by one for each round of answers, as
+TCP's does. After a 429 the limit is firm: a target at its limit comes behind those below theirs. A
+tail is only a guess: a target above such a limit counts as that many times slower.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNLIMITED: Final = math.inf
 
 
 class InFlightLimit:
-    """The limit of one target."""
+    """The limit of one target; `most` requests may be in flight."""
 
     __slots__ = ("_cut_ns", "_tail", "_until", "firm", "most", "usual")
 
@@ -40,7 +40,7 @@ class InFlightLimit:
         self._until = EVERY
 
     def refused(self, in_flight: int, now_ns: int) -> None:
-        """The target said that it has too many requests."""
+        """Take in a 429: the target has too many requests."""
         self.firm = True
         self._cut(in_flight, now_ns, LEAST)
 
@@ -52,7 +52,7 @@ class InFlightLimit:
                 self.most, self.firm = UNLIMITED, False
 
     def first(self, log: float, in_flight: int, now_ns: int) -> None:
-        """A first token; `log` is of its time against the long run's."""
+        """Take in a first token; `log` is that of its time against the long run's."""
         tail = self._tail
         tail.append(log)
         self._until -= 1

@@ -1,4 +1,4 @@
-"""Which targets are slow together: how their first tokens correlate, for the choice of a second.
+"""Pairs of targets that are slow together: how their first tokens correlate.
 
 Two keys at one provider, or two resellers of one cloud, are slow at the same time: a second attempt
 there gains little. What counts are pairs of samples that came at nearly the same time, from hedges,
@@ -16,14 +16,14 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-TOGETHER_NS: Final = 2_000_000_000  # apart at most
+TOGETHER_NS: Final = 2_000_000_000  # two samples of a pair are at most that far apart
 FEW: Final = 16  # targets whose last sample is kept in mind
 MOST: Final = 4096  # pairs
 CLIP: Final = 3.0  # sigmas that one sample counts for
 SAME: Final = 0.6  # expected of two targets of one provider
 WEIGHT: Final = 12.0  # of that expectation, as squared sigmas
 MEMORY: Final = 300.0  # squared sigmas
-WORSE: Final = 0.42  # of its value for a correlation of 1: a second of the same provider loses 25 %
+WORSE: Final = 0.42  # of its value at a correlation of 1: a second of the same provider loses 25 %
 _SQRT2: Final = math.sqrt(2.0)
 
 
@@ -46,13 +46,13 @@ class _Pair:
 
     @property
     def weight(self) -> float:
-        # Hedged pairs are picked by one of the two being slow. The regression on that one, which
-        # has the larger square, is not biased by it; the usual formula would be.
+        # A hedge starts because one of the two is slow. The regression on that one, which has the
+        # larger square, is not biased by this; the usual formula would be.
         return max(self.first, self.second)
 
 
 class Pairs:
-    """All pairs of which both were seen at once."""
+    """All pairs of targets of which both were seen at once."""
 
     __slots__ = ("_known", "_last", "_worse")
 
@@ -77,7 +77,7 @@ class Pairs:
         last.move_to_end(target)
 
     def waited(self, target: str, now_ns: int, sigmas: float) -> None:
-        """One was given up after so many sigmas: it counts as what is expected beyond them.
+        """Take in an attempt closed after so many sigmas: it counts as what is expected beyond.
 
         Below the median nothing is learned: a loser that was closed early was not slow.
         """
@@ -87,7 +87,7 @@ class Pairs:
             self.saw(target, now_ns, density / later)
 
     def correlation(self, one: str, other: str) -> float:
-        """Of two targets: learned, and before that by their providers."""
+        """Return the correlation of two targets: learned, and before that by their providers."""
         expected = SAME if one.partition("/")[0] == other.partition("/")[0] else 0.0
         pair = self._known.get((one, other) if one < other else (other, one))
         if pair is None:
@@ -96,7 +96,7 @@ class Pairs:
         return max(-1.0, min(1.0, found))
 
     def worse(self, one: str, other: str) -> float:
-        """By what the value of `other` as the second of `one` is multiplied: 1 or more."""
+        """Return the factor for the value of `other` as the second of `one`: 1 or more."""
         key = (one, other)
         found = self._worse.get(key)
         if found is None:
@@ -106,14 +106,14 @@ class Pairs:
         return found
 
     def export(self) -> tuple[PairState, ...]:
-        """All of it."""
+        """Return all pairs as records."""
         return tuple(
             PairState(*key, pair.product, pair.first, pair.second)
             for key, pair in self._known.items()
         )
 
     def adopt(self, states: Iterable[PairState]) -> None:
-        """Take in what another has seen, where it has seen more: nothing counts twice."""
+        """Take in the pairs of another worker, where it has seen more: nothing counts twice."""
         for state in states:
             key = (state.one, state.other)
             pair = self._known.get(key) or self._made(key)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Source = Literal["config", "traffic", "runs", "same model", "same alias", "default"]
 
 Z80: Final = 0.8416212335729143  # standard normal quantiles
-Z90: Final = 1.2815515655446004
 Z95: Final = 1.6448536269514722
 DOUBTFUL: Final = 2.0  # the weight of a guess: two answers correct it
 CERTAIN: Final = 5.0  # the weight of what was measured lately, or is written in the configuration

@@ -1,4 +1,4 @@
-"""What is known of one prompt size of a target: the long run, and the last first tokens."""
+"""The form of one prompt size of a target: the long run, and the last first tokens."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RERANK: Final = 5  # samples after which the quantiles are taken anew
 
 
 def bucket(tokens_in: int) -> int:
-    """The size of a prompt: 0, 1 or 2."""
+    """Return the size of a prompt: 0, 1 or 2."""
     return 0 if tokens_in < BUCKETS[0] else 1 if tokens_in < BUCKETS[1] else 2
 
 
 class PromptSize:
-    """Logarithms of seconds in the long run, seconds of the last ones."""
+    """One prompt size: logarithms of seconds in the long run, seconds of the last samples."""
 
     __slots__ = ("_ranked", "_until_rank", "delays", "long", "recent", "seen", "variance")
 
@@ -40,13 +40,13 @@ class PromptSize:
             self.delays.clear()
 
     def fill(self, ttfts_s: tuple[float, ...]) -> None:
-        """Take over what somebody else kept."""
+        """Take over the last samples of another worker."""
         self.recent = deque(ttfts_s, maxlen=RECENT)
         self._until_rank = 0
         self.delays.clear()
 
     def own(self, q: float) -> float | None:
-        """A quantile of the last first tokens, seconds; None while they are too few."""
+        """Return a quantile of the last first tokens, seconds; None while they are too few."""
         if len(self.recent) < ENOUGH:
             return None
         if self._until_rank <= 0:
@@ -56,5 +56,5 @@ class PromptSize:
         return ranked[min(len(ranked) - 1, int(q * len(ranked)))]
 
     def usual(self, z: float) -> float:
-        """A quantile of the long run, seconds; `z` is that of the standard normal."""
+        """Return a quantile of the long run, seconds; `z` is that of the standard normal."""
         return math.exp(self.long + z * math.sqrt(self.variance))

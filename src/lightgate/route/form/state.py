@@ -1,7 +1,7 @@
-"""Form as a record: journals carry it up, snapshots down.
+"""Form as a record, which workers share and a restart finds again.
 
-Instants are of the machine's monotonic clock. A sample of the future, which another boot or another
-machine left, counts as one of long ago: of it only the long run is taken.
+Instants are of the machine's monotonic clock. A sample of the future comes from another boot or
+another machine, and counts as one of long ago: only its long run is taken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SizeState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TargetState(msgspec.Struct, frozen=True, array_like=True):
-    """One target, as `Form` has it."""
+    """One target, with the fields of `Form`."""
 
     sizes: tuple[SizeState, ...]
     deviation: float
@@ -57,7 +57,7 @@ class FormState(msgspec.Struct, frozen=True):
 
 
 def record(form: Form) -> TargetState:
-    """Write down what a form knows, its load apart."""
+    """Make the record of a form; its load is left out."""
     sizes = tuple(SizeState(s.long, s.variance, s.seen, tuple(s.recent)) for s in form.sizes)
     return TargetState(
         sizes,
@@ -79,10 +79,10 @@ def record(form: Form) -> TargetState:
 
 
 def merge(form: Form, known: TargetState, now_ns: int) -> None:
-    """Take another's knowledge in; the fresher weighs more, and nothing counts twice.
+    """Merge the record of another worker into a form; the fresher weighs more.
 
-    Means are weighted and counts are the larger one, not the sum: a snapshot that comes down holds
-    what went up, and hearing one's own words again changes nothing.
+    Means are weighted, and of counts the larger one is taken, not the sum: the record may hold what
+    this worker has shared before, which must not count twice.
     """
     own, other = _fresh(form.last_ns, now_ns), _fresh(known.last_ns, now_ns)
     newer, share = other > own, _share(own, other)
@@ -102,7 +102,7 @@ def merge(form: Form, known: TargetState, now_ns: int) -> None:
     if newer:
         form.last_ns = known.last_ns
     _merge_speed(form, known, now_ns)
-    _merge_room(form, known, newer=newer)
+    _merge_limit(form, known, newer=newer)
     form.until_ns = NEVER
 
 
@@ -132,8 +132,8 @@ def _merge_speed(form: Form, known: TargetState, now_ns: int) -> None:
         form.speed_last_ns = known.speed_last_ns
 
 
-def _merge_room(form: Form, known: TargetState, *, newer: bool) -> None:
-    """Of the slope, who has seen more is believed; of the limit, who was there last."""
+def _merge_limit(form: Form, known: TargetState, *, newer: bool) -> None:
+    """Merge the slope of the worker that has seen more, and the limit of the last one."""
     moved, squares = known.slowdown
     if squares > form.slowdown.squares:
         form.slowdown.moved, form.slowdown.squares = moved, squares
@@ -152,5 +152,5 @@ def _fresh(last_ns: int, now_ns: int) -> float:
 
 
 def _share(own: float, other: float) -> float:
-    """The other's part of a mean; all of it where there is nothing of one's own."""
+    """Return the other worker's part of a mean; all of it where this one has nothing."""
     return other / (own + other) if own + other > 0.0 else 0.0

@@ -1,8 +1,8 @@
-"""The present form of one target: how soon it speaks, how fast, how reliably.
+"""The form of one target: how soon its first token comes, how fast it decodes, how often it fails.
 
 Times to first token are kept as logarithms, in two layers. Each prompt size has a long run, which
 moves slowly; the target as a whole has one deviation from it, the weather, which moves fast and is
-forgotten in minutes. A probe of 16 tokens therefore also says that long prompts are slow just now.
+forgotten in minutes. So a probe of 16 tokens also says that long prompts are slow just now.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLIP: Final = 1.0  # of a residual: one stall, however long, moves the belief by
 SPREAD_ALPHA: Final = 0.03
 SPREAD_CLIP: Final = 4.0  # of a squared residual
 MEAN_TO_SIGMA: Final = sqrt(pi / 2.0)  # of a normal variable's mean deviation
-CUT: Final = 0.4  # log: who was given up would have needed half as long again
+CUT: Final = 0.4  # log: an attempt that was closed would have needed half as long again
 CUT_CHANGED: Final = 0.7  # and as long again, where it is a sign of a change
 OUT_OF_FORM: Final = 0.7  # log above the long run: twice as slow
 NARROWEST: Final = 0.3  # sigma of times to first token that change detection assumes at least

@@ -1,14 +1,14 @@
-"""When a failing target is left alone, for how long, and how it comes back.
+"""Breakers: when a failing target is left alone, for how long, and how it comes back.
 
     closed ──3 hard failures in a row, or under 80 % good of >= 5 in 30 s──► open
       ▲                                                                        │ pause over
       └──── the probe speaks ──── half open: one probe at a time ◄─────────────┘
                                    └── the probe fails: open, pause doubled
 
-A hold (Retry-After, or a 429 without one) stands beside this: it ends by its time alone. Requests
-that began before the last change of state are stragglers: they say nothing about the state after
-it, so that a hundred requests that fail together open a breaker once. An attempt that was made in
-spite of an open breaker, because all were open, can close it but never lengthens its pause.
+A hold (Retry-After, or a 429 without one) is independent of this: it ends by its time alone.
+Requests that began before the last change of state say nothing about the state after it, so that a
+hundred requests that fail together open a breaker once. An attempt that was made in spite of an
+open breaker, because all were open, can close it but never lengthens its pause.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FLOOR: Final = 5  # requests in the window below which a ratio says nothing
 RATIO: Final = 0.8  # of successes; below it a target costs more in failovers than it saves
 HEALTHY_NS: Final = 60 * SECOND_NS  # two windows without a relapse: the next pause is short again
 LEASE_NS: Final = 120 * SECOND_NS  # a probe that never ends blocks the next one for no longer
-LONGEST_HOLD_NS: Final = 300 * SECOND_NS  # no provider's wish binds us for longer
+LONGEST_HOLD_NS: Final = 300 * SECOND_NS  # a longer Retry-After is cut to this
 SILENT_HOLD_NS: Final = SECOND_NS  # the first hold after a 429 that names no wait; doubles
 LONGEST_SILENT_HOLD_NS: Final = 30 * SECOND_NS
 MOST: Final = 4096  # targets that are kept in mind: clients can name any model of a provider
@@ -49,7 +49,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Breaker:
-    """The state of one target; `draw` gives numbers in [0, 1) for the jitter."""
+    """The breaker of one target; `draw` gives numbers in [0, 1) for the jitter."""
 
     __slots__ = (
         "_changed_ns",
@@ -79,17 +79,17 @@ class Breaker:
         self.limited = 0  # 429s without a wait, since the last success
 
     def state(self, now_ns: int) -> State:
-        """What it does with a request now."""
+        """Return the state, which says what happens to a request now."""
         if self.open_until_ns is not None:
             return "open" if now_ns < self.open_until_ns else "half_open"
         return "held" if now_ns < self.hold_until_ns else "closed"
 
     def quiet(self, now_ns: int) -> bool:
-        """Whether it is closed and without a hold."""
+        """Return whether the breaker is closed and without a hold."""
         return self.open_until_ns is None and now_ns >= self.hold_until_ns
 
     def allows(self, now_ns: int) -> bool:
-        """Whether a request may go there now; in half open only while no probe is under way."""
+        """Return whether a request may go there now; in half open only while no probe runs."""
         if now_ns < self.hold_until_ns:
             return False
         if self.open_until_ns is None:
@@ -106,12 +106,12 @@ class Breaker:
         return max(self.open_until_ns, self.hold_until_ns)
 
     def started(self, now_ns: int) -> None:
-        """An attempt begins; where the pause is over it is the probe."""
+        """Take in an attempt that begins; where the pause is over it is the probe."""
         if self.open_until_ns is not None and self.allows(now_ns):
             self._probe_ns = now_ns
 
     def spoke(self, now_ns: int, since_ns: int) -> None:
-        """An attempt that began at `since_ns` gave its first useful token: enough for a probe."""
+        """Take in the first useful token of an attempt begun at `since_ns`: a probe has passed."""
         if since_ns < self._changed_ns:
             return
         if since_ns > self._held_ns:
@@ -120,7 +120,7 @@ class Breaker:
             self._close(now_ns)
 
     def succeeded(self, now_ns: int, since_ns: int) -> None:
-        """An attempt that began at `since_ns` ended well."""
+        """Take in the good end of an attempt that began at `since_ns`."""
         if since_ns < self._changed_ns:
             return
         if self.open_until_ns is not None or self.hold_until_ns != _NEVER:
@@ -132,7 +132,7 @@ class Breaker:
             self.level = 0
 
     def failed(self, now_ns: int, kind: Failure, wait_s: float | None, since_ns: int) -> None:
-        """An attempt that began at `since_ns` failed; `wait_s` is what the provider asked for."""
+        """Take in the failure of an attempt begun at `since_ns`; `wait_s`: the wait asked for."""
         probe = self._probe_ns is not None and since_ns == self._probe_ns
         if probe:
             self._probe_ns = None
@@ -209,11 +209,11 @@ class Breakers:
         return len(self._breakers)
 
     def get(self, target: str) -> Breaker | None:
-        """The breaker of a target that has had an event."""
+        """Return the breaker of a target; None: it had no event yet."""
         return self._breakers.get(target)
 
     def targets(self) -> Iterable[str]:
-        """Every target that has a breaker."""
+        """Return every target that has a breaker."""
         return tuple(self._breakers)
 
     def use(self, rules: Rules) -> None:
@@ -223,25 +223,25 @@ class Breakers:
             breaker.use(rules)
 
     def allows(self, target: str, now_ns: int) -> bool:
-        """Whether a request may go there now."""
+        """Return whether a request may go there now."""
         if target not in self.troubled:
             return True
         return self._breakers[target].allows(now_ns)
 
     def all_quiet(self, targets: Iterable[str]) -> bool:
-        """Whether none of these is in trouble: every one may be asked now."""
+        """Return whether none of these targets is in trouble: every one may be asked now."""
         troubled = self.troubled
         return not troubled or troubled.isdisjoint(targets)
 
     def opens_again_ns(self, target: str) -> int:
-        """The instant from which a request may go there; long past if it may now."""
+        """Return the instant from which a request may go there; long past if it may now."""
         breaker = self._breakers.get(target)
         return _NEVER if breaker is None else breaker.opens_again_ns
 
     def soonest_ns(self, targets: Iterable[str], now_ns: int) -> int | None:
-        """When the first of these may be asked again; None if one may now.
+        """Return when the first of these may be asked again; None if one may now.
 
-        Where a probe is under way it is `now_ns`: its verdict may come at any moment.
+        Where a probe is under way that is `now_ns`: it may succeed at any moment.
         """
         again = []
         for target in targets:
@@ -251,19 +251,19 @@ class Breakers:
         return max(min(again), now_ns) if again else None
 
     def started(self, target: str, now_ns: int) -> None:
-        """An attempt begins."""
+        """Take in an attempt that begins."""
         if target in self.troubled:
             self._breakers[target].started(now_ns)
 
     def spoke(self, target: str, now_ns: int, since_ns: int) -> None:
-        """The attempt that began at `since_ns` gave its first useful token."""
+        """Take in the first useful token of an attempt that began at `since_ns`."""
         if target in self.troubled:
             breaker = self._breakers[target]
             breaker.spoke(now_ns, since_ns)
             self._note(target, breaker, now_ns)
 
     def succeeded(self, target: str, now_ns: int, since_ns: int) -> None:
-        """The attempt that began at `since_ns` ended well."""
+        """Take in the good end of an attempt that began at `since_ns`."""
         breaker = self._breakers.get(target)
         if breaker is None:
             breaker = self._new(target, now_ns)
@@ -274,7 +274,7 @@ class Breakers:
     def failed(
         self, target: str, now_ns: int, kind: Failure, wait_s: float | None, since_ns: int
     ) -> None:
-        """The attempt that began at `since_ns` failed."""
+        """Take in the failure of an attempt that began at `since_ns`."""
         breaker = self._breakers.get(target)
         if breaker is None:
             breaker = self._new(target, now_ns)

@@ -1,10 +1,10 @@
-"""What the end of an attempt says about its target, and what to do next.
+"""Failures: what the end of an attempt says about its target, and what to do next.
 
 counts      hard: for the streak and the ratio of the breaker; soft: for the ratio only;
             none: says nothing about the target
 fails_over  another target may well answer the same request
 again       so may the same target, at once
-free        nothing of the request had left us: trying elsewhere takes nothing from the
+free        nothing of the request had been sent: trying elsewhere takes nothing from the
             retry budget
 """
 
@@ -39,7 +39,7 @@ Counts = Literal["hard", "soft", "none"]
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of end; `kind` is a label of low cardinality."""
+    """One kind of end of an attempt; `kind` is a label of low cardinality."""
 
     kind: str
     counts: Counts = "none"
@@ -57,7 +57,7 @@ def _soft(kind: str, *, again: bool = True) -> Failure:
 
 
 FINE: Final = Failure(kind="ok")
-CANCELLED: Final = Failure(kind="cancelled")  # by us: the client left, or another attempt won
+CANCELLED: Final = Failure(kind="cancelled")  # the client left, or another attempt won
 CLIENT: Final = Failure(kind="client")  # the request itself is wrong, and would be elsewhere
 HURRIED: Final = Failure(kind="hurried", fails_over=True)  # missed a deadline of the client's own
 RATE_LIMITED: Final = _soft("rate_limited", again=False)

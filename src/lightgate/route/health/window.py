@@ -1,4 +1,4 @@
-"""Two counts over the last moments, in buckets of equal length."""
+"""Two counts over the last seconds, in buckets of equal length."""
 
 from __future__ import annotations
 

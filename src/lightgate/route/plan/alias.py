@@ -1,4 +1,4 @@
-"""What clients ask for: a name, its candidates, and how they are used."""
+"""Aliases: a name that clients ask for, its targets, and how an order of them becomes steps."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import msgspec
 
 from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError
-from lightgate.route.cascade.complexity import Level
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.plan.hedge import TargetPrice
-from lightgate.route.plan.plan import Plan, Role, Step
+from lightgate.route.plan.plan import Level, Plan, Role, Step
 from lightgate.route.prompt.cache_key import CacheRule
 
 
 class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One model name of the configuration, or a target under its own name.
 
-    Durations in nanoseconds; a `ttft_timeout_ns` of None is "auto". No weights: all the same.
+    Durations in nanoseconds; a `ttft_timeout_ns` of None is "auto". No weights: equal ones.
     """
 
     name: str
@@ -55,12 +54,12 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def hedge_ns(self) -> int | None:
-        """The offset of a hedge at a fixed time; None for off, auto and quantiles."""
+        """The offset of a hedge with a fixed time; None for off, auto and quantiles."""
         return fixed_hedge_ns(self.hedge)
 
     @cached_property
     def shares(self) -> tuple[tuple[int, float], ...]:
-        """The places and weights of the targets that are drawn; without weights all the same."""
+        """The places and weights of the targets that are drawn; without weights equal ones."""
         if not any(self.weights):
             return tuple((place, 1.0) for place in range(len(self.targets)))
         return tuple((place, weight) for place, weight in enumerate(self.weights) if weight > 0.0)
@@ -73,18 +72,18 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_static(self) -> bool:
-        """Whether its plan is always the configured order, all targets well."""
+        """Whether every plan is the configured order while no target is in trouble."""
         alone = len(self.targets) == 1 or (self.race == 1 and self.hedge == "off")
         return alone and not self.tiers and self.policy == "ordered"
 
     @cached_property
     def layout(self) -> Layout:
-        """How its plans are laid out where the request asks for nothing else."""
+        """The layout of plans whose request asks for nothing else."""
         return Layout(self.retries, self.ttft_timeout_ns, self.race, self.hedge_ns)
 
     @cached_property
     def in_order(self) -> Plan:
-        """The plan in the order of the configuration, all targets well: the usual one."""
+        """The plan in the order of the configuration, no target being in trouble."""
         steps = lay_out(self.targets, len(self.targets), self.layout)
         return Plan(steps, "ordered", "configured order")
 
@@ -108,13 +107,11 @@ class PlanAsk(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     slo: ServiceLevels | None = None
     prices: Mapping[str, TargetPrice] | None = None
-    may_race: bool = True
-    max_fanout: int = 8
     key: str = ""
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What turns an order of targets into steps."""
+    """What turns an order of targets into steps. Durations in nanoseconds."""
 
     retries: int
     ttft_ns: int | None
@@ -124,7 +121,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def fixed_hedge_ns(hedge: str) -> int | None:
-    """Nanoseconds of a hedge such as "800ms"; None for off, auto and quantiles."""
+    """Return the nanoseconds of a hedge such as "800ms"; None for off, auto and quantiles."""
     if hedge in {"off", "auto"} or hedge.startswith("p"):
         return None
     return parse_duration(hedge)
@@ -133,8 +130,8 @@ def fixed_hedge_ns(hedge: str) -> int | None:
 def lay_out(order: Sequence[str], well: int, layout: Layout) -> tuple[Step, ...]:
     """Turn an order of targets, the first `well` of them allowed, into steps.
 
-    Only targets that are allowed race or hedge. A target's retries come before the next target,
-    and after all that start by the clock.
+    Only allowed targets race or hedge. The retries of a target come before the next target, and
+    after all steps that start by the clock.
     """
     racers = min(layout.race, well)
     hedges = racers <= 1 and layout.hedge_ns is not None and well > 1

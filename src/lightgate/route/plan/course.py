@@ -1,7 +1,8 @@
 """The course of a plan: which step starts when, how long it has, and what a failure leads to.
 
-A pure state machine without time of its own, so that the gateway and the rehearsal follow a plan in
-the same way. Steps with an offset start by the clock; the others once something has failed.
+A pure state machine, to which the time is passed, so that the gateway and the rehearsal follow a
+plan in the same way. Steps with an offset start by the clock; the others after a failure. Second
+tries after a failure are a share of the traffic, so that no outage is amplified (`RetryBudget`).
 """
 
 from __future__ import annotations
@@ -39,26 +40,26 @@ class Course:
 
     @property
     def over(self) -> bool:
-        """Whether nothing runs and nothing will."""
+        """Whether no step runs and none will."""
         return not self.running and not self._waiting
 
     @property
     def next_ns(self) -> int | None:
-        """The instant at which a step starts by the clock; None: none will."""
+        """The instant at which the next step starts by the clock; None: it does not."""
         if not self._waiting:
             return None
         offset = self._waiting[0].start_ns
         return None if offset is None else self._origin_ns + offset
 
     def due_by_clock(self, now_ns: int) -> Step | None:
-        """The step that is about to start beside a running one, by the clock."""
+        """Return the step that is about to start beside a running one, by the clock."""
         at_ns = self.next_ns
         if not self.running or at_ns is None or at_ns > now_ns:
             return None
         return self._waiting[0]
 
     def due(self, now_ns: int) -> Step | None:
-        """The next step if it is its turn now: by the clock, or because nothing else runs."""
+        """Start the next step if it is due: by the clock, or because no other step runs."""
         while self._waiting:
             step = self._waiting[0]
             early = step.start_ns is None or self._origin_ns + step.start_ns > now_ns
@@ -71,9 +72,9 @@ class Course:
         return None
 
     def ttft_ns(self, step: Step, now_ns: int) -> int:
-        """How long a step that starts now has for its first useful token.
+        """Return how long a step that starts now has for its first useful token.
 
-        Who starts after a failure shares what is left of the time with those behind it.
+        A step that starts after a failure shares what is left of the time with those behind it.
         """
         remaining = self._due_ns - now_ns
         by_clock = self._together and step.start_ns is not None
@@ -84,7 +85,7 @@ class Course:
         return remaining if limit is None else min(limit, remaining)
 
     def failed(self, step: Step, failure: Failure, now_ns: int, budget: RetryBudget) -> Step | None:
-        """A running step failed: the one that replaces it at once, if there may be one."""
+        """Take in the failure of a running step; return the step that replaces it, if one may."""
         self.running -= 1
         self._failed_last = (step.target, failure.again)
         if not failure.fails_over:
@@ -101,32 +102,32 @@ class Course:
         return None
 
     def decided(self) -> None:
-        """One of the running has the client: nothing more starts."""
+        """Take in that a running step answers the client: no other starts."""
         self._waiting.clear()
 
     def postpone(self) -> None:
-        """The next step may not start by the clock after all; it stays as a fallback."""
+        """Keep the next step as a fallback: its budget does not let it start by the clock."""
         if self._waiting:
             self._waiting.appendleft(_after(self._waiting.popleft()))
 
     def _pointless(self, step: Step) -> bool:
-        """Whether this target has just failed in a way that a second try does not change."""
+        """Return whether this target has just failed in a way that a second try does not change."""
         last = self._failed_last
         return last is not None and last[0] == step.target and not last[1]
 
 
 def _after(step: Step) -> Step:
-    """A step that follows a failure: whatever it was planned as, it is no second attempt now."""
+    """Make a step one that follows a failure: it starts beside no other now."""
     if step.start_ns is None:
         return step
     return msgspec.structs.replace(step, start_ns=None, role="fallback")
 
 
 class RetryBudget:
-    """Deposits and withdrawals of the last 10 s.
+    """How many second tries there may be, by the requests and second tries of the last 10 s.
 
     The floor may be used at once: a plan with four fallbacks must work as the first request of a
-    quiet night. Tries after a failure that is `free` ask nobody.
+    quiet night. A try after a failure that is `free` takes nothing from the budget.
     """
 
     __slots__ = ("_window",)
@@ -135,18 +136,18 @@ class RetryBudget:
         self._window = CountWindow(LIFE_S, BUCKET_NS)  # requests, withdrawals
 
     def deposit(self, now_ns: int) -> None:
-        """A request came in (the request, not its attempts)."""
+        """Count a request that came in; its attempts are not counted."""
         self._window.add(now_ns, 1, 0)
 
     def may(self, now_ns: int) -> bool:
-        """Take one second try out of the budget; False if there is none."""
+        """Take one second try out of the budget; return False if there is none."""
         if self.left(now_ns) < 1.0:
             return False
         self._window.add(now_ns, 0, 1)
         return True
 
     def left(self, now_ns: int) -> float:
-        """Second tries that are left at this instant."""
+        """Return the second tries that are left at this instant."""
         window = self._window
         window.turn(now_ns)
         granted = FLOOR_PER_S * LIFE_S + window.first * SHARE_PERCENT / 100

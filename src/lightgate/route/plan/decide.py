@@ -1,4 +1,4 @@
-"""From a request's facts, the breakers' state and the targets' form to a plan."""
+"""Decisions: from a request's facts, the state of breakers and the form of targets to a plan."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ def _drawn(alias: Alias, draw: float) -> list[str]:
 
 
 def _room_first(order: list[str], well: int, crowded: AbstractSet[str]) -> tuple[list[str], int]:
-    """Put those with as many in flight as they may behind those with room; the number of these.
+    """Put targets at their limit behind those below it; return the number of those below it.
 
-    Where nobody has room the order stays: a limit of ours refuses nobody.
+    Where every target is at its limit the order stays: a limit refuses no request.
     """
     room = [target for target in order[:well] if target not in crowded]
     if not room:
@@ -131,7 +131,7 @@ def _room_first(order: list[str], well: int, crowded: AbstractSet[str]) -> tuple
 
 
 def _well_first(order: Sequence[str], breakers: Breakers, now_ns: int) -> tuple[list[str], int]:
-    """Put those that are not allowed last, soonest first; and the number of those that are."""
+    """Put targets that are not allowed last, soonest first; return the number of the allowed."""
     troubled, allows = breakers.troubled, breakers.allows
     well: list[str] = []
     held: list[str] = []

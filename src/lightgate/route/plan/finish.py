@@ -1,4 +1,4 @@
-"""Who wins where two attempts answer: the first useful token, or the earlier end of the answer."""
+"""The winner of two attempts that answer: the first useful token, or the earlier whole answer."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
 EARLIER_S: Final = 0.2  # that a rival must end sooner to be waited for
 WORTH: Final = 1.0  # and seconds sooner for each second of silence
 PATIENCE_S: Final = 0.3  # that it is waited for beyond its expected first token
-STALLED: Final = 0.02  # the chance of a wait so long: what it takes then, nobody knows
+STALLED: Final = 0.02  # the chance of a wait so long: below it the belief says nothing
 NS: Final = 1e9
 _NORMAL: Final = NormalDist()
 
 
 class Rival(NamedTuple):
-    """An attempt, and since when it is silent; or of one that spoke, since when it speaks."""
+    """A running attempt: since when it is silent, or since when its answer comes."""
 
     target: str
     since_ns: int
 
 
 class ExpectedAnswer(NamedTuple):
-    """What is asked for: its size, its expected length, and what a second of silence costs."""
+    """The answer that is waited for: prompt size, expected tokens, price of a second of silence."""
 
     size: int
     tokens: int
-    worth: float = WORTH  # seconds of the end; 0 where the client hears nothing before it anyway
+    worth: float = WORTH  # seconds of the end; 0 where the client gets the answer whole anyway
 
 
 def waits_ns(
     spoke: Rival, rivals: Sequence[Rival], forms: Forms, answer: ExpectedAnswer, now_ns: int
 ) -> int | None:
-    """Until when the target that spoke is held back for a better finisher; None: it wins now.
+    """Return until when the attempt that spoke is held back for a rival; None: it wins now.
 
-    The instant is an upper bound: a rival that speaks before it has the client, if it is the one
-    that was waited for. If nobody has by then, it is asked again: who is silent may still be worth
-    it. What the one that is held back says meanwhile is not lost.
+    The rival is predicted to end sooner. If it speaks before that instant, it wins; if it does not,
+    the question is asked again: it may still be worth the wait. What the attempt that is held back
+    says meanwhile is kept.
     """
     size, tokens = answer.size, answer.tokens
     mine_s = tokens / forms.predict(spoke.target, size, now_ns).speed_tps
@@ -57,7 +57,7 @@ def waits_ns(
 
 
 def still_s(log_ttft: float, sigma: float, waited_s: float) -> float:
-    """The median of the time still to go, in seconds, after a wait; as long again if it stalls."""
+    """Return the median of the seconds still to go after a wait; as long again if it stalls."""
     if waited_s <= 0.0:
         return math.exp(log_ttft)
     sigma = max(sigma, 0.05)

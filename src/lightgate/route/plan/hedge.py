@@ -1,4 +1,4 @@
-"""When a second attempt starts beside the first, and how many of them there may be."""
+"""Hedges: when a second attempt starts beside the first, and how many of them there may be."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLOOR_S: Final = 0.05  # no hedge sooner: it would be a race
 CEILING: Final = 1.5  # times the long run's quantile: a sick target does not put its hedge off
 AUTO: Final = 0.90
 AUTO_BILLED: Final = 0.95  # where the first attempt is billed in full though it is closed
-SICK: Final = 0.10  # of failures in 30 s: such a target is nobody's second
+SICK: Final = 0.10  # of failures in 30 s: no hedge is sent to such a target
 SICK_ENDS: Final = 5
 LAG_TOKENS: Final = 15  # that a provider makes, and bills, after a stream was closed
 MOST: Final = 4096  # keys
@@ -41,19 +41,19 @@ class TargetPrice(msgspec.Struct, frozen=True):
     abort_stops: bool = True
 
     def nano(self, tokens_in: int, tokens_out: int) -> float:
-        """What a request costs."""
+        """Return what a request costs."""
         return tokens_in * self.tokens_in + tokens_out * self.tokens_out
 
 
 def quantile_of(hedge: str, *, billed: bool) -> float | None:
-    """The quantile of "auto" or "p75" to "p99"; None for off and for fixed times."""
+    """Return the quantile of "auto" or "p75" to "p99"; None for off and for fixed times."""
     if hedge == "auto":
         return AUTO_BILLED if billed else AUTO
     return int(hedge[1:]) / 100 if hedge.startswith("p") else None
 
 
 def delay_ns(size: PromptSize, q: float) -> int:
-    """How long the first attempt is waited for: its own quantile, with a ceiling and a floor."""
+    """Return how long the first attempt is waited for: its own quantile, from floor to ceiling."""
     known = size.delays.get(q)
     if known is None:
         usual_s, own_s = size.usual(Z[q]), size.own(q)
@@ -63,16 +63,16 @@ def delay_ns(size: PromptSize, q: float) -> int:
 
 
 def chance(q: float) -> float:
-    """How often a hedge at this quantile is planned, so that it lasts for all the traffic.
+    """Return how often a hedge at this quantile is planned, so that the budget lasts.
 
-    One that starts early with a probability does more than one that starts late always, or than
-    an early one for the first requests of a minute and none for the rest.
+    An early hedge for a part of the requests does more than a late one for all, or than an early
+    one for the first requests of a minute and none for the rest.
     """
     return min(1.0, SHARE / (1.0 - q))
 
 
 def sick(form: Form, now_ns: int) -> bool:
-    """Whether a target fails so often that nobody should be sent there as well."""
+    """Return whether a target fails so often that no second attempt is sent there."""
     window = form.trouble
     if not window.first:
         return False
@@ -81,7 +81,7 @@ def sick(form: Form, now_ns: int) -> bool:
 
 
 def reserve_nano(price: TargetPrice, tokens_in: int, most_tokens: int) -> float:
-    """The most that an attempt should cost if it loses, its answer being `most_tokens` long."""
+    """Return the most that an attempt costs if it loses; its answer has up to `most_tokens`."""
     out = min(LAG_TOKENS, most_tokens) if price.abort_stops else most_tokens
     return tokens_in * price.tokens_in + out * price.tokens_out
 
@@ -98,7 +98,7 @@ class _Account:
 
 
 class HedgeBudgets:
-    """What each key may still spend on second attempts; "" is the key of those who have none.
+    """What each key may still spend on second attempts; "" stands for requests without a key.
 
     For every request: `deposit` when it comes in, `take` when a step of the role "hedge" or
     "racer" is about to start by the clock (a racer: all but the first), `settle` when that
@@ -112,13 +112,13 @@ class HedgeBudgets:
         self._accounts: dict[str, _Account] = {}
 
     def deposit(self, key: str) -> None:
-        """A request came in."""
+        """Count a request that came in."""
         account = self._accounts.get(key) or self._new(key)
         credit = account.credit + SHARE
         account.credit = min(SAVED, credit)
 
     def may(self, key: str, role: Duplicate, nano: float, own_nano: float = 0.0) -> bool:
-        """Whether a second attempt that may cost `nano` could start now.
+        """Return whether a second attempt that may cost `nano` could start now.
 
         `own_nano` is the least that the request itself will cost: it is paid in any case.
         """
@@ -133,7 +133,7 @@ class HedgeBudgets:
         return account.hedge_nano + nano <= SPEND * account.paid_nano
 
     def take(self, key: str, role: Duplicate, nano: float, own_nano: float = 0.0) -> bool:
-        """Start a second attempt, `nano` being set aside for it; False: there is no room."""
+        """Set `nano` aside for a second attempt that starts; False: the budget has no room."""
         if not self.may(key, role, nano, own_nano):
             return False
         account = self._accounts.get(key) or self._new(key)
@@ -153,7 +153,7 @@ class HedgeBudgets:
         spent_nano: float,
         own_nano: float = 0.0,
     ) -> None:
-        """A second attempt is over: what it cost beyond what the request costs anyway.
+        """Settle a second attempt that is over: `spent_nano` beyond what the request costs anyway.
 
         What was given to `take` is taken back.
         """
@@ -166,12 +166,12 @@ class HedgeBudgets:
             account.hedge_nano = max(0.0, account.hedge_nano + more)
 
     def paid(self, key: str, nano: float) -> None:
-        """A request was answered: the winner's price."""
+        """Add the price of a winner: its request was answered."""
         account = self._accounts.get(key) or self._new(key)
         account.paid_nano += nano
 
     def spent(self, key: str) -> tuple[float, float, float]:
-        """Nano-dollars for winners, hedges and racers; reservations included."""
+        """Return nano-dollars for winners, hedges and racers; reservations included."""
         account = self._accounts.get(key)
         if account is None:
             return 0.0, 0.0, 0.0

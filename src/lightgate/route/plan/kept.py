@@ -76,7 +76,6 @@ class PlanCache:
             ask.race,
             ask.hedge,
             ask.ttft_timeout_ns,
-            ask.max_fanout if ask.may_race else 1,
             None if ask.session is None else forms.warm(ask.session, now_ns),
         )
         ranking = self._kept.get(key)

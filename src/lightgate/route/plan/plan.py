@@ -1,18 +1,20 @@
-"""What will be tried for one request: targets, when they start, and how long each has."""
+"""Plans: which targets are tried for one request, when each starts, and how long each has."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
 Role = Literal["only", "primary", "hedge", "racer", "fallback"]
+Level = Literal["simple", "medium", "complex"]  # how hard a request is, where a cascade asks
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 Finish = Literal["first", "whole"]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One attempt. Offsets and deadlines in nanoseconds.
+    """One attempt of a plan. Offsets and deadlines in nanoseconds.
 
     `start_ns` counts from the plan's start; None: once everything that was started has failed.
     `ttft_ns` counts from the step's own start; None: until the request's own deadline.
@@ -27,22 +29,22 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, dict=True):
-    """Steps in the order of their start; never empty, and the last one has the full budget.
+    """Steps in the order of their start; never empty, and the last one has all the time left.
 
-    `finish` says who wins where two answer: the first useful token, or (whole) the predicted end of
-    the answer (`lightgate.route.plan.finish`).
+    `finish` says which attempt wins where two answer: the one with the first useful token, or
+    (whole) the one whose answer is predicted to end first (`lightgate.route.plan.finish`).
     """
 
     steps: tuple[Step, ...]
     policy: str
     reason: str
-    predicted_ttft_ns: int | None = None  # of the first step; None: nobody predicted anything
+    predicted_ttft_ns: int | None = None  # of the first step; None: nothing was predicted
     runner_up: str | None = None  # the target that would have been first otherwise
     hedge_ns: int | None = None  # when the second attempt starts; None: none was planned
     finish: Finish = "first"
     reserve_nano: float = 0.0  # for `HedgeBudgets.take`: what one more attempt can cost
     own_nano: float = 0.0  # what the request costs in any case
-    level: str | None = None  # how hard the request is, where a cascade asked
+    level: Level | None = None
 
     @cached_property
     def overlaps(self) -> bool:
@@ -51,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def text(self) -> str:
-        """For records: `a > b` fails over, `a + b` race, `a ~800ms b` hedges."""
+        """The plan as records show it: `a > b` fails over, `a + b` race, `a ~800ms b` hedges."""
         words = [self.steps[0].target]
         for step in self.steps[1:]:
             if step.start_ns is None:
@@ -63,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def story(self) -> str:
-        """The plan and why, in one line for the ledger."""
+        """The plan and its reasons, in one line for the ledger."""
         why = [self.reason]
         if self.predicted_ttft_ns is not None:
             why.append(f"first token in {self.predicted_ttft_ns / 1e6:.0f} ms")

@@ -230,9 +230,8 @@ class Ranking:
         ask = self.ask
         alias = ask.alias
         race = alias.race if ask.race is None else ask.race
-        if race > 1 and ask.may_race:
-            lead.race = min(race, ask.max_fanout, self.well)
-        if lead.race > 1:
+        if race > 1:
+            lead.race = min(race, self.well)
             lead.reserve_nano = max([self._lost(target) for target in lead.order[: lead.race]])
             lead.role = "racer"
             return

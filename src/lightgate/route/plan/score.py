@@ -1,4 +1,4 @@
-"""One number for each target, as a policy counts: the smallest is the best."""
+"""The value of a target to a policy: seconds, dollars and missed service levels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from lightgate.route.plan.hedge import TargetPrice
     from lightgate.route.plan.policy import Policy
 
-STAY: Final = 0.93  # who was first the last time counts as 7 % better than it is
-NEAR: Final = 1.10  # what is within 10 % of the best is as good
-LOADED: Final = 2  # in flight for each candidate: from here the near-equals share the load
+STAY: Final = 0.93  # the target that was first the last time counts as 7 % better
+NEAR: Final = 1.10  # a value within 10 % of the best is as good
+LOADED: Final = 2  # in flight for each target: from here on the near-equals share the load
 PREFILL_SAVED: Final = (0.0, 0.15, 0.4)  # of the time, by prompt size, where the prompt is cached
 CACHED_SHARE: Final = 0.9  # of a warm prompt's tokens that are read from the cache
 
@@ -43,7 +43,7 @@ def terms(
 def costs(
     targets: Sequence[str], prices: Mapping[str, TargetPrice], tokens_in: int, tokens: int
 ) -> list[float]:
-    """Nano-dollars on each target; an unknown price is the dearest known, 0 where none is."""
+    """Return nano-dollars on each target; an unknown price is the dearest known, 0 if none is."""
     nanos, unknown = [], False
     for target in targets:
         price = prices.get(target)
@@ -59,8 +59,8 @@ def costs(
 
 
 def misses(slo: ServiceLevels | None, known: Sequence[Form], look: LevelsAsked) -> list[float]:
-    """By how much each target may miss its service levels; 0 where it is good enough."""
-    # Once, not once for each target.
+    """Return by how much each target may miss its service levels; 0: it is good enough."""
+    # Hashed once, not once for each target.
     key = hash((0 if slo is None else slo.mark, look.size, look.tokens, look.margins))
     found = []
     for form in known:

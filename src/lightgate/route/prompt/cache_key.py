@@ -1,4 +1,4 @@
-"""Which requests are the same, and which may be answered by an answer that another one got.
+"""Cache keys: which requests are the same, and which may get the answer of an earlier one.
 
 Two requests share a key only if a provider could not tell them apart. Whatever is not known here
 changes the key: a field too many costs a hit, a field too few hands out a wrong answer.
@@ -57,16 +57,16 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 class CacheRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model's configuration says about answers that are given again."""
+    """The cache settings of one model."""
 
     mode: Mode = "off"
     ttl_ns: int = 3_600_000_000_000
-    pace: Pace = "instant"  # of a stream that is given again
+    pace: Pace = "instant"  # of a stream that is answered from the cache
     store: Store = "ledger"  # where answers are kept: this process only, or also on disk
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True):
-    """What shapes an answer and does not stand in the client's body."""
+    """What shapes an answer and is not in the client's body."""
 
     streamed: bool
     targets: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
 def cache_key(
     tenant: str, dialect: str, model: str, fields: Mapping[str, msgspec.Raw], beside: Beside
 ) -> bytes:
-    """The name of a request's answer; `tenant` is the id of the key, "" without keys."""
+    """Return the cache key of a request; `tenant` is the id of its key, "" without keys."""
     digest = blake2b(digest_size=KEY_BYTES, person=_FORM)
     shape = _encode((beside.streamed, beside.targets, beside.cap, beside.policy))
     _feed(digest, (tenant.encode(), dialect.encode(), model.encode(), shape, beside.extra))
@@ -89,11 +89,11 @@ def cache_key(
 
 
 def cacheable(dialect: str, fields: Mapping[str, msgspec.Raw], mode: Mode) -> bool:
-    """Whether an equal request may get the same answer.
+    """Return whether an equal request may get the same answer.
 
-    "exact" wants a temperature of 0, said by the client; "any" takes every temperature. Either way
-    one answer only, and no tool that the provider itself runs: what those see and do changes.
-    Function tools are run by the client, who gets the same call to make as from the model.
+    "exact" wants a temperature of 0, set by the client; "any" takes every temperature. In both, a
+    request wants one answer only, and no tool that the provider itself runs: its results change.
+    Function tools are run by the client, which gets the same call to make as from the model.
     """
     if mode == "off" or not _modest(fields.values()):
         return False
@@ -117,17 +117,17 @@ _LOOKED_AT: Final = ("temperature", "n", "best_of", "generationConfig", "tools",
 
 
 def _closed(dialect: str, fields: Mapping[str, msgspec.Raw], found: dict[str, Any]) -> bool:
-    """Whether the answer comes from the model alone and leaves nothing at the provider."""
+    """Return whether the answer comes from the model alone and leaves nothing at the provider."""
     if any(name in fields and bytes(fields[name]) not in {b"null", b"false"} for name in _OUTSIDE):
         return False
     if dialect == "openai-responses" and "prompt" in fields:
         return False  # a template at the provider, which may be edited there
-    # A chat that is to be stored shall be seen in the provider's own list.
+    # A chat with `store` must appear in the provider's own list.
     return dialect != "openai-chat" or not found.get("store")
 
 
 def _clients(dialect: str, tools: Any) -> bool:
-    """Whether every tool is one that the client runs."""
+    """Return whether every tool is one that the client runs."""
     if tools is None:
         return True
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
@@ -151,14 +151,14 @@ def _modest(values: Iterable[msgspec.Raw]) -> bool:
 
 
 def _feed(digest: blake2b, parts: Iterable[bytes]) -> None:
-    """Each part with its length, so that no two lists of parts run together to the same bytes."""
+    """Feed each part with its length, so that two lists of parts never give the same bytes."""
     for part in parts:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
 
 
 def _canonical(raw: bytes) -> bytes:
-    """One spelling for all of the same meaning; what has none stays as it is."""
+    """Return one spelling for all JSON of the same meaning; what is no JSON stays as it is."""
     try:
         return _encode(_arranged(_decode(raw)))
     except (msgspec.DecodeError, RecursionError):

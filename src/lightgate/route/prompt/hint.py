@@ -1,4 +1,4 @@
-"""A wish for short answers, added to what the model is told at the start. Off unless asked for."""
+"""A hint for short answers, added behind the system text. Off unless the configuration asks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLACES: Final = {
 def with_hint(
     dialect: str, fields: Mapping[str, msgspec.Raw], hint: str = CONCISE
 ) -> Mapping[str, msgspec.Raw]:
-    """The fields with the hint behind the system text; the very same ones where it cannot go."""
+    """Put the hint behind the system text; return the same fields where that cannot be done."""
     name = "messages" if dialect == "openai-chat" else _PLACES.get(dialect, "")
     raw = fields.get(name)
     if not name or (raw is not None and hint.encode() in bytes(raw)):
@@ -37,7 +37,7 @@ def with_hint(
 
 
 def _chat(raw: msgspec.Raw | None, hint: str) -> list[Any] | None:
-    """A system message of its own behind those that open the talk; no other byte changes."""
+    """Add a system message behind the first ones; no other byte changes."""
     if raw is None:
         return None
     messages = _list.decode(raw)

@@ -1,7 +1,7 @@
-"""Trailing whitespace of prose; code is left exactly as it is.
+"""Trailing whitespace of prose is removed; code is left exactly as it is.
 
-Whatever might be code, a patch or a table is not touched: a byte too many costs nothing that
-matters, a byte too few may break a program. Left alone are
+Whatever might be code, a patch or a table is not touched: a byte too many costs next to nothing, a
+byte too few may break a program. Left alone are
 
     fenced blocks (``` and ~~~), and everything behind a fence that is never closed
     lines that are indented by four spaces or a tab, and lines that hold a tab
@@ -23,7 +23,7 @@ _SPACE: Final = " \t"
 
 
 def without_trailing(text: str) -> str:
-    """The text without whitespace at the ends of its lines and at its own end."""
+    """Return the text without whitespace at the ends of its lines and at its own end."""
     if not _may_shrink(text) or _is_left(text.lower()):
         return text
     kept: list[str] = []
@@ -49,7 +49,7 @@ def without_trailing(text: str) -> str:
 
 
 def _is_left(lowered: str) -> bool:
-    """Whether every space of a text may matter."""
+    """Return whether every space of a text may matter."""
     if "<" in lowered and any(mark in lowered for mark in _MARKUP):
         return True
     if any(lowered.startswith(mark) or f"\n{mark}" in lowered for mark in _PATCH):
@@ -66,7 +66,7 @@ def _is_code(line: str) -> bool:
 
 
 def _without_end(lines: list[str], text: str, *, closed: bool) -> str:
-    """Drop the empty lines at the end; a text that is nothing else stays what it was."""
+    """Drop the empty lines at the end; a text of nothing else stays as it was."""
     if closed:
         while len(lines) > 1 and not lines[-1]:
             lines.pop()

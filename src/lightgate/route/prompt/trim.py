@@ -1,8 +1,7 @@
 """Shorter prompts that say the same: doubled system text and trailing whitespace are left out.
 
-Off unless a configuration asks for it. Only what the client's own people wrote is touched: system
-and user text. What the model said, calls and results of tools, tools, schemas and everything that
-is not known here keep every byte.
+Off unless the configuration asks for it. Only system and user text is touched. The model's own
+answers, calls and results of tools, tools, schemas and every unknown field keep every byte.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _KINDS: Final = frozenset((b'"text"', b'"input_text"', b""))
 
 
 class Trimmed(msgspec.Struct, frozen=True):
-    """A request's fields with what was left out; the very same fields if that is nothing.
+    """The fields of a request after trimming; the same object if nothing was left out.
 
     `saved` counts bytes of JSON. `doubled` and `shortened` count texts.
     """
@@ -48,7 +47,7 @@ def trim(dialect: str, fields: Mapping[str, msgspec.Raw]) -> Trimmed:
         MOST_BYTES
     ):
         return Trimmed(fields)
-    work, new = _Work(), dict(fields)
+    work, new = _Trimmer(), dict(fields)
     for name, part in places.items():
         if name in fields:
             try:
@@ -61,18 +60,18 @@ def trim(dialect: str, fields: Mapping[str, msgspec.Raw]) -> Trimmed:
     return Trimmed(new, saved, work.doubled, work.shortened)
 
 
-class _Work:
-    """One request; what stands before the first turn is where doubled text may be dropped."""
+class _Trimmer:
+    """The trimming of one request; doubled text is dropped only before the first turn."""
 
-    __slots__ = ("_heard", "doubled", "shortened")
+    __slots__ = ("_system", "doubled", "shortened")
 
     def __init__(self) -> None:
-        self._heard: set[str] = set()
+        self._system: set[str] = set()
         self.doubled = 0
         self.shortened = 0
 
     def system(self, raw: msgspec.Raw) -> msgspec.Raw:
-        """A field of its own: a text, or a list of parts."""
+        """Trim a system field: a text, or a list of parts."""
         return self._content(raw, standing=True) or raw
 
     def instruction(self, raw: msgspec.Raw) -> msgspec.Raw:
@@ -82,7 +81,7 @@ class _Work:
         return self._with(raw, "parts", standing=True)
 
     def turns(self, raw: msgspec.Raw) -> msgspec.Raw:
-        """Messages, items or contents."""
+        """Trim messages, items or contents."""
         if not bytes(raw).startswith(b"["):
             return self._content(raw, standing=False) or raw
         kept: list[msgspec.Raw] = []
@@ -96,7 +95,7 @@ class _Work:
         return msgspec.Raw(_encode(kept)) if changed else raw
 
     def _turn(self, raw: msgspec.Raw, *, leading: bool) -> msgspec.Raw | None:
-        """The turn as it is to be sent; None: it repeats what was said before it."""
+        """Trim one turn; None: it repeats system text that came before it."""
         if not bytes(raw).startswith(b"{"):
             return raw
         fields = _fields.decode(raw)
@@ -127,9 +126,9 @@ class _Work:
         return msgspec.Raw(_encode(fields))
 
     def _content(self, raw: msgspec.Raw, *, standing: bool) -> msgspec.Raw | None:
-        """A text or a list of parts; None: all of it has been said, and nothing would be left."""
+        """Trim a text or a list of parts; None: all of it is a repetition."""
         if bytes(raw).startswith(b'"'):
-            return self._said(raw, standing=standing)
+            return self._text(raw, standing=standing)
         if not bytes(raw).startswith(b"["):
             return raw
         kept: list[msgspec.Raw] = []
@@ -151,22 +150,22 @@ class _Work:
         if "text" not in fields or kind not in _KINDS or not fields.keys() <= _PLAIN:
             return raw
         # A mark for the provider's cache has to stay where it is.
-        said = self._said(fields["text"], standing=standing and "cache_control" not in fields)
+        said = self._text(fields["text"], standing=standing and "cache_control" not in fields)
         if said is None or said is fields["text"]:
             return None if said is None else raw
         fields["text"] = said
         return msgspec.Raw(_encode(fields))
 
-    def _said(self, raw: msgspec.Raw, *, standing: bool) -> msgspec.Raw | None:
+    def _text(self, raw: msgspec.Raw, *, standing: bool) -> msgspec.Raw | None:
         if not bytes(raw).startswith(b'"'):
             return raw
         text = _text.decode(raw)
         shorter = without_trailing(text)
         if standing:
-            if shorter in self._heard and shorter.strip():
+            if shorter in self._system and shorter.strip():
                 self.doubled += 1
                 return None
-            self._heard.add(shorter)
+            self._system.add(shorter)
         if shorter == text:
             return raw
         self.shortened += 1
@@ -183,14 +182,14 @@ def _word(raw: msgspec.Raw | None) -> str:
     return _text.decode(raw) if bytes(raw).startswith(b'"') else "?"
 
 
-# What is looked into, by dialect, in the order in which a model reads it.
-_PLACES: Final[dict[str, dict[str, Callable[[_Work, msgspec.Raw], msgspec.Raw]]]] = {
-    "openai-chat": {"messages": _Work.turns},
-    "openai-responses": {"instructions": _Work.system, "input": _Work.turns},
-    "anthropic-messages": {"system": _Work.system, "messages": _Work.turns},
+# The fields that are trimmed, by dialect, in the order in which a model reads them.
+_PLACES: Final[dict[str, dict[str, Callable[[_Trimmer, msgspec.Raw], msgspec.Raw]]]] = {
+    "openai-chat": {"messages": _Trimmer.turns},
+    "openai-responses": {"instructions": _Trimmer.system, "input": _Trimmer.turns},
+    "anthropic-messages": {"system": _Trimmer.system, "messages": _Trimmer.turns},
     "gemini": {
-        "systemInstruction": _Work.instruction,
-        "system_instruction": _Work.instruction,
-        "contents": _Work.turns,
+        "systemInstruction": _Trimmer.instruction,
+        "system_instruction": _Trimmer.instruction,
+        "contents": _Trimmer.turns,
     },
 }
