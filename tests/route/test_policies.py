@@ -211,11 +211,11 @@ def test_a_second_of_another_provider_is_preferred() -> None:
     assert [step.target for step in found.steps] == ["a/x", "b/x", "a/y"]
 
 
-def test_racing_is_a_right_and_has_a_budget() -> None:
+def test_a_race_is_as_wide_as_the_key_may_and_has_a_budget() -> None:
     race = {"race": 3}
     assert [s.role for s in plan("fastest", alias=race).steps] == ["racer"] * 3
-    assert plan("fastest", alias=race, may_race=False).steps[1].start_ns is None
-    assert [s.role for s in plan("fastest", alias=race, max_fanout=2).steps][2] == "fallback"
+    assert plan("fastest", alias=race, race=1).steps[1].start_ns is None
+    assert [s.role for s in plan("fastest", alias=race, race=2).steps][2] == "fallback"
     dear = {**PRICES, "soon/m": TargetPrice(1e6, 1e6)}
     refused = plan("fastest", alias=race, prices=dear, budgets=HedgeBudgets())
     assert refused.steps[0].role == "primary"
