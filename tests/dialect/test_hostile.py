@@ -159,6 +159,22 @@ def test_a_count_that_cannot_be_one_is_unknown(count: object) -> None:
     assert (scanner.usage.tokens_in, scanner.usage.tokens_out) == (3, None)
 
 
+@pytest.mark.parametrize("speaker", SPEAKERS[:3] + SPEAKERS[4:], ids=str)
+@pytest.mark.parametrize("odd", [7, "much", [], [1], {"input_tokens_details": 3, "total": {}}])
+def test_an_answer_is_not_refused_for_its_bill(speaker: tuple[Family, Kind], odd: object) -> None:
+    bodies: dict[str, dict[str, object]] = {
+        "chat": {"choices": [{"message": {"content": "a"}, "text": "a"}], "usage": odd},
+        "responses": {"output": [], "status": "completed", "usage": odd},
+        "anthropic": {"content": [], "usage": odd, "stop_details": odd},
+        "gemini": {"candidates": [], "usageMetadata": odd},
+    }
+    family, kind = speaker
+    name = family if family != "openai" else "responses" if kind == "responses" else "chat"
+    scanner = dialect_for(*speaker).scanner()
+    scanner.whole(json.dumps(bodies[name]).encode())
+    assert scanner.error is None
+
+
 def test_a_provider_without_a_marker_ends_at_the_end_of_the_body() -> None:
     chunk = b'{"choices":[{"delta":{"content":"a"},"finish_reason":%b}]}'
     for finish, done in ((b'"stop"', True), (b"null", False)):

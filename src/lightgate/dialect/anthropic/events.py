@@ -10,7 +10,7 @@ from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import error_of, malformed
 from lightgate.dialect.kinds import REASONING, TEXT, TOOL
 from lightgate.dialect.neutral.events import Reader, finishes
-from lightgate.dialect.neutral.json_text import Count, as_json, decoded
+from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +41,6 @@ class _Usage(msgspec.Struct, gc=False):
     output_tokens_details: _OutDetails | None = None
 
 
-class _Why(msgspec.Struct, gc=False):
-    explanation: Any = None
-
-
 class _Delta(msgspec.Struct, gc=False):
     text: Any = None  # text_delta
     thinking: Any = None  # thinking_delta
@@ -52,7 +48,7 @@ class _Delta(msgspec.Struct, gc=False):
     partial_json: Any = None  # input_json_delta
     stop_reason: Any = None
     stop_sequence: Any = None
-    stop_details: _Why | None = None
+    stop_details: Any = None
 
 
 class _Block(msgspec.Struct, gc=False):
@@ -70,7 +66,7 @@ class _Message(msgspec.Struct, gc=False):
     usage: _Usage | None = None
     stop_reason: Any = None
     stop_sequence: Any = None
-    stop_details: _Why | None = None
+    stop_details: Any = None
     error: Any = None
 
 
@@ -201,7 +197,7 @@ def _ended(listener: Listener, place: int) -> None:
 
 def _finish(listener: Listener, said: _Delta | _Message) -> None:
     """Take the reason; a refusal may come with its own explanation."""
-    why = said.stop_details.explanation if said.stop_details is not None else None
+    why = None if said.stop_details is None else dict_of(said.stop_details).get("explanation")
     listener.stop(said.stop_reason, sequence=said.stop_sequence, refusal=why)
 
 

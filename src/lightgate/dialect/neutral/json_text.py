@@ -46,16 +46,18 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T | None:
 
 def _with_counts(value: Any) -> Any:
     """Leave out what is no token count: an answer is not refused for its bill."""
-    for holder in dicts_of([value, *(dict_of(value).get(name) for name in _BILLED)]):
-        for name in _BILLS:
-            bill = dict_of(holder.get(name))
-            holder[name] = {
-                key: {inner: _count(one) for inner, one in said.items()}
-                if isinstance(said, dict) and key.endswith("_details")
-                else _count(said)
-                for key, said in bill.items()
-            } or None
+    for chunk in dicts_of(value if isinstance(value, list) else [value]):
+        for holder in dicts_of([chunk, *(chunk.get(name) for name in _BILLED)]):
+            for name in _BILLS:
+                bill = dict_of(holder.get(name))
+                holder[name] = {key: _counts(key, said) for key, said in bill.items()} or None
     return value
+
+
+def _counts(key: str, said: Any) -> dict[str, int | None] | int | None:
+    if key.endswith("_details"):
+        return {inner: _count(one) for inner, one in dict_of(said).items()}
+    return _count(said)
 
 
 def _count(value: Any) -> int | None:
