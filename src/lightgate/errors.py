@@ -12,7 +12,7 @@ label for metrics, and (for the errors of one attempt) the outcome class.
     └── AttemptError              one attempt at a provider failed; carries an outcome
         ├── Unreachable           exit 4   no connection could be made
         │   ├── NameUnknown                DNS did not answer or knows no such host
-        │   ├── ConnectionFailed           refused, unroutable, or the proxy said no
+        │   ├── ConnectionFailed           refused, unroutable, or not given by the proxy
         │   └── TlsFailed                  handshake or certificate; never retried in plain text
         ├── DeadlineMissed        timeout  connect, first_byte, idle or total
         ├── PeerReset             reset    the connection broke before the answer was complete
@@ -115,7 +115,7 @@ class NameUnknown(Unreachable):
 
 
 class ConnectionFailed(Unreachable):
-    """Refused, unroutable, or the proxy said no."""
+    """The connection was refused, unroutable, or not given by the proxy."""
 
 
 class TlsFailed(Unreachable):
@@ -162,7 +162,7 @@ class Malformed(AttemptError):  # noqa: N818 - names the event
 
 
 class TooLarge(Malformed):
-    """More bytes than the limit allows."""
+    """The answer has more bytes than the limit allows."""
 
     status = 413
     label = "too_large"
@@ -212,7 +212,7 @@ class StreamError(AttemptError):
 
 
 class EmptyAnswer(AttemptError):  # noqa: N818 - names the event
-    """Status 200 and not a single token."""
+    """The answer has status 200 and not a single token."""
 
     label = "empty"
     outcome = "empty"

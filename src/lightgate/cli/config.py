@@ -94,7 +94,7 @@ def schema() -> None:
 def import_file(*, file: Path, out: Path | None, as_json: bool) -> None:
     """Turn a LiteLLM proxy's YAML FILE into a `lightgate.toml`.
 
-    What has no counterpart is listed in comments and on stderr. Keys in plain text are not copied.
+    Settings without a counterpart are listed in comments and on stderr. Plain keys are not copied.
     """
     from lightgate.config.litellm.convert import import_litellm
     from lightgate.config.litellm.deployment import KnownProvider

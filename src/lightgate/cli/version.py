@@ -1,4 +1,4 @@
-"""`lightgate version`: what is running here."""
+"""`lightgate version`: the version and the platform."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_config(text: str, *, name: str = FILE_NAME) -> Config:
-    """Check the text of a file; `name` is what problems call it."""
+    """Check the text of a file; `name` is its name in problems."""
     from pydantic import ValidationError
 
     from lightgate.config.model import Config

@@ -1,7 +1,7 @@
-"""Server-sent events, split out of bytes as they come.
+"""The splitter of server-sent events: bytes in as they come, whole events out.
 
-All line ends (LF, CRLF, CR), a leading byte order mark, comments, multi-line data, and splits at
-any byte. Nothing is decoded: a UTF-8 character that is split over two reads stays whole.
+It takes all line ends (LF, CRLF, CR), a leading byte order mark, comments, multi-line data, and
+splits at any byte. Nothing is decoded: a UTF-8 character that is split over two reads stays whole.
 """
 
 from __future__ import annotations

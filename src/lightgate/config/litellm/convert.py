@@ -1,7 +1,7 @@
-"""From a LiteLLM proxy's YAML to the text of a `lightgate.toml`.
+"""The import of a LiteLLM proxy's YAML as the text of a `lightgate.toml`.
 
-Nothing is dropped silently: what has no counterpart is listed, by name, with the reason. No value
-of the YAML that might be a secret is written anywhere.
+No setting is dropped silently: one without a counterpart is listed by name, with the reason. No
+value of the YAML that might be a secret is written anywhere.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _HEDGE: Final = 'hedge = "off": one request at a time, as LiteLLM does; "auto" i
 
 
 class ImportNote(NamedTuple):
-    """Something that was not carried over, or not exactly: where it stood, and why."""
+    """A setting that was not carried over, or not exactly: its place, and why."""
 
     where: str
     said: str
 
 
 class ImportedConfig(NamedTuple):
-    """The text of a configuration, and what to look at."""
+    """The text of an imported configuration, and the notes about it."""
 
     text: str
     notes: tuple[ImportNote, ...]

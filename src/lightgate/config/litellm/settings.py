@@ -95,7 +95,7 @@ def read_settings(data: Mapping[str, Any], tell: Tell) -> LiteLLMSettings:
 
 
 def why(key: str) -> str:
-    """Why a key of LiteLLM's is not carried over."""
+    """The reason why a key of LiteLLM's is not carried over."""
     return _WHY.get(key, _NO_COUNTERPART)
 
 
@@ -201,7 +201,7 @@ _READERS: Final = {
 
 
 def _cache(found: dict[str, Any], section: str, table: Mapping[str, Any], tell: Tell) -> None:
-    """An exact cache is carried over to every model; what else it may be is told."""
+    """Carry an exact cache over to every model; tell of any other cache."""
     params = table.get("cache_params")
     params = params if isinstance(params, dict) else {}
     kind = params.get("type")

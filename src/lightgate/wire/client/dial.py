@@ -85,7 +85,7 @@ class Dialer:
 
 
 async def _connect(addresses: list[SocketAddress], name: str) -> socket.socket:
-    """The first address that answers; the next one starts a moment after the one before."""
+    """Connect to the first address that answers; each is tried STAGGER_S after the one before."""
     if len(addresses) == 1:
         return await _connect_one(addresses[0], name)
     waiting: set[asyncio.Task[socket.socket]] = set()

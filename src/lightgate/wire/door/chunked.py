@@ -19,7 +19,7 @@ _LINE, _DATA, _AFTER, _TRAILERS = range(4)
 
 
 class ChunkedBody:
-    """The body so far; `feed` takes reads until it returns what came after the end."""
+    """The body so far; `feed` takes reads until it returns the bytes after the end."""
 
     __slots__ = ("_body", "_extra", "_held", "_left", "_limit", "_state")
 

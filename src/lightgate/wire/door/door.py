@@ -10,7 +10,7 @@ from lightgate.wire.door.connection import ServerConnection
 from lightgate.wire.door.inbound import DoorLimits, Inbound
 from lightgate.wire.door.reply import Reply
 from lightgate.wire.door.service import Service
-from lightgate.wire.link.listen import BACKLOG, Arrival, KernelListener, open_sockets
+from lightgate.wire.link.listen import BACKLOG, AcceptedLink, KernelListener, open_sockets
 from lightgate.wire.link.stamper import Stamper
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Door:
         if self._stamper is not None:
             return KernelListener(sock, self._stamper, self._greet)
         return await asyncio.get_running_loop().create_server(
-            lambda: Arrival(self._greet),
+            lambda: AcceptedLink(self._greet),
             sock=sock,
             ssl=self._tls,
             backlog=BACKLOG,

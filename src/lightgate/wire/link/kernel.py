@@ -52,7 +52,7 @@ class Poller:
         self._watched[fd] = callback
 
     def forget(self, fd: int) -> None:
-        """Call back no more; to be said before the socket is closed."""
+        """Call back no more; call this before the socket is closed."""
         if self._watched.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
@@ -195,7 +195,7 @@ class KernelLink:
         return None
 
     def _watch(self) -> None:
-        """Tell the poller what is of interest now."""
+        """Tell the poller which events are wanted now."""
         if self._fd < 0:
             return
         events = select.EPOLLOUT if self._queue else 0

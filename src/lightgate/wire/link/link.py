@@ -28,23 +28,23 @@ class Peer(Protocol):
     """The owner of a link, as the link calls it; not called after the owner's close or abort."""
 
     def on_read(self, data: bytes, stamp: int, since: int) -> None:
-        """Bytes came."""
+        """Take the bytes of one read."""
 
     def on_eof(self) -> None:
-        """The other side will send no more."""
+        """Take the end of the other side's bytes."""
 
     def on_lost(self, error: Exception | None) -> None:
-        """The connection is gone; said at most once."""
+        """Take the loss of the connection; called at most once."""
 
     def pause_writing(self) -> None:
-        """More than the high water mark is waiting to be sent."""
+        """Write no more: the unsent bytes are above the high water mark."""
 
     def resume_writing(self) -> None:
-        """The backlog has drained."""
+        """Write again: the unsent bytes are below the low water mark."""
 
 
 class Link(Protocol):
-    """One connection."""
+    """A connection whose reads are stamped."""
 
     @property
     def is_open(self) -> bool:
@@ -63,7 +63,7 @@ class Link(Protocol):
         """Send, or queue what the kernel does not take at once."""
 
     def pause_reading(self) -> None:
-        """Stop reading; the kernel's window closes behind us."""
+        """Stop reading; the kernel's window then closes."""
 
     def resume_reading(self) -> None:
         """Go on reading."""
@@ -202,11 +202,11 @@ class ReadLink(asyncio.Protocol):
             peer.on_lost(exc)
 
     def pause_writing(self) -> None:
-        """Pass it on."""
+        """Tell the owner that the transport's buffer is full."""
         if self._peer is not None:
             self._peer.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass it on."""
+        """Tell the owner that the transport's buffer has drained."""
         if self._peer is not None:
             self._peer.resume_writing()

@@ -1,4 +1,4 @@
-"""Listening sockets, and the two ways to turn what they accept into links."""
+"""Listening sockets, and the links of accepted connections, stamped by loop or kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_ADDRESS: Final = frozenset((errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT))
 
 
 async def open_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.socket]:
-    """One bound socket for each address of the host; port 0 gives all of them the same free one."""
+    """A bound socket for each address of the host; port 0 gives all of them the same free port."""
     found = await asyncio.get_running_loop().getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -73,8 +73,8 @@ def peer_name(address: object) -> str:
     return f"{host}:{address[1]}"
 
 
-class Arrival(ReadLink):
-    """A read-stamped link that introduces itself once the loop's server has connected it."""
+class AcceptedLink(ReadLink):
+    """A read-stamped link on an accepted connection; given to the door once it is connected."""
 
     __slots__ = ("_greet",)
 
@@ -90,7 +90,7 @@ class Arrival(ReadLink):
 
 
 class KernelListener:
-    """Accepts by itself, from a socket that stamps: not even the first byte goes unstamped."""
+    """A listener on a socket that the kernel stamps: not even a first byte goes unstamped."""
 
     __slots__ = ("_greet", "_loop", "_retry", "_sock", "_stamper")
 
@@ -123,7 +123,7 @@ class KernelListener:
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionError:
-                continue  # it hung up before we came to it
+                continue  # the client hung up before the accept
             except OSError:
                 self._loop.remove_reader(self._sock.fileno())
                 self._retry = self._loop.call_later(RETRY_S, self._watch)

@@ -78,7 +78,7 @@ class Stamper:
             self._lag.close()
 
 
-class _Lobby:
+class _EarlyReads:
     """The owner of a link until its real owner attaches; keeps the reads before that."""
 
     __slots__ = ("_link", "reads")
@@ -112,22 +112,22 @@ class _DialedLink(ReadLink):
     The loop tells the dialer of a connection a turn after it has begun to read from it.
     """
 
-    __slots__ = ("_lobby",)
+    __slots__ = ("_early",)
 
     def __init__(self, lag: LoopLag | None, sock: socket.socket) -> None:
         super().__init__(lag, sock)
-        self._lobby: _Lobby | None = _Lobby(self)
-        super().attach(self._lobby)
+        self._early: _EarlyReads | None = _EarlyReads(self)
+        super().attach(self._early)
 
     def attach(self, peer: Peer) -> None:
         """Name the owner; earlier reads reach it in the next turn."""
         super().attach(peer)
-        lobby, self._lobby = self._lobby, None
-        if lobby is not None and lobby.reads:
-            asyncio.get_running_loop().call_soon(self._replay, lobby)
+        early, self._early = self._early, None
+        if early is not None and early.reads:
+            asyncio.get_running_loop().call_soon(self._replay, early)
 
-    def _replay(self, lobby: _Lobby) -> None:
-        for read in lobby.reads:
+    def _replay(self, early: _EarlyReads) -> None:
+        for read in early.reads:
             if self._peer is not None:
                 self._peer.on_read(*read)
         self.resume_reading()

@@ -30,13 +30,13 @@ class Alarm(Protocol):
     """
 
     def set(self, due_ns: int) -> None:
-        """Ring at this instant of the monotonic clock instead of any earlier order."""
+        """Wake at this instant of the monotonic clock; an earlier order is forgotten."""
 
     def clear(self) -> None:
-        """Forget the order; after it has rung, one of the two must be called."""
+        """Forget the order; after a wake, `set` or `clear` must be called."""
 
     def close(self) -> None:
-        """Never ring again."""
+        """Never wake again."""
 
 
 class KernelAlarm:
@@ -51,12 +51,12 @@ class KernelAlarm:
         self._settime = self._libc.timerfd_settime
         self._spec = ctypes.create_string_buffer(_SPEC.size)
         self._loop = asyncio.get_running_loop()
-        # The expiry is not read: each ring is followed by a new order or a clear, and either resets
+        # The expiry is not read: each wake is followed by a new order or a clear, and either resets
         # the descriptor for less than a read costs.
         self._loop.add_reader(self._fd, wake)
 
     def set(self, due_ns: int) -> None:
-        """An instant of the past rings at once."""
+        """Arm the timer; an instant of the past wakes at once."""
         seconds, nanoseconds = divmod(max(due_ns, 1), 1_000_000_000)
         _SPEC.pack_into(self._spec, 0, 0, 0, seconds, nanoseconds)
         self._settime(self._fd, _ABSOLUTE, self._spec, None)
@@ -85,7 +85,7 @@ class LoopAlarm:
         self._due_ns = 0
 
     def set(self, due_ns: int) -> None:
-        """Early by the loop's grain, then turn by turn."""
+        """Set the loop's timer early by its grain, then wait turn by turn."""
         self.clear()
         self._due_ns = due_ns
         wait_ns = due_ns - self._clock.now_ns() - EARLY_NS

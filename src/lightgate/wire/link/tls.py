@@ -20,7 +20,7 @@ _HandshakeDone = Callable[[Exception | None], None]
 
 
 def client_context() -> ssl.SSLContext:
-    """Certificates verified, names checked, TLS 1.2 or newer, HTTP/1.1 only."""
+    """A client's context: certificates and names verified, TLS 1.2 or newer, HTTP/1.1 only."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -92,7 +92,7 @@ class TlsLink:
         return self._inner.unsent
 
     def attach(self, peer: Peer) -> None:
-        """Name the owner; what came with the handshake reaches it in the next turn."""
+        """Name the owner; bytes that came with the handshake reach it in the next turn."""
         self._peer = peer
         if self._early is not None:
             asyncio.get_running_loop().call_soon(self._deliver, *self._early)
@@ -135,7 +135,7 @@ class TlsLink:
     # Peer of the inner link
 
     def on_read(self, data: bytes, stamp: int, since: int) -> None:
-        """Decrypt; everything that one read carried keeps that read's stamp."""
+        """Decrypt one read; all of its bytes keep the stamp of the read."""
         self._in.write(data)
         if not self._ready:
             self._shake()
@@ -147,7 +147,7 @@ class TlsLink:
         self._deliver(stamp, since)
 
     def on_eof(self) -> None:
-        """The socket ended; whether the answer was whole is for HTTP framing to judge."""
+        """Take the end of the socket; the framing of HTTP decides whether the answer was whole."""
         if not self._ready:
             self._lose(ConnectionResetError("closed during the TLS handshake"))
         elif self._peer is None:
@@ -156,16 +156,16 @@ class TlsLink:
             self._peer.on_eof()
 
     def on_lost(self, error: Exception | None) -> None:
-        """The socket broke."""
+        """Take the loss of the socket."""
         self._lose(error or ConnectionResetError("connection lost"))
 
     def pause_writing(self) -> None:
-        """Pass it on."""
+        """Tell the owner that the socket's backlog is full."""
         if self._peer is not None:
             self._peer.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass it on."""
+        """Tell the owner that the socket's backlog has drained."""
         if self._peer is not None:
             self._peer.resume_writing()
 
