@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from bench.conftest import job_at
@@ -31,7 +32,7 @@ NAMES = ("a", "b", "a-twin")
 
 def lane(port: int, name: str) -> Lane:
     def job(index: int) -> Job:
-        return job_at(port, f"{name}:{index}")._replace(number=index)
+        return msgspec.structs.replace(job_at(port, f"{name}:{index}"), number=index)
 
     return Lane(name, job)
 

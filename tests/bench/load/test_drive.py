@@ -7,6 +7,7 @@ import itertools
 import socket
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from bench.conftest import job_at
@@ -436,7 +437,10 @@ async def test_against_the_simulator(client: Client) -> None:
     prepared = prepare(target(facts, world, "lab", "m"), asked)
     done: list[Finished] = []
     try:
-        work = (job_at(port, str(number))._replace(prepared=prepared) for number in range(12))
+        work = (
+            msgspec.structs.replace(job_at(port, str(number)), prepared=prepared)
+            for number in range(12)
+        )
         pacer = Poisson(parse_rate("300/s"), seed=2)
         await drive(client, work, Driving(), done.append, pacer)
     finally:

@@ -54,7 +54,7 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
     together: bool = False
 
 
-class InBlock(NamedTuple):
+class InBlock(msgspec.Struct, frozen=True):
     """One request that was made, and where it belongs; `block` is None for a warm-up."""
 
     lane: str

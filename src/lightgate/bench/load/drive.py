@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -20,7 +20,8 @@ from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import UsageError
-from lightgate.provider.call import Call
+from lightgate.provider.call import Call, Called
+from lightgate.provider.prepare import Prepared
 from lightgate.wire.client.roundtrip import Deadlines
 from lightgate.wire.link.timers import best_alarm
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from lightgate.bench.load.shape import Pacer
-    from lightgate.provider.call import Called
-    from lightgate.provider.prepare import Prepared
     from lightgate.wire.client.client import Client
 
 NS_PER_S: Final = 1_000_000_000
@@ -41,7 +40,7 @@ GRAIN_NS: Final = 1_000_000  # of the loop's own timers
 NEVER_NS: Final = 1 << 63  # an instant that does not come
 
 
-class Job(NamedTuple):
+class Job(msgspec.Struct, frozen=True):
     """One request to be made: `id` joins its records, `number` is that of its prompt."""
 
     id: str
@@ -70,7 +69,7 @@ class Driving(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: Deadlines = Deadlines()
 
 
-class Finished(NamedTuple):
+class Finished(msgspec.Struct, frozen=True):
     """One request that was made; `wall_ns` is the wall clock when it began."""
 
     job: Job
@@ -97,7 +96,7 @@ class Driven(msgspec.Struct, frozen=True, kw_only=True):
     key_refused: bool = False  # ... was a refusal of the key
 
 
-class Start(NamedTuple):
+class Start(msgspec.Struct, frozen=True):
     """A request to be made, at an offset from the begin (None: as soon as a worker is free)."""
 
     job: Job
