@@ -22,7 +22,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt was and how it ended: all of its record that is not measured.
+    """The facts of an attempt and its end: all of its record that is not measured.
 
     `wall_ns` is the wall clock when the attempt began, for display and joins; `won` is None where
     nobody competed or the race is not decided.

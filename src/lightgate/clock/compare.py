@@ -45,7 +45,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Literal["faster", "slower", "tie", "n too small"]:
-        """What A is; "tie" when the interval spans 1 or the permutation test does not see it."""
+        """The result for A; "tie" if the interval spans 1 or the permutation test sees nothing."""
         if self.interval is None:
             return "n too small"
         if self.interval.spans(1.0) or self.p_value > ALPHA:

@@ -36,7 +36,7 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Length of the window in seconds."""
         return (self.stop_ns - self.start_ns) / NS_PER_S
 
 
@@ -48,14 +48,14 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """When one attempt was in flight: from t_send to t_last, or to its end where it failed."""
+    """The time of one attempt in flight: from t_send to t_last, or to its end where it failed."""
 
     start_ns: int
     stop_ns: int
 
 
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request must keep to be good; None is no demand."""
+    """The demands on a good request; None is no demand."""
 
     ttft_ms: float | None = None
     ttft_plan_ms: float | None = None

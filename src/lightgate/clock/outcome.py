@@ -1,4 +1,4 @@
-"""How an attempt ended."""
+"""The outcome of an attempt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether it is infinity in the "with failures" quantiles and counts against goodput."""
+        """Whether the outcome is infinite in "with failures" quantiles, and bad for goodput."""
         return self in FAILURES
 
 

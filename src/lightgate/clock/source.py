@@ -1,4 +1,4 @@
-"""Where time comes from: one monotonic clock in nanoseconds, injected everywhere."""
+"""Sources of time: one monotonic clock in nanoseconds, injected everywhere."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def late(marks: Marks) -> bool:
 
 
 def stamp_bound_ns(marks: Marks) -> int | None:
-    """How long before its stamp the first or the last token may have arrived.
+    """Bound of how long before its stamp the first or the last token may have arrived.
 
     With read stamps the time for which the loop was busy; with kernel stamps 0, unless other
     events followed the token in the same read: only the last segment's stamp is known, and the

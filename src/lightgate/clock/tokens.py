@@ -1,4 +1,4 @@
-"""How many tokens an answer had, and which of them came with which burst.
+"""The tokens of an answer, and which of them came with which burst.
 
 Chunks are never counted as tokens. The count comes from the highest rung of a ladder that has one:
 final usage, usage counted along in the stream, a local tokenizer, a quarter of the characters. The
@@ -22,7 +22,7 @@ ONE_PER_DELTA_SLACK: Final = 2  # special tokens that are billed but never strea
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the provider says it used; None where it does not say.
+    """The usage that the provider reports; None where it does not.
 
     `tokens_out` includes reasoning, `tokens_in` includes what was read from the cache.
     """

@@ -161,9 +161,6 @@ async def test_each_request_is_made_once(serving: Serve) -> None:
     assert {item.worker for item in done} == {0, 1, 2, 3, 4}
     assert desk.most <= 5
     assert (crewed.driven.started, crewed.driven.cut, crewed.lost) == (40, 0, ())
-    assert crewed.processes == 2
-    assert crewed.cpu_ns > 0
-    assert crewed.peak_rss_mb > 1
 
 
 async def test_planned_instants_are_those_of_one_plan(serving: Serve) -> None:

@@ -53,7 +53,7 @@ def capacity_per_month(throughput_tps: float) -> Decimal:
 
 
 def billed_per_mtok(api: TargetFacts, cell: CellSummary) -> Decimal | None:
-    """What an API bills per million output tokens, with the prompts of this cell; None: unknown."""
+    """Dollars that an API bills per million output tokens with this cell's prompts, if known."""
     if api.price_output is None:
         return None
     tokens_in, tokens_out = cell.tokens_in_p50, cell.tokens_out_p50
@@ -84,7 +84,7 @@ def _rows(
 def _judge(
     cell: CellSummary, hourly: Decimal, billed: Decimal | None
 ) -> tuple[Decimal | None, str]:
-    """The break-even, if one machine can make that many tokens; and what to know about it."""
+    """Find the break-even, if one machine can make that many tokens, and a note on it."""
     if billed is None:
         return None, "the API's price is unknown"
     tokens = tokens_per_month(hourly, billed)

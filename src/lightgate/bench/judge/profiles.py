@@ -83,7 +83,7 @@ PRESETS: Final[dict[Profile, Preset]] = {
 
 
 class Score(NamedTuple):
-    """What decides, lower is better, with the ends of its interval and how to say it."""
+    """The number that decides between targets, lower is better, with its interval and its text."""
 
     value: float
     low: float
@@ -124,7 +124,7 @@ def turns_ms(ttft_ms: float, speed_tps: float, tokens: float) -> float:
 
 
 def _at(preset: Preset, cells: Sequence[CellSummary]) -> list[CellSummary]:
-    """The cells of all targets at the load where the use is judged."""
+    """Keep the cells of all targets at the load where the use is judged."""
     ordered = lightest_first(cells)
     if not ordered:
         return []
@@ -133,7 +133,7 @@ def _at(preset: Preset, cells: Sequence[CellSummary]) -> list[CellSummary]:
 
 
 def _problem(preset: Preset, cell: CellSummary) -> str:
-    """Why a target cannot be picked, or nothing."""
+    """Say why a target cannot be picked; empty where it can."""
     if not cell.valid:
         return cell.invalid_because
     errors = error_rate(cell)
@@ -143,7 +143,7 @@ def _problem(preset: Preset, cell: CellSummary) -> str:
 
 
 def _out(problems: Mapping[str, str]) -> Iterator[str]:
-    """Who is out and why, one reason once."""
+    """Yield a sentence for each reason, with the targets that are out for it."""
     for problem in dict.fromkeys(problems.values()):
         names = [name for name, own in problems.items() if own == problem]
         listed = f"{', '.join(names[:-1])} and {names[-1]} are" if names[1:] else f"{names[0]} is"
@@ -183,7 +183,7 @@ def _decide(
 
 
 def _tokens(cells: Iterable[CellSummary]) -> float | None:
-    """One answer length for all: a target must not win by answering less."""
+    """Take one answer length for all targets: none may win by answering less."""
     known = [cell.tokens_out_p50 for cell in cells if cell.tokens_out_p50 is not None]
     return median(known) if known else None
 

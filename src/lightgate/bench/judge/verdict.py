@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class VerdictLimits(NamedTuple):
-    """Where a difference begins to have a name; every one is a ratio or a share."""
+    """Limits from which a difference has a name; each is a ratio or a share."""
 
     queue_growth: float = 2.0  # TTFT p50: below twice, batching alone can explain it
     speed_kept: float = 0.75  # speed p50: batching engines keep more than this until they are full
@@ -53,7 +53,7 @@ LIMITS: Final = VerdictLimits()
 
 
 class Signs(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cells of one target do not hold: single TTFTs by load, round trip, client CPU."""
+    """Evidence beside the cells of one target: single TTFTs by load, round trip, client CPU."""
 
     ttft_ms: dict[str, tuple[float, ...]] = {}
     round_trip_ms: float | None = None
@@ -103,7 +103,7 @@ def diagnose(cells: Iterable[CellSummary], signs: Signs = NO_SIGNS) -> Verdict |
 
 
 def degrades(cells: Iterable[CellSummary]) -> str:
-    """How a target degrades from its lightest load to its heaviest, in one sentence."""
+    """Say in one sentence how a target degrades from its lightest load to its heaviest."""
     ordered = lightest_first(cells)
     if not ordered:
         return ""
@@ -172,7 +172,7 @@ def _late_client(view: _View) -> Iterator[str]:
 
 
 def _limiter(view: _View) -> Iterator[str]:
-    """It refuses what is above a rate, or makes it wait a fixed time."""
+    """The provider refuses requests above a rate, or makes them wait a fixed time."""
     before = _share(view.light, Outcome.HTTP_ERROR)
     for cell in view.cells:
         limited = _share(cell, Outcome.RATE_LIMITED)
@@ -314,7 +314,7 @@ def _apart(one: Estimate, other: Estimate) -> bool:
 
 
 def _waiting_share(heavy: CellSummary, ttft: _Growth, speed: _Growth | None) -> float | None:
-    """Of the time that the load added to a median request, the part before its first token."""
+    """Share of the time that load added to a median request which lies before its first token."""
     tokens = heavy.tokens_out_p50
     if speed is None or tokens is None or speed.heavy <= 0:
         return None

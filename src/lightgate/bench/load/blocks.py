@@ -40,7 +40,7 @@ class Lane(NamedTuple):
 
 
 class Blocks(msgspec.Struct, frozen=True, kw_only=True):
-    """How the run is cut up.
+    """The cut of a run into blocks.
 
     `size` are the requests of one target in one block; `warmup` those that each target gets first,
     with prompts of their own. `together` drives all targets at the same time instead of in turns.
@@ -120,7 +120,7 @@ class _Interleaved:
         self._pacer = pacer
 
     async def warm(self, lanes: Sequence[Lane]) -> list[LaneTurn]:
-        """Each target its warm-up in a closed loop, at the concurrency of the run."""
+        """Warm each target up in a closed loop, at the concurrency of the run."""
         first = (self._plan.blocks or 0) * self._plan.size
         # Without a number of blocks the indices of their prompts have no end: go below zero.
         warmup = self._plan.warmup
@@ -130,7 +130,7 @@ class _Interleaved:
         return [await self._turn(lane, None, indices, None) for lane in lanes]
 
     async def in_turns(self, lanes: Sequence[Lane]) -> list[LaneTurn]:
-        """One target at a time, so that they do not share this machine or its network."""
+        """Drive one target at a time, so that targets do not share this machine or its network."""
         plan, by_name = self._plan, {lane.name: lane for lane in lanes}
         duration = self._driving.duration_ns
         until = None if duration is None else SYSTEM.now_ns() + duration
@@ -148,7 +148,7 @@ class _Interleaved:
         return turns
 
     async def together(self, lanes: Sequence[Lane]) -> list[LaneTurn]:
-        """All targets at once, each in its own loop or on the same plan; none waits for another."""
+        """Drive all targets at once, each in its own loop or on the same plan."""
         plan = self._plan
         ends = None if plan.blocks is None else plan.blocks * plan.size
         driving = self._driving

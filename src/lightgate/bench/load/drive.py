@@ -49,7 +49,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Driving(msgspec.Struct, frozen=True, kw_only=True):
-    """How hard to drive and for how long.
+    """The settings of a drive: how hard and for how long.
 
     With a duration, what is still under way `cool_down_s` after its end is cut (None: never); a
     request count alone waits for all of them. `start_ns` is the instant that durations and planned
@@ -80,7 +80,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class Driven(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a drive; instants in nanoseconds of the monotonic clock.
+    """The result of a drive; instants in nanoseconds of the monotonic clock.
 
     No request began after `stopped_ns`. `paused_ns` is the time for which a 429 held all workers.
     """
@@ -137,9 +137,9 @@ async def drive_from(
     on_done: Callable[[Finished], None],
     restraint: Restraint | None = None,
 ) -> Driven:
-    """Make the requests of any source; see `drive`. A request count is the source's business.
+    """Make the requests of any source; see `drive`. The source counts the requests itself.
 
-    Whoever gives a restraint may hold the drive from outside as well.
+    A restraint that is given may also be held from outside.
     """
     if driving.concurrency < 1 or (driving.max_inflight or 1) < 1:
         raise UsageError("A load needs at least one request in flight.")
@@ -149,12 +149,12 @@ async def drive_from(
 
 
 def restraint_of(driving: Driving, *, planned: bool) -> Restraint:
-    """What a drive heeds; a plan is never moved."""
+    """Make the restraint of a drive; a plan is never moved by one."""
     return Restraint(pauses=driving.respect_429 and not planned, give_up=driving.give_up)
 
 
 def starts(jobs: Iterator[Job], pacer: Pacer | None) -> JobSource:
-    """Jobs that are at hand, with the instants of a pacer if there is one."""
+    """Make a source of jobs that are at hand, with the instants of a pacer if there is one."""
     if pacer is None:
         return _AtHand((Start(job) for job in jobs), planned=False)
     # The offset comes first: a plan that is over takes no job.
@@ -200,7 +200,7 @@ class _Driver:
         self._started = self._dropped = self._cut = 0
 
     async def run(self, source: JobSource) -> Driven:
-        """Start, stop, cool down, cut: each step is left out where nothing is left to do."""
+        """Start, stop, cool down and cut; a step is left out where nothing is left to do."""
         driving, cut_ns = self._driving, NEVER_NS
         if driving.duration_ns is not None and driving.cool_down_s is not None:
             cut_ns = self._end + int(driving.cool_down_s * NS_PER_S)
@@ -228,7 +228,7 @@ class _Driver:
     # Starting
 
     async def _work(self, number: int, source: JobSource) -> None:
-        """One worker of a closed loop."""
+        """Run one worker of a closed loop."""
         driving = self._driving
         ramp_ns = int(driving.ramp_s * NS_PER_S * number / driving.concurrency)
         await _sleep_until(self._begin + ramp_ns)
@@ -364,7 +364,7 @@ class _Driver:
 
 
 class _Bell:
-    """Waits for instants more sharply than the loop's own timers, and never less long."""
+    """A timer that is sharper than the loop's own, and never early."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()

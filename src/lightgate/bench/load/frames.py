@@ -1,4 +1,4 @@
-"""What the processes of one drive say to each other: length-prefixed msgpack over their pipes."""
+"""Messages between the processes of one drive: length-prefixed msgpack over their pipes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Message = TypeVar("_Message")
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
-    """The child's share."""
+    """The share of one child: the first message to it."""
 
     driving: Driving
     stamp: StampSource
@@ -36,13 +36,13 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
 
 
 class Go(msgspec.Struct, frozen=True, tag="go"):
-    """When to start."""
+    """The order to start, with the instant."""
 
     start_ns: int
 
 
 class JobFrame(msgspec.Struct, frozen=True, kw_only=True, tag="order"):
-    """One request."""
+    """One request for a child to make."""
 
     number: int
     offset_ns: int | None
@@ -54,13 +54,13 @@ class JobFrame(msgspec.Struct, frozen=True, kw_only=True, tag="order"):
 
 
 class Tell(msgspec.Struct, frozen=True, tag="tell"):
-    """All requests were named; or: cut what is under way and end."""
+    """A word to a child: all requests were named, or: cut what is under way and end."""
 
     word: Literal["no more", "halt"]
 
 
 class HoldFrame(msgspec.Struct, frozen=True, tag="hold"):
-    """Another child was told to wait: send nothing before the instant."""
+    """The order to send nothing before an instant, because another child was told to wait."""
 
     until_ns: int
 
@@ -72,7 +72,7 @@ Down = Setup | Go | JobFrame | Tell | HoldFrame
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The child can start."""
+    """The word of a child that it can start."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
@@ -87,12 +87,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
 
 
 class Over(msgspec.Struct, frozen=True, kw_only=True, tag="over"):
-    """The child's work is done; `driven` is None if it was told to halt."""
+    """The last message of a child; `driven` is None if it was told to halt."""
 
     driven: Driven | None
     clock_steps: int
-    cpu_ns: int
-    peak_rss_mb: float
 
 
 Up = Ready | Result | Over
@@ -135,7 +133,7 @@ def frame(message: Up | Down) -> bytes:
 async def receive(
     reader: asyncio.StreamReader | None, decoder: msgspec.msgpack.Decoder[_Message]
 ) -> _Message | None:
-    """The next message of the other side; None at its end, also in the middle of a frame."""
+    """Wait for the next message; None at the end of the pipe, also in the middle of a frame."""
     if reader is None:
         return None
     try:
@@ -163,7 +161,7 @@ def pack(number: int, item: Finished, worker: int) -> Result:
 
 
 def unpack(result: Result, job: Job) -> Finished:
-    """The finished request as its own process saw it."""
+    """Make the finished request as its own process saw it."""
     marks = Marks()
     for name, value in result.plain.items():
         setattr(marks, name, value)

@@ -1,12 +1,10 @@
 """Driving one cell from several processes, for more streams than one core can carry.
 
-The parent owns the plan and the jobs: each job goes to exactly one child, with its offset from one
-start on the monotonic clock that all processes of a machine share. Children send every request
-that ended back at once, marks and all, so the parent sees what one process would have seen. What a
-killed child had finished is kept; what it had not is counted as lost and never sent again.
-
-Both sides speak frames over the child's standard input and output: four bytes of length, then
-msgpack. Requests carry keys, so they travel in the pipe and never in argv or the environment.
+The parent owns the plan and the jobs: each job goes to exactly one child (`child.py`), with its
+offset from one start on the monotonic clock that all processes of a machine share. Children send
+every request that ended back at once, marks and all, so the parent sees what one process would have
+seen. What a killed child had finished is kept; what it had not is counted as lost and never sent
+again. Both sides speak `frames` over the child's standard input and output.
 """
 
 from __future__ import annotations
@@ -14,10 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import resource
 import sys
-import time
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -27,12 +23,10 @@ from lightgate.bench.load.drive import (
     Finished,
     Job,
     Start,
-    drive_from,
     restraint_of,
     starts,
 )
 from lightgate.bench.load.frames import (
-    DOWN,
     UP,
     Down,
     Go,
@@ -43,22 +37,15 @@ from lightgate.bench.load.frames import (
     Result,
     Setup,
     Tell,
-    Up,
     frame,
-    pack,
     receive,
     unpack,
 )
-from lightgate.bench.load.quiet import FULL, breathe, quiet
-from lightgate.bench.load.restraint import Restraint, is_key_refused
+from lightgate.bench.load.restraint import is_key_refused
 from lightgate.clock.marks import StampSource
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
-from lightgate.dialect.registry import Dialect, Family, dialect_for
-from lightgate.dialect.request import Kind
 from lightgate.errors import LightgateError, UsageError
-from lightgate.provider.prepare import Prepared
-from lightgate.wire.client.client import Client
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
@@ -68,6 +55,7 @@ if TYPE_CHECKING:
     from lightgate.bench.load.shape import Pacer
 
 NS_PER_S: Final = 1_000_000_000
+CHILD: Final = "lightgate.bench.load.child"  # the module that a child runs
 READY_S: Final = 30.0  # for a child to start and to open its connections
 START_NS: Final = 200_000_000  # between the order to go and the start
 FEED_NS: Final = 2 * NS_PER_S  # a planned request reaches its child so long before its instant
@@ -80,7 +68,7 @@ ONE_PROCESS: Final = 1_000  # streams that one process carries without being lat
 
 
 class LoadProcesses(msgspec.Struct, frozen=True, kw_only=True):
-    """How many processes, how they stamp, and what they connect to before the start.
+    """Settings of the load processes: their number, their stamps, their warm connections.
 
     `connections` are for all of them together and to each origin; None is one for each worker.
     """
@@ -101,17 +89,11 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class DrivenByProcesses(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a drive by several processes: sums over those that came to their end."""
+    """The result of a drive by several processes: sums over those that came to their end."""
 
     driven: Driven
-    processes: int
     lost: tuple[Lost, ...] = ()
     clock_steps: int = 0
-    cpu_ns: int = 0
-    peak_rss_mb: float = 0.0
-
-
-# The parent
 
 
 def shares(total: int, processes: int) -> list[int]:
@@ -121,14 +103,14 @@ def shares(total: int, processes: int) -> list[int]:
 
 
 def processes_for(streams: int, asked: int | None = None) -> int:
-    """How many processes to use: those asked for, else one for every 1,000 streams begun."""
+    """Count the processes to use: those asked for, else one for every 1,000 streams begun."""
     return min(MOST, max(1, -(-streams // ONE_PROCESS))) if asked is None else asked
 
 
 async def drive_processes(
     jobs: Iterator[Job],
     driving: Driving,
-    crew: LoadProcesses,
+    wanted: LoadProcesses,
     on_done: Callable[[Finished], None],
     pacer: Pacer | None = None,
 ) -> DrivenByProcesses:
@@ -137,13 +119,13 @@ async def drive_processes(
     A closed loop's workers, or a plan's requests, are split among them. Cancelling halts them all,
     and `on_done` gets what they cut before the cancellation goes on.
     """
-    if not 1 <= crew.processes <= MOST:
+    if not 1 <= wanted.processes <= MOST:
         raise UsageError(f"--processes is a number from 1 to {MOST}.")
     if driving.concurrency < 1 or (driving.max_inflight or 1) < 1:
         raise UsageError("A load needs at least one request in flight.")
     if driving.requests is not None:
         jobs = itertools.islice(jobs, driving.requests)
-    return await _Parent(driving, crew, on_done).run(starts(jobs, pacer))
+    return await _Parent(driving, wanted, on_done).run(starts(jobs, pacer))
 
 
 class _LoadProcess:
@@ -159,17 +141,19 @@ class _LoadProcess:
         self.gone = False
 
     def send(self, message: Down) -> None:
-        """Write to it; to one that is gone nothing is written."""
+        """Write a message; nothing is written to a process that is gone."""
         if self.process.stdin is not None and not self.gone:
             self.process.stdin.write(frame(message))
 
 
 class _Parent:
+    """The process that feeds the others and takes what they send."""
+
     def __init__(
-        self, driving: Driving, crew: LoadProcesses, on_done: Callable[[Finished], None]
+        self, driving: Driving, wanted: LoadProcesses, on_done: Callable[[Finished], None]
     ) -> None:
         self._driving = driving
-        self._crew = crew
+        self._wanted = wanted
         self._on_done = on_done
         self._numbers = itertools.count()
         self._children: list[_LoadProcess] = []
@@ -204,24 +188,24 @@ class _Parent:
                     child.process.kill()
             raise
         finally:
-            await self._bury()
-        return self._crewed(start_ns)
+            await self._end_children()
+        return self._summed(start_ns)
 
     async def _spawn(self, *, planned: bool) -> None:
-        driving, crew = self._driving, self._crew
-        parts = shares(driving.concurrency, crew.processes)
+        driving, wanted = self._driving, self._wanted
+        parts = shares(driving.concurrency, wanted.processes)
         if planned:
-            parts = [1] * min(crew.processes, driving.max_inflight or crew.processes)
+            parts = [1] * min(wanted.processes, driving.max_inflight or wanted.processes)
         limits = shares(driving.max_inflight, len(parts)) if driving.max_inflight else None
         spare = 0 if driving.duration_ns is None else SPARE
         for number, share in enumerate(parts):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                __name__,
+                CHILD,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is the parent's business, which then says halt
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which then says halt
             )
             child = _LoadProcess(number, share + spare, process)
             self._children.append(child)
@@ -229,15 +213,15 @@ class _Parent:
                 driving,
                 concurrency=share,
                 max_inflight=limits[number] if limits else None,
-                give_up=None,  # that is the parent's to say, who sees them all
+                give_up=None,  # the parent gives up: it sees the errors of all children
             )
             setup = Setup(
                 driving=own,
-                stamp=crew.stamp,
+                stamp=wanted.stamp,
                 planned=planned,
                 first_worker=0 if planned else sum(parts[:number]),
-                warm=crew.warm,
-                connections=-(-(crew.connections or sum(parts)) // len(parts)),
+                warm=wanted.warm,
+                connections=-(-(wanted.connections or sum(parts)) // len(parts)),
             )
             child.send(setup)
         try:
@@ -299,7 +283,7 @@ class _Parent:
                 await child.process.stdin.drain()
 
     async def _read(self, child: _LoadProcess) -> None:
-        """Take what a child sends until it ends; requests that it ended are out of its hands."""
+        """Take what a child sends until it ends; what it has sent back is no longer held."""
         while (message := await receive(child.process.stdout, UP)) is not None:
             if isinstance(message, Result):
                 job = child.held.pop(message.number)
@@ -311,10 +295,10 @@ class _Parent:
             elif isinstance(message, Over):
                 child.over = message
         child.gone = True
-        child.room.release()  # whoever waits to feed it finds it gone
+        child.room.release()  # so that feeding it ends too
 
     def _heed(self, child: _LoadProcess, result: Result) -> None:
-        """What a refusal of one child's request means for all of them."""
+        """Hold or halt all children, where the error of one child's request asks for it."""
         restraint = self._restraint
         before = restraint.until_ns
         enough = restraint.heed(result.called.error, SYSTEM.now_ns())
@@ -327,14 +311,14 @@ class _Parent:
                 each.send(Tell("halt"))
 
     async def _all_of(self, reading: list[asyncio.Task[None]], feeding: asyncio.Task[None]) -> None:
-        """Until every child has ended; what fails on our side ends it at once."""
+        """Wait until every child has ended; a failure on our side ends the wait at once."""
         left: set[asyncio.Task[None]] = {feeding, *reading}
         while not all(task.done() for task in reading):
             done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.gather(*done)
 
-    async def _bury(self) -> None:
-        """See every child out: the end of its input tells it to go, and time is limited."""
+    async def _end_children(self) -> None:
+        """Close the input of every child, which tells it to end; kill it after a grace."""
         for child in self._children:
             process = child.process
             if process.stdin is not None:
@@ -346,7 +330,7 @@ class _Parent:
                 process.kill()
                 await process.wait()
 
-    def _crewed(self, start_ns: int) -> DrivenByProcesses:
+    def _summed(self, start_ns: int) -> DrivenByProcesses:
         overs = [child.over for child in self._children if child.over is not None]
         parts = [over.driven for over in overs if over.driven is not None]
         fallen = [child for child in self._children if child.over is None]
@@ -367,149 +351,9 @@ class _Parent:
                 gave_up="" if gave_up is None else gave_up.message,
                 key_refused=is_key_refused(gave_up),
             ),
-            processes=len(self._children),
             lost=tuple(
                 Lost(child.number, child.process.pid, child.process.returncode, len(child.held))
                 for child in fallen
             ),
             clock_steps=max((over.clock_steps for over in overs), default=0),
-            cpu_ns=sum(over.cpu_ns for over in overs),
-            peak_rss_mb=sum(over.peak_rss_mb for over in overs),
         )
-
-
-# The child
-
-
-class _Inbox:
-    """The requests that came through the pipe."""
-
-    def __init__(self, *, planned: bool) -> None:
-        self.planned = planned
-        self.orders: asyncio.Queue[JobFrame | None] = asyncio.Queue()  # None is the end of them
-        self._dialects = _dialects()
-
-    async def next(self) -> Start | None:
-        """The next one, as soon as there is one."""
-        order = await self.orders.get()
-        if order is None:
-            self.orders.put_nowait(None)  # for the other workers
-            return None
-        dialect = self._dialects[order.dialect]
-        prepared = Prepared(order.origin, order.payload, dialect, order.quirks, order.streamed)
-        return Start(Job(str(order.number), prepared), order.offset_ns)
-
-
-def _dialects() -> dict[str, Dialect]:
-    found: list[Dialect] = []
-    for family, kind in itertools.product(get_args(Family), get_args(Kind)):
-        with contextlib.suppress(UsageError):  # not every family has every endpoint
-            found.append(dialect_for(family, kind))
-    return {dialect.name: dialect for dialect in found}
-
-
-async def _pipes() -> tuple[asyncio.BaseTransport, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Both ends of the way to the parent; what is written waits in memory, never the clock."""
-    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-    ears, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer
-    )
-    transport, protocol = await loop.connect_write_pipe(
-        lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), sys.stdout.buffer
-    )
-    return ears, reader, asyncio.StreamWriter(transport, protocol, None, loop)
-
-
-async def child() -> int:
-    """Do a share of the work, as the parent says through standard input."""
-    ears, reader, writer = await _pipes()
-    setup = await receive(reader, DOWN)
-    if not isinstance(setup, Setup):
-        ears.close()
-        writer.close()
-        return 2
-    client = Client(stamp=setup.stamp)
-
-    def say(message: Up) -> None:
-        if not writer.is_closing():  # the parent is still there
-            writer.write(frame(message))
-
-    try:
-        for origin in setup.warm:
-            await client.warm(origin, setup.connections)
-        with quiet():
-            say(Ready())
-            go = await receive(reader, DOWN)
-            if isinstance(go, Go):
-                say(await _work(reader, say, client, setup, go.start_ns))
-    finally:
-        await client.close()
-        ears.close()
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-    return 0
-
-
-async def _work(
-    reader: asyncio.StreamReader,
-    say: Callable[[Up], None],
-    client: Client,
-    setup: Setup,
-    start_ns: int,
-) -> Over:
-    inbox, cpu = _Inbox(planned=setup.planned), time.process_time_ns()
-    driving = msgspec.structs.replace(setup.driving, start_ns=start_ns)
-
-    def finished(item: Finished) -> None:
-        say(pack(int(item.job.id), item, setup.first_worker + item.worker))
-        breathe(FULL)
-
-    restraint = restraint_of(driving, planned=setup.planned)
-    work = asyncio.ensure_future(drive_from(client, inbox, driving, finished, restraint))
-    listening = asyncio.ensure_future(_listen(reader, inbox, work, restraint))
-    driven: Driven | None = None
-    try:
-        driven = await work
-    except asyncio.CancelledError:
-        if not work.cancelled():
-            raise
-    finally:
-        listening.cancel()
-    return Over(
-        driven=driven,
-        clock_steps=client.stamper.steps,
-        cpu_ns=time.process_time_ns() - cpu,
-        peak_rss_mb=_peak_rss_mb(),
-    )
-
-
-async def _listen(
-    reader: asyncio.StreamReader,
-    inbox: _Inbox,
-    work: asyncio.Future[Driven],
-    restraint: Restraint,
-) -> None:
-    """Take requests until there are no more; a parent that is gone is an order to halt."""
-    while True:
-        message = await receive(reader, DOWN)
-        if isinstance(message, JobFrame):
-            inbox.orders.put_nowait(message)
-        elif isinstance(message, HoldFrame):
-            restraint.hold(message.until_ns, SYSTEM.now_ns())
-        elif message == Tell("no more"):
-            inbox.orders.put_nowait(None)
-        else:
-            work.cancel()
-            return
-
-
-def _peak_rss_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024 * 1024) if sys.platform == "darwin" else peak / 1024  # bytes there
-
-
-if __name__ == "__main__":
-    import uvloop
-
-    sys.exit(uvloop.run(child()))

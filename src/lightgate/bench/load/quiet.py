@@ -22,7 +22,7 @@ FULL: Final = 100_000  # under load: about 20 MB
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Collect now, then not before the end, unless by `breathe`; may be nested."""
+    """Collect garbage now, then not before the end, unless by `breathe`; may be nested."""
     if not gc.isenabled():  # an outer one has seen to it, or whoever runs us
         yield
         return
@@ -39,7 +39,7 @@ def quiet() -> Iterator[None]:
 
 
 def breathe(above: int = LULL) -> None:
-    """Collect if more objects than that have gathered; nothing to do where nobody is quiet.
+    """Collect garbage if more objects than `above` have gathered; nothing outside `quiet`.
 
     What outlives it is set aside, so that the next one is as short.
     """

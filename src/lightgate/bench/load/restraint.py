@@ -1,4 +1,4 @@
-"""What refusals mean for the requests to come: when to pause, and when to give a target up.
+"""Restraint after refusals: when to pause a target, and when to give it up.
 
 One process judges by its own requests. Of several, the parent judges by all of them and tells the
 children: a 429 for one holds them all, and only what all of them met in a row is given up.
@@ -19,7 +19,7 @@ _KEY_REFUSED: Final = frozenset({401, 403})
 
 
 class Restraint:
-    """Heeds the errors of one drive, in the order of their coming; instants are monotonic ns.
+    """The errors of one drive, taken in as they come; instants are monotonic nanoseconds.
 
     `pauses` where a 429 holds the workers. `give_up` is how many attempts in a row may fail to
     connect or be refused for their key; None: any number.
@@ -34,7 +34,7 @@ class Restraint:
         self._refused = 0
 
     def heed(self, error: AttemptError | None, now_ns: int) -> bool:
-        """Take in how an attempt ended; true where it is the one to give up at."""
+        """Take in how an attempt ended; true where the target is given up at it."""
         if error is None:
             self._refused = 0
             return False
@@ -54,7 +54,7 @@ class Restraint:
         self.until_ns = max(until_ns, self.until_ns)
 
     def held_ns(self, stopped_ns: int) -> int:
-        """The time for which it held the workers until they stopped."""
+        """Time for which the workers were held until they stopped."""
         return max(0, self._held_ns - max(0, self.until_ns - stopped_ns))
 
 

@@ -39,12 +39,12 @@ class Pacer(Protocol):
 
     @property
     def label(self) -> str:
-        """What a table calls it, such as "20/s poisson"."""
+        """The name in tables, such as "20/s poisson"."""
         ...
 
     @property
     def rate_per_s(self) -> float | None:
-        """The one rate that it holds; None where it has several."""
+        """The one rate of the plan; None where it has several."""
         ...
 
     def offsets(self) -> Iterator[int]:
@@ -53,7 +53,7 @@ class Pacer(Protocol):
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """So many requests in so many nanoseconds; exact, so that a long plan does not drift."""
+    """Requests in a number of nanoseconds; exact, so that a long plan does not drift."""
 
     count: Fraction
     per_ns: int
@@ -69,7 +69,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """No plan: as many in flight as there are workers."""
+    """A closed loop: no plan, as many in flight as there are workers."""
 
     label: str = "closed"
 
@@ -124,7 +124,7 @@ class Poisson(msgspec.Struct, frozen=True):
 
 
 class Ramp(msgspec.Struct, frozen=True):
-    """From one rate to another in a straight line; then it holds the second."""
+    """A straight line from one rate to another; the second is held afterwards."""
 
     low: Rate
     high: Rate
@@ -137,7 +137,7 @@ class Ramp(msgspec.Struct, frozen=True):
 
     @property
     def rate_per_s(self) -> float | None:
-        """It has many."""
+        """None: a ramp has many rates."""
         return None
 
     def offsets(self) -> Iterator[int]:
@@ -161,7 +161,7 @@ def _reach(area: float, rate: float, slope: float) -> float:
 
 
 class Burst(msgspec.Struct, frozen=True):
-    """So many at the same instant, again and again."""
+    """A number of requests at the same instant, again and again."""
 
     size: int
     every_ns: int

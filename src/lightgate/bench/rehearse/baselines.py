@@ -1,4 +1,4 @@
-"""Who decides in a rehearsal: what every policy is told, and the plain ones to compare with."""
+"""Policies under rehearsal: what every policy is told, and the baselines to compare with."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Baseline(RehearsedPolicy):
         self._seen = [0] * len(offers)
 
     def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
-        """The order of this moment, with a hedge where there is one."""
+        """Plan the order of this moment, with a hedge where there is one."""
         order = self._order.order(wanted, now_ns)
         self._budget = min(self._budget + HEDGE_SHARE, HEDGE_STORE)
         hedge_ns = int(self._hedge_s(order[0]) * NS) if self._hedged else None
@@ -141,18 +141,18 @@ class Baseline(RehearsedPolicy):
         return True
 
     def began(self, tried: RehearsedAttempt) -> None:
-        """An attempt starts."""
+        """Take in that an attempt starts."""
         self._order.began(tried.place)
 
     def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
-        """A sample."""
+        """Take a TTFT in."""
         place, seconds = tried.place, (now_ns - tried.began_ns) / NS
         self._recent[place].append(seconds)
         self._seen[place] += 1
         self._order.saw(place, now_ns, seconds)
 
     def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
-        """An attempt is over."""
+        """Take in that an attempt is over."""
         del now_ns, tokens, decode_ns
         self._order.ended(tried.place)
 
@@ -165,12 +165,12 @@ class Baseline(RehearsedPolicy):
         self._order.ended(tried.place)
 
     def lost(self, tried: RehearsedAttempt, now_ns: int, *, spoke: bool) -> None:
-        """An attempt is over."""
+        """Take in that an attempt is over."""
         del now_ns, spoke
         self._order.ended(tried.place)
 
     def _hedge_s(self, place: int) -> float:
-        """The p90 of the last samples under a ceiling, looked at every tenth sample."""
+        """Take the p90 of the last samples under a ceiling, anew at every tenth sample."""
         at, delay = self._delay_s[place]
         seen, recent = self._seen[place], self._recent[place]
         if len(recent) >= ENOUGH and seen - at >= 10:
@@ -193,18 +193,18 @@ class TargetOrder:
         self._fixed = list(fixed)
 
     def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
-        """The places, best first."""
+        """Order the places of the targets, best first."""
         del wanted, now_ns
         return self._fixed
 
     def began(self, place: int) -> None:
-        """An attempt starts."""
+        """Take in that an attempt starts."""
 
     def ended(self, place: int) -> None:
-        """An attempt is over."""
+        """Take in that an attempt is over."""
 
     def saw(self, place: int, now_ns: int, seconds: float) -> None:
-        """A TTFT, or what a failure counts as."""
+        """Take in a TTFT, or what a failure counts as."""
 
 
 def fixed_best(offers: Sequence[Offer], tokens_out: float) -> TargetOrder:
@@ -217,20 +217,20 @@ def fixed_best(offers: Sequence[Offer], tokens_out: float) -> TargetOrder:
 
 
 class MeanOfLast(TargetOrder):
-    """The smallest mean of the last ten TTFTs; who has none yet comes first."""
+    """An order by the mean of the last ten TTFTs; a target without one comes first."""
 
     def __init__(self, targets: int) -> None:
         super().__init__("mean-of-last-10", range(targets))
         self._last: list[deque[float]] = [deque(maxlen=LAST) for _ in range(targets)]
 
     def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
-        """By mean."""
+        """Order the targets by mean."""
         del wanted, now_ns
         means = [sum(last) / len(last) if last else 0.0 for last in self._last]
         return sorted(self._fixed, key=means.__getitem__)
 
     def saw(self, place: int, now_ns: int, seconds: float) -> None:
-        """Keep it."""
+        """Keep the TTFT among the last ones."""
         del now_ns
         self._last[place].append(seconds)
 
@@ -242,7 +242,7 @@ class Shuffled(TargetOrder):
         super().__init__("random", range(targets))
 
     def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
-        """One number gives the whole order: its digits in a falling base."""
+        """Order the targets by one number: its digits in a falling base."""
         del now_ns
         left, draw, out = list(self._fixed), wanted.draw, []
         while left:
@@ -262,7 +262,7 @@ class TwoChoices(TargetOrder):
         self._flying = [0] * targets
 
     def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
-        """The better of two first, the others by cost."""
+        """Order the better of two first, the others by cost."""
         k = len(self._fixed)
         cost = [self._faded(place, now_ns) * (self._flying[place] + 1) for place in self._fixed]
         by_cost = sorted(self._fixed, key=cost.__getitem__)
@@ -275,15 +275,15 @@ class TwoChoices(TargetOrder):
         return [first, *(place for place in by_cost if place != first)]
 
     def began(self, place: int) -> None:
-        """One more in flight."""
+        """Count one more in flight."""
         self._flying[place] += 1
 
     def ended(self, place: int) -> None:
-        """One less."""
+        """Count one less in flight."""
         self._flying[place] -= 1
 
     def saw(self, place: int, now_ns: int, seconds: float) -> None:
-        """A peak is taken at once, the rest slowly."""
+        """Take a peak in at once, the rest slowly."""
         faded = self._faded(place, now_ns)
         share = 1.0 - math.exp(-(now_ns - self._at_ns[place]) / NS / DECAY_S)
         self._peak[place] = seconds if seconds > faded else faded + share * (seconds - faded)
@@ -294,14 +294,14 @@ class TwoChoices(TargetOrder):
 
 
 class Oracle(TargetOrder):
-    """Knows the regime and the load of every target, but not the dice."""
+    """An order that knows the regime and the load of every target, but not the dice."""
 
     def __init__(self, truth: Truth, targets: int) -> None:
         super().__init__("oracle", range(targets))
         self._outlook = truth.outlook
 
     def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
-        """By the median TTFT of this moment."""
+        """Order the targets by the median TTFT of this moment."""
         del wanted
         medians = [self._outlook(place, now_ns)[0] for place in self._fixed]
         return sorted(self._fixed, key=medians.__getitem__)

@@ -1,4 +1,4 @@
-"""The real policies under rehearsal: `route.decide` with its breakers, form and budgets."""
+"""The gateway's policies under rehearsal: `route.decide` with its breakers, form and budgets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As the table shows it."""
+        """The name in the table."""
         words = [self.policy]
         if self.race > 1:
             words.append(f"race {self.race}")
@@ -59,7 +59,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayPolicy(RehearsedPolicy):
-    """What the gateway does with a request and with what comes of it, by the same calls."""
+    """A policy of the gateway, by the calls that the gateway makes."""
 
     probes = True
 
@@ -84,11 +84,11 @@ class GatewayPolicy(RehearsedPolicy):
 
     @property
     def budgets(self) -> HedgeBudgets:
-        """What was set aside and spent on second attempts."""
+        """Budgets that were set aside and spent on second attempts."""
         return self._observer.budgets
 
     def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
-        """Ask the real code."""
+        """Decide by the code of the gateway."""
         self._observer.arrived(KEY)
         ask = PlanAsk(
             alias=self._alias,
@@ -101,7 +101,7 @@ class GatewayPolicy(RehearsedPolicy):
         return decide(ask, observer.breakers, now_ns, wanted.draw, observer.forms, observer.budgets)
 
     def may_start(self, step: Step, plan: Plan) -> bool:
-        """Whether the budget has room for it."""
+        """Whether the budget has room for the step."""
         return self._observer.may_start(KEY, step, plan)
 
     def waits_ns(
@@ -112,7 +112,7 @@ class GatewayPolicy(RehearsedPolicy):
         rivals: Sequence[RehearsedAttempt],
         now_ns: int,
     ) -> int | None:
-        """As `route.finish` says, where the plan wants whole answers."""
+        """Wait as `route.finish` says, where the plan wants whole answers."""
         if plan.finish == "first":
             return None
         names, size = self._names, bucket(spoke.wanted.tokens_in)
@@ -121,42 +121,42 @@ class GatewayPolicy(RehearsedPolicy):
         return waits_ns(speaker, silent, self.forms, ExpectedAnswer(size, self._tokens), now_ns)
 
     def began(self, tried: RehearsedAttempt) -> None:
-        """An attempt starts."""
+        """Take in that an attempt starts."""
         self._observer.began(self._names[tried.place], _size(tried), tried.began_ns)
 
     def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
-        """Its first useful token is here."""
+        """Take in the first useful token of an attempt."""
         self._observer.spoke(self._names[tried.place], _size(tried), now_ns, tried.began_ns)
 
     def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
-        """It answered whole."""
+        """Take in a whole answer."""
         target, decoded = self._names[tried.place], (tokens, decode_ns)
         self._observer.succeeded(target, _size(tried), now_ns, tried.began_ns, decoded)
 
     def failed(
         self, tried: RehearsedAttempt, now_ns: int, failure: Failure, wait_s: float | None
     ) -> None:
-        """It failed."""
+        """Take in a failure."""
         target, end = self._names[tried.place], (failure, wait_s)
         self._observer.failed(target, _size(tried), now_ns, tried.began_ns, end)
 
     def lost(self, tried: RehearsedAttempt, now_ns: int, *, spoke: bool) -> None:
-        """It was cancelled because another one has the client."""
+        """Take in that an attempt was cancelled because another one has the client."""
         target = self._names[tried.place]
         self._observer.lost(target, _size(tried), now_ns, tried.began_ns, spoke=spoke)
 
     def answered(self, ttft_ns: int, tokens: int, decode_ns: int) -> None:
-        """A client has its answer."""
+        """Take in that a client has its answer."""
         self._observer.answered(self._alias.name, ttft_ns, (tokens, decode_ns))
 
     def unanswered(self) -> None:
-        """A client got none."""
+        """Take in that a client got no answer."""
         self._observer.unanswered(self._alias.name)
 
     def settled(
         self, plan: Plan, beside: Sequence[StepRole], winner_usd: float, lost_usd: float
     ) -> None:
-        """The request is over, and its price is known."""
+        """Take in the price of a request that is over."""
         self._observer.settled(KEY, plan, beside, winner_usd * NANO, lost_usd * NANO)
 
     def stale(self, now_ns: int) -> list[int]:
@@ -167,7 +167,7 @@ class GatewayPolicy(RehearsedPolicy):
 
 
 def gateway_policy(settings: PolicySettings) -> NamedPolicy:
-    """A policy of the gateway under its name."""
+    """Name a policy of the gateway."""
 
     def make(truth: Truth, seed: int, source: RehearsalSource) -> RehearsedPolicy:
         del truth

@@ -1,4 +1,4 @@
-"""The ledger's own past as a stage: who asked when, for how much, and how each target did then.
+"""The ledger's past as the source of a rehearsal: its requests, and how each target did then.
 
 What a target would have done with a request that it did not get is unknown. It is drawn from the
 target's own attempts nearest in time: an empirical bootstrap, which knows neither what more load
@@ -58,7 +58,7 @@ class PastExchange(NamedTuple):
 
 
 class PastPeriod(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read: from when to when, for which model (None: the one most often asked for)."""
+    """The stretch that is read, and its model (None: the one most often asked for)."""
 
     since: datetime
     until: datetime
@@ -94,11 +94,11 @@ class PastSource:
 
     @property
     def requests(self) -> int:
-        """How many exchanges there were."""
+        """Number of exchanges."""
         return len(self._asked)
 
     def drawn(self, seed: int) -> Callable[[], RehearsalInput]:
-        """The same traffic for every seed, with other draws."""
+        """Draw for one seed: the traffic is the same for every seed."""
         n, k = len(self._asked), len(self._offers)
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 11))))
         picks: list[list[float]] = rng.random((n, k)).tolist()
@@ -129,7 +129,7 @@ class PastSource:
 
 
 class PastSamples(NamedTuple):
-    """By target: wall times in order, and the samples in the same order."""
+    """The samples of each target: wall times in order, and the samples in the same order."""
 
     columns: list[tuple[list[int], list[PastSample]]]
 
@@ -143,7 +143,7 @@ class PastTruth:
         self._origin_ns = origin_ns
 
     def fate(self, request: int, place: int, now_ns: int, tokens_out: int) -> Fate:
-        """What one of the nearest attempts did, with this request's own number of tokens."""
+        """Draw what one of the nearest attempts did, with this request's own number of tokens."""
         around = self._around(place, now_ns)
         sample = around[int(self._picks[request][place] * len(around))]
         if sample.failure is not None:
@@ -154,10 +154,10 @@ class PastTruth:
         return Fate(sample.first_ns, decode_ns, sample.tps, tokens_out)
 
     def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> None:
-        """Nothing is in flight here: the past has no load of ours."""
+        """Nothing to do: the past has no load of ours."""
 
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
-        """As any request of one token."""
+        """Draw as for any request of one token."""
         return self.fate(request, place, now_ns, 1)
 
     def outlook(self, place: int, now_ns: int) -> tuple[float, float]:
@@ -203,7 +203,7 @@ def _ns(at: datetime) -> int:
 
 
 def _usual_model(connection: sa.Connection, span: tuple[int, int]) -> str:
-    """The model that was asked for most often."""
+    """Find the model that was asked for most often."""
     table = exchanges.c
     count = sa.func.count()
     query = (
@@ -235,7 +235,7 @@ def _asked(connection: sa.Connection, span: tuple[int, int], model: str) -> list
 def _samples(
     connection: sa.Connection, span: tuple[int, int], model: str
 ) -> dict[str, list[PastSample]]:
-    """Attempts by target, those of no use left out."""
+    """Read the attempts by target, those of no use left out."""
     table = attempts.c
     query = (
         sa.select(
@@ -266,7 +266,7 @@ def _samples(
 
 
 def _sample(row: Any) -> PastSample | None:
-    """An attempt as something to draw; None where it says too little."""
+    """Make a sample of an attempt; None where it says too little."""
     at = row.wall_ns
     if row.ttft_ms is not None and row.outcome in {"ok", "cancelled", "cut"}:
         if row.speed_tps is None or row.speed_tps <= 0.0:
@@ -322,7 +322,7 @@ def _rates(
 
 
 def _priced(offers: Sequence[Offer]) -> list[Offer]:
-    """Their own prices where all are known, else one price for all."""
+    """Keep the targets' own prices where all are known, else give all one price."""
     if all(offer.price_in >= 0.0 for offer in offers):
         return list(offers)
     same = {"price_in": PRICES[0], "price_out": PRICES[1]}

@@ -38,7 +38,7 @@ _LONG: Final = what(Outcome.TIMEOUT, 200, DeadlineMissed("", phase="total"))
 
 
 class RehearsalInput(NamedTuple):
-    """What a play is about: the targets, the requests, and the truth."""
+    """The input of one rehearsal: the targets, the requests, and the truth."""
 
     offers: Sequence[Offer]
     arrivals_ns: Sequence[int]
@@ -91,7 +91,7 @@ class _RunningExchange:
 
 
 class Rehearsal:
-    """The stage: a clock that jumps from event to event."""
+    """One policy on one seed's traffic: a clock that jumps from event to event."""
 
     def __init__(self, given: RehearsalInput, policy: RehearsedPolicy) -> None:
         self._given = given
@@ -106,7 +106,7 @@ class Rehearsal:
         self.tally = Tally(len(given.arrivals_ns), len(given.offers))
 
     def run(self) -> Tally:
-        """Rehearsal to the end."""
+        """Rehearse to the end."""
         events = self._events
         for number, at_ns in enumerate(self._given.arrivals_ns):
             events.append((at_ns, number, partial(self._arrive, number)))
@@ -179,7 +179,7 @@ class Rehearsal:
     # An attempt
 
     def _speak(self, attempt: _RunningAttempt, now_ns: int) -> None:
-        """The first useful token: it wins, or waits for a rival that will finish sooner."""
+        """Take the first useful token: its attempt wins, or waits for one that will end sooner."""
         exchange = attempt.exchange
         if attempt.over:
             return
@@ -191,7 +191,7 @@ class Rehearsal:
             self._hold(attempt, now_ns)
 
     def _hold(self, attempt: _RunningAttempt, now_ns: int) -> None:
-        """Hold back who spoke, as long as another is worth it."""
+        """Hold a first token back, as long as another attempt is worth waiting for."""
         exchange = attempt.exchange
         if exchange.winner is not None or attempt.over:
             return
@@ -243,7 +243,7 @@ class Rehearsal:
         self._end(attempt.exchange, whole)
 
     def _cut(self, attempt: _RunningAttempt, now_ns: int) -> None:
-        """The request's time was over while it was answering."""
+        """End an attempt whose request ran out of time while it was answering."""
         self._close(now_ns, attempt)
         self._policy.failed(attempt.tried, now_ns, _LONG, None)
         self.tally.failures += 1
@@ -251,7 +251,7 @@ class Rehearsal:
         self._end(attempt.exchange, 0.0)
 
     def _refused(self, attempt: _RunningAttempt, now_ns: int) -> None:
-        """The provider failed; nothing is billed."""
+        """End an attempt that the provider failed; nothing is billed."""
         if attempt.over or attempt.fate.failure is None:
             return
         attempt.over = True
@@ -259,7 +259,7 @@ class Rehearsal:
         self._fail(now_ns, attempt, attempt.fate.failure, attempt.fate.wait_s)
 
     def _late(self, attempt: _RunningAttempt, now_ns: int) -> None:
-        """No first token in time: closed by us."""
+        """Close an attempt that had no first token in time."""
         if not attempt.over:
             self._close(now_ns, attempt)
             self._fail(now_ns, attempt, _LATE, None)
@@ -291,7 +291,7 @@ class Rehearsal:
         return self._given.tokens_in[attempt.exchange.number]
 
     def _close(self, now_ns: int, attempt: _RunningAttempt, *, lost: bool = False) -> None:
-        """We close it: the prompt is billed, and what came until the provider noticed; or all."""
+        """Close an attempt: its prompt is billed, and what came until its provider noticed."""
         attempt.over = True
         fate = attempt.fate
         self._truth.over(attempt.place, fate, now_ns, gone=True)
@@ -308,7 +308,7 @@ class Rehearsal:
     # Probes
 
     def _look(self, now_ns: int) -> None:
-        """Probe who wants it while probes cost less than their share."""
+        """Probe the targets that want it, while probes cost less than their share."""
         bills, given = self.tally.bills, self._given
         for place in self._policy.stale(now_ns):
             if place in self._probing:

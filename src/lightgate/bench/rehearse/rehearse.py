@@ -30,7 +30,7 @@ OTHERS: Final = ("random", "p2c")
 
 
 class RehearsalSource(Protocol):
-    """Where a rehearsal plays: a scene of a world, or the ledger's past."""
+    """The source of a rehearsal's traffic: a scene of a world, or the ledger's past."""
 
     @property
     def offers(self) -> Sequence[Offer]:
@@ -43,7 +43,7 @@ class RehearsalSource(Protocol):
         ...
 
     def drawn(self, seed: int) -> Callable[[], RehearsalInput]:
-        """The traffic and draws of one seed; every call gives the truth anew, with equal dice."""
+        """Draw the traffic of one seed; every call of the result has the truth anew, equal dice."""
         ...
 
 
@@ -64,7 +64,7 @@ class WorldSource:
         return self._scene.traffic.tokens_out
 
     def drawn(self, seed: int) -> Callable[[], RehearsalInput]:
-        """Draw once, play often."""
+        """Draw the traffic of one seed once, for all policies."""
         scene, shared = self._scene, draw(self._scene, seed)
 
         def again() -> RehearsalInput:
@@ -88,7 +88,7 @@ class NamedPolicy(NamedTuple):
 
 
 def baseline(name: str) -> NamedPolicy:
-    """One of the policies to compare with."""
+    """Name one of the policies to compare with."""
 
     def make(truth: Truth, seed: int, source: RehearsalSource) -> RehearsedPolicy:
         del seed
@@ -107,7 +107,7 @@ def baseline(name: str) -> NamedPolicy:
 
 
 def play(source: RehearsalSource, policy: NamedPolicy, given: RehearsalInput, seed: int) -> Tally:
-    """One policy, one seed."""
+    """Rehearse one policy on one seed."""
     return Rehearsal(given, policy.make(given.truth, seed, source)).run()
 
 
@@ -117,7 +117,7 @@ def rehearse(
     seeds: Sequence[int],
     progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> list[PolicyRow]:
-    """Every policy on every seed; fixed-best is played in any case, as the measure of spend."""
+    """Rehearse every policy on every seed; fixed-best in any case, as the measure of spend."""
     names = [policy.name for policy in policies]
     wanted = list(policies) if FIXED in names else [baseline(FIXED), *policies]
     tallies: dict[str, list[Tally]] = {policy.name: [] for policy in wanted}

@@ -68,7 +68,7 @@ class SlowSpell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a rehearsal of a world needs beside the seed."""
+    """A world and its traffic: all that a rehearsal needs beside the seed."""
 
     name: str
     title: str
@@ -82,7 +82,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SceneChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller wants different from the scene as it is; None: as it is."""
+    """Changes to a scene; None leaves a value as it is."""
 
     targets: tuple[str, ...] = ()
     requests: int | None = None
@@ -104,14 +104,14 @@ class _SceneRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def built_in() -> Mapping[str, _SceneRow]:
-    """The scenes that come with Lightgate, by name."""
+    """Read the scenes that come with Lightgate, by name."""
     text = resources.files("lightgate.bench.rehearse").joinpath("scenes.toml").read_text("utf-8")
     rows: dict[str, Any] = tomllib.loads(text)
     return MappingProxyType({name: msgspec.convert(row, _SceneRow) for name, row in rows.items()})
 
 
 def scene(name: str, wish: SceneChanges | None = None) -> Scene:
-    """A built-in scene, or the simulator's world of that name or in that file."""
+    """Make a built-in scene, or one of the simulator's world of that name or in that file."""
     wish = wish or SceneChanges()
     entry = built_in().get(name)
     if entry is None:
@@ -163,7 +163,7 @@ def _staged(name: str, entry: _SceneRow, world: World, wish: SceneChanges) -> Sc
 
 
 def _chosen(offers: list[Offer], wanted: tuple[str, ...]) -> list[Offer]:
-    """Those that were named, by target or by provider, in the order of the names."""
+    """Keep the offers that were named, by target or by provider, in the order of the names."""
     if not wanted:
         return offers
     found = []
@@ -182,7 +182,7 @@ def _model(world: World, target: str) -> WorldModel:
 
 
 def _unpriced(offer: Offer) -> Offer:
-    """One price for all: where one is unknown, the others would compare apples with nothing."""
+    """Give an offer the price that all have where one of their prices is unknown."""
     return msgspec.structs.replace(offer, price_in=PRICES[0], price_out=PRICES[1])
 
 
@@ -206,7 +206,7 @@ def _offer(
 
 
 def believed(model: WorldModel, load: int) -> tuple[float, float, float, float]:
-    """What a table says about a model at a load: p50 and p95 of TTFT (ms), speed and slow speed."""
+    """Read a model's table at a load: p50 and p95 of TTFT (ms), speed and slow speed."""
     if model.exact is not None:
         gap = model.exact.gap_ms
         middle = sum(gap) / 2 if isinstance(gap, tuple) else gap

@@ -1,4 +1,4 @@
-"""What came of one policy on one seed's traffic, what it cost, and the rows made of all seeds."""
+"""The tally of one policy on one seed's traffic, its cost, and the rows made of all seeds."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Bills:
         self.probes = 0.0
 
     def probe(self, offer: Offer, tokens_in: int, tokens_out: int) -> None:
-        """A probe was answered, or tried."""
+        """Add a probe that was answered, or tried."""
         dollars = price(offer, tokens_in, tokens_out)
         self.probes += dollars
         self.honoured += dollars
         self.mixed += dollars
 
     def attempt(self, honoured: float, mixed: float, *, extra: bool) -> None:
-        """An attempt is over."""
+        """Add an attempt that is over."""
         self.honoured += honoured
         self.mixed += mixed
         if extra:
@@ -71,7 +71,7 @@ class Tally:
 
     @property
     def requests(self) -> int:
-        """How many there were."""
+        """Number of requests."""
         return len(self.ends)
 
 
@@ -83,7 +83,7 @@ class SeedMean(msgspec.Struct, frozen=True):
 
 
 class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one policy did. Seconds; shares of requests; spend as a ratio to fixed-best minus one.
+    """The figures of one policy: seconds, shares of requests, spend over fixed-best's minus one.
 
     `spend_*` is null where the baseline spent nothing; `extra_spend` and `probe_spend` are shares
     of all spend. `waiting` is the share of requests without a first token at each of INSTANTS_S.
@@ -112,7 +112,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
 def policy_row(
     policy: str, tallies: Sequence[Tally], fixed: Sequence[Tally], targets: Sequence[str]
 ) -> PolicyRow:
-    """One row; `fixed` are the tallies of fixed-best on the same seeds."""
+    """Make the row of one policy; `fixed` are the tallies of fixed-best on the same seeds."""
     ttft = [_quantiles(tally.ttft_s) for tally in tallies]
     done = [_quantiles(tally.done_s) for tally in tallies]
     pairs = list(zip(tallies, fixed, strict=True))
@@ -146,7 +146,7 @@ def policy_row(
 
 
 def _quantiles(seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
-    """Of the answered ones: failures are a column of their own."""
+    """Quantiles of the answered requests: failures are a column of their own."""
     answered = seconds[~np.isnan(seconds)]
     if not len(answered):
         return [float("nan")] * len(QUANTILES)

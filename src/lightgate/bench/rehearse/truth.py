@@ -1,4 +1,4 @@
-"""What would truly happen: the fate of every request at every target, drawn before anyone decides.
+"""The truth of a rehearsal: the fate of every request at every target, drawn before any decision.
 
 All policies meet the same draws: those of request i at target j never depend on what else was
 sent where. What does depend on it is what must: the load, a queue, a rate limit.
@@ -29,7 +29,7 @@ _UNIFORMS: Final = 4
 
 
 class Fate(NamedTuple):
-    """What an attempt would do if nobody ended it; durations in nanoseconds from its start.
+    """The fate of an attempt that is not ended early; durations in nanoseconds from its start.
 
     `failure` at `first_ns` instead of a first token; a hang has NEVER_NS and no failure.
     """
@@ -47,18 +47,18 @@ class Truth(Protocol):
     """The truth of one run; `place` is that of the target in the scene's offers."""
 
     def fate(self, request: int, place: int, now_ns: int, tokens_out: int) -> Fate:
-        """What happens to an attempt that starts now; counts it as in flight."""
+        """Decide the fate of an attempt that starts now, and count it as in flight."""
         ...
 
     def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> None:
-        """The attempt has ended; `gone`: by us."""
+        """Take in that an attempt has ended; `gone`: it was closed by us."""
 
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
-        """What happens to a probe of one token, by the dice of this request."""
+        """Decide the fate of a probe of one token, by the dice of this request."""
         ...
 
     def outlook(self, place: int, now_ns: int) -> tuple[float, float]:
-        """What only an oracle knows: the median TTFT (s) and speed of an attempt of now."""
+        """The median TTFT (s) and speed of an attempt of now, which only an oracle knows."""
         ...
 
 
@@ -136,7 +136,7 @@ class _SimulatedTarget:
         return found
 
     def turned(self, second: float) -> tuple[float, float]:
-        """By how much it is slower to begin, and to go on."""
+        """Factors by which the target is slower to begin, and to go on, at this second."""
         for turn in self.turns:
             if turn.from_s <= second < turn.until_s:
                 return turn.ttft, turn.speed
@@ -159,13 +159,13 @@ class WorldTruth:
         self._buckets = {name: Bucket(rate) for name, rate in rates.items() if rate is not None}
 
     def fate(self, request: int, place: int, now_ns: int, tokens_out: int) -> Fate:
-        """What happens to an attempt that starts now; counts it as in flight."""
+        """Decide the fate of an attempt that starts now, and count it as in flight."""
         site = self._sites[place]
         self._in_flight[site.provider] += 1
         return self._met(site, self._dice[request][place], now_ns, tokens_out)
 
     def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> None:
-        """The attempt has ended; `gone`: by us."""
+        """Take in that an attempt has ended; `gone`: it was closed by us."""
         provider = self._sites[place].provider
         self._in_flight[provider] -= 1
         if gone and fate.slot is not None:
@@ -173,7 +173,7 @@ class WorldTruth:
             self._slots[provider].release(slot, until_ns, now_ns)
 
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
-        """What happens to a probe of one token, by the dice of this request."""
+        """Decide the fate of a probe of one token, by the dice of this request."""
         return self.fate(request, place, now_ns, 1)
 
     def outlook(self, place: int, now_ns: int) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What a run will cost, before it starts, and a guard while it goes on.
+"""The cost of a run: an estimate before it starts, and a guard while it goes on.
 
 Dollars as Decimal; an unknown price is said, never taken for 0. The estimate is the upper end:
 every answer as long as it may be, nothing read from a cache.
@@ -27,7 +27,7 @@ _CENT: Final = Decimal("0.01")
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """What is going to be asked of one target, and the dollars of one request.
+    """The requests planned for one target, and the dollars of one request.
 
     `each` is None where the price is unknown; `free` where nobody bills by the token.
     """
@@ -65,7 +65,7 @@ class CostEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """For a person."""
+        """The estimate as a sentence."""
         requests = sum(plan.requests + plan.probes for plan in self.plans)
         billed = [plan for plan in self.plans if not plan.free]
         if not billed:
@@ -114,7 +114,7 @@ def confirm(
 
 
 class CostGuard:
-    """Watches what finished attempts cost, against `--max-cost`.
+    """Guards `--max-cost` by what finished attempts cost.
 
     Those under way count as `each`, so the limit is not passed by the requests still in flight.
     """
@@ -144,7 +144,7 @@ class CostGuard:
 
     @property
     def sentence(self) -> str:
-        """Why a run was stopped."""
+        """The reason of a stop, as a sentence."""
         return f"Stopped by --max-cost: {rounded_up(self.spent)} of {self._limit} dollars spent."
 
 

@@ -1,4 +1,4 @@
-"""What works from here: keys, names, connections, first tokens, and this machine's clocks.
+"""Checks of the surroundings: keys, names, connections, first tokens, and this machine's clocks.
 
 Nothing is spent unless a target is named. The clocks and stamps are checked by a byte that is sent
 over loopback, many times.
@@ -61,7 +61,7 @@ async def examine(
     key_env: str | None = None,
     config: Config | None = None,
 ) -> list[DoctorFinding]:
-    """Call each target once for one token; without targets only look who can be reached."""
+    """Call each target once for a few tokens; without targets ask providers for models."""
     client = Client(watch_lag=False)
     try:
         if targets:
@@ -74,7 +74,7 @@ async def examine(
 
 
 async def _call(client: Client, target: Target) -> DoctorFinding:
-    """One token from a target, on a cold connection."""
+    """Ask a target for a few tokens, on a cold connection."""
     request = Request(
         model=target.model,
         messages=(Message(role="user", content="Say yes."),),
@@ -145,7 +145,7 @@ def _finding(name: str, marks: Marks, **facts: object) -> DoctorFinding:
 
 
 def verdict(findings: list[DoctorFinding], *, named: bool) -> LightgateError | None:
-    """The error that a script should see: only for targets that were named."""
+    """Make the error that a script should see: only for targets that were named."""
     if not named:
         return None
     for finding in findings:
@@ -168,7 +168,7 @@ NS_PER_US: Final = 1000
 
 
 class ClockReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How the clocks behave, in microseconds.
+    """The behaviour of the clocks, in microseconds.
 
     `stamp_error` is how long after the send the stamp lies; `wake` how long after
     the stamp the event loop came to the bytes, which is what a read stamp would be late by.
@@ -190,7 +190,7 @@ class ClockReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ear:
-    """Takes the bytes and notes when the loop came to them."""
+    """A receiver that notes when the loop came to the bytes."""
 
     def __init__(self) -> None:
         self.heard: asyncio.Future[tuple[int, int]] | None = None

@@ -15,23 +15,21 @@ import msgspec
 from lightgate.bench.load.blocks import Blocks, InBlock, Lane, LaneTurn, interleave
 from lightgate.bench.load.drive import Driving, Finished, Job
 from lightgate.bench.load.processes import LoadProcesses, drive_processes, processes_for
-from lightgate.bench.load.quiet import FULL, breathe, quiet
+from lightgate.bench.load.quiet import quiet
 from lightgate.bench.load.sessions import Sessions
 from lightgate.bench.load.trace import Trace
-from lightgate.bench.run.budget import CostGuard
 from lightgate.bench.run.explore import requests_for
 from lightgate.bench.run.findings import Measured, cells, conclude
 from lightgate.bench.run.order import TWIN, cut, environment, target_facts, with_twin
+from lightgate.bench.run.record import Recorder
 from lightgate.bench.statistics.summary import CellFacts, glance
 from lightgate.bench.workload.calibrate import is_lasting
 from lightgate.bench.workload.workload import USUAL, Size, Workload, calibrated
-from lightgate.clock.attempt import AttemptFacts, AttemptRecord, wall_time
+from lightgate.clock.attempt import wall_time
 from lightgate.clock.ids import Ids
 from lightgate.clock.load import late_share
 from lightgate.clock.source import SYSTEM
-from lightgate.clock.tokens import Usage
 from lightgate.errors import CredentialsError, HttpRefused, LightgateError, Unreachable
-from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.run import Health, Run
 from lightgate.provider.prepare import prepare
 from lightgate.wire.client.client import Client
@@ -68,22 +66,13 @@ class Bench:
         self._folder = folder
         self._observer = observer
         self._ids = Ids()
-        self._guard = CostGuard(order.max_cost)
         self._targets = {target.name: target for target in with_twin(order)}
         self._dropped: dict[str, dict[str, int]] = {}
-        self._inflight: dict[str, int] = {}
-        expected = Usage(tokens_in=order.wish.tokens_in, tokens_out=order.wish.tokens_out)
-        self._each = {
-            target.name: target.cost(expected, order.at).cost_usd for target in order.targets
-        }
-        self._seq = 0
         self._began = time.monotonic_ns()
         self._cpu = time.process_time_ns()
         self._steps = 0
         self._notes: list[str] = []
         self.given_up: list[LightgateError] = []  # targets that went away, or refused their key
-        self._stopping: asyncio.Task[object] | None = None
-        self.measured = Measured(attempts=[], recordings={})
         self.run = Run(
             id=self._ids.new(),
             started=wall_time(SYSTEM.wall_ns()),
@@ -91,15 +80,19 @@ class Bench:
             options=order.options,
             targets=tuple(target_facts(target, order) for target in self._targets.values()),
         )
+        self._recorder = Recorder(order, self.run.id, self._targets, folder, observer)
+
+    @property
+    def measured(self) -> Measured:
+        """Every attempt so far."""
+        return self._recorder.measured
 
     def take_up(self, folder: RunFolder) -> None:
         """Go on with a run: what it measured already counts."""
         before = folder.run()
-        self.measured = Measured(attempts=folder.attempts(), recordings=folder.recordings())
-        known = self.measured.recordings
-        self.measured.attempts = [a for a in self.measured.attempts if a.id in known]
+        self._recorder.take_up(folder)
+        self._recorder.run_id = before.id
         self.run = msgspec.structs.replace(self.run, id=before.id, started=before.started)
-        self._seq = len(self.measured.attempts)
 
     async def carry_out(self) -> Run:
         """Measure everything; what is measured stays in `run` whatever happens."""
@@ -122,8 +115,8 @@ class Bench:
         facts = workload.facts(self._targets.values(), min(count, 1000))
         self.run = msgspec.structs.replace(self.run, workload=facts)
         for load in self._next_loads():
-            if not self._may_spend():
-                self._notes.append(self._guard.sentence)
+            if not self._recorder.may_spend:
+                self._notes.append(self._recorder.spent)
                 break
             self._keep()
             if self._order.talk is None:
@@ -133,7 +126,7 @@ class Bench:
                 await self._converse(client, load, workload, self._order.talk)
 
     def _next_loads(self) -> Iterator[Loading]:
-        """The loads that were asked for, then those that the explorer wants to see."""
+        """Yield the loads that were asked for, then those that the explorer wants to see."""
         yield from self._order.loads
         while self._explorer is not None:
             facts = [load.facts({}) for load in self._loads]
@@ -147,9 +140,10 @@ class Bench:
             yield load
 
     def _check(self, workload: Workload) -> None:
-        """A target that cannot be called at all ends the run before it begins.
+        """Raise for a target that cannot be called at all, before the run begins.
 
-        One that is busy or broken right now does not: how often it is, is what a run is for.
+        A target that is busy or broken right now is measured: how often it is, is what a run is
+        for.
         """
         for target in self._targets.values():
             failure = workload.calibration(target.name).failure
@@ -166,7 +160,7 @@ class Bench:
                 raise failure
 
     async def _drive(self, client: Client, load: Loading, workload: Workload) -> None:
-        done = self._blocks_done(load)
+        done = self._recorder.blocks_done(load.label)
         size, blocks = cut(load)
         left = None if blocks is None else blocks - done
         if left is not None and left <= 0:
@@ -176,16 +170,16 @@ class Bench:
             for target in self._targets.values()
             if load.pacer is None or not target.name.endswith(TWIN)
         ]
+        total = None if left is None else left * size
         for lane in lanes:
-            total = None if left is None else left * size
-            self._inflight[lane.name] = 0
+            self._recorder.under_way[lane.name] = 0
             self._observer.begin_cell(
                 lane.name,
                 load.label,
                 total=total,
                 duration_s=None if load.duration_ns is None else load.duration_ns / 1e9,
                 # A plan prepares its requests ahead: there, those made are not those under way.
-                inflight=partial(self._inflight.__getitem__, lane.name)
+                inflight=partial(self._recorder.under_way.__getitem__, lane.name)
                 if load.concurrency
                 else None,
             )
@@ -197,13 +191,12 @@ class Bench:
             cool_down_s=30.0,
             deadlines=self._order.deadlines,
         )
-        crew = processes_for(load.concurrency or 1, self._order.processes)
+        processes = processes_for(load.concurrency or 1, self._order.processes)
         together = self._order.together or load.pacer is not None
-        take = self._taker(load, done, unbroken=together or crew > 1)
-        if crew > 1:
-            total = None if left is None else left * size
+        take = self._recorder.taker(load, done, unbroken=together or processes > 1)
+        if processes > 1:
             counted = msgspec.structs.replace(driving, requests=total)
-            work = self._with_crew(lanes, counted, crew, size, take, load.pacer)
+            work = self._by_processes(lanes, counted, processes, size, take, load.pacer)
         else:
             await self._warm(client, lanes, load)
             plan = Blocks(
@@ -214,15 +207,16 @@ class Bench:
                 together=together,
             )
             work = interleave(client, lanes, plan, driving, take, load.pacer)
-        self._stopping = asyncio.ensure_future(work)
-        await self._settle(load, lanes)
+        task = asyncio.ensure_future(work)
+        self._recorder.on_spent = task.cancel
+        await self._settle(task, load, lanes)
 
     async def _refine(self, client: Client, load: Loading, workload: Workload) -> None:
-        """As many requests more as the intervals need to be as narrow as was wished."""
-        if load.precision is None or load.requests is None or not self._may_spend():
+        """Drive as many requests more as the intervals need to be as narrow as was wished."""
+        if load.precision is None or load.requests is None or not self._recorder.may_spend:
             return
         size, blocks = cut(load)
-        done = max(blocks or 0, self._blocks_done(load)) * size
+        done = max(blocks or 0, self._recorder.blocks_done(load.label)) * size
         made = cells(self.run.targets, self.measured, [load.facts({})], self._order.slo)
         wanted = min(requests_for(load.precision, made, done), load.most or done)
         if wanted <= done:
@@ -241,7 +235,7 @@ class Bench:
             origin, _ = split_url(self._targets[lane.name].base_url)
             await client.warm(origin, load.concurrency or 1, self._order.deadlines.connect_s)
 
-    async def _with_crew(
+    async def _by_processes(
         self,
         lanes: list[Lane],
         driving: Driving,
@@ -250,7 +244,7 @@ class Bench:
         take: Callable[[InBlock], None],
         pacer: Pacer | None,
     ) -> list[LaneTurn]:
-        """One target after the other, each from several processes; blocks are stretches of it."""
+        """Drive one target after the other, each from several processes."""
         turns = []
         for lane in lanes:
             origin, _ = split_url(self._targets[lane.name].base_url)
@@ -260,32 +254,31 @@ class Bench:
 
             crew = LoadProcesses(processes=processes, stamp=self._order.stamps, warm=(origin,))
             jobs = map(lane.job, itertools.count())
-            crewed = await drive_processes(jobs, driving, crew, on_done, pacer)
-            for lost in crewed.lost:
+            driven = await drive_processes(jobs, driving, crew, on_done, pacer)
+            for lost in driven.lost:
                 self._notes.append(
                     f"A process of {lane.name} was lost with {lost.unfinished} requests."
                 )
-            self._steps += crewed.clock_steps
-            turns.append(LaneTurn(lane.name, None, warmup=False, driven=crewed.driven))
+            self._steps += driven.clock_steps
+            turns.append(LaneTurn(lane.name, None, warmup=False, driven=driven.driven))
         return turns
 
-    async def _settle(self, load: Loading, lanes: list[Lane]) -> None:
+    async def _settle(
+        self, task: asyncio.Task[list[LaneTurn]], load: Loading, lanes: list[Lane]
+    ) -> None:
         """Wait for a load; a spent budget ends it early, and that is no error."""
-        task = self._stopping
-        if task is None:
-            return
+        turns: list[LaneTurn] = []
         try:
             turns = await task
         except asyncio.CancelledError:
             current = asyncio.current_task()
-            if (current is not None and current.cancelling()) or self._may_spend():
+            if (current is not None and current.cancelling()) or self._recorder.may_spend:
                 raise
-            turns = []
         finally:
             task.cancel()
             for lane in lanes:
                 self._observer.end_cell(lane.name, self._glance(lane.name, load))
-        for turn in turns if isinstance(turns, list) else []:
+        for turn in turns:
             dropped = self._dropped.setdefault(load.label, {})
             dropped[turn.lane] = dropped.get(turn.lane, 0) + turn.driven.dropped
             if turn.driven.gave_up:
@@ -297,8 +290,8 @@ class Bench:
     async def _converse(
         self, client: Client, load: Loading, workload: Workload, talk: Talk
     ) -> None:
-        """Whole conversations in a closed loop, one target after the other."""
-        take = self._taker(load, 0, unbroken=True)
+        """Hold whole conversations in a closed loop, one target after the other."""
+        take = self._recorder.taker(load, 0, unbroken=True)
         size, blocks = cut(load)
         sessions = max(1, (blocks or 1) * size // talk.turns)
         lanes = [
@@ -315,7 +308,7 @@ class Bench:
                 number: int, worker: int, turn: SessionTurn, target: Target = target
             ) -> None:
                 identity = self._ids.new()
-                self._inflight[target.name] = 1
+                self._recorder.under_way[target.name] = 1
                 job = Job(identity, prepare(target, turn.request), turn.number)
                 wall = SYSTEM.wall_ns() - (SYSTEM.now_ns() - (turn.marks.plan or SYSTEM.now_ns()))
                 done = Finished(job, turn.marks, turn.called, worker, wall)
@@ -325,7 +318,7 @@ class Bench:
             self._observer.end_cell(lane.name, self._glance(lane.name, load))
 
     def _glance(self, target: str, load: Loading) -> CellSummary | None:
-        """What the table will say of a cell; None where nothing was measured."""
+        """Sum up what the table will say of a cell; None where nothing was measured."""
         attempts = self.measured.at(target, load.label)
         if not attempts:
             return None
@@ -336,6 +329,7 @@ class Bench:
     def _jobs(
         self, target: Target, load: Loading, workload: Workload, offset: int
     ) -> Callable[[int], Job]:
+        """Make the function that makes the jobs of one target, by their number."""
         entries = load.pacer.entries if isinstance(load.pacer, Trace) else ()
         # The second half of an A/A pair asks other prompts of the same size: with the same ones it
         # would find them in the provider's cache.
@@ -347,94 +341,12 @@ class Bench:
                 entry = entries[index % len(entries)]
                 size = Size(entry.tokens_in, entry.tokens_out)
             identity = self._ids.new()
-            self._inflight[target.name] = self._inflight.get(target.name, 0) + 1
+            self._recorder.under_way[target.name] += 1
             request = workload.request(target, index + offset + shift, size)
             prepared = prepare(target, request, (("x-request-id", identity),))
             return Job(identity, prepared, index)
 
         return job
-
-    def _taker(self, load: Loading, done: int, *, unbroken: bool) -> Callable[[InBlock], None]:
-        """Make the function that records finished requests.
-
-        `unbroken` is true where load does not pause between blocks.
-        """
-        limited = self._order.max_cost is not None
-
-        def take(item: InBlock) -> None:
-            target = self._targets[item.lane]
-            self._inflight[target.name] -= 1
-            attempt = self._attempt(target, load, item)
-            recording = Recording.of(
-                attempt.id,
-                item.finished.marks,
-                block=None if item.block is None else item.block + done,
-                load=load.label,
-                warmup=item.block is None and load.pacer is None,
-                max_tokens=self._order.wish.tokens_out,
-                turn=done if unbroken else None,
-            )
-            self.measured.attempts.append(attempt)
-            self.measured.recordings[attempt.id] = recording
-            if self._folder is not None:
-                self._folder.append(attempt, recording)
-            self._guard.add(attempt)
-            self._observer.tick(attempt, warmup=recording.warmup)
-            if limited and not self._may_spend() and self._stopping is not None:
-                self._stopping.cancel()
-            breathe(FULL)
-
-        return take
-
-    def _attempt(self, target: Target, load: Loading, item: InBlock) -> AttemptRecord:
-        marks, called = item.finished.marks, item.finished.called
-        tokens = called.tokens
-        usage = Usage(
-            tokens_in=tokens.tokens_in,
-            tokens_out=tokens.out,
-            tokens_reasoning=tokens.reasoning,
-            tokens_cached=tokens.cached,
-        )
-        cost = target.cost(usage, self._order.at)
-        self._seq += 1
-        facts = AttemptFacts(
-            id=item.finished.job.id,
-            exchange_id=item.finished.job.id,
-            run_id=self.run.id,
-            source="bench",
-            target=target.name,
-            provider=target.provider.name,
-            model=target.model,
-            dialect=target.provider.dialect,
-            seq=self._seq,
-            concurrency=load.concurrency,
-            outcome=called.outcome,
-            status=called.status,
-            error=None if called.error is None else called.error.message,
-            streamed=called.streamed,
-            wall_ns=item.finished.wall_ns,
-            cost_usd=cost.cost_usd,
-            cost_source=cost.cost_source,
-            price_as_of=cost.price_as_of,
-            finish_reason=called.finish_reason,
-            bytes_in=called.bytes_in,
-            bytes_out=called.bytes_out,
-        )
-        return AttemptRecord.of(facts, marks, tokens)
-
-    def _may_spend(self) -> bool:
-        """Whether --max-cost has room for one more request beside those under way."""
-        dearest = max((each for each in self._each.values() if each is not None), default=None)
-        return self._guard.room(sum(self._inflight.values()), dearest)
-
-    def _blocks_done(self, load: Loading) -> int:
-        """Blocks of this load that an earlier part of the run has begun."""
-        blocks = [
-            recording.block
-            for recording in self.measured.recordings.values()
-            if recording.load == load.label and recording.block is not None
-        ]
-        return max(blocks, default=-1) + 1
 
     def _keep(self) -> None:
         if self._folder is not None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ToSaturation:
-    """Doubles the concurrency of one target until more of it gains no throughput."""
+    """An explorer that doubles the concurrency of one target until more gains no throughput."""
 
     def __init__(self, requests: Callable[[int], int], sweep: Sweep) -> None:
         self._requests = requests
@@ -49,7 +49,7 @@ class ToSaturation:
 
 
 class Trial(NamedTuple):
-    """How long one rate is tried: so many requests, or so long."""
+    """The length of the trial of one rate: a number of requests, or a duration."""
 
     requests: int | None
     duration_ns: int | None
@@ -57,7 +57,7 @@ class Trial(NamedTuple):
 
 
 class HighestRate:
-    """Searches the highest Poisson rate at which one target keeps every limit."""
+    """An explorer that searches the highest Poisson rate at which one target keeps every limit."""
 
     def __init__(self, checks: Sequence[Check], search: Search, trial: Trial) -> None:
         self._checks = checks
@@ -93,7 +93,7 @@ class HighestRate:
         )
 
     def _stopped(self, cells: Sequence[CellSummary]) -> str:
-        """Why the last rate says nothing about the target, or nothing."""
+        """Say why the last rate says nothing about the target; empty where it does."""
         last = next((cell for cell in cells if cell.load == self._asked), None)
         if last is None:
             return "" if self._asked is None else f"no request was counted at {self._asked}"

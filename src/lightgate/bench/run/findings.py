@@ -39,7 +39,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, kw_only=True):
-    """What a run has measured so far."""
+    """Everything that a run has measured so far."""
 
     attempts: list[AttemptRecord] = []
     recordings: dict[str, Recording] = {}

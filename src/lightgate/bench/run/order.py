@@ -1,4 +1,4 @@
-"""What a run is asked for, and how it is cut up."""
+"""The order of a run: targets, loads and workload, and the cut of a load into blocks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MIN_BLOCKS: Final = 10  # fewer, and no difference between five targets can be c
 
 
 class RunObserver(Protocol):
-    """Who watches a run; the live view of `report` is one."""
+    """An observer of a run; the live view of `report` is one."""
 
     def begin_cell(
         self,
@@ -50,17 +50,17 @@ class RunObserver(Protocol):
         duration_s: float | None = None,
         inflight: Callable[[], int] | None = None,
     ) -> None:
-        """A target begins with a load; `inflight` says how many requests are under way."""
+        """Take in that a target begins with a load; `inflight` counts its requests under way."""
 
     def tick(self, attempt: AttemptRecord, *, warmup: bool = False) -> None:
-        """An attempt has ended."""
+        """Take in an attempt that has ended."""
 
     def end_cell(self, target: str, glance: CellSummary | None = None) -> None:
-        """A target is through with a load; `glance` has its medians, where there are any."""
+        """Take in that a target is through with a load; `glance` has its medians, if any."""
 
 
 class Explorer(Protocol):
-    """Who chooses the next load by what the last ones came to."""
+    """A chooser of the next load by what the last ones came to."""
 
     def next(self, cells: Sequence[CellSummary]) -> Loading | None:
         """The next load, or None at the end; `said` then holds the finding."""
@@ -68,7 +68,7 @@ class Explorer(Protocol):
 
     @property
     def said(self) -> str:
-        """What was found, in one sentence."""
+        """The finding, in one sentence."""
         ...
 
 
@@ -91,13 +91,13 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
         return MOST * self.requests
 
     def facts(self, dropped: dict[str, int]) -> LoadFacts:
-        """What the record says about it."""
+        """Make the facts of the load for the record."""
         rate = None if self.pacer is None else self.pacer.rate_per_s
         return LoadFacts(label=self.label, concurrency=self.concurrency, rate=rate, dropped=dropped)
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a run is asked for."""
+    """All that a run is asked for."""
 
     targets: tuple[Target, ...]
     loads: tuple[Loading, ...]
@@ -144,7 +144,7 @@ def with_twin(order: RunOrder) -> tuple[Target, ...]:
 
 
 def target_facts(target: Target, order: RunOrder) -> TargetFacts:
-    """What the record says about a target; never its key."""
+    """Make the facts of a target for the record; never its key."""
     listed = target.provider.price_provider
     rates = target.rates or (rates_of(listed, target.model, order.at) if listed else None)
     twin = target.name.endswith(TWIN)
@@ -163,7 +163,7 @@ def target_facts(target: Target, order: RunOrder) -> TargetFacts:
 
 
 def environment(stamps: StampSource) -> dict[str, str]:
-    """What a run was measured with."""
+    """Describe the machine and the versions of a run."""
     return {
         "lightgate": __version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""Periodic benchmarks: what to run and when, what came of it, and whom to tell.
+"""Periodic benchmarks: the file of schedules, the scheduler, its history and its alerts.
 
 The schedules are one JSON file in the data folder, changed under a lock. A due schedule is claimed
 by moving its next time before it runs, so two processes never run it twice. Times are wall clock,
@@ -77,7 +77,7 @@ class ScheduleFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to tell: a drift of one metric of one cell, or a run that failed."""
+    """An alert: a drift of one metric of one cell, or a run that failed."""
 
     schedule: str
     kind: str  # drift | failed
@@ -100,7 +100,7 @@ class Runner(Protocol):
 
 
 class SchedulerEffects(NamedTuple):
-    """What a scheduler does to the world: run, post, speak, wait, roll dice."""
+    """Effects of a scheduler on the world, as functions: run, post, speak, wait, draw."""
 
     run: Runner
     post: Callable[[str, bytes], Awaitable[None]]
@@ -122,7 +122,7 @@ class Schedules:
         return self._book().schedules
 
     def add(self, schedule: Schedule) -> None:
-        """Add one; its name must be new."""
+        """Add a schedule; its name must be new."""
         with self._changing() as book:
             if any(known.name == schedule.name for known in book):
                 raise UsageError(
@@ -132,7 +132,7 @@ class Schedules:
             book.append(schedule)
 
     def remove(self, name: str) -> None:
-        """Forget one; what it measured stays in the history."""
+        """Remove a schedule; what it measured stays in the history."""
         with self._changing() as book:
             kept = [schedule for schedule in book if schedule.name != name]
             if len(kept) == len(book):
@@ -141,7 +141,7 @@ class Schedules:
             book[:] = kept
 
     def claim(self, now_ns: int, chance: Callable[[], float]) -> list[Schedule]:
-        """Take those that are due, and move their next time."""
+        """Claim the schedules that are due: move their next time."""
         with self._changing() as book:
             due = [schedule for schedule in book if unix_ns(schedule.due) <= now_ns]
             for at, schedule in enumerate(book):
@@ -154,7 +154,7 @@ class Schedules:
         return due
 
     def settle(self, name: str, folder: Path, result: str) -> None:
-        """Keep how the last run of one ended; it may have been removed meanwhile."""
+        """Keep how the last run of a schedule ended; it may have been removed meanwhile."""
         with self._changing() as book:
             for at, schedule in enumerate(book):
                 if schedule.name == name:
@@ -179,7 +179,7 @@ class Schedules:
 
     @contextmanager
     def _changing(self) -> Iterator[list[Schedule]]:
-        """Read, let it be changed, and replace the file, all under one lock."""
+        """Read the file, let its schedules be changed, and replace it, all under one lock."""
         try:
             self.data.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.data / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -257,7 +257,7 @@ def next_due(schedule: Schedule, now_ns: int, chance: Callable[[], float]) -> in
 
 
 class Scheduler:
-    """Runs due schedules, keeps their history, and tells of drift."""
+    """Runs due schedules, keeps their history, and sends alerts of drift."""
 
     def __init__(self, data: Path, outside: SchedulerEffects) -> None:
         self._schedules = Schedules(data)
@@ -318,7 +318,7 @@ class Scheduler:
             return list(_drifts(schedule, run, history, stamp))
 
     async def _tell(self, schedule: Schedule, alert: Alert) -> None:
-        """Post an alert; that this fails is said, and is no failure of the benchmark."""
+        """Post an alert; a failure of that is told, and is no failure of the benchmark."""
         if not schedule.webhook:
             return
         try:
@@ -408,7 +408,7 @@ def check_webhook(url: str) -> None:
 
 
 def shown(url: str) -> str:
-    """A webhook for display: its path may be a secret."""
+    """Show a webhook without its path, which may be a secret."""
     return str(split_url(url)[0]) if url else ""
 
 

@@ -1,4 +1,4 @@
-"""What the self test runs, and the error that it allows."""
+"""The cells of the self test, and the error that it allows."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """What `GET /sim/log` gives: some entries, and where to go on."""
+    """A page of `GET /sim/log`: some entries, and where to go on."""
 
     entries: tuple[LogEntry, ...]
     next: int

@@ -56,7 +56,7 @@ class Lab:
             yield Job(job, prepare(*next(models), (("x-request-id", job),)))
 
     async def entries(self, client: Client) -> dict[str, LogEntry]:
-        """What the simulator logged since the last call, by request id."""
+        """Fetch what the simulator logged since the last call, by request id."""
         found: dict[str, LogEntry] = {}
         more = True
         while more:

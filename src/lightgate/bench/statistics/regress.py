@@ -116,7 +116,7 @@ def compare_runs(
 
 
 def headlines(load: str) -> tuple[str, ...]:
-    """The metrics that a load is judged by."""
+    """Name the metrics that a load is judged by."""
     return HEADLINES if not load or load.startswith("c=") else OPEN_HEADLINES
 
 
@@ -274,7 +274,7 @@ def _warnings(old: Side, new: Side, alone: set[Cell], shared: Sequence[Cell]) ->
 
 
 def _doubts(side: Side) -> list[str]:
-    """What the run itself says against its numbers."""
+    """List what the run itself says against its numbers."""
     said = []
     if side.run.finished is None:
         said.append(f"The run {side.run.id} was interrupted.")

@@ -51,12 +51,12 @@ class Trend(msgspec.Struct, frozen=True):
 
     @property
     def real(self) -> bool:
-        """Whether it is more than chance and more than matters."""
+        """Whether the change is more than chance and more than matters."""
         return not self.low <= 0.0 <= self.high and abs(self.change) > MATTERS
 
 
 class Steady(msgspec.Struct, frozen=True, kw_only=True):
-    """The windows of a cell and what was seen in them; `steady` is None where nobody can say.
+    """The windows of a cell and what was seen in them; `steady` is None where it cannot be told.
 
     `found` is false where in-flight never reached its target: the windows are then everything.
     """
@@ -140,7 +140,7 @@ def over(
     windows: Iterable[Window],
     number: Callable[[Sequence[Span], Window], float | None],
 ) -> float | None:
-    """A number over several windows: their mean, by time; a window without it counts as none."""
+    """Average a number over several windows, by time; a window without it counts as 0."""
     total = seconds = 0.0
     for window in windows:
         total += (number(spans, window) or 0.0) * window.seconds
@@ -205,7 +205,7 @@ def _problems(ttft: Trend, load: Trend, off: float | None) -> Iterator[str]:
 def _off(
     spans: Sequence[Span], windows: Sequence[Window], level: float | None, law: float | None
 ) -> float | None:
-    """How far in-flight is from Little's law, where the windows are long enough to say.
+    """Distance of in-flight from Little's law; None where the windows are too short to say.
 
     Over a finite window the two differ by the requests that straddle its edges, and by those only:
     in a steady cell that is about half a request time per edge.

@@ -46,7 +46,7 @@ SECONDS_PER_HOUR: Final = 3600
 
 
 class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cell was meant to be; `dropped` are planned requests that were never sent."""
+    """The setting of a cell; `dropped` are planned requests that were never sent."""
 
     target: TargetFacts
     load: str
@@ -119,7 +119,7 @@ def summarise(
 def glance(
     attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording], facts: CellFacts
 ) -> CellSummary:
-    """What is said of a cell the moment it ends: n and two medians, of the requests that count."""
+    """Sum a cell up the moment it ends: n and two medians, of the requests that count."""
     cell = _sort_out(attempts, recordings, facts)
     return CellSummary(
         target=facts.target.name,
@@ -293,7 +293,7 @@ def _e2e_plan_ms(attempt: AttemptRecord) -> float | None:
 
 
 def _throughput(cell: _SortedCell) -> float | None:
-    """Of everything that was under way in the windows, failures and cut requests included."""
+    """Throughput of all that was under way in the windows, failures and cut requests included."""
     streams = [s for a in cell.everything if (s := stream(a, cell.recordings.get(a.id)))]
     if not streams or cell.steady.seconds <= 0:
         return None
@@ -304,7 +304,7 @@ def _throughput(cell: _SortedCell) -> float | None:
 
 
 def _offered(cell: _SortedCell) -> float | None:
-    """The load that was there, as a share of what was asked for."""
+    """Share of the asked load that was there."""
     if cell.facts.concurrency is not None:
         busy = cell.steady.busy
         return None if busy is None else min(1.0, busy / cell.facts.concurrency)

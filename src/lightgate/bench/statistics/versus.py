@@ -49,7 +49,7 @@ class Field(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """What a run says about which target is faster."""
+    """The findings of a run about which target is faster."""
 
     boards: tuple[Board, ...]
     versus: tuple[Versus, ...]
@@ -92,7 +92,7 @@ def contest(
 
 
 def said(comparison: Comparison, *, larger_is_better: bool) -> str:
-    """What a comparison comes to: "a faster", "b faster", "tie" or "n too small"."""
+    """Name the result of a comparison: "a faster", "b faster", "tie" or "n too small"."""
     if not comparison.differs:
         return comparison.verdict
     return "a faster" if (comparison.ratio > 1.0) == larger_is_better else "b faster"

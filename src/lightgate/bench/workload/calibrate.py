@@ -1,4 +1,4 @@
-"""How many words make a prompt of so many tokens at one target, by its own `prompt_tokens`.
+"""Calibration: how many words make a prompt of so many tokens at one target.
 
 No tokenizer is needed: made text has the same characters for the same number of words, so its
 tokens grow with the words on a line. Two probes find the line, a third one verifies it, and where
@@ -90,7 +90,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def says(self) -> str:
-        """One sentence for a person."""
+        """Describe the calibration in one sentence."""
         cost = "at an unknown price" if self.cost_usd is None else f"for ${self.cost_usd:.6f}"
         spent = f"{self.probes} probes, {self.tokens_in + self.tokens_out} tokens {cost}"
         if not self.calibrated:
@@ -102,7 +102,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guess(target: str, wanted: int, note: str = "not asked for") -> Calibration:
-    """The line by the rule of thumb: a token is four characters."""
+    """Guess the line by the rule of thumb: a token is four characters."""
     return Calibration(
         target=target,
         calibrated=False,

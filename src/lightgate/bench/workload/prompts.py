@@ -1,4 +1,4 @@
-"""What is sent: made text of a wished size, or the user's own prompts from a file.
+"""Prompts: made text of a wished size, or the user's own from a file.
 
 Made text is a pure function of seed, number and size, so every target of a block gets the same
 words. The lengths of its words follow one pattern: so many words are always so many characters,
@@ -140,7 +140,7 @@ class OwnPrompts(msgspec.Struct, frozen=True, kw_only=True):
         return self.prompts[number % len(self.prompts)]
 
     def note(self, requests: int) -> str | None:
-        """What to tell the user if so many requests repeat prompts."""
+        """Warn the user if so many requests repeat prompts; None if they do not."""
         have = len(self.prompts)
         if requests <= have:
             return None

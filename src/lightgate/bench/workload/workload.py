@@ -1,4 +1,4 @@
-"""What the requests of a run are like: the same prompts for every target, sizes under control."""
+"""The requests of a run: the same prompts for every target, sizes under control."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Length = Literal["fixed", "capped"]
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for; `extra` are body fields in the provider's own words.
+    """The wished workload; `extra` are body fields in the provider's own words.
 
     `tokens_in` counts all of a prompt, its template included. `own` replaces made prompts.
     """
@@ -142,7 +142,7 @@ class Workload:
         return msgspec.structs.replace(request, min_tokens=None, ignore_eos=False)
 
     def notes(self, requests: int) -> tuple[str, ...]:
-        """What a reader of the results should know about the prompts."""
+        """List what a reader of the results should know about the prompts."""
         if self.wish.own is not None:
             note = self.wish.own.note(requests)
             return () if note is None else (note,)
@@ -156,7 +156,7 @@ class Workload:
         return (*guessed, *floors)
 
     def facts(self, targets: Iterable[Target], requests: int) -> dict[str, str]:
-        """What run.json says of the workload; one hash of the prompts, or one for each target."""
+        """Describe the workload for run.json; one hash of the prompts, or one for each target."""
         wish, targets = self.wish, tuple(targets)
         facts = {
             "prompts": "made" if wish.own is None else wish.own.source,
@@ -229,7 +229,7 @@ async def _line(client: Client, plain: Workload, target: Target) -> Calibration:
 
 
 def _prompt(messages: tuple[Message, ...]) -> str:
-    """The one text that a completion begins with."""
+    """Return the one text that a completion begins with."""
     if len(messages) != 1 or not isinstance(messages[0].content, str):
         raise UsageError("A completion takes one text, not a conversation.")
     return messages[0].content
