@@ -27,7 +27,13 @@ from lightgate.bench.load.frames import (
     receive,
     unpack,
 )
-from lightgate.bench.load.processes import LoadProcesses, drive_processes, processes_for, shares
+from lightgate.bench.load.processes import (
+    CHILD,
+    LoadProcesses,
+    drive_processes,
+    processes_for,
+    shares,
+)
 from lightgate.bench.load.shape import Constant, parse_rate
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
@@ -262,7 +268,7 @@ async def test_a_child_ends_quietly_when_its_parent_is_gone(serving: Serve) -> N
     async with serving(desk.script) as port:
         pipe, (ours, its) = asyncio.subprocess.PIPE, os.pipe()
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", LoadProcesses.__module__, stdin=pipe, stdout=its, stderr=pipe
+            sys.executable, "-m", CHILD, stdin=pipe, stdout=its, stderr=pipe
         )
         os.close(its)
         assert child.stdin is not None
