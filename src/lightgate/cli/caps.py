@@ -1,4 +1,4 @@
-"""`lightgate models --caps`: what the lengths of answers suggest as caps, from the ledger."""
+"""`lightgate models --caps`: caps on answers that their lengths in the ledger suggest."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _NS_PER_US: Final = 1_000
 _NONE: Final = "none"
-_NOTHING: Final = "·"  # nobody knows
+_NOTHING: Final = "·"  # unknown
 
 
 def show_caps(config: Config | None, data: Path | None, last: str, *, as_json: bool) -> None:
-    """Print what is suggested, and the lines of the configuration that would do it."""
+    """Print the suggested caps, and the lines of a configuration with them."""
     from lightgate.config.model import Config as Defaults
 
     config = config or Defaults()

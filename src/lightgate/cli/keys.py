@@ -38,7 +38,7 @@ _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
 
 
 class DollarAmount(click.ParamType[Decimal]):
-    """Dollars, kept exactly."""
+    """An amount of dollars, read exactly."""
 
     name = "dollars"
 
@@ -126,7 +126,7 @@ def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wish
 @_place
 @json_option
 def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
-    """List the keys with their terms; the keys themselves are nowhere."""
+    """List the keys with their terms; the keys themselves are not stored."""
     with _find(data, config_file).open() as ledger:
         with ledger.reading() as connection:
             records = read_keys(connection)
@@ -183,7 +183,7 @@ def revoke(*, key: str, data: Path | None, config_file: Path | None, as_json: bo
 
 
 def _find(data: Path | None, config_file: Path | None) -> LedgerPlace:
-    """The data folder: flag, then configuration, then its default."""
+    """The data folder: of the flag, else of the configuration, else the default."""
     from lightgate.config.model import Config
 
     config = read_config(config_file) or Config()
@@ -227,7 +227,7 @@ def _terms(wishes: dict[str, Any]) -> KeyTerms:
 
 
 def _expiry(text: str | None) -> str | None:
-    """The instant from which the key is of no use: a duration from now, or a date in UTC."""
+    """The instant at which the key expires: a duration from now, or a date in UTC."""
     if text is None:
         return None
     now_ns = SYSTEM.wall_ns()
@@ -259,7 +259,7 @@ def _tags(pairs: tuple[str, ...]) -> str | None:
 
 
 def _facts(record: KeyRecord) -> dict[str, Any]:
-    """What may be told of a key; the hash is of no use to anybody, and stays."""
+    """What is shown of a key: all of its record but the hash."""
     import msgspec
 
     facts = msgspec.structs.asdict(record)
@@ -279,7 +279,7 @@ def _spent(ledger: Ledger) -> dict[str, dict[str, Decimal]]:
 
 
 def _cents(amount: Decimal) -> str:
-    """Dollars to four places, a column of numbers that can be compared."""
+    """Dollars with four decimals, so that a column can be compared."""
     return f"${amount:.4f}"
 
 

@@ -1,4 +1,4 @@
-"""What `lightgate up` does: decide what to serve, lock the folder and the port, start, watch."""
+"""Run `lightgate up`: decide what to serve, lock the data folder, reserve ports, start, watch."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ CONSOLE_STOP_S: Final = 20.0
 # After the start, until the ledger is asked what is known of targets: soon, since the snapshot of
 # the start does not wait for it; then when a new target may have answered; then now and then.
 PRIORS_S: Final = (2.0, 60.0, 600.0)
-# The order of stopping: nobody asks, streams finish, then what they needed, the books last.
-TRAFFIC, WORKERS, PROVIDERS, BOOKS = range(4)
+# The order of stopping: demo traffic, workers (streams finish), simulator, console (ships last).
+TRAFFIC, WORKERS, PROVIDERS, CONSOLE = range(4)
 _NEEDS_RESTART: Final = ("host", "port", "workers", "data", "drain")
 _log = logging.getLogger(__name__)
 
 
 class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options as they were typed; None where nothing was."""
+    """The options as they were typed; None for those that were not."""
 
     config_file: Path | None = None
     host: str | None = None
@@ -112,7 +112,7 @@ class Launch:
         self._port = self._console_port = 0  # known once they are reserved
 
     def require_keys(self) -> None:
-        """A gateway that others can reach asks who they are."""
+        """Read the keys; a gateway that other machines can reach must have a usable one."""
         self._keys = self._read_keys()
         host = self.config.gateway.host
         if not is_loopback(host) and not self._usable():
@@ -122,7 +122,7 @@ class Launch:
             )
 
     async def serve(self, folder: DataFolderLock, port: int, console_port: int) -> None:
-        """Start everything in its order, say where it is, and keep it up."""
+        """Start all processes in their order, print the addresses, and keep the processes up."""
         self._port, self._console_port = port, console_port
         self._restore()
         started = instant_text(SYSTEM.wall_ns())
@@ -152,7 +152,7 @@ class Launch:
                 priors.cancel()
 
     async def _start_data_plane(self, supervisor: Supervisor) -> Snapshot:
-        """The workers; before them the simulator, whose port the snapshot needs."""
+        """Start the workers; before them the simulator, whose port is in the snapshot."""
         if self._demo:
             from lightgate.sim.server.serve import SimFacts
 
@@ -164,7 +164,7 @@ class Launch:
         return snapshot
 
     def _reload(self) -> None:
-        """Take the file in again; what a running process cannot change is said."""
+        """Read the file again; log what changes only with the next start."""
         self._path = find_config(self._options.config_file, env=os.environ, cwd=Path.cwd())
         before, fresh = self.config.gateway, self._read()
         self._keys = self._read_keys()
@@ -179,7 +179,7 @@ class Launch:
                 logs.say(_log, logging.WARNING, f"[gateway] {name} changes with the next start")
 
     def _read(self) -> Config:
-        """The file, or nothing; what was typed stands above it."""
+        """The configuration of the file, if there is one, under the options that were typed."""
         from lightgate.config.model import Config
 
         config = Config() if self._path is None else load_config(self._path)
@@ -206,7 +206,7 @@ class Launch:
         return apart(read)
 
     def _restore(self) -> None:
-        """Bring the spend counters up to what the ledger knows, while nobody spends."""
+        """Raise the spend counters to what the ledger knows, before a worker runs."""
         if all(key.budget_usd is None for key in self._keys):
             return
         apart(self._ship_and_restore)
@@ -237,7 +237,7 @@ class Launch:
         return make_snapshot(self._full(), self._keys, os.environ, priors=priors)
 
     def _full(self) -> Config:
-        """The configuration, with the simulated providers where there are any."""
+        """The configuration, with the simulated providers of a demo."""
         if self._facts is None or self._world is None:
             return self.config
         from lightgate.gateway.process.demo import with_simulated
@@ -245,7 +245,7 @@ class Launch:
         return with_simulated(self.config, self._facts, self._world)
 
     def _first_priors(self) -> dict[str, Prior]:
-        """What the last life believed and what is configured: no database delays the start."""
+        """The priors of the last snapshot and of the configuration: no database delays the start."""
         known = gather_priors(self._full())
         try:
             before = read_snapshot(self.data).priors
@@ -256,14 +256,14 @@ class Launch:
         return priors_of(known) | kept | priors_of(told)
 
     def _priors(self, *, strict: bool = False) -> dict[str, Prior]:
-        """What the ledger and past runs know of the targets, read in a process of its own."""
+        """The priors of the ledger and of past runs, read in a process of its own."""
         full = self._full()
         return apart(
             lambda: priors_of(gather_priors(full, self.data, datetime.now(UTC), strict=strict))
         )
 
     async def _keep_priors(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Tell the workers what the ledger has learned of targets that they never asked."""
+        """Put the priors of the ledger into the snapshot, now and then, until cancelled."""
         for pause_s in itertools.chain(PRIORS_S, itertools.repeat(PRIORS_S[-1])):
             await pause(pause_s)
             try:
@@ -315,7 +315,7 @@ class Launch:
             argv=_module("lightgate.console", *where, "--port", str(self._console_port),
                          "--retention-s", f"{ledger.retention / 1e9:g}"),
             env=self._environment(),
-            stage=BOOKS,
+            stage=CONSOLE,
             stop_s=CONSOLE_STOP_S,
         )  # fmt: skip
 
@@ -350,14 +350,14 @@ class Launch:
     # What is said
 
     def _base(self) -> str:
-        """The gateway's address as one reaches it from this machine."""
+        """The gateway's address as this machine reaches it."""
         host = self.config.gateway.host
         if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - recognised, not bound
             host = "127.0.0.1"
         return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
 
     def _greet(self, snapshot: Snapshot) -> None:
-        """A few lines for a person, one record for a program."""
+        """Print a few lines for a person, or one record for a program."""
         keyed = self._usable()
         who = "a key is needed" if keyed else "no key: loopback only"
         gateway = f"{self._base()}/v1"

@@ -1,4 +1,4 @@
-"""`lightgate models`: who can be called from here, and what they offer."""
+"""`lightgate models`: providers that can be called from here, and their models."""
 
 from __future__ import annotations
 

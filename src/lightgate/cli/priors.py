@@ -1,4 +1,4 @@
-"""`lightgate models --priors`: what the gateway believes of each target beforehand, and why."""
+"""`lightgate models --priors`: the prior of each target, and its source."""
 
 from __future__ import annotations
 
