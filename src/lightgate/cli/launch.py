@@ -245,7 +245,7 @@ class Launch:
         return with_simulated(self.config, self._facts, self._world)
 
     def _first_priors(self) -> dict[str, Prior]:
-        """The priors of the last snapshot and of the configuration: no database delays the start."""
+        """The priors of the last snapshot and the configuration: no database delays the start."""
         known = gather_priors(self._full())
         try:
             before = read_snapshot(self.data).priors
