@@ -28,7 +28,7 @@ from lightgate.clock.tokens import Usage, count
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Reserved, Settled
 from lightgate.ledger.journal.ship import LIMIT, Shipper
-from lightgate.ledger.locate import FILE
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ledger.notes import attempt_note, settled
 from ledger.store.test_seen import keep
 from lightgate.cli.launch import PRIORS_S, Launch, UpOptions
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
-from lightgate.ledger.locate import FILE
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
 from lightgate.ledger.journal.notes import AttemptNote, NoteFacts
-from lightgate.ledger.locate import FILE
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.rollup import Rollup
 from lightgate.ledger.store.store import Ledger

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lightgate.ledger.locate import BUSY_S
+from lightgate.ledger.sqlite import BUSY_S
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.retention import Keep
 

@@ -17,6 +17,7 @@ import msgspec
 
 from lightgate.errors import LightgateError, UsageError
 from lightgate.ledger.migrations import HEAD
+from lightgate.ledger.sqlite import BUSY_S, FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 DATA: Final = "lightgate-data"  # the data folder where no configuration names one
-FILE: Final = "ledger.sqlite"
 LEDGER_ENV: Final = "LIGHTGATE_LEDGER_URL"  # a URL may hold a password: never an argument
-BUSY_S: Final = 5.0  # how long one writer waits for another
 _PLAIN_SQLITE: Final = "sqlite"  # the file in the data folder
 
 

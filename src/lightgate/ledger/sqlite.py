@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Final
+
+FILE: Final = "ledger.sqlite"  # in the data folder
+BUSY_S: Final = 5.0  # how long one writer waits for another
 
 
 def use_wal(base: sqlite3.Connection) -> None:

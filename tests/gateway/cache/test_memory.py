@@ -28,7 +28,7 @@ from lightgate.gateway.cache.memory import (
     hit_lines,
     replay,
 )
-from lightgate.ledger.locate import FILE
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.answers import AnswerRow, find_answer, prune_answers, put_answers
 from lightgate.ledger.store.store import Ledger
 from lightgate.route.prompt.cache_key import Beside, CacheRule, cache_key

@@ -22,9 +22,9 @@ from lightgate.gateway.served.snapshot import (
     refresh_keys,
     refresh_priors,
 )
-from lightgate.ledger.locate import FILE
 from lightgate.ledger.runs.history import History
 from lightgate.ledger.runs.run import Run
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.keys import KeyTerms, new_key
 from lightgate.ledger.store.seen import HISTORY
 from lightgate.ledger.store.store import Ledger

@@ -19,9 +19,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError
-from lightgate.ledger.locate import FILE
 from lightgate.ledger.migrations import HEAD
-from lightgate.ledger.sqlite import use_wal
+from lightgate.ledger.sqlite import FILE, use_wal
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.exchange import ExchangeRecord
 from lightgate.ledger.store.store import Ledger, LedgerBusy, LedgerConflict, LedgerFailed

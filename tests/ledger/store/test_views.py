@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ledger.notes import MS, T0, attempt_note, exchange_note, settled
 from lightgate.clock.outcome import Outcome
 from lightgate.ledger.journal.notes import Settled
-from lightgate.ledger.locate import FILE
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.queries import attempts_of, exchange_by_id, recent
 from lightgate.ledger.store.store import Ledger

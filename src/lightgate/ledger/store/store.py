@@ -14,9 +14,8 @@ import sqlalchemy as sa
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
-from lightgate.ledger.locate import BUSY_S, FILE
 from lightgate.ledger.migrations import HEAD
-from lightgate.ledger.sqlite import is_busy, use_wal
+from lightgate.ledger.sqlite import BUSY_S, FILE, is_busy, use_wal
 from lightgate.ledger.store.schema import Money, meta, money_text
 
 if TYPE_CHECKING:
