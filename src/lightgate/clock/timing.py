@@ -7,7 +7,7 @@ None where a thing is undefined, never 0.
 from __future__ import annotations
 
 from operator import sub
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,40 @@ NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 _UNSENT: Final = (None,) * 5
 TOKENS_PER_WORD: Final = 1.3  # English text; from the project's own source documents
+
+
+class Definition(NamedTuple):
+    """The title of a number in tables, and its meaning in one sentence."""
+
+    title: str
+    text: str
+
+
+# The numbers of an attempt of which a cell of a benchmark has quantiles, in the order of run.json:
+# the harness, the tables and the pages take their names, titles and sentences from here.
+SHOWN: Final = {
+    "ttft_ms": Definition(
+        "TTFT", "From sending the request to the first token-bearing delta; connecting not counted."
+    ),
+    "ttft_plan_ms": Definition(
+        "TTFT from plan",
+        "From the instant at which the request was due to the first token-bearing delta.",
+    ),
+    "ttfa_ms": Definition("TTFA", "From sending to the first answer token; reasoning not counted."),
+    "tth_ms": Definition("headers", "From sending to the status line of the answer."),
+    "e2e_ms": Definition("e2e", "From sending to the last token-bearing delta."),
+    "e2e_plan_ms": Definition(
+        "e2e from plan", "From the instant at which the request was due to the last token."
+    ),
+    "stall_ms": Definition("stall", "The longest gap between two bursts of one answer."),
+    "gap_ms": Definition("gap", "Time between two bursts of one answer, all gaps pooled."),
+    "speed_tps": Definition(
+        "speed", "Tokens after the first burst over the time after it; tokens/s of one request."
+    ),
+    "speed_total_tps": Definition(
+        "total speed", "All tokens over the whole time, connecting included; tokens/s."
+    ),
+}
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from lightgate.clock import load
 from lightgate.clock.load import LATE_LIMIT, Slo, Stream, Window
 from lightgate.clock.outcome import FAILURES, Outcome
 from lightgate.clock.quantile import Interval, rank, ranks
-from lightgate.clock.timing import NS_PER_MS, words
+from lightgate.clock.timing import NS_PER_MS, SHOWN, words
 from lightgate.clock.tokens import per_burst
 from lightgate.ledger.runs.run import CellSummary, CostFacts, Estimate, Metric, TargetFacts
 from lightgate.ledger.runs.samples import inside
@@ -409,12 +409,9 @@ def _ratio(here: float | None, alone: float | None) -> float | None:
     return here / alone if here is not None and alone else None
 
 
+# A gap is none of an attempt's numbers: it has many. The record has no e2e_plan.
 _DURATIONS: Final[dict[str, Number]] = {
-    "ttft_ms": attrgetter("ttft_ms"),
-    "ttft_plan_ms": attrgetter("ttft_plan_ms"),
-    "ttfa_ms": attrgetter("ttfa_ms"),
-    "tth_ms": attrgetter("tth_ms"),
-    "e2e_ms": attrgetter("e2e_ms"),
-    "e2e_plan_ms": _e2e_plan_ms,
-    "stall_ms": attrgetter("stall_ms"),
+    name: _e2e_plan_ms if name == "e2e_plan_ms" else attrgetter(name)
+    for name in SHOWN
+    if name.endswith("_ms") and name != "gap_ms"
 }

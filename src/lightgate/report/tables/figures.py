@@ -7,9 +7,10 @@ of the page says which of the two it is.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.quantile import TOO_SMALL, smallest_n
+from lightgate.clock.timing import SHOWN, Definition
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -24,35 +25,8 @@ LEGEND: Final = (
 )
 
 
-class Definition(NamedTuple):
-    """What a figure is called and what it means."""
-
-    title: str
-    text: str
-
-
 DEFINITIONS: Final = {
-    "ttft_ms": Definition(
-        "TTFT", "From sending the request to the first token-bearing delta; connecting not counted."
-    ),
-    "ttft_plan_ms": Definition(
-        "TTFT from plan",
-        "From the instant at which the request was due to the first token-bearing delta.",
-    ),
-    "ttfa_ms": Definition("TTFA", "From sending to the first answer token; reasoning not counted."),
-    "tth_ms": Definition("headers", "From sending to the status line of the answer."),
-    "e2e_ms": Definition("e2e", "From sending to the last token-bearing delta."),
-    "e2e_plan_ms": Definition(
-        "e2e from plan", "From the instant at which the request was due to the last token."
-    ),
-    "stall_ms": Definition("stall", "The longest gap between two bursts of one answer."),
-    "gap_ms": Definition("gap", "Time between two bursts of one answer, all gaps pooled."),
-    "speed_tps": Definition(
-        "speed", "Tokens after the first burst over the time after it; tokens/s of one request."
-    ),
-    "speed_total_tps": Definition(
-        "total speed", "All tokens over the whole time, connecting included; tokens/s."
-    ),
+    **SHOWN,
     "throughput": Definition(
         "throughput", "Tokens of all requests whose burst fell in the steady window, per second."
     ),

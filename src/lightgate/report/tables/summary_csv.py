@@ -11,6 +11,7 @@ import io
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.outcome import Outcome
+from lightgate.clock.timing import SHOWN
 from lightgate.report.tables.arrange import error_share, grade_of
 from lightgate.report.tables.figures import reached
 
@@ -27,6 +28,8 @@ _DURATIONS: Final = (
     "gap_ms",
     "tth_ms",
 )
+# Columns are added at the end of the file: a new number of SHOWN gets its own there.
+_ADDED: Final = tuple([name for name in SHOWN if name.endswith("_ms") and name not in _DURATIONS])
 _FAILING: Final = tuple(name for name in _DURATIONS if name != "gap_ms")  # a failure has no gaps
 _RATES: Final = ("speed_tps", "speed_total_tps")
 _TAILS: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -72,6 +75,8 @@ def columns() -> tuple[str, ...]:
         *("grade", *_PLAIN),
         *(f"cost_{name}" for name in _COSTS),
         *(name for metric in _FAILING for name in _failing_columns(metric)),
+        *(name for metric in _ADDED for name in _quantile_columns(metric, _TAILS)),
+        *(name for metric in _ADDED for name in _failing_columns(metric)),
     )
 
 
@@ -118,11 +123,11 @@ def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, ob
         "grade": grade_of(cell),
     }
     row |= {f"outcome_{outcome.value}": cell.outcomes.get(outcome.value, 0) for outcome in Outcome}
-    for metric in _DURATIONS:
+    for metric in (*_DURATIONS, *_ADDED):
         row |= _quantiles(cell, metric, _TAILS)
     for metric in _RATES:
         row |= _quantiles(cell, metric, {"p50": 0.5, "slow5": 0.05})
-    for metric in _FAILING:
+    for metric in (*_FAILING, *_ADDED):
         row |= _failing(cell, metric)
     row |= {name: harmless(getattr(cell, name)) for name in _PLAIN}
     return row | {f"cost_{name}": harmless(getattr(cell.cost, name)) for name in _COSTS}
