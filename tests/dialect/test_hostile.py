@@ -150,6 +150,14 @@ def test_rubbish_is_a_malformed_answer(speaker: tuple[Family, Kind], data: bytes
         assert not scanner.done
 
 
+@pytest.mark.parametrize("odd", [[], {}, 7, True])
+def test_a_type_that_is_no_word_is_survived(odd: object) -> None:
+    item = {"type": "response.output_item.added", "item": {"type": odd}}
+    assert dialect_for("openai", "responses").scanner().event(b"", json.dumps(item).encode()) == 0
+    block = {"type": "content_block_start", "index": odd, "content_block": {"type": odd}}
+    assert dialect_for("anthropic", "chat").scanner().event(b"", json.dumps(block).encode()) == 0
+
+
 @pytest.mark.parametrize("count", [-1, 1.5, 1e300, True, "7", None, [1], 1 << 70])
 def test_a_count_that_cannot_be_one_is_unknown(count: object) -> None:
     scanner = dialect_for("openai", "chat").scanner()
