@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
 from lightgate.dialect.kinds import NONE, REASONING, TEXT, TOOL
+from lightgate.dialect.neutral.events import Listener
 from lightgate.dialect.quirks import Quirks
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _PATIENCE: Final = 4  # skeletons in a row that may be of no use before learning
 _RARELY: Final = 64  # ... namely once in so many text events
 
 
-class Scanner:
+class Scanner(Listener):
     """The state of one answer, a listener of its dialect's reader; no bytes make it raise.
 
     `usage_running` are the output tokens so far where the provider counts along from its first
@@ -37,9 +38,6 @@ class Scanner:
     `reasoning_weight` the bytes of all reasoning text, `chars` the characters of all text.
     `finish` is the provider's own word.
     """
-
-    counting = True
-    items = 0
 
     __slots__ = (
         "_cut",
@@ -213,25 +211,6 @@ class Scanner:
         self._plain = False
         self.done = True
         self._start = 0
-
-    # What carries no token.
-
-    def sign(self, signature: str, *, alone: bool = True) -> None:
-        """Pass over a signature."""
-
-    def tool_end(self, place: Place) -> None:
-        """Pass over the end of a call."""
-
-    def part_end(self) -> None:
-        """Pass over the end of an item."""
-
-    def tool_place(self, index: Any, call_id: Any, *, named: bool) -> Place:  # noqa: ARG002 - all calls weigh alike
-        """Return any place: tokens of all calls are counted together."""
-        return 0
-
-    def heard(self, place: Place) -> bool:  # noqa: ARG002 - of any item
-        """Return false: no item comes twice."""
-        return False
 
     # The skeleton.
 

@@ -20,7 +20,7 @@ from lightgate.dialect.neutral.folding import (
     object_of,
     say,
 )
-from lightgate.dialect.neutral.items import arguments_of
+from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dumped, named
 from lightgate.errors import Malformed, StreamError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lightgate.dialect.errors import Fault
     from lightgate.dialect.neutral.events import Logprob, Reason
-    from lightgate.dialect.neutral.items import AnswerHead, Ending, Item
+    from lightgate.dialect.neutral.items import Ending, Item
     from lightgate.dialect.neutral.json_text import Object
 
 FINISHES: Final[dict[Reason, str]] = {
@@ -83,15 +83,10 @@ class _Delta(msgspec.Struct, gc=False, tag_field="type", tag="content_block_delt
     delta: _Text | _Thinking | _Json | _Signature
 
 
-class MessagesWriter:
+class MessagesWriter(Writer):
     """Writes one message."""
 
-    keeps = False
     call_prefix = "toolu"
-
-    def __init__(self, head: AnswerHead) -> None:
-        self._head = head
-        self.out: list[bytes] = []
 
     def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - all the same
         """Open the message; its usage is what is known by now, and the last event corrects it."""

@@ -21,7 +21,7 @@ from lightgate.dialect.neutral.folding import (
     say,
     weight,
 )
-from lightgate.dialect.neutral.items import arguments_of
+from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dicts_of, dumped, event
 from lightgate.errors import Malformed
 
@@ -92,23 +92,13 @@ class _Chunk(msgspec.Struct, gc=False, rename="camel"):
     usage_metadata: dict[str, Any] | UnsetType = UNSET
 
 
-class GeminiWriter:
+class GeminiWriter(Writer):
     """Writes one answer; a signature goes with the part that follows the signed thoughts."""
 
-    keeps = False
-    call_prefix = "call"
-
     def __init__(self, head: AnswerHead) -> None:
-        self._head = head
+        super().__init__(head)
         self._signature = ""
         self._malformed = False
-        self.out: list[bytes] = []
-
-    def start(self, first: Item | None, usage: Usage | None) -> None:
-        """Write nothing: there is no opening."""
-
-    def open(self, item: Item) -> None:
-        """Write nothing: parts have no opening."""
 
     def piece(self, item: Item, text: str, logprobs: Sequence[Logprob]) -> None:
         """Write one piece; a call is written when it is whole."""

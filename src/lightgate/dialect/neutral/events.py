@@ -17,7 +17,7 @@ translation, for the checks of a cascade and for the conversations of the harnes
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -81,16 +81,17 @@ def _likely(entry: dict[str, Any]) -> Likely | None:
     return Likely(token, logprob, raw if good else None) if math.isfinite(logprob) else None
 
 
-class Listener(Protocol):
-    """Hears one answer from a reader; no method raises on a provider's words.
+class Listener:
+    """Hears one answer from a reader, and passes over what is not overridden; nothing raises.
 
     `counting`: tokens of every choice count as they come. Otherwise the first choice alone is
     wanted, with log probabilities, and with whatever a done item has that its pieces had not.
     `items` is how many items have begun.
     """
 
-    counting: bool
-    items: int
+    __slots__ = ()
+    counting = True
+    items = 0
     usage: Usage | None
     error: Fault | None
 
@@ -108,16 +109,16 @@ class Listener(Protocol):
     def tool_end(self, place: Place) -> None:
         """Note that a call is complete."""
 
-    def tool_place(self, index: Any, call_id: Any, *, named: bool) -> Place:
+    def tool_place(self, index: Any, call_id: Any, *, named: bool) -> Place:  # noqa: ARG002 - no difference here
         """Find the call that a piece belongs to, by what the piece says of itself."""
-        ...
+        return 0
 
     def part_end(self) -> None:
         """Note that what comes next is a new item, even if it is of the same kind."""
 
-    def heard(self, place: Place) -> bool:
+    def heard(self, place: Place) -> bool:  # noqa: ARG002 - no item comes twice
         """Say whether pieces of the item at this place have come."""
-        ...
+        return False
 
     def other(self, kind: int, text: str) -> None:
         """Take a token that only its own dialect can say; sound has no text to weigh."""

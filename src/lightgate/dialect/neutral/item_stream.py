@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
 from lightgate.dialect.kinds import REASONING, REFUSAL, TOOL
-from lightgate.dialect.neutral.events import CUT
+from lightgate.dialect.neutral.events import CUT, Listener
 from lightgate.dialect.neutral.items import CallPlaces, Ending, Item, arguments_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SILENT: Final = frozenset({"", "null", "none", "finish_reason_unspecified"})  # no reason at all
 
 
-class ItemStream:
+class ItemStream(Listener):
     """A listener that hands one answer on as items, in order; no words of a provider make it raise.
 
     `finishes` are the words of the provider's dialect for an end. `id_` is what the made-up ids of
@@ -142,9 +142,6 @@ class ItemStream:
             item.ended = True
             if item is self._open and self._held:
                 self._advance()
-
-    def other(self, kind: int, text: str) -> None:
-        """Pass over what only its own dialect can say."""
 
     def use(self, usage: Usage | None) -> None:
         """Note token counts; the last ones win."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -73,15 +73,15 @@ class Ending(msgspec.Struct, frozen=True):
     usage: Usage | None
 
 
-class ItemListener(Protocol):
-    """Hears one answer as items in order.
+class ItemListener:
+    """Hears one answer as items in order, and passes over what is not overridden.
 
-    `keeps`: the items' texts are needed after they were told. `call_prefix`: what the ids of calls
+    `keeps`: the items' texts are needed after they came. `call_prefix`: what the ids of calls
     begin with, for those that the provider gave none.
     """
 
-    keeps: bool
-    call_prefix: str
+    keeps = False
+    call_prefix = "call"
 
     def start(self, first: Item | None, usage: Usage | None) -> None:
         """Begin the answer."""
@@ -105,20 +105,22 @@ class ItemListener(Protocol):
         """End the answer with an error."""
 
 
-class Writer(ItemListener, Protocol):
+class Writer(ItemListener):
     """Writes one answer in a client's dialect; the events of a stream are added to `out`."""
 
-    out: list[bytes]
+    def __init__(self, head: AnswerHead) -> None:
+        self._head = head
+        self.out: list[bytes] = []
 
     def whole(self, items: list[Item], ending: Ending) -> bytes:
         """Write the whole answer as one body."""
+        raise NotImplementedError
 
 
-class KeptItems:
-    """A listener that keeps the items and writes nothing; the items keep their own texts."""
+class KeptItems(ItemListener):
+    """Keeps the items, which keep their own texts."""
 
     keeps = True
-    call_prefix = "call"
 
     def __init__(self, call_prefix: str = "call") -> None:
         self.call_prefix = call_prefix
@@ -127,11 +129,6 @@ class KeptItems:
     def open(self, item: Item) -> None:
         """Keep an item."""
         self.items.append(item)
-
-    def _pass(self, *_told: object) -> None:
-        """Do nothing: the item, or the item stream, keeps it."""
-
-    start = piece = sign = close = end = fail = _pass
 
 
 class CallPlaces:

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from lightgate.dialect.errors import status_of, word_of
 from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
+from lightgate.dialect.neutral.items import Writer
 from lightgate.dialect.neutral.json_text import dumped, event
 
 if TYPE_CHECKING:
@@ -69,16 +70,12 @@ class _Chunk(msgspec.Struct, gc=False):
     usage: dict[str, Any] | UnsetType | None = UNSET
 
 
-class ChatWriter:
+class ChatWriter(Writer):
     """Writes one chat completion."""
 
-    keeps = False
-    call_prefix = "call"
-
     def __init__(self, head: AnswerHead) -> None:
-        self._head = head
+        super().__init__(head)
         self._id = f"chatcmpl-{head.id}"
-        self.out: list[bytes] = []
 
     def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - written at the end
         """Name the role; text is empty before its first piece, and null if there will be none."""
@@ -108,9 +105,6 @@ class ChatWriter:
     def sign(self, item: Item) -> None:
         """Write a signature where aggregators put it."""
         self._chunk(_Delta(reasoning_details=[_signed(item)]))
-
-    def close(self, item: Item) -> None:
-        """Write nothing: chat has no end of an item."""
 
     def end(self, ending: Ending) -> None:
         """Write the reason, usage if it was asked for, and the marker."""

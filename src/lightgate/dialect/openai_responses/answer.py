@@ -10,6 +10,7 @@ from lightgate.dialect.errors import status_of
 from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import CUT, Likely, Logprob
 from lightgate.dialect.neutral.folding import encoded, object_of
+from lightgate.dialect.neutral.items import Writer
 from lightgate.dialect.neutral.json_text import dumped, named
 from lightgate.dialect.openai_responses.events import LAST
 from lightgate.errors import Malformed
@@ -54,19 +55,17 @@ class _TextDelta(msgspec.Struct, gc=False):
     logprobs: list[Logprob]
 
 
-class ResponsesWriter:
+class ResponsesWriter(Writer):
     """Writes one response; `keeps`, because the last events repeat the whole text."""
 
     keeps = True
-    call_prefix = "call"
 
     def __init__(self, head: AnswerHead) -> None:
-        self._head = head
+        super().__init__(head)
         self._number = 0
         self._started = False
         self._summary = False  # the open reasoning has a part
         self._done: list[dict[str, Any]] = []
-        self.out: list[bytes] = []
 
     def start(self, first: Item | None, usage: Usage | None) -> None:  # noqa: ARG002 - written at the end
         """Write that there is a response."""
@@ -97,9 +96,6 @@ class ResponsesWriter:
             fields = {**self._place(item), "part": part}
             self._event("response.reasoning_summary_part.added", fields)
         self._event(_DELTAS[item.kind], {**self._place(item), "delta": text})
-
-    def sign(self, item: Item) -> None:
-        """Write nothing yet: the done item has the signature, as its encrypted content."""
 
     def close(self, item: Item) -> None:
         """Repeat the item as a whole."""
