@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from ledger.notes import T0, attempt_note, reserved, settled
 from lightgate.ledger.journal.journal import Journal, journals, read_frames
 from lightgate.ledger.journal.notes import Opened, Seen, Settled
 from lightgate.ledger.journal.ship import ORPHANED, Shipped, Shipper
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.queries import exchange_by_id, spend_per_key
 from lightgate.ledger.store.store import Ledger
@@ -245,12 +247,14 @@ def test_exactly_once_whatever_dies_when(tmp_path: Path) -> None:
     files = {path.name: path.read_bytes() for path in journals(tmp_path / "journal")}
     truth = expected(tmp_path)
     assert len(truth["exchanges"]) == 5
+    Ledger.open("sqlite", tmp_path / "empty").close()
     points = 0
     while True:
         folder = tmp_path / f"at-{points}"
         (folder / "journal").mkdir(parents=True)
         for name, data in files.items():
             (folder / "journal" / name).write_bytes(data)
+        shutil.copy(tmp_path / "empty" / FILE, folder)
         ledger = Ledger.open("sqlite", folder)
         undo = crash_at(ledger, points)
         crashed = False

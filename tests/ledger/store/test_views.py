@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -104,15 +105,21 @@ def test_a_row_is_found_by_an_index(ledger: Ledger) -> None:
     base.close()
 
 
-def older(folder: Path) -> Ledger:
-    """A ledger as version 0002 left it, still empty."""
-    ledger = Ledger.open("sqlite", folder)
+def step_back(folder: Path) -> None:
+    """Bring the ledger of a folder to version 0002, as it was before there were notes."""
     config = Config()
     config.set_main_option("script_location", "lightgate.ledger:migrations")
-    with ledger.writing() as connection:
+    with Ledger.open("sqlite", folder) as ledger, ledger.writing() as connection:
         config.attributes["connection"] = connection
         command.downgrade(config, "0002")
-    return ledger
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a ledger as version 0002 left it, still empty."""
+    folder = tmp_path_factory.mktemp("older")
+    step_back(folder)
+    return folder / FILE
 
 
 def plain(record: ExchangeRecord | AttemptRecord) -> tuple[Any, ...]:
@@ -127,14 +134,16 @@ def plain(record: ExchangeRecord | AttemptRecord) -> tuple[Any, ...]:
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(ATTEMPT, EXCHANGE), min_size=1, max_size=12))
 def test_an_older_ledger_gives_the_same_answers(
-    tmp_path_factory: pytest.TempPathFactory, made: list[tuple[dict[str, Any], dict[str, Any]]]
+    tmp_path_factory: pytest.TempPathFactory,
+    older: Path,
+    made: list[tuple[dict[str, Any], dict[str, Any]]],
 ) -> None:
     folder = tmp_path_factory.mktemp("older")
     notes = []
     for at, (attempt, exchange) in enumerate(made):
         one = msgspec.structs.replace(attempt_note(f"x-{at}"), **attempt)
         notes.append(Settled(exchange_note(f"x-{at}", **exchange), (one,)))
-    older(folder).close()
+    shutil.copy(older, folder)
     base = sqlite3.connect(folder / FILE)
     for note in notes:
         for table, record in (
@@ -156,7 +165,7 @@ def test_a_step_back_keeps_every_row(tmp_path: Path) -> None:
     note = settled("x-1")
     with Ledger.open("sqlite", tmp_path) as ledger:
         put(ledger, note)
-    older(tmp_path).close()
+    step_back(tmp_path)
     base = sqlite3.connect(tmp_path / FILE)
     assert base.execute("SELECT * FROM exchanges").fetchall() == [plain(note.exchange.record(1))]
     base.close()
