@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from email.utils import formatdate
-from typing import Final, Literal, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -35,7 +35,6 @@ from lightgate.sim.answer.script import (
 from lightgate.sim.weather import NS
 from lightgate.sim.world import AnswerShape, UsageStyle
 
-Where = Literal["request", "port"]
 Effect = Callable[[AnswerPlan, Argument], None]
 
 EVENT_LIMIT: Final = 4 * 1024 * 1024  # bytes of one event that a client must accept
@@ -57,13 +56,12 @@ class SimFault(NamedTuple):
     default: str = ""
     early: Effect | None = None
     late: Effect | None = None
-    where: Where = "request"
     streams_only: bool = False
 
     @property
     def on_request(self) -> bool:
         """Whether one request can ask for this fault; the others are ports of their own."""
-        return self.where == "request"
+        return self.early is not None or self.late is not None
 
 
 class FaultCall(NamedTuple):
@@ -327,11 +325,11 @@ def _ns(argument: Argument) -> int:
 
 # fmt: off
 _ROWS: Final = (  # name, id, what it does, outcome, argument, its default
-    SimFault("refused", "F1", "nothing listens on the port", "reset", where="port"),
-    SimFault("tls-self-signed", "F3", "a certificate that nobody signed", "reset", where="port"),
-    SimFault("tls-expired", "F3", "a certificate of the past", "reset", where="port"),
-    SimFault("tls-wrong-name", "F3", "a certificate for another host", "reset", where="port"),
-    SimFault("tls-truncated", "F3", "closes in the middle of the handshake", "reset", where="port"),
+    SimFault("refused", "F1", "nothing listens on the port", "reset"),
+    SimFault("tls-self-signed", "F3", "a certificate that nobody signed", "reset"),
+    SimFault("tls-expired", "F3", "a certificate of the past", "reset"),
+    SimFault("tls-wrong-name", "F3", "a certificate for another host", "reset"),
+    SimFault("tls-truncated", "F3", "closes in the middle of the handshake", "reset"),
     SimFault("hang", "F4", "reads the request and never writes", "timeout", late=_hang),
     SimFault("rate-limited", "F5", "429 with Retry-After in seconds", "rate_limited",
              "seconds", "2", early=_rate_limited),

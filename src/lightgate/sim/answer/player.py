@@ -45,8 +45,6 @@ class EventFraming:
     The data of an event never changes: JSON has no raw line ends.
     """
 
-    __slots__ = ("_before", "_comment", "_end", "_space", "plain")
-
     def __init__(self, plan: AnswerPlan, *, events: bool) -> None:
         self._end = _LINE_ENDS[plan.shape.line_end]
         self._comment = plan.shape.comments and events
@@ -77,24 +75,6 @@ class Content(NamedTuple):
 
 class ScriptPlayer:
     """One answer on its way out; `over` is done when nothing more will be written."""
-
-    __slots__ = (
-        "_actual",
-        "_body",
-        "_carry",
-        "_content",
-        "_first",
-        "_framing",
-        "_index",
-        "_plan",
-        "_ready",
-        "_renderer",
-        "_reply",
-        "_script",
-        "_start_ns",
-        "_status",
-        "over",
-    )
 
     def __init__(
         self,

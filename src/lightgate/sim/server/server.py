@@ -15,8 +15,7 @@ from lightgate.sim.answer.pacer import SimPacer
 from lightgate.sim.answer.player import Content, ScriptPlayer
 from lightgate.sim.answer.request import FAMILY_OF, BadSimRequest, SimRequest, read_request
 from lightgate.sim.answer.script import CUT, FINISH, USAGE, WHOLE
-from lightgate.sim.dialects.errors import error_body, error_event
-from lightgate.sim.dialects.registry import renderer_of
+from lightgate.sim.dialects.registry import error_body, error_event, renderer_of
 from lightgate.sim.faults import FaultCall, parse_fault
 from lightgate.sim.log import PAGE, SimLog, SimLogEntry
 from lightgate.sim.provider import SimProvider
