@@ -28,7 +28,7 @@ KNOWN_CYCLES: list[set[str]] = [
      "gateway.exchange.attempt", "gateway.exchange.exchange", "gateway.exchange.race",
      "gateway.exchange.settle", "gateway.process.state"},
 ]  # fmt: skip
-KNOWN_TWINS = {"Entry", "Known", "Seen", "SpeedRow"}
+KNOWN_TWINS = {"Entry"}
 
 
 @cache

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ledger.notes import T0
 from lightgate.config.load import parse_config
 from lightgate.console.meters import METERS
-from lightgate.console.totals import BOUNDS_S, Known, Totals
+from lightgate.console.totals import BOUNDS_S, KnownNames, Totals
 from lightgate.gateway.process.lock import ChildState, DataFolderLock, SupervisorState
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
@@ -83,7 +83,7 @@ async def test_counters_only_grow_and_begin_with_the_process(
 ) -> None:
     traffic(5)
     desk.clerk.work()
-    known = Known(read_snapshot(tmp_path))
+    known = KnownNames(read_snapshot(tmp_path))
     totals = Totals()
     totals.begin(ledger, desk.clock.wall_ns())
     totals.look(ledger, desk.clock.wall_ns(), known)
@@ -122,7 +122,7 @@ async def test_what_a_client_makes_up_is_no_label(
     assert after["lightgate_attempts_total"]["lab", "other", "ok"] == 301
     assert after["lightgate_attempts_total"]["other", "other", "ok"] == 301
     assert after["lightgate_attempts_total"]["lab", "priced", "ok"] == 1
-    known = Known(read_snapshot(tmp_path))
+    known = KnownNames(read_snapshot(tmp_path))
     places = {known.place(f"lab/{number}") for number in range(10_000)}
     assert len(places | {known.place(f"{number}/m") for number in range(10_000)}) == 2
 

@@ -16,7 +16,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.console.guard import METHODS, REPORT_POLICY, Access, Guard, Terms
 from lightgate.console.meters import Reading, exposition
 from lightgate.console.speeds import live_speeds
-from lightgate.console.totals import Known
+from lightgate.console.totals import KnownNames
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.lock import read_state
 from lightgate.gateway.served.snapshot import read_snapshot
@@ -154,12 +154,12 @@ def _exposition(desk: Desk) -> bytes:
         return exposition(Reading(desk.totals, clerk.totals, clerk.failures, clerk.lag_s(), state))
 
 
-def known(data: Path) -> Known:
+def known(data: Path) -> KnownNames:
     """The names that may be labels, from the snapshot in force."""
     try:
-        return Known(read_snapshot(data))
+        return KnownNames(read_snapshot(data))
     except LightgateError:
-        return Known(None)
+        return KnownNames(None)
 
 
 def _report(desk: Desk, by: str) -> str:

@@ -25,7 +25,7 @@ ERROR_LENGTH: Final = 160
 _NS_PER_S: Final = 1_000_000_000
 
 
-class SpeedRow(msgspec.Struct, frozen=True, kw_only=True):
+class LiveSpeed(msgspec.Struct, frozen=True, kw_only=True):
     """One target in the window; a number with too few samples behind it is None."""
 
     target: str
@@ -51,7 +51,7 @@ class Speeds(msgspec.Struct, frozen=True, kw_only=True):
     tokens_out: int
     overhead_p50_ms: float | None
     cost_usd: Decimal | None
-    rows: tuple[SpeedRow, ...]
+    rows: tuple[LiveSpeed, ...]
     left_out: int  # targets with fewer requests than those in `rows`
 
 
@@ -90,9 +90,9 @@ def middle(sketch: DDSketch, q: float) -> float | None:
     return sketch.quantile(q) if ranks(sketch.count, q) is not None else None
 
 
-def _row(target: str, buckets: Sequence[sa.Row[Any]], error: str | None) -> SpeedRow:
+def _row(target: str, buckets: Sequence[sa.Row[Any]], error: str | None) -> LiveSpeed:
     ttft, total = _merged(buckets, "ttft_ms"), _merged(buckets, "speed_total_tps")
-    return SpeedRow(
+    return LiveSpeed(
         target=target,
         requests=_sum(buckets, "attempts"),
         ok=_sum(buckets, "ok"),

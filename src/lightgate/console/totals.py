@@ -43,7 +43,7 @@ class Place(NamedTuple):
     model: str
 
 
-class Known:
+class KnownNames:
     """Which names may become labels."""
 
     def __init__(self, snapshot: Snapshot | None) -> None:
@@ -108,12 +108,12 @@ class Totals:
 
     def begin(self, ledger: Ledger, wall_ns: int) -> None:
         """Remember what is there already: it is not counted."""
-        self.look(ledger, wall_ns, Known(None))
+        self.look(ledger, wall_ns, KnownNames(None))
         for gained in (self.outcomes, self.tokens, self.cost_usd, self.late, self.exchanges):
             gained.clear()
         self.times.clear()
 
-    def look(self, ledger: Ledger, wall_ns: int, known: Known) -> None:
+    def look(self, ledger: Ledger, wall_ns: int, known: KnownNames) -> None:
         """Read the last hours and add what they have gained."""
         since_s = wall_ns // _NS_PER_S - LOOK_BACK_S
         hours = rollups.select().where(
@@ -131,7 +131,7 @@ class Totals:
                 self._take_key(row, known)
             self._forget(since_s)
 
-    def _take_target(self, row: sa.Row[Any], known: Known) -> None:
+    def _take_target(self, row: sa.Row[Any], known: KnownNames) -> None:
         at = (row.bucket_s, row.target)
         before = self._rows.get(at, _NOTHING)
         mark = (row.attempts, row.overhead_ms_sketch)
@@ -164,7 +164,7 @@ class Totals:
         fresh = [max(0, a - b) for a, b in zip(now[0], old, strict=True)]
         histogram.gain(fresh, max(0.0, now[1] - old_sum_s))
 
-    def _take_key(self, row: sa.Row[Any], known: Known) -> None:
+    def _take_key(self, row: sa.Row[Any], known: KnownNames) -> None:
         at = (row.bucket_s, row.key_id, row.model_asked)
         exchanges, ok = self._keys.get(at, (0, 0))
         alias = known.alias(row.model_asked)

@@ -113,11 +113,11 @@ async def test_many_names_over_the_wire_stay_bounded(behind: Behind, upstream: U
 
 
 async def test_no_made_up_name_becomes_a_label(behind: Behind, upstream: Upstream) -> None:
-    from lightgate.console.totals import Known
+    from lightgate.console.totals import KnownNames
 
     upstream.script = chat_stream()
     rig = await behind('[models.fast]\ntargets = ["raw/m"]\n')
-    known = Known(rig.state.served.snapshot)
+    known = KnownNames(rig.state.served.snapshot)
     names = [f"raw/made-up-{n}" for n in range(1000)] + ['raw/x"}\nevil 1', "nobody/m", "x" * 256]
     assert {known.place(name) for name in names} <= {known.place("raw/?"), known.place("nobody/m")}
     assert {known.alias(name) for name in names} == {known.alias("nobody")}

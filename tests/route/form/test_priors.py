@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.ledger.store.seen import Seen
+from lightgate.ledger.store.seen import ObservedSpeed
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.prior import (
     CERTAIN,
@@ -25,8 +25,10 @@ NS = 1_000_000_000
 GROUPS = [("a/m", "b/m", "c/other")]
 
 
-def seen(ttft_ms: float = 200.0, speed: float = 100.0, n: int = 50, age_s: float = 0.0) -> Seen:
-    return Seen(
+def seen(
+    ttft_ms: float = 200.0, speed: float = 100.0, n: int = 50, age_s: float = 0.0
+) -> ObservedSpeed:
+    return ObservedSpeed(
         ttft_ms=ttft_ms, ttft_p95_ms=3 * ttft_ms, speed_tps=speed, speed_slow_tps=0.5 * speed,
         n=n, age_s=age_s,
     )  # fmt: skip
@@ -105,7 +107,7 @@ def test_what_was_measured_long_ago_or_seldom_is_less_certain() -> None:
     ),
 )  # fmt: skip
 def test_every_target_has_a_prior_whatever_is_known(
-    traffic: dict[str, Seen], told: dict[str, ConfiguredPrior]
+    traffic: dict[str, ObservedSpeed], told: dict[str, ConfiguredPrior]
 ) -> None:
     found = known_priors([("a/m", "b/m"), ("c/n", "d/n", "a/m")], PriorSources(told, traffic, {}))
     assert list(found) == ["a/m", "b/m", "c/n", "d/n"]

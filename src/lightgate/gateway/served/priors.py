@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lightgate.config.model import Config, ModelTable, PriorTable
-    from lightgate.ledger.store.seen import Seen
+    from lightgate.ledger.store.seen import ObservedSpeed
     from lightgate.route.form.prior import Prior, SourcedPrior
 
 NS_PER_MS = 1e6
@@ -68,7 +68,7 @@ def _told(config: Config, target: str) -> ConfiguredPrior | None:
     )
 
 
-def _traffic(config: Config, data: Path, now: datetime) -> dict[str, Seen]:
+def _traffic(config: Config, data: Path, now: datetime) -> dict[str, ObservedSpeed]:
     place = locate(config, data)
     if place.missing:
         return {}
@@ -78,7 +78,7 @@ def _traffic(config: Config, data: Path, now: datetime) -> dict[str, Seen]:
         return seen_in_traffic(ledger, now)
 
 
-def _runs(data: Path, now: datetime) -> dict[str, Seen]:
+def _runs(data: Path, now: datetime) -> dict[str, ObservedSpeed]:
     from lightgate.ledger.runs.history import History
     from lightgate.ledger.store.seen import HISTORY, seen_in_runs
 
@@ -88,7 +88,9 @@ def _runs(data: Path, now: datetime) -> dict[str, Seen]:
         return seen_in_runs(history, now)
 
 
-def _gathered(read: Callable[[], dict[str, Seen]], *, strict: bool) -> dict[str, Seen]:
+def _gathered(
+    read: Callable[[], dict[str, ObservedSpeed]], *, strict: bool
+) -> dict[str, ObservedSpeed]:
     try:
         return read()
     except LightgateError as error:

@@ -29,7 +29,7 @@ ENOUGH: Final = 200  # answers after which no older hour is looked at
 FEWEST: Final = 3  # answers below which nothing is said
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedSpeed(msgspec.Struct, frozen=True, kw_only=True):
     """First tokens (median, 95 %) and decode speeds (median, slow 5 %) of one target.
 
     `n` is the number of answers, `age_s` the seconds since the last hour or run with one.
@@ -43,7 +43,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
 
 
-def seen_in_traffic(ledger: Ledger, now: datetime) -> dict[str, Seen]:
+def seen_in_traffic(ledger: Ledger, now: datetime) -> dict[str, ObservedSpeed]:
     """Every target that answered in the last 30 days, from the sums of the gateway's traffic."""
     table = rollups.c
     since = int((now - LONGEST).timestamp()) // HOUR_S * HOUR_S
@@ -52,7 +52,7 @@ def seen_in_traffic(ledger: Ledger, now: datetime) -> dict[str, Seen]:
         .where(table.width_s == HOUR_S, table.bucket_s >= since, table.measured > 0)
         .order_by(table.target, table.bucket_s.desc())
     )
-    found: dict[str, Seen] = {}
+    found: dict[str, ObservedSpeed] = {}
     with ledger.reading() as connection:
         for target, hours in _newest(connection.execute(counted)).items():
             here = sa.and_(
@@ -66,9 +66,9 @@ def seen_in_traffic(ledger: Ledger, now: datetime) -> dict[str, Seen]:
     return found
 
 
-def seen_in_runs(history: History, now: datetime) -> dict[str, Seen]:
+def seen_in_runs(history: History, now: datetime) -> dict[str, ObservedSpeed]:
     """Every target in the kept runs of the last 30 days: its last run, at its least load."""
-    found: dict[str, Seen] = {}
+    found: dict[str, ObservedSpeed] = {}
     since = (now - LONGEST).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     for run in reversed(history.runs(since=since)):
         age_s = max(0.0, (now - datetime.fromisoformat(run.started)).total_seconds())
@@ -90,7 +90,7 @@ def _newest(rows: Iterable[Any]) -> dict[str, list[int]]:
     return hours
 
 
-def _of_sketches(rows: Sequence[Any], age_s: float) -> Seen | None:
+def _of_sketches(rows: Sequence[Any], age_s: float) -> ObservedSpeed | None:
     ttft = merge_all(DDSketch.from_bytes(row[0]) for row in rows if row[0] is not None)
     speed = merge_all(DDSketch.from_bytes(row[1]) for row in rows if row[1] is not None)
     quantiles = (ttft.quantile(0.5), ttft.quantile(0.95), speed.quantile(0.5), speed.quantile(0.05))
@@ -103,7 +103,7 @@ def _least_loaded(run: Run) -> list[CellSummary]:
     return sorted(valid, key=lambda cell: cell.concurrency or 1 << 30)
 
 
-def _of_cell(cell: CellSummary, age_s: float) -> Seen | None:
+def _of_cell(cell: CellSummary, age_s: float) -> ObservedSpeed | None:
     known = {(metric.name, one.q): one for metric in cell.metrics for one in metric.quantiles}
     ttft, speed = known.get(("ttft_ms", 0.5)), known.get(("speed_tps", 0.5))
     if ttft is None or speed is None:
@@ -118,12 +118,12 @@ def _of_cell(cell: CellSummary, age_s: float) -> Seen | None:
     return _seen(quantiles, min(ttft.n, speed.n), age_s)
 
 
-def _seen(quantiles: Sequence[float | None], n: int, age_s: float) -> Seen | None:
+def _seen(quantiles: Sequence[float | None], n: int, age_s: float) -> ObservedSpeed | None:
     """The record; a tail that is not known is the median, and nothing is made of nothing."""
     ttft, late, speed, slow = quantiles
     if n < FEWEST or not ttft or not speed:
         return None
-    return Seen(
+    return ObservedSpeed(
         ttft_ms=ttft,
         ttft_p95_ms=max(late or ttft, ttft),
         speed_tps=speed,

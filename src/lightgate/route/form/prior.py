@@ -20,7 +20,7 @@ from lightgate.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lightgate.ledger.store.seen import Seen
+    from lightgate.ledger.store.seen import ObservedSpeed
 
 Source = Literal["config", "traffic", "runs", "same model", "same alias", "default"]
 
@@ -111,8 +111,8 @@ class PriorSources(NamedTuple):
     """What each source says, by target."""
 
     configured: Mapping[str, ConfiguredPrior]
-    traffic: Mapping[str, Seen]
-    runs: Mapping[str, Seen]
+    traffic: Mapping[str, ObservedSpeed]
+    runs: Mapping[str, ObservedSpeed]
 
 
 def known_priors(groups: Sequence[Sequence[str]], sources: PriorSources) -> dict[str, SourcedPrior]:
@@ -141,7 +141,7 @@ def model_of(target: str) -> str:
     return target.rpartition("/")[2].lower()
 
 
-def _measured(seen: Seen, source: Literal["traffic", "runs"]) -> SourcedPrior:
+def _measured(seen: ObservedSpeed, source: Literal["traffic", "runs"]) -> SourcedPrior:
     sure = min(1.0, seen.n / MANY) * 0.5 ** (seen.age_s / HALF_LIFE_S)
     weight = DOUBTFUL + (CERTAIN - DOUBTFUL) * sure
     prior = Prior(seen.ttft_ms, seen.ttft_p95_ms, seen.speed_tps, seen.speed_slow_tps, weight)
