@@ -9,9 +9,9 @@ import pytest
 from ledger.notes import T0, Called, attempt_note, marks, settled
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import ManualClock
-from lightgate.console.app import Desk, build_app
-from lightgate.console.clerk import Clerk
-from lightgate.console.guard import Terms
+from lightgate.console.app import ConsoleContext, build_app
+from lightgate.console.guard import ConsoleAccess
+from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
 from lightgate.errors import PeerReset
 from lightgate.ledger.journal.journal import Journal
@@ -71,23 +71,23 @@ def traffic(tmp_path: Path) -> Iterator[Traffic]:
 
 
 @pytest.fixture
-async def desk(ledger: Ledger, tmp_path: Path) -> Desk:
+async def console(ledger: Ledger, tmp_path: Path) -> ConsoleContext:
     """Everything a page looks at; the time is a minute after the traffic's."""
     clock = ManualClock(wall_ns=T0 + 60_000_000_000)
-    clerk = Clerk(ledger, tmp_path, tidy=lambda: None, clock=clock)
+    ship_loop = ShipLoop(ledger, tmp_path, prune=lambda: None, clock=clock)
     totals = Totals()
     totals.begin(ledger, clock.wall_ns())
-    return Desk(ledger, clerk, totals, tmp_path, clock)
+    return ConsoleContext(ledger, ship_loop, totals, tmp_path, clock)
 
 
 @pytest.fixture
-def get(desk: Desk) -> Get:
+def get(console: ConsoleContext) -> Get:
     """Ask the application without a socket."""
 
     async def ask(
-        path: str, *, method: str = "GET", terms: Terms | None = None, **headers: str
+        path: str, *, method: str = "GET", access: ConsoleAccess | None = None, **headers: str
     ) -> Answer:
-        app = build_app(desk, terms or Terms())
+        app = build_app(console, access or ConsoleAccess())
         fields = {"host": "127.0.0.1:8081", **headers}
         path, _, query = path.partition("?")
         scope = {

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.console.app import REGISTRY
-from lightgate.console.guard import HEADERS, PAGE_POLICY, Terms
+from lightgate.console.guard import HEADERS, PAGE_POLICY, ConsoleAccess
 
 if TYPE_CHECKING:
     from console.conftest import Get
 
-SECRET = Terms("0.0.0.0", "open sesame")
+SECRET = ConsoleAccess("0.0.0.0", "open sesame")
 OPEN = {"/health/live", "/health/ready"}
 PATHS = [entry.path for entry in REGISTRY]
 
@@ -24,7 +24,7 @@ def basic(password: str) -> str:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_route_but_health_needs_the_secret(get: Get, path: str) -> None:
-    refused = await get(path, terms=SECRET)
+    refused = await get(path, access=SECRET)
     assert (refused.status == 401) is (path not in OPEN)
     if path not in OPEN:
         assert refused.headers["www-authenticate"].startswith("Basic ")
@@ -36,13 +36,13 @@ async def test_every_route_but_health_needs_the_secret(get: Get, path: str) -> N
             "open sesame",
             "Basic",
         ):
-            assert (await get(path, terms=SECRET, authorization=wrong)).status == 401
+            assert (await get(path, access=SECRET, authorization=wrong)).status == 401
 
 
 @pytest.mark.parametrize("path", ["/", "/api/speeds", "/metrics", "/static/page.js"])
 @pytest.mark.parametrize("shown", ["Bearer open sesame", basic("open sesame")])
 async def test_the_secret_opens(get: Get, path: str, shown: str) -> None:
-    assert (await get(path, terms=SECRET, authorization=shown)).status == 200
+    assert (await get(path, access=SECRET, authorization=shown)).status == 200
 
 
 async def test_the_open_routes_are_the_named_ones() -> None:
@@ -59,7 +59,7 @@ async def test_what_is_not_in_the_registry_does_not_exist(get: Get, path: str) -
 @given(st.text(), st.sampled_from(["", "127.0.0.1", "localhost", "[::1]"]))
 def test_only_loopback_names_are_ours(text: str, start: str) -> None:
     host = start + text
-    if Terms().knows(host):
+    if ConsoleAccess().knows(host):
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
         name = name.rstrip(":").lower()
         assert name.startswith(("127.", "localhost", "[::1]", "[0"))
@@ -94,15 +94,17 @@ async def test_another_site_is_refused(get: Get, origin: str, method: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("terms", "host", "answer"),
+    ("access", "host", "answer"),
     [
-        (Terms("0.0.0.0", "s"), "gate.example", True), (Terms("0.0.0.0"), "gate.example", False),
-        (Terms("10.0.0.1", "s"), "10.0.0.1:8081", True), (Terms("10.0.0.1", "s"), "x.y", False),
-        (Terms("fd00::1", "s"), "[fd00::1]:8081", True),
+        (ConsoleAccess("0.0.0.0", "s"), "gate.example", True),
+        (ConsoleAccess("0.0.0.0"), "gate.example", False),
+        (ConsoleAccess("10.0.0.1", "s"), "10.0.0.1:8081", True),
+        (ConsoleAccess("10.0.0.1", "s"), "x.y", False),
+        (ConsoleAccess("fd00::1", "s"), "[fd00::1]:8081", True),
     ],
 )  # fmt: skip
-def test_names_beside_loopback(terms: Terms, host: str, answer: bool) -> None:
-    assert terms.knows(host) is answer
+def test_names_beside_loopback(access: ConsoleAccess, host: str, answer: bool) -> None:
+    assert access.knows(host) is answer
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/nothing"])

@@ -16,7 +16,7 @@ from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
 
 if TYPE_CHECKING:
     from console.conftest import Get, Traffic
-    from lightgate.console.app import Desk
+    from lightgate.console.app import ConsoleContext
     from lightgate.ledger.store.store import Ledger
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "prometheus.md"
@@ -47,10 +47,10 @@ def samples(text: str) -> dict[str, dict[tuple[str, ...], float]]:
     return found
 
 
-async def test_what_is_counted(get: Get, desk: Desk, traffic: Traffic) -> None:
+async def test_what_is_counted(get: Get, console: ConsoleContext, traffic: Traffic) -> None:
     traffic(10)
     traffic(3, ok=False)
-    desk.clerk.work()
+    console.ship_loop.work()
     told = samples((await get("/metrics")).text)
     place = ("lab", "s1")
     assert told["lightgate_attempts_total"] == {(*place, "ok"): 10, (*place, "reset"): 3}
@@ -62,9 +62,9 @@ async def test_what_is_counted(get: Get, desk: Desk, traffic: Traffic) -> None:
     assert told["lightgate_info"]
 
 
-async def test_the_histograms(get: Get, desk: Desk, traffic: Traffic) -> None:
+async def test_the_histograms(get: Get, console: ConsoleContext, traffic: Traffic) -> None:
     traffic(10)
-    desk.clerk.work()
+    console.ship_loop.work()
     told = samples((await get("/metrics")).text)
     name = "gen_ai_server_time_to_first_token_seconds"
     assert told[f"{name}_count"]["lab", "s1"] == 10
@@ -79,41 +79,41 @@ async def test_the_histograms(get: Get, desk: Desk, traffic: Traffic) -> None:
 
 
 async def test_counters_only_grow_and_begin_with_the_process(
-    ledger: Ledger, desk: Desk, traffic: Traffic, tmp_path: Path
+    ledger: Ledger, console: ConsoleContext, traffic: Traffic, tmp_path: Path
 ) -> None:
     traffic(5)
-    desk.clerk.work()
+    console.ship_loop.work()
     known = KnownNames(read_snapshot(tmp_path))
     totals = Totals()
-    totals.begin(ledger, desk.clock.wall_ns())
-    totals.look(ledger, desk.clock.wall_ns(), known)
+    totals.begin(ledger, console.clock.wall_ns())
+    totals.look(ledger, console.clock.wall_ns(), known)
     assert not totals.outcomes
     traffic(2)
-    desk.clerk.work()
+    console.ship_loop.work()
     for _ in range(3):  # looking again counts nothing twice
-        totals.look(ledger, desk.clock.wall_ns(), known)
+        totals.look(ledger, console.clock.wall_ns(), known)
     assert sum(totals.outcomes.values()) == 2
     from lightgate.ledger.store.retention import Keep, prune
 
     prune(ledger, Keep(raw_days=0, fine_days=0, rollup_days=0), now=lambda: T0 + 10**15)
-    totals.look(ledger, desk.clock.wall_ns(), known)
+    totals.look(ledger, console.clock.wall_ns(), known)
     assert sum(totals.outcomes.values()) == 2
-    assert totals.times["ttft_ms", known.place("lab/s1")].counts[-1] == 2
+    assert totals.times["ttft_ms", known.labels("lab/s1")].counts[-1] == 2
 
 
 async def test_what_a_client_makes_up_is_no_label(
-    get: Get, desk: Desk, traffic: Traffic, tmp_path: Path
+    get: Get, console: ConsoleContext, traffic: Traffic, tmp_path: Path
 ) -> None:
     """10,000 names: the number of series stays the same."""
     traffic(1, target="lab/made-up")
     traffic(1, target="nobody/made-up")
     traffic(1, target="lab/priced")
-    desk.clerk.work()
+    console.ship_loop.work()
     before = samples((await get("/metrics")).text)
     for number in range(300):
         traffic(1, target=f'lab/x"{number}\n')
         traffic(1, target=f"nobody-{number}/x")
-    desk.clerk.work()
+    console.ship_loop.work()
     answer = await get("/metrics")
     after = samples(answer.text)
     assert {name: set(series) for name, series in before.items()} == {
@@ -123,16 +123,16 @@ async def test_what_a_client_makes_up_is_no_label(
     assert after["lightgate_attempts_total"]["other", "other", "ok"] == 301
     assert after["lightgate_attempts_total"]["lab", "priced", "ok"] == 1
     known = KnownNames(read_snapshot(tmp_path))
-    places = {known.place(f"lab/{number}") for number in range(10_000)}
-    assert len(places | {known.place(f"{number}/m") for number in range(10_000)}) == 2
+    places = {known.labels(f"lab/{number}") for number in range(10_000)}
+    assert len(places | {known.labels(f"{number}/m") for number in range(10_000)}) == 2
 
 
-async def test_children_are_told(get: Get, desk: Desk) -> None:
+async def test_children_are_told(get: Get, console: ConsoleContext) -> None:
     worker = ChildState(name="worker-0", pid=1, ready=True, restarts=2)
-    console = ChildState(name="console", pid=None, ready=False, restarts=0)
+    other = ChildState(name="console", pid=None, ready=False, restarts=0)
     state = SupervisorState(pid=1, version="1", started="", host="h", port=1, console_host="h",
-                  console_port=2, children=(worker, console))  # fmt: skip
-    with DataFolderLock(desk.data) as folder:
+                  console_port=2, children=(worker, other))  # fmt: skip
+    with DataFolderLock(console.data) as folder:
         folder.write(state)
         told = samples((await get("/metrics")).text)
     assert told["lightgate_child_up"] == {("worker-0",): 1, ("console",): 0}
@@ -140,11 +140,11 @@ async def test_children_are_told(get: Get, desk: Desk) -> None:
 
 
 async def test_every_metric_of_the_table_is_served_with_its_labels(
-    get: Get, desk: Desk, traffic: Traffic
+    get: Get, console: ConsoleContext, traffic: Traffic
 ) -> None:
     traffic(2)
-    desk.clerk.work()
-    with DataFolderLock(desk.data) as folder:
+    console.ship_loop.work()
+    with DataFolderLock(console.data) as folder:
         folder.write(
             SupervisorState(pid=1, version="1", started="", host="h", port=1, console_host="h",
                   console_port=2, children=(ChildState(name="c", pid=1, ready=True, restarts=0),))

@@ -8,7 +8,7 @@ import pytest
 
 from ledger.notes import T0
 from lightgate.console.app import STALE_S
-from lightgate.console.clerk import Clerk
+from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.speeds import SHOWN, live_speeds
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from console.conftest import Get, Traffic
     from lightgate.clock.source import ManualClock
-    from lightgate.console.app import Desk
+    from lightgate.console.app import ConsoleContext
     from lightgate.ledger.store.store import Ledger
 
 NOW = T0 + 60_000_000_000
@@ -32,11 +32,11 @@ async def test_speeds_of_nothing(get: Get) -> None:
     assert (told["requests"], told["overhead_p50_ms"], told["left_out"]) == (0, None, 0)
 
 
-async def test_the_speeds_of_a_target(get: Get, desk: Desk, traffic: Traffic) -> None:
+async def test_the_speeds_of_a_target(get: Get, console: ConsoleContext, traffic: Traffic) -> None:
     traffic(72)
     traffic(5, target="lab/rare")
     traffic(3, target="lab/rare", ok=False)
-    assert desk.clerk.work()
+    assert console.ship_loop.work()
     answer = await get("/api/speeds")
     told, often, rare = json.loads(answer.text), rows(answer)["lab/s1"], rows(answer)["lab/rare"]
     assert (told["requests"], told["ok"]) == (80, 77)
@@ -52,12 +52,12 @@ async def test_the_speeds_of_a_target(get: Get, desk: Desk, traffic: Traffic) ->
 
 
 async def test_the_page_shows_a_bounded_number_of_targets(
-    ledger: Ledger, desk: Desk, traffic: Traffic
+    ledger: Ledger, console: ConsoleContext, traffic: Traffic
 ) -> None:
     traffic(2, target="lab/busy")
     for number in range(SHOWN + 4):
         traffic(target=f"lab/made-up-{number}")
-    desk.clerk.work()
+    console.ship_loop.work()
     told = live_speeds(ledger, NOW)
     assert len(told.rows) == SHOWN
     assert told.left_out == 5
@@ -65,19 +65,21 @@ async def test_the_page_shows_a_bounded_number_of_targets(
     assert "lab/busy" in {row.target for row in told.rows}
 
 
-async def test_an_old_window_is_empty(ledger: Ledger, desk: Desk, traffic: Traffic) -> None:
+async def test_an_old_window_is_empty(
+    ledger: Ledger, console: ConsoleContext, traffic: Traffic
+) -> None:
     traffic(3)
-    desk.clerk.work()
+    console.ship_loop.work()
     assert live_speeds(ledger, NOW).requests == 3
     assert live_speeds(ledger, NOW + 3_600_000_000_000).requests == 0
 
 
-async def test_health(get: Get, desk: Desk) -> None:
+async def test_health(get: Get, console: ConsoleContext) -> None:
     assert (await get("/health/live")).text == '{"live":true}'
     assert (await get("/health/ready")).status == 503  # nothing has been shipped yet
-    desk.clerk.work()
+    console.ship_loop.work()
     assert (await get("/health/ready")).status == 200
-    clock: ManualClock = desk.clock  # type: ignore[assignment]  # the fixture's
+    clock: ManualClock = console.clock  # type: ignore[assignment]  # the fixture's
     clock.advance(int(STALE_S * 1e9))
     assert (await get("/health/ready")).status == 503
 
@@ -90,9 +92,9 @@ async def test_a_report_by_something_else(get: Get) -> None:
     assert (await get("/report?by=colour")).status == 400
 
 
-async def test_the_report(get: Get, desk: Desk, traffic: Traffic) -> None:
+async def test_the_report(get: Get, console: ConsoleContext, traffic: Traffic) -> None:
     traffic(8)
-    desk.clerk.work()
+    console.ship_loop.work()
     for by in ("model", "provider", "target"):
         answer = await get(f"/report?by={by}")
         assert answer.status == 200
@@ -101,58 +103,60 @@ async def test_the_report(get: Get, desk: Desk, traffic: Traffic) -> None:
         assert "default-src 'none'" in html.unescape(answer.text)  # its own policy
 
 
-# The clerk
+# The ship_loop
 
 
 async def test_a_stop_ships_once_more(ledger: Ledger, tmp_path: Path, traffic: Traffic) -> None:
-    clerk = Clerk(ledger, tmp_path, tidy=lambda: None)
+    ship_loop = ShipLoop(ledger, tmp_path, prune=lambda: None)
     traffic(3)
-    clerk.stop()
-    await clerk.run()
-    assert clerk.totals.exchanges == 3
+    ship_loop.stop()
+    await ship_loop.run()
+    assert ship_loop.totals.exchanges == 3
     assert live_speeds(ledger, NOW).requests == 3
 
 
 async def test_a_failure_is_logged_and_tried_again(
     ledger: Ledger, tmp_path: Path, traffic: Traffic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clerk = Clerk(ledger, tmp_path, tidy=lambda: None)
+    ship_loop = ShipLoop(ledger, tmp_path, prune=lambda: None)
     traffic(1)
 
     def broken() -> None:
         raise OSError("the disk is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(clerk._shipper, "drain", broken)
-        assert not clerk.work()
-    assert (clerk.failures, clerk.lag_s()) == (1, None)
-    assert clerk.work()
-    assert clerk.totals.exchanges == 1
+        patched.setattr(ship_loop._shipper, "drain", broken)
+        assert not ship_loop.work()
+    assert (ship_loop.failures, ship_loop.lag_s()) == (1, None)
+    assert ship_loop.work()
+    assert ship_loop.totals.exchanges == 1
 
 
-async def test_it_tidies_once_an_hour(desk: Desk, ledger: Ledger, tmp_path: Path) -> None:
-    clock: ManualClock = desk.clock  # type: ignore[assignment]  # the fixture's
+async def test_it_tidies_once_an_hour(
+    console: ConsoleContext, ledger: Ledger, tmp_path: Path
+) -> None:
+    clock: ManualClock = console.clock  # type: ignore[assignment]  # the fixture's
     times: list[int] = []
-    clerk = Clerk(ledger, tmp_path, tidy=lambda: times.append(1), clock=clock)
-    clerk.work()
-    clerk.work()
+    ship_loop = ShipLoop(ledger, tmp_path, prune=lambda: times.append(1), clock=clock)
+    ship_loop.work()
+    ship_loop.work()
     assert len(times) == 1
     clock.advance(3_600_000_000_000)
-    clerk.work()
+    ship_loop.work()
     assert len(times) == 2
 
 
 async def test_orphans_of_a_dead_worker_are_settled(
-    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    console: ConsoleContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from ledger.notes import reserved
     from lightgate.ledger.journal.journal import Journal
 
     journal = Journal(tmp_path / "journal", 1)
     journal.write(reserved("x-1"))
-    desk.clerk.work()
-    assert desk.clerk.totals.orphans == 0  # its writer lives
+    console.ship_loop.work()
+    assert console.ship_loop.totals.orphans == 0  # its writer lives
     journal.close()
-    desk.clerk.work()
-    assert desk.clerk.totals.orphans == 1
+    console.ship_loop.work()
+    assert console.ship_loop.totals.orphans == 1
     assert "1 requests of a dead worker" in caplog.text

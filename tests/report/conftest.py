@@ -23,6 +23,7 @@ from lightgate.ledger.runs.run import (
     Board,
     BreakEven,
     CellSummary,
+    CellVerdict,
     CostFacts,
     Estimate,
     Health,
@@ -30,7 +31,6 @@ from lightgate.ledger.runs.run import (
     Pick,
     Run,
     TargetFacts,
-    Verdict,
     Versus,
 )
 
@@ -316,21 +316,21 @@ def rankings(
     return tuple(boards), tuple(pairs)
 
 
-def verdicts() -> tuple[Verdict, ...]:
+def verdicts() -> tuple[CellVerdict, ...]:
     return (
-        Verdict(
+        CellVerdict(
             target=f"generalcompute/{MODEL}",
             name="healthy",
             evidence=("TTFT p50 rises 1.6x from c=1 to c=32", "speed keeps 79 %"),
             sentence="Holds up: TTFT p50 180 ms at c=1, 280 ms at c=32.",
         ),
-        Verdict(
+        CellVerdict(
             target=f"groq/{MODEL}",
             name="intermittent queue",
             evidence=("p95/p50 of TTFT is 1.3 at c=1 and 3.9 at c=32", "TTFT p50 rises 2.7x"),
             sentence="The slow tail grows: TTFT p95 290 ms at c=1, 2,400 ms at c=32.",
         ),
-        Verdict(
+        CellVerdict(
             target=f"replicate/{MODEL}",
             name="batch contention",
             evidence=("speed keeps 46 % at c=32",),

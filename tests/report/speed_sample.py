@@ -8,9 +8,9 @@ import numpy as np
 
 from lightgate.clock.quantile import Interval, interval, quantile
 from lightgate.ledger.store.queries import SpeedRow
-from lightgate.report.tables.speed_report import Asked
+from lightgate.report.tables.speed_report import SpeedQuestion
 
-ASKED = Asked(by="target", since="2026-11-01T06:00:00Z", until="2026-11-15T06:00:00Z")
+ASKED = SpeedQuestion(by="target", since="2026-11-01T06:00:00Z", until="2026-11-15T06:00:00Z")
 # Median tok/s of the whole time, TTFT p50 in ms, requests, failures.
 GROUPS = {
     "generalcompute/llama-3.1-70b": (212.0, 190.0, 9_120, 4),

@@ -55,13 +55,13 @@ def show_caps(config: Config | None, data: Path | None, last: str, *, as_json: b
 def _caps(config: Config, data: Path | None, last: str) -> list[Cap]:
     from lightgate.ledger.store.keys import read_keys
     from lightgate.ledger.store.lengths import answer_lengths
-    from lightgate.report.tables.caps import Limits, suggest
+    from lightgate.report.tables.caps import TokenLimits, suggest
 
     with locate(config if data is None else None, data).open_existing() as ledger:
         lengths = answer_lengths(ledger, _length(last), datetime.now(UTC))
         with ledger.reading() as connection:
             keys = read_keys(connection)
-    limits = Limits(
+    limits = TokenLimits(
         models={
             name: table.max_tokens for name, table in config.models.items() if table.max_tokens
         },

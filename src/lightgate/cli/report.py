@@ -75,12 +75,12 @@ def command(**given: Any) -> None:
     Only successful requests count, and only groups with enough of them get a grade. Every number
     comes with its n; the median with its 95 % interval.
     """
-    from lightgate.report.tables.speed_report import Asked, arranged
+    from lightgate.report.tables.speed_report import SpeedQuestion, arranged
 
     out: Path | None = given["out"]
     shown = Shown(_form("json" if given["as_json"] else given["form"], out), out)
     period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
-    asked = Asked(
+    asked = SpeedQuestion(
         by=given["by"],
         since=_stamp(period.until - period.length),
         until=_stamp(period.until),

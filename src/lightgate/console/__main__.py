@@ -11,7 +11,7 @@ from lightgate.errors import ConfigError, LightgateError
 
 def main() -> int:
     """Read the arguments, serve, and say in one sentence what went wrong."""
-    from lightgate.console.serve import Options, run
+    from lightgate.console.serve import ConsoleOptions, run
 
     parser = argparse.ArgumentParser(prog="python -m lightgate.console")
     parser.add_argument("--data", type=Path, required=True, help="data folder of the gateway")
@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8081, help="port; 0 takes a free one")
     parser.add_argument("--config", type=Path, help="configuration file")
     parser.add_argument("--retention-s", type=float, help="how long single requests are kept")
-    options = Options(**vars(parser.parse_args()))
+    options = ConsoleOptions(**vars(parser.parse_args()))
     try:
         return run(options)
     except LightgateError as error:

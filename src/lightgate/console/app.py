@@ -1,4 +1,4 @@
-"""The console's application: the registry of what exists, and what each page is made of."""
+"""The console's application: the registry of routes, and the content of each page."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from lightgate.clock.source import SYSTEM
-from lightgate.console.guard import METHODS, REPORT_POLICY, Access, Guard, Terms
-from lightgate.console.meters import Reading, exposition
+from lightgate.console.guard import METHODS, REPORT_POLICY, Access, ConsoleAccess, Guard
 from lightgate.console.speeds import live_speeds
 from lightgate.console.totals import KnownNames
 from lightgate.errors import LightgateError
@@ -29,115 +28,115 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from lightgate.clock.source import Clock
-    from lightgate.console.clerk import Clerk
+    from lightgate.console.ship_loop import ShipLoop
     from lightgate.console.totals import Totals
     from lightgate.ledger.store.store import Ledger
 
-    Page = Callable[["Desk", Request], Awaitable[Response]]
+    Page = Callable[["ConsoleContext", Request], Awaitable[Response]]
 
-STALE_S: Final = 30.0  # without a whole pass over the journals for so long it is not ready
+STALE_S: Final = 30.0  # without a whole pass over the journals for so long the console is not ready
 REPORT_DAYS: Final = 14
 _STATIC: Final = resources.files("lightgate.console") / "static"
 _KINDS: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _encode: Final = msgspec.json.Encoder(decimal_format="string").encode
 
 
-class Desk(NamedTuple):
-    """What the pages look at."""
+class ConsoleContext(NamedTuple):
+    """The sources of the pages."""
 
     ledger: Ledger
-    clerk: Clerk
+    ship_loop: ShipLoop
     totals: Totals
     data: Path
     clock: Clock = SYSTEM
 
 
-class Entry(NamedTuple):
-    """A route of the registry; what has no entry does not exist."""
+class ConsoleRoute(NamedTuple):
+    """A route of the registry; a path that is not there is answered with 404."""
 
     path: str
     access: Access
     page: Page
 
 
-async def live(desk: Desk, request: Request) -> Response:
-    """Whether the process answers."""
-    del desk, request
+async def live(console: ConsoleContext, request: Request) -> Response:
+    """Answer that the process is alive."""
+    del console, request
     return JSONResponse({"live": True})
 
 
-async def ready(desk: Desk, request: Request) -> Response:
-    """Whether what workers write reaches the ledger."""
+async def ready(console: ConsoleContext, request: Request) -> Response:
+    """Answer whether the journals of the workers reach the ledger."""
     del request
-    lag_s = desk.clerk.lag_s()
+    lag_s = console.ship_loop.lag_s()
     well = lag_s is not None and lag_s < STALE_S
     return JSONResponse({"ready": well, "ship_lag_s": lag_s}, status_code=200 if well else 503)
 
 
-async def metrics(desk: Desk, request: Request) -> Response:
-    """Prometheus' text."""
+async def metrics(console: ConsoleContext, request: Request) -> Response:
+    """Answer with the metrics in the text format of Prometheus."""
     del request
     return Response(
-        await run_in_threadpool(_exposition, desk),
+        await run_in_threadpool(_exposition, console),
         media_type="text/plain; version=0.0.4; charset=utf-8",
     )
 
 
-async def speeds(desk: Desk, request: Request) -> Response:
-    """The live speeds as JSON."""
+async def speeds(console: ConsoleContext, request: Request) -> Response:
+    """Answer with the live speeds as JSON."""
     del request
-    found = await run_in_threadpool(live_speeds, desk.ledger, desk.clock.wall_ns())
+    found = await run_in_threadpool(live_speeds, console.ledger, console.clock.wall_ns())
     return Response(_encode(found), media_type="application/json")
 
 
-async def report(desk: Desk, request: Request) -> Response:
-    """The speed report of the last two weeks, as `lightgate report` writes it."""
+async def report(console: ConsoleContext, request: Request) -> Response:
+    """Answer with the speed report of the last two weeks, as `lightgate report` writes it."""
     by = request.query_params.get("by", "model")
     if by not in {"model", "provider", "target"}:
         return PlainTextResponse("A report is by model, provider or target.\n", status_code=400)
-    text = await run_in_threadpool(_report, desk, by)
+    text = await run_in_threadpool(_report, console, by)
     return Response(
         text, media_type="text/html", headers={"content-security-policy": REPORT_POLICY}
     )
 
 
-async def front(desk: Desk, request: Request) -> Response:
-    """The page of live speeds."""
-    del desk, request
+async def front(console: ConsoleContext, request: Request) -> Response:
+    """Answer with the page of live speeds."""
+    del console, request
     return Response((_STATIC / "page.html").read_bytes(), media_type="text/html")
 
 
-async def static(desk: Desk, request: Request) -> Response:
-    """A file that belongs to the page: the registry names each of them."""
-    del desk
+async def static(console: ConsoleContext, request: Request) -> Response:
+    """Answer with a file of the page; the registry names each of them."""
+    del console
     name = request.url.path.rpartition("/")[2]
     return Response((_STATIC / name).read_bytes(), media_type=_KINDS[name.rpartition(".")[2]])
 
 
 REGISTRY: Final = (
-    Entry("/", "reader", front),
-    Entry("/api/speeds", "reader", speeds),
-    Entry("/health/live", "open", live),
-    Entry("/health/ready", "open", ready),
-    Entry("/metrics", "reader", metrics),
-    Entry("/report", "reader", report),
-    Entry("/static/icon.svg", "reader", static),
-    Entry("/static/page.css", "reader", static),
-    Entry("/static/page.js", "reader", static),
+    ConsoleRoute("/", "reader", front),
+    ConsoleRoute("/api/speeds", "reader", speeds),
+    ConsoleRoute("/health/live", "open", live),
+    ConsoleRoute("/health/ready", "open", ready),
+    ConsoleRoute("/metrics", "reader", metrics),
+    ConsoleRoute("/report", "reader", report),
+    ConsoleRoute("/static/icon.svg", "reader", static),
+    ConsoleRoute("/static/page.css", "reader", static),
+    ConsoleRoute("/static/page.js", "reader", static),
 )
 
 
-def build_app(desk: Desk, terms: Terms) -> ASGIApp:
-    """The routes of the registry behind the guard."""
-    routes = [Route(entry.path, _bound(entry.page, desk), methods=METHODS) for entry in REGISTRY]
+def build_app(console: ConsoleContext, access: ConsoleAccess) -> ASGIApp:
+    """Build the routes of the registry behind the guard."""
+    routes = [Route(entry.path, _bound(entry.page, console), methods=METHODS) for entry in REGISTRY]
     app = Starlette(routes=routes, exception_handlers={LightgateError: _failed})
     registry: dict[str, Access] = {entry.path: entry.access for entry in REGISTRY}
-    return Guard(app, registry=registry, terms=terms)
+    return Guard(app, registry=registry, access=access)
 
 
-def _bound(page: Page, desk: Desk) -> Callable[[Request], Awaitable[Response]]:
+def _bound(page: Page, console: ConsoleContext) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        return await page(desk, request)
+        return await page(console, request)
 
     return endpoint
 
@@ -147,31 +146,35 @@ async def _failed(request: Request, error: Any) -> Response:
     return PlainTextResponse(f"{error.message}\n", status_code=503)
 
 
-def _exposition(desk: Desk) -> bytes:
-    desk.totals.look(desk.ledger, desk.clock.wall_ns(), known(desk.data))
-    clerk, state = desk.clerk, read_state(desk.data)
-    with desk.totals.lock:
-        return exposition(Reading(desk.totals, clerk.totals, clerk.failures, clerk.lag_s(), state))
+def _exposition(console: ConsoleContext) -> bytes:
+    from lightgate.console.meters import Scrape, exposition  # a library, for those who scrape
+
+    console.totals.look(console.ledger, console.clock.wall_ns(), label_names(console.data))
+    ship_loop, state = console.ship_loop, read_state(console.data)
+    with console.totals.lock:
+        return exposition(
+            Scrape(console.totals, ship_loop.totals, ship_loop.failures, ship_loop.lag_s(), state)
+        )
 
 
-def known(data: Path) -> KnownNames:
-    """The names that may be labels, from the snapshot in force."""
+def label_names(data: Path) -> KnownNames:
+    """Read the names that may be labels from the snapshot in force."""
     try:
         return KnownNames(read_snapshot(data))
     except LightgateError:
         return KnownNames(None)
 
 
-def _report(desk: Desk, by: str) -> str:
+def _report(console: ConsoleContext, by: str) -> str:
     from lightgate.ledger.store.queries import speed_rows
     from lightgate.report.pages.speed_page import speed_report_html
-    from lightgate.report.tables.speed_report import Asked
+    from lightgate.report.tables.speed_report import SpeedQuestion
 
-    until = datetime.fromtimestamp(desk.clock.wall_ns() // 1_000_000_000, UTC)
+    until = datetime.fromtimestamp(console.clock.wall_ns() // 1_000_000_000, UTC)
     last = timedelta(days=REPORT_DAYS)
     since = until - last
     asked = msgspec.convert(
         {"by": by, "since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "until": f"{until:%Y-%m-%dT%H:%M:%SZ}"},
-        Asked,
+        SpeedQuestion,
     )
-    return speed_report_html(speed_rows(desk.ledger, last, asked.by, until), asked)
+    return speed_report_html(speed_rows(console.ledger, last, asked.by, until), asked)

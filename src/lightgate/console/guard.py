@@ -1,8 +1,8 @@
-"""The guard in front of every page: a registry of what exists, who may see it, and as whom.
+"""The guard in front of every page: which paths exist, and which requests may see them.
 
-What is not in the registry does not exist. The Host must be a name of ours, so that a web site
-cannot reach the console through a name of its own that points here; a request that another site
-makes is refused; and where there is a secret, everything but the open routes needs it.
+A path that is not in the registry is answered with 404. The Host must be a name of the console, so
+that a web site cannot reach it through a name of its own that points here; a request that another
+site makes is refused; and where there is a secret, everything but the open routes needs it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ HEADERS: Final = {
 _ANY_ADDRESS: Final = frozenset(("0.0.0.0", "::", ""))  # noqa: S104 - recognised, not bound
 
 
-class Terms(msgspec.Struct, frozen=True):
+class ConsoleAccess(msgspec.Struct, frozen=True):
     """Where the console listens and the secret it asks for; empty where it asks for none."""
 
     host: str = "127.0.0.1"
     secret: str = ""
 
     def knows(self, host: str) -> bool:
-        """Whether a Host header names us.
+        """Whether a Host header names the console.
 
         A secret guards the wildcard address: there every name is as good as another, and a site
         that borrows one has no secret to show.
@@ -74,12 +74,14 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Guard:
-    """An ASGI layer around the routes."""
+    """An ASGI layer that lets a request through to the routes, or refuses it."""
 
-    def __init__(self, app: ASGIApp, *, registry: Mapping[str, Access], terms: Terms) -> None:
+    def __init__(
+        self, app: ASGIApp, *, registry: Mapping[str, Access], access: ConsoleAccess
+    ) -> None:
         self._app = app
         self._registry = registry
-        self._terms = terms
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it."""
@@ -92,17 +94,17 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
-        if not self._terms.knows(headers.get("host", "")):
+        if not self._access.knows(headers.get("host", "")):
             return _say(403, "This name is not one of the console's. Use 127.0.0.1 or localhost.")
         origin = headers.get("origin")
-        if origin is not None and not self._terms.knows(urlsplit(origin).netloc):
+        if origin is not None and not self._access.knows(urlsplit(origin).netloc):
             return _say(403, "Another site may not ask the console.")
         access = self._registry.get(scope["path"])
         if access is None:
             return _say(404, "There is no such page. GET / has the speeds.")
         if scope["method"] not in METHODS:
             return _say(405, "The console only answers GET.", allow=", ".join(METHODS))
-        if access != "open" and not self._terms.admits(headers.get("authorization")):
+        if access != "open" and not self._access.admits(headers.get("authorization")):
             challenge = 'Basic realm="lightgate", charset="UTF-8"'
             return _say(401, "The console needs its secret.", **{"www-authenticate": challenge})
         return None

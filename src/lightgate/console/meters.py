@@ -1,4 +1,4 @@
-"""`GET /metrics`: the totals in Prometheus' words, with GenAI names where they exist."""
+"""`GET /metrics`: the totals in Prometheus' text format, with GenAI names where they exist."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ _TIMES: Final = {
 }
 
 
-class Reading(NamedTuple):
-    """What one scrape is made of."""
+class Scrape(NamedTuple):
+    """The sources of one scrape."""
 
     totals: Totals
     shipped: Shipped
@@ -88,7 +88,7 @@ class Reading(NamedTuple):
 
 
 class _Collector:
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Scrape) -> None:
         self._reading = reading
 
     def collect(self) -> Iterator[Metric]:
@@ -140,7 +140,7 @@ class _Collector:
         yield _counter("lightgate_child_restarts_total", again)
 
 
-def exposition(reading: Reading) -> bytes:
+def exposition(reading: Scrape) -> bytes:
     """The text that Prometheus reads."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(reading))

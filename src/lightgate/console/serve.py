@@ -1,9 +1,10 @@
-"""Runs the console as a program: open the ledger, listen, say so, work until told to stop."""
+"""Run the console as a program: open the ledger, listen, say so, work until told to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -16,9 +17,9 @@ import uvicorn
 
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
-from lightgate.console.app import Desk, build_app, known
-from lightgate.console.clerk import Clerk
-from lightgate.console.guard import Terms
+from lightgate.console.app import ConsoleContext, build_app, label_names
+from lightgate.console.guard import ConsoleAccess
+from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
 from lightgate.errors import ConfigError
 from lightgate.gateway.process.child import end_with_parent
@@ -37,8 +38,8 @@ LOOK_S: Final = 60.0
 CLOSE_S: Final = 3
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to run it."""
+class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of the console's process."""
 
     data: Path
     host: str = "127.0.0.1"
@@ -48,14 +49,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Server(uvicorn.Server):
-    """Signals are ours: a stop first lets the clerk finish."""
+    """A server without signal handlers of its own: a stop first lets the ship loop finish."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-def run(options: Options) -> int:
+def run(options: ConsoleOptions) -> int:
     """Serve until SIGTERM or SIGINT; both are an order, so both end with 0."""
     config = None if options.config is None else load_config(options.config)
     if config is not None and options.retention_s is None:
@@ -80,13 +81,13 @@ def run(options: Options) -> int:
     return 0
 
 
-async def _serve(sock: socket.socket, ledger: Ledger, options: Options, secret: str) -> None:
+async def _serve(sock: socket.socket, ledger: Ledger, options: ConsoleOptions, secret: str) -> None:
     totals = Totals()
     totals.begin(ledger, SYSTEM.wall_ns())
     keep = Keep() if options.retention_s is None else Keep(raw_days=options.retention_s / DAY_S)
-    clerk = Clerk(ledger, options.data, tidy=lambda: prune(ledger, keep))
-    desk = Desk(ledger, clerk, totals, options.data)
-    app = build_app(desk, Terms(options.host, secret))
+    ship_loop = ShipLoop(ledger, options.data, prune=lambda: prune(ledger, keep))
+    console = ConsoleContext(ledger, ship_loop, totals, options.data)
+    app = build_app(console, ConsoleAccess(options.host, secret))
     server = _Server(
         uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", server_header=False,
@@ -97,32 +98,34 @@ async def _serve(sock: socket.socket, ledger: Ledger, options: Options, secret: 
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    working = asyncio.ensure_future(clerk.run())
+    working = asyncio.ensure_future(ship_loop.run())
     serving = asyncio.ensure_future(server.serve(sockets=[sock]))
-    looking = asyncio.ensure_future(_look(desk))
+    looking = asyncio.ensure_future(_look(console))
     sys.stdout.write(f'{{"ready": true, "port": {sock.getsockname()[1]}}}\n')
     sys.stdout.flush()
+    gc.collect()
+    gc.freeze()  # what is here now stays; the collector need not look at it again
     asked = asyncio.ensure_future(told.wait())
     either: set[asyncio.Future[Any]] = {asked, serving}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
     looking.cancel()
-    clerk.stop()
-    await working  # the last pass first: whoever asks meanwhile is still answered
+    ship_loop.stop()
+    await working  # the last pass first: requests are still answered meanwhile
     server.should_exit = True
     await serving
 
 
-async def _look(desk: Desk) -> None:
-    """Look at the totals also where nobody scrapes: what is not seen in time is not counted."""
+async def _look(console: ConsoleContext) -> None:
+    """Read the totals every minute: what is older than 3 hours at a scrape is not counted."""
     while True:
         await asyncio.sleep(LOOK_S)
-        names = known(desk.data)
-        await asyncio.to_thread(desk.totals.look, desk.ledger, SYSTEM.wall_ns(), names)
+        names = label_names(console.data)
+        await asyncio.to_thread(console.totals.look, console.ledger, SYSTEM.wall_ns(), names)
 
 
-def _listening(options: Options, *, shared: bool) -> socket.socket:
-    """A socket that listens already: a port that is taken is said before anything begins."""
+def _listening(options: ConsoleOptions, *, shared: bool) -> socket.socket:
+    """Open the listening socket: a port that is taken is said before anything starts."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
         return socket.create_server(

@@ -1,4 +1,4 @@
-"""What the ledger has gained since this process began, as numbers that only grow.
+"""Counters of what the ledger has gained since this process began.
 
 Prometheus needs counters that never fall, and the ledger forgets: so the rollups of the last hours
 are read again and again, and what each row has gained since the last look is added up. Labels are
@@ -36,15 +36,15 @@ _SUMS: Final = (*OUTCOMES, "late", "tokens_in", "tokens_out", "cost_usd")
 _NS_PER_S: Final = 1_000_000_000
 
 
-class Place(NamedTuple):
-    """The labels of a target."""
+class TargetLabels(NamedTuple):
+    """The labels of a target: provider and model."""
 
     provider: str
     model: str
 
 
 class KnownNames:
-    """Which names may become labels."""
+    """The names that may become labels: those of the configuration and of its price list."""
 
     def __init__(self, snapshot: Snapshot | None) -> None:
         self._providers = frozenset(() if snapshot is None else snapshot.providers)
@@ -56,12 +56,12 @@ class KnownNames:
                 targets.update(f"{name}/{model}" for model in reach.prices)
         self._targets = frozenset(targets)
 
-    def place(self, target: str) -> Place:
+    def labels(self, target: str) -> TargetLabels:
         """The labels of a target."""
         provider, _, model = target.partition("/")
         if provider not in self._providers:
-            return Place(OTHER, OTHER)
-        return Place(provider, model if target in self._targets else OTHER)
+            return TargetLabels(OTHER, OTHER)
+        return TargetLabels(provider, model if target in self._targets else OTHER)
 
     def alias(self, model_asked: str) -> str:
         """The label of what a client asked for."""
@@ -83,37 +83,37 @@ class Histogram:
         self.sum_s += sum_s
 
 
-class _Seen(NamedTuple):
+class _RowBefore(NamedTuple):
     mark: tuple[int, bytes | None]  # whatever changes the row changes one of these
     counts: dict[str, Any]
     times: dict[str, tuple[list[int], float]]
 
 
-_NOTHING: Final = _Seen((0, None), defaultdict(int), {})
+_NOTHING: Final = _RowBefore((0, None), defaultdict(int), {})
 
 
 class Totals:
     """Counters of attempts by target, and of exchanges by alias."""
 
     def __init__(self) -> None:
-        self.outcomes: dict[tuple[Place, str], int] = defaultdict(int)
-        self.tokens: dict[tuple[Place, str], int] = defaultdict(int)
-        self.cost_usd: dict[Place, float] = defaultdict(float)
-        self.late: dict[Place, int] = defaultdict(int)
-        self.times: dict[tuple[str, Place], Histogram] = {}
+        self.outcomes: dict[tuple[TargetLabels, str], int] = defaultdict(int)
+        self.tokens: dict[tuple[TargetLabels, str], int] = defaultdict(int)
+        self.cost_usd: dict[TargetLabels, float] = defaultdict(float)
+        self.late: dict[TargetLabels, int] = defaultdict(int)
+        self.times: dict[tuple[str, TargetLabels], Histogram] = {}
         self.exchanges: dict[tuple[str, str], int] = defaultdict(int)
-        self.lock = threading.Lock()  # held by whoever looks or reads
-        self._rows: dict[tuple[int, str], _Seen] = {}
+        self.lock = threading.Lock()  # held while the counters are changed or read
+        self._rows: dict[tuple[int, str], _RowBefore] = {}
         self._keys: dict[tuple[int, str, str], tuple[int, int]] = {}
 
     def begin(self, ledger: Ledger, wall_ns: int) -> None:
-        """Remember what is there already: it is not counted."""
+        """Remember the rows that are there already: they are not counted."""
         self.look(ledger, wall_ns, KnownNames(None))
         for gained in (self.outcomes, self.tokens, self.cost_usd, self.late, self.exchanges):
             gained.clear()
         self.times.clear()
 
-    def look(self, ledger: Ledger, wall_ns: int, known: KnownNames) -> None:
+    def look(self, ledger: Ledger, wall_ns: int, names: KnownNames) -> None:
         """Read the last hours and add what they have gained."""
         since_s = wall_ns // _NS_PER_S - LOOK_BACK_S
         hours = rollups.select().where(
@@ -126,18 +126,18 @@ class Totals:
             targets, keys = connection.execute(hours).all(), connection.execute(days).all()
         with self.lock:
             for row in targets:
-                self._take_target(row, known)
+                self._take_target(row, names)
             for row in keys:
-                self._take_key(row, known)
+                self._take_key(row, names)
             self._forget(since_s)
 
-    def _take_target(self, row: sa.Row[Any], known: KnownNames) -> None:
+    def _take_target(self, row: sa.Row[Any], names: KnownNames) -> None:
         at = (row.bucket_s, row.target)
         before = self._rows.get(at, _NOTHING)
         mark = (row.attempts, row.overhead_ms_sketch)
         if before.mark == mark:
             return
-        place = known.place(row.target)
+        place = names.labels(row.target)
         counts = {name: getattr(row, name) for name in _SUMS}
         gained = {name: max(0, value - before.counts[name]) for name, value in counts.items()}
         for outcome in OUTCOMES:
@@ -150,12 +150,12 @@ class Totals:
         times = {metric: _packed(row, metric) for metric in TIMES}
         for metric, (values, sum_s) in times.items():
             self._gain(metric, place, before.times.get(metric), (values, sum_s))
-        self._rows[at] = _Seen(mark, counts, times)
+        self._rows[at] = _RowBefore(mark, counts, times)
 
     def _gain(
         self,
         metric: str,
-        place: Place,
+        place: TargetLabels,
         before: tuple[list[int], float] | None,
         now: tuple[list[int], float],
     ) -> None:
@@ -164,17 +164,17 @@ class Totals:
         fresh = [max(0, a - b) for a, b in zip(now[0], old, strict=True)]
         histogram.gain(fresh, max(0.0, now[1] - old_sum_s))
 
-    def _take_key(self, row: sa.Row[Any], known: KnownNames) -> None:
+    def _take_key(self, row: sa.Row[Any], names: KnownNames) -> None:
         at = (row.bucket_s, row.key_id, row.model_asked)
         exchanges, ok = self._keys.get(at, (0, 0))
-        alias = known.alias(row.model_asked)
+        alias = names.alias(row.model_asked)
         self.exchanges[alias, "ok"] += max(0, row.ok - ok)
         failed, before = row.exchanges - row.ok, exchanges - ok
         self.exchanges[alias, "failed"] += max(0, failed - before)
         self._keys[at] = (row.exchanges, row.ok)
 
     def _forget(self, since_s: int) -> None:
-        """Rows that are not read again need not be remembered."""
+        """Drop the memory of rows that are not read again."""
         self._rows = {at: seen for at, seen in self._rows.items() if at[0] >= since_s - HOUR_S}
         self._keys = {at: seen for at, seen in self._keys.items() if at[0] >= since_s - DAY_S}
 

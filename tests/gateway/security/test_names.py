@@ -119,7 +119,10 @@ async def test_no_made_up_name_becomes_a_label(behind: Behind, upstream: Upstrea
     rig = await behind('[models.fast]\ntargets = ["raw/m"]\n')
     known = KnownNames(rig.state.served.snapshot)
     names = [f"raw/made-up-{n}" for n in range(1000)] + ['raw/x"}\nevil 1', "nobody/m", "x" * 256]
-    assert {known.place(name) for name in names} <= {known.place("raw/?"), known.place("nobody/m")}
+    assert {known.labels(name) for name in names} <= {
+        known.labels("raw/?"),
+        known.labels("nobody/m"),
+    }
     assert {known.alias(name) for name in names} == {known.alias("nobody")}
     assert known.alias("fast") == "fast"
 

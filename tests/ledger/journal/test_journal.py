@@ -22,9 +22,9 @@ from lightgate.ledger.journal.journal import (
     life_of,
     read_frames,
 )
-from lightgate.ledger.journal.notes import VERSION, Note, Opened, Seen, Settled
+from lightgate.ledger.journal.notes import VERSION, Announced, Note, Opened, Settled
 
-NOTES: list[Note] = [reserved("x-1"), settled("x-1"), Seen("x-2", T0), settled("x-2")]
+NOTES: list[Note] = [reserved("x-1"), settled("x-1"), Announced("x-2", T0), settled("x-2")]
 
 
 def written(folder: Path) -> bytes:

@@ -12,7 +12,7 @@ from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage, count
 from lightgate.errors import HttpRefused
-from lightgate.ledger.journal.notes import AttemptNote, Note, Reserved, Seen, Settled
+from lightgate.ledger.journal.notes import Announced, AttemptNote, Note, Reserved, Settled
 from lightgate.ledger.store.exchange import ExchangeRecord, dollars, wall_ns_of
 
 instant = st.none() | st.integers(0, 2**62)
@@ -108,7 +108,7 @@ def test_a_note_of_an_older_writer_is_read() -> None:
     old = msgspec.msgpack.encode(["r", "x-1", "k-1", T0, 5, ["lab/s1"]])
     assert msgspec.msgpack.decode(old, type=Note) == Reserved("x-1", "k-1", T0, 5, ("lab/s1",))
     seen = msgspec.msgpack.encode(["i", "x-1", T0])
-    assert msgspec.msgpack.decode(seen, type=Note) == Seen("x-1", T0)
+    assert msgspec.msgpack.decode(seen, type=Note) == Announced("x-1", T0)
 
 
 def test_bursts_travel_as_they_are() -> None:

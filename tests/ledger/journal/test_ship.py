@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from ledger.notes import T0, attempt_note, reserved, settled
 from lightgate.ledger.journal.journal import Journal, journals, read_frames
-from lightgate.ledger.journal.notes import Opened, Seen, Settled
+from lightgate.ledger.journal.notes import Announced, Opened, Settled
 from lightgate.ledger.journal.ship import ORPHANED, Shipped, Shipper
 from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store import schema
@@ -54,7 +54,7 @@ def everything(ledger: Ledger) -> dict[str, list[Any]]:
 
 
 def test_notes_become_rows_once(ledger: Ledger, shipper: Shipper, tmp_path: Path) -> None:
-    journal = journal_of(tmp_path, reserved("x-1"), settled("x-1"), Seen("x-2", T0))
+    journal = journal_of(tmp_path, reserved("x-1"), settled("x-1"), Announced("x-2", T0))
     assert shipper.ship() == Shipped(records=4, exchanges=1, attempts=1)
     assert shipper.ship() == Shipped()
     journal.write(settled("x-2"))
@@ -75,7 +75,7 @@ def test_notes_become_rows_once(ledger: Ledger, shipper: Shipper, tmp_path: Path
 def test_a_dead_worker_pays_what_it_reserved(
     ledger: Ledger, shipper: Shipper, tmp_path: Path
 ) -> None:
-    journal = journal_of(tmp_path, reserved("x-1", nano_usd=7000), Seen("x-2", T0, "req-2"))
+    journal = journal_of(tmp_path, reserved("x-1", nano_usd=7000), Announced("x-2", T0, "req-2"))
     assert shipper.ship().orphans == 0  # the worker lives: it may settle yet
     assert spend_per_key(ledger) == {"k-1": Decimal("0.000007")}
     journal.close()
@@ -230,7 +230,13 @@ def crash_at(ledger: Ledger, when: int) -> Callable[[], None]:
 def script(tmp_path: Path) -> None:
     """Two lives: one with orphans and several files, one that settled all, and one thing twice."""
     dead = Journal(tmp_path / "journal", 1, rotate_bytes=700)
-    for note in (reserved("a-1"), settled("a-1"), reserved("a-2"), settled("a-3"), Seen("a-4", T0)):
+    for note in (
+        reserved("a-1"),
+        settled("a-1"),
+        reserved("a-2"),
+        settled("a-3"),
+        Announced("a-4", T0),
+    ):
         dead.write(note)
     dead.close()
     journal_of(tmp_path, reserved("b-1"), settled("b-1"), settled("b-1")).close()

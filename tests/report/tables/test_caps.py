@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.ledger.store.lengths import Lengths
-from lightgate.report.tables.caps import ENOUGH, ROOM, Cap, Limits, rounded, suggest
+from lightgate.report.tables.caps import ENOUGH, ROOM, Cap, TokenLimits, rounded, suggest
 
 PRICES = {"a/m": Decimal("2.5"), "b/m": Decimal(10)}
 
@@ -21,13 +21,13 @@ def lengths(**changes: Any) -> Lengths:
     return Lengths(**(plain | changes))
 
 
-def cap(limits: Limits | None = None, **changes: Any) -> Cap:
-    (found,) = suggest([lengths(**changes)], limits or Limits(), PRICES)
+def cap(limits: TokenLimits | None = None, **changes: Any) -> Cap:
+    (found,) = suggest([lengths(**changes)], limits or TokenLimits(), PRICES)
     return found
 
 
 def test_a_cap_has_room_above_the_longest_usual_answers() -> None:
-    found = cap(Limits(models={"fast": 4096}))
+    found = cap(TokenLimits(models={"fast": 4096}))
     assert (found.suggested, found.because) == (512, "suggested")
     assert (found.reserved_now_usd, found.reserved_usd) == (Decimal("0.04096"), Decimal("0.00512"))
     assert (found.worst_now_s, found.worst_s) == (4096 / 50, 512 / 50)
@@ -52,7 +52,7 @@ def test_without_a_cap_a_price_or_a_speed_nothing_is_made_up() -> None:
 def test_nothing_is_suggested_where_it_would_be_wrong(
     changes: dict[str, Any], because: str
 ) -> None:
-    found = cap(Limits(models={"fast": 1024}), **changes)
+    found = cap(TokenLimits(models={"fast": 1024}), **changes)
     assert (found.suggested, found.because, found.reserved_usd) == (None, because, None)
 
 
@@ -61,7 +61,7 @@ def test_one_in_a_hundred_may_be_cut() -> None:
 
 
 def test_the_smallest_limit_is_the_cap() -> None:
-    limits = Limits(models={"fast": 2048}, keys={"k-1": 1024})
+    limits = TokenLimits(models={"fast": 2048}, keys={"k-1": 1024})
     assert cap(limits).cap == 2048
     assert cap(limits, key_id="k-1").cap == 1024
     assert cap(limits, key_id="k-2").cap == 2048
@@ -79,6 +79,6 @@ def test_a_rounded_cap_is_a_little_more_and_a_whole_step(tokens: float) -> None:
 def test_a_suggestion_cuts_less_than_one_in_a_hundred_and_lowers_the_cap(
     p99: int, limit: int
 ) -> None:
-    found = cap(Limits(models={"fast": limit}), p99=p99)
+    found = cap(TokenLimits(models={"fast": limit}), p99=p99)
     if found.suggested is not None:
         assert ROOM * p99 <= found.suggested < limit

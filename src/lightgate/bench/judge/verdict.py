@@ -20,7 +20,7 @@ from lightgate.bench.statistics.summary import (
 )
 from lightgate.clock.load import counting
 from lightgate.clock.outcome import Outcome
-from lightgate.ledger.runs.run import Verdict
+from lightgate.ledger.runs.run import CellVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
 NO_SIGNS: Final = Signs()
 
 
-def diagnose(cells: Iterable[CellSummary], signs: Signs = NO_SIGNS) -> Verdict | None:
+def diagnose(cells: Iterable[CellSummary], signs: Signs = NO_SIGNS) -> CellVerdict | None:
     """Name what happens to one target under load, with evidence.
 
     None where no name is earned: nothing to compare with, or failures that fit no name.
@@ -96,7 +96,7 @@ def diagnose(cells: Iterable[CellSummary], signs: Signs = NO_SIGNS) -> Verdict |
     for name, rule in _RULES:
         evidence = tuple(rule(view))
         if evidence:
-            return Verdict(
+            return CellVerdict(
                 target=view.light.target, name=name, evidence=evidence, sentence=degrades(ordered)
             )
     return None

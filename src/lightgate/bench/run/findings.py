@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lightgate.clock.load import Slo
-    from lightgate.ledger.runs.run import CellSummary, Run, TargetFacts, Verdict
+    from lightgate.ledger.runs.run import CellSummary, CellVerdict, Run, TargetFacts
 
 
 class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ def _verdicts(
     measured: Measured,
     found: tuple[Sequence[CellSummary], frozenset[str]],
     twins: Sequence[str],
-) -> list[Verdict]:
+) -> list[CellVerdict]:
     cells, counted = found
     by_target: Mapping[str, list[CellSummary]] = defaultdict(list)
     for cell in cells:

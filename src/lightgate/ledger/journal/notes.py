@@ -27,7 +27,7 @@ VERSION: Final = 1  # of the notes; a reader refuses a journal of a newer one
 _ERROR_CHARS: Final = 500  # of a provider's own words; the rest says nothing more
 
 
-class Ended(Protocol):
+class EndedCall(Protocol):
     """How a call ended, as far as a note needs it; `provider.call.Called` is one."""
 
     @property
@@ -110,7 +110,7 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     bursts: bytes
 
     @classmethod
-    def of(cls, facts: NoteFacts, marks: Marks, called: Ended) -> AttemptNote:
+    def of(cls, facts: NoteFacts, marks: Marks, called: EndedCall) -> AttemptNote:
         """Take down one attempt that has ended."""
         tokens, error = called.tokens, called.error
         return cls(
@@ -425,7 +425,7 @@ class Reserved(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="r"):
     dialect: str = ""
 
 
-class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="i"):
+class Announced(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="i"):
     """An id that a client is about to see, where nothing was reserved."""
 
     exchange_id: str
@@ -443,7 +443,7 @@ class Settled(msgspec.Struct, array_like=True, frozen=True, gc=False, tag="s"):
     attempts: tuple[AttemptNote, ...]
 
 
-Note = Opened | Reserved | Seen | Settled
+Note = Opened | Reserved | Announced | Settled
 
 
 def between(start: int | None, stop: int | None) -> int | None:

@@ -20,7 +20,14 @@ import sqlalchemy as sa
 from msgspec.structs import asdict
 
 from lightgate.ledger.journal.journal import Frames, alive, journals, life_of
-from lightgate.ledger.journal.notes import VERSION, ExchangeNote, Opened, Reserved, Seen, Settled
+from lightgate.ledger.journal.notes import (
+    VERSION,
+    Announced,
+    ExchangeNote,
+    Opened,
+    Reserved,
+    Settled,
+)
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.rollup import Rollup
 from lightgate.ledger.store.store import LedgerBusy, LedgerConflict
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 logger = logging.getLogger(__name__)
-LIMIT: Final = 4000  # notes in one transaction
+LIMIT: Final = 2000  # notes in one transaction: more would only take more memory
 ORPHANED: Final = "The gateway stopped before the answer was settled."
 ESTIMATED: Final = "estimated"
 _IDS_AT_ONCE: Final = 500  # in one IN (…)
@@ -253,7 +260,7 @@ class _Batch:
         worker = life.partition("-")[0]
         self._worker = int(worker) if worker.isdigit() else 0
         self._notes = len(notes)
-        self._opened: dict[str, Reserved | Seen] = {}
+        self._opened: dict[str, Reserved | Announced] = {}
         self._settled: dict[str, Settled] = {}
         self._closed: list[str] = []  # settled here, announced in an earlier batch or never
         self._duplicates = 0
@@ -317,7 +324,7 @@ class _Batch:
         reserved = [self._reservation(note) for note in opened]
         ledger.insert(connection, schema.reservations, reserved)
 
-    def _reservation(self, note: Reserved | Seen) -> tuple[Any, ...]:
+    def _reservation(self, note: Reserved | Announced) -> tuple[Any, ...]:
         return (
             note.exchange_id, self._life, self._worker, note.key_id, note.wall_ns,
             note.nano_usd if isinstance(note, Reserved) else None,

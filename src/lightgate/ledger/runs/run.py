@@ -128,7 +128,7 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
         return None if found is None else found.value
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Why a target behaves as it does under load, with the numbers that say so."""
 
     target: str
@@ -205,7 +205,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[CellSummary, ...] = ()
     boards: tuple[Board, ...] = ()
     versus: tuple[Versus, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[CellVerdict, ...] = ()
     picks: tuple[Pick, ...] = ()
     break_even: tuple[BreakEven, ...] = ()
     health: Health | None = None

@@ -110,7 +110,6 @@ exchange_notes: Final = sa.Table(
         "exchange_notes_by_request",
         "request_id",
         sqlite_where=sa.text("request_id <> id"),
-        postgresql_where=sa.text("request_id <> id"),
     ),
     sa.Index("exchange_notes_by_time", "wall_ns"),
 )

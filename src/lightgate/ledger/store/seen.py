@@ -1,4 +1,4 @@
-"""How fast each target was lately, for those who have not seen it themselves.
+"""How fast each target was lately, for workers that have not called it themselves.
 
 From the sums of the gateway's own traffic, or from the benchmark runs that schedules keep. The
 newest numbers count: whole hours are taken, from the last one backwards, until there are enough.

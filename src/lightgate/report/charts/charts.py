@@ -48,7 +48,7 @@ NAME: Final = 17  # characters of a target's name in a chart
 _POINTS: Final = 160  # of one distribution curve
 
 
-class Point(NamedTuple):
+class ChartPoint(NamedTuple):
     """One target under one load on a chart."""
 
     series: int
@@ -240,7 +240,7 @@ def cost_map(run: Run) -> Picture | None:
     return plot(WIDE, x, y, titles).draw(better + "".join(parts))
 
 
-def _cost_points(run: Run) -> list[tuple[Point, bool]]:
+def _cost_points(run: Run) -> list[tuple[ChartPoint, bool]]:
     short = names(run)
     order = loads(run)
     made = []
@@ -256,12 +256,14 @@ def _cost_points(run: Run) -> list[tuple[Point, bool]]:
                 f"{short[target]} at {cell.load}: {number(speed)} tok/s, {dollars(price)} "
                 f"per million output tokens, n = {cell.requests:,}"
             )
-            kept.append(Point(series, shorten(short[target], NAME), float(price), speed, title))
+            kept.append(
+                ChartPoint(series, shorten(short[target], NAME), float(price), speed, title)
+            )
         made += [(point, point is kept[-1]) for point in kept]
     return made
 
 
-def _beside(taken: list[tuple[float, float]], heavy: list[Point], x: Scale, y: Scale) -> str:
+def _beside(taken: list[tuple[float, float]], heavy: list[ChartPoint], x: Scale, y: Scale) -> str:
     """Names next to their points, on the first side where nothing is in the way."""
     boxes = [(px - 5, py - 5, px + 5, py + 5) for px, py in taken]
     parts = []

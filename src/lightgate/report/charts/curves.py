@@ -32,7 +32,7 @@ _DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _BLANK: Final = 0x2800
 
 
-class Curve(NamedTuple):
+class LoadCurve(NamedTuple):
     """One target: its place in the run and its points (load, value), in order of load."""
 
     at: int
@@ -66,7 +66,7 @@ def curves(run: Run, *, width: int = 80) -> Text | None:
     return page
 
 
-def series(run: Run, cells: Sequence[CellSummary], metric: str, q: float) -> list[Curve]:
+def series(run: Run, cells: Sequence[CellSummary], metric: str, q: float) -> list[LoadCurve]:
     """One curve a target, of the points whose number exists."""
     order = {load: at for at, load in enumerate(loads(run))}
     made = []
@@ -75,11 +75,11 @@ def series(run: Run, cells: Sequence[CellSummary], metric: str, q: float) -> lis
         points = [(amount(cell), cell.value(metric, q)) for cell in mine]
         kept = tuple((x, y) for x, y in points if x and y and math.isfinite(y))
         if kept:
-            made.append(Curve(at, kept))
+            made.append(LoadCurve(at, kept))
     return made
 
 
-def _plot(page: Text, title: str, made: list[Curve], width: int) -> None:
+def _plot(page: Text, title: str, made: list[LoadCurve], width: int) -> None:
     columns = width - _GUTTER - 2
     xs = sorted({x for curve in made for x, _ in curve.points})
     ys = [y for curve in made for _, y in curve.points]
@@ -154,7 +154,7 @@ class _Canvas:
     def row(self, y: float) -> int:
         return self._dot_y(y) // 4
 
-    def line(self, curve: Curve) -> None:
+    def line(self, curve: LoadCurve) -> None:
         dots = [(self._dot_x(x), self._dot_y(y)) for x, y in curve.points]
         for (x0, y0), (x1, y1) in pairwise(dots):
             steps = max(abs(x1 - x0), abs(y1 - y0), 1)
@@ -165,7 +165,7 @@ class _Canvas:
                     curve.at,
                 )
 
-    def letter(self, curve: Curve) -> None:
+    def letter(self, curve: LoadCurve) -> None:
         for x, y in curve.points:
             place = (self.column(x), self.row(y))
             self._letters[place] = SEVERAL if place in self._letters else _letter(curve.at)

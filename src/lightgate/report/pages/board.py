@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from lightgate.ledger.runs.run import CellSummary, Run
     from lightgate.report.charts.svg import Scale
-    from lightgate.report.tables.arrange import Block, Row
+    from lightgate.report.tables.arrange import Block, CellRow
 
 
-class Figure(NamedTuple):
+class BoardFigure(NamedTuple):
     """A number as it is shown, and all that stands behind it."""
 
     text: str
@@ -84,7 +84,7 @@ def _th(text: str, title: str, **attributes: object) -> str:
     return element("th", escape(text), scope="col", title=title, **attributes)
 
 
-def _row(row: Row, metric: str, series: int, scale: Scale | None) -> str:
+def _row(row: CellRow, metric: str, series: int, scale: Scale | None) -> str:
     cell = row.cell
     remark = cell_remark(cell)
     flag = element("span", "!", class_="flag", title=remark) if remark else ""
@@ -98,11 +98,11 @@ def _row(row: Row, metric: str, series: int, scale: Scale | None) -> str:
     )
 
 
-def _td(figure: Figure, before: str = "", **attributes: object) -> str:
+def _td(figure: BoardFigure, before: str = "", **attributes: object) -> str:
     return element("td", before + escape(figure.text), title=figure.title, **attributes)
 
 
-def _figures(row: Row, metric: str) -> Sequence[Figure]:
+def _figures(row: CellRow, metric: str) -> Sequence[BoardFigure]:
     cell = row.cell
     counted = f"n = {cell.requests:,}."
     return (
@@ -112,32 +112,32 @@ def _figures(row: Row, metric: str) -> Sequence[Figure]:
         _quantile(cell, "speed_tps", 0.05),
         _quantile(cell, "stall_ms", 0.95),
         _quantile(cell, "e2e_ms", 0.5),
-        Figure(number(cell.throughput_tps), _window(cell, "throughput", "tok/s")),
-        Figure(number(cell.inflight), _window(cell, "inflight", "requests")),
-        Figure(percent(error_share(cell), digits=1), _errors(cell)),
-        Figure(percent(cell.goodput), f"{counted} {DEFINITIONS['goodput'].text}"),
-        Figure(dollars(cell.cost.out_per_mtok), _cost(cell)),
-        Figure(grade_of(cell) or DOT, f"{counted} {DEFINITIONS['grade'].text}"),
-        Figure(
+        BoardFigure(number(cell.throughput_tps), _window(cell, "throughput", "tok/s")),
+        BoardFigure(number(cell.inflight), _window(cell, "inflight", "requests")),
+        BoardFigure(percent(error_share(cell), digits=1), _errors(cell)),
+        BoardFigure(percent(cell.goodput), f"{counted} {DEFINITIONS['goodput'].text}"),
+        BoardFigure(dollars(cell.cost.out_per_mtok), _cost(cell)),
+        BoardFigure(grade_of(cell) or DOT, f"{counted} {DEFINITIONS['grade'].text}"),
+        BoardFigure(
             DOT if row.standing is None else probability(row.standing.p_fastest),
             f"{counted} {DEFINITIONS['p_fastest'].text}",
         ),
-        Figure(f"{cell.requests:,}", f"{cell.warmup:,} were cut off. {DEFINITIONS['n'].text}"),
+        BoardFigure(f"{cell.requests:,}", f"{cell.warmup:,} were cut off. {DEFINITIONS['n'].text}"),
     )
 
 
-def _quantile(cell: CellSummary, metric: str, q: float) -> Figure:
+def _quantile(cell: CellSummary, metric: str, q: float) -> BoardFigure:
     failing = cell.estimate(metric, q, failures=True)
     told = explain(cell.estimate(metric, q), metric, failing)
-    return Figure(number(cell.value(metric, q)), told)
+    return BoardFigure(number(cell.value(metric, q)), told)
 
 
-def _rank(row: Row) -> Figure:
+def _rank(row: CellRow) -> BoardFigure:
     if row.standing is None:
-        return Figure(DOT, "No ranking here: nothing to compare, too few blocks, or void.")
+        return BoardFigure(DOT, "No ranking here: nothing to compare, too few blocks, or void.")
     best, worst = row.standing.best, row.standing.worst
     text = str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
-    return Figure(text, f"{DEFINITIONS['rank'].text} n = {row.cell.requests:,}.")
+    return BoardFigure(text, f"{DEFINITIONS['rank'].text} n = {row.cell.requests:,}.")
 
 
 def _window(cell: CellSummary, name: str, unit: str) -> str:

@@ -29,7 +29,7 @@ from lightgate.report.tables.sentences import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lightgate.ledger.runs.run import CellSummary, Pick, Run, Verdict
+    from lightgate.ledger.runs.run import CellSummary, CellVerdict, Pick, Run
     from lightgate.report.pages.material import Material
 
 _BAR: Final = (320.0, 12.0)
@@ -86,7 +86,7 @@ def verdicts(run: Run) -> str:
     return element("div", "".join(made), class_="cards wide")
 
 
-def _verdict(verdict: Verdict, short: Mapping[str, str]) -> str:
+def _verdict(verdict: CellVerdict, short: Mapping[str, str]) -> str:
     name = short.get(verdict.target, verdict.target)
     calm = "calm" if verdict.name == "healthy" else "alert"
     badge = element("span", escape(verdict.name), class_=f"badge {calm}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lightgate.ledger.store.queries import SpeedRow
-    from lightgate.report.tables.speed_report import Asked, SpeedReport
+    from lightgate.report.tables.speed_report import SpeedQuestion, SpeedReport
 
 _MEANING: Final = {
     "grade": DEFINITIONS["grade"].text,
@@ -31,7 +31,7 @@ _MEANING: Final = {
 }
 
 
-def speed_report_html(rows: Iterable[SpeedRow], asked: Asked) -> str:
+def speed_report_html(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> str:
     """The whole page: the chart, the table, what was left out, and what the numbers are."""
     report = arranged(rows, asked)
     head = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.runs.run import Board, CellSummary, Run
 
 
-class Row(NamedTuple):
+class CellRow(NamedTuple):
     """One target in the block of a load."""
 
     cell: CellSummary
@@ -31,7 +31,7 @@ class Block(NamedTuple):
 
     load: str
     metric: str  # ttft_ms, or ttft_plan_ms where requests came by schedule
-    rows: tuple[Row, ...]
+    rows: tuple[CellRow, ...]
     void: bool  # an A/A pair differs: the ranking says nothing
 
 
@@ -130,7 +130,7 @@ def _block(run: Run, load: str) -> Block:
     standings = {s.name: s for s in board.standings} if board and not board.void else {}
     tied = _tied(run, load, metric, cells[0].target) if cells else set()
     rows = tuple(
-        Row(cell, short[cell.target], standings.get(cell.target), cell.target in tied)
+        CellRow(cell, short[cell.target], standings.get(cell.target), cell.target in tied)
         for cell in cells
     )
     return Block(load, metric, rows, void=board is not None and board.void)

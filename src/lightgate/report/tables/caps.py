@@ -26,7 +26,7 @@ MTOK: Final = 1_000_000
 Because = Literal["suggested", "too few answers", "answers are cut", "the cap is tight already"]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class TokenLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The caps in force: of models by name, of keys by id."""
 
     models: dict[str, int] = {}
@@ -65,7 +65,7 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def suggest(
-    lengths: Iterable[Lengths], limits: Limits, per_mtok: Mapping[str, Decimal]
+    lengths: Iterable[Lengths], limits: TokenLimits, per_mtok: Mapping[str, Decimal]
 ) -> list[Cap]:
     """What each row of lengths suggests.
 

@@ -55,26 +55,26 @@ _COLUMNS: Final = (
 )
 
 
-class Head(NamedTuple):
+class ReportHead(NamedTuple):
     """A column's heading and whether numbers stand in it."""
 
     title: str
     right: bool = True
 
 
-def heads(report: SpeedReport) -> tuple[Head, ...]:
+def heads(report: SpeedReport) -> tuple[ReportHead, ...]:
     """The headings of the table."""
     return (
-        Head(report.asked.by, right=False),
-        Head("grade"),
-        Head("tok/s p50"),
-        Head("95 %"),
-        Head("TTFT p50"),
-        Head("TTFT p95"),
-        Head("n"),
-        Head("left out"),
-        Head("tokens out"),
-        Head("cost"),
+        ReportHead(report.asked.by, right=False),
+        ReportHead("grade"),
+        ReportHead("tok/s p50"),
+        ReportHead("95 %"),
+        ReportHead("TTFT p50"),
+        ReportHead("TTFT p95"),
+        ReportHead("n"),
+        ReportHead("left out"),
+        ReportHead("tokens out"),
+        ReportHead("cost"),
     )
 
 

@@ -24,7 +24,7 @@ MIN_REQUESTS: Final = 500
 LAST_DAYS: Final = 14
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class SpeedQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """What the report is about: grouping, period (RFC 3339, UTC), and how many are enough."""
 
     by: By = "model"
@@ -36,7 +36,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 class SpeedReport(NamedTuple):
     """The groups with enough requests, the fastest first, and those without."""
 
-    asked: Asked
+    asked: SpeedQuestion
     rows: tuple[SpeedRow, ...]
     small: tuple[SpeedRow, ...]
 
@@ -46,7 +46,7 @@ class SpeedReport(NamedTuple):
         return sum(row.successes for row in (*self.rows, *self.small))
 
 
-def arranged(rows: Iterable[SpeedRow], asked: Asked) -> SpeedReport:
+def arranged(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> SpeedReport:
     """Sort the groups out and put the fastest first; of equal ones the one with more requests."""
     enough: list[SpeedRow] = []
     small: list[SpeedRow] = []
@@ -88,7 +88,7 @@ def bands_text() -> str:
     return f"Grades by the median: {', '.join(floors)} tok/s, {BANDS[-1][0]} below"
 
 
-def definition(asked: Asked) -> str:
+def definition(asked: SpeedQuestion) -> str:
     """What the numbers are, in one sentence each."""
     return (
         "Speed: all tokens of an answer over its whole time, connecting included; successful "

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lightgate.ledger.runs.run import CellSummary, Run
-    from lightgate.report.tables.arrange import Block, Row
+    from lightgate.report.tables.arrange import Block, CellRow
 
 TIE: Final = "≈"
 PIPE_WIDTH: Final = 4_000  # so wide that a table in a file or a pipe is never folded
@@ -194,11 +194,11 @@ def _columns(block: Block) -> list[list[TextColumn]]:
     return [[TextColumn("target", target, right=False)], fast, system, well]
 
 
-def _column(title: str, rows: Iterable[Row], show: Callable[[Row], str]) -> TextColumn:
+def _column(title: str, rows: Iterable[CellRow], show: Callable[[CellRow], str]) -> TextColumn:
     return TextColumn(title, tuple(show(row) for row in rows))
 
 
-def _headline(row: Row, metric: str) -> str:
+def _headline(row: CellRow, metric: str) -> str:
     tie, invalid = TIE if row.tie else "", "" if row.cell.valid else "!"
     return f"{tie}{invalid}{number(row.cell.value(metric, 0.5))}"
 
@@ -213,14 +213,14 @@ def _errors(cell: CellSummary) -> str:
     return f"{bad:,} ({percent(error_share(cell), digits=1)})" if bad else "0"
 
 
-def _rank(row: Row) -> str:
+def _rank(row: CellRow) -> str:
     if row.standing is None:
         return DOT
     best, worst = row.standing.best, row.standing.worst
     return str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
 
 
-def _p_fastest(row: Row) -> str:
+def _p_fastest(row: CellRow) -> str:
     return DOT if row.standing is None else probability(row.standing.p_fastest)
 
 

@@ -114,11 +114,12 @@ def _exchange_notes() -> sa.Table:
         sa.Column("worker", sa.Integer()),
         sa.Column("attempts", sa.Integer()),
     )
-    other = sa.text("request_id <> id")
     op.create_index(
-        "exchange_notes_by_request", "exchange_notes", ["request_id"],
-        sqlite_where=other, postgresql_where=other,
-    )  # fmt: skip
+        "exchange_notes_by_request",
+        "exchange_notes",
+        ["request_id"],
+        sqlite_where=sa.text("request_id <> id"),
+    )
     op.create_index("exchange_notes_by_time", "exchange_notes", ["wall_ns"])
     return table
 

@@ -1,7 +1,7 @@
-"""The clerk: carries what the workers wrote into the ledger, and throws away what is too old.
+"""Ship the workers' journals into the ledger every half second, and delete rows that are too old.
 
-All of it happens on one thread of its own, so that a page never waits for a disk and the ledger
-has one writer.
+The work is done on one thread of its own: a page never waits for a disk, and the ledger has one
+writer.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 SHIP_S: Final = 0.5
-TIDY_S: Final = 3600.0
+PRUNE_S: Final = 3600.0
 FAILING_PAUSE_S: Final = 5.0
 JOURNALS: Final = "journal"
 _log = logging.getLogger(__name__)
 
 
-class Clerk:
-    """Ships every half second and tidies every hour, until told to stop; then ships once more.
+class ShipLoop:
+    """Ship every half second and prune every hour, until `stop`; then ship once more.
 
     `totals` is all that was shipped, `shipped_ns` when the last whole pass ended (monotonic).
     """
 
     def __init__(
-        self, ledger: Ledger, data: Path, *, tidy: Callable[[], object], clock: Clock = SYSTEM
+        self, ledger: Ledger, data: Path, *, prune: Callable[[], object], clock: Clock = SYSTEM
     ) -> None:
         self._shipper = Shipper(ledger, data / JOURNALS)
-        self._tidy = tidy
+        self._prune = prune
         self._clock = clock
-        self._tidied_ns: int | None = None
+        self._pruned_ns: int | None = None
         self._stop = asyncio.Event()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="clerk")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ship")
         self.totals = Shipped()
         self.failures = 0
         self.shipped_ns: int | None = None
 
     async def run(self) -> None:
-        """Work until `stop`; a failure is logged and tried again."""
+        """Work until `stop`; a pass that failed is logged and tried again."""
         loop = asyncio.get_running_loop()
         try:
             while not self._stop.is_set():
@@ -59,11 +59,11 @@ class Clerk:
             self._thread.shutdown()
 
     def stop(self) -> None:
-        """Let the run end after a last pass."""
+        """End the run after a last pass."""
         self._stop.set()
 
     def work(self) -> bool:
-        """One pass over all journals, once an hour a look at what is too old; whether it went."""
+        """Make one pass over all journals, and prune once an hour; False where the pass failed."""
         try:
             done = self._shipper.drain()
             self.totals += done
@@ -71,7 +71,7 @@ class Clerk:
                 _log.warning("%d requests of a dead worker were settled as estimated", done.orphans)
             if not done.busy:
                 self.shipped_ns = self._clock.now_ns()
-            self._tidy_hourly()
+            self._prune_hourly()
         except Exception:  # noqa: BLE001 - the wall of a background task: journals keep everything
             self.failures += 1
             _log.exception("The journals could not be shipped; it is tried again")
@@ -82,11 +82,11 @@ class Clerk:
         """How long ago the last whole pass ended; None before the first."""
         return None if self.shipped_ns is None else (self._clock.now_ns() - self.shipped_ns) / 1e9
 
-    def _tidy_hourly(self) -> None:
+    def _prune_hourly(self) -> None:
         now_ns = self._clock.now_ns()
-        if self._tidied_ns is None or now_ns - self._tidied_ns >= TIDY_S * 1e9:
-            self._tidied_ns = now_ns
-            self._tidy()
+        if self._pruned_ns is None or now_ns - self._pruned_ns >= PRUNE_S * 1e9:
+            self._pruned_ns = now_ns
+            self._prune()
 
     async def _rest(self, seconds: float) -> None:
         try:
