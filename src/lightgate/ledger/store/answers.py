@@ -33,7 +33,7 @@ class AnswerRow(NamedTuple):
     answer: bytes
 
 
-class KeptAnswer(NamedTuple):
+class KnownAnswer(NamedTuple):
     """That there is an answer, and for how long."""
 
     key: bytes
@@ -57,7 +57,7 @@ def find_answer(ledger: Ledger, key: bytes, now_ns: int) -> AnswerRow | None:
     return None if found is None else AnswerRow(*found)
 
 
-def known_answers(ledger: Ledger, since_ns: int, now_ns: int, limit: int) -> list[KeptAnswer]:
+def known_answers(ledger: Ledger, since_ns: int, now_ns: int, limit: int) -> list[KnownAnswer]:
     """The newest keys kept at `since_ns` or later that have not expired."""
     wanted = (
         sa.select(cache.c.key, cache.c.kept_ns, cache.c.expires_ns)
@@ -66,7 +66,7 @@ def known_answers(ledger: Ledger, since_ns: int, now_ns: int, limit: int) -> lis
         .limit(limit)
     )
     with ledger.reading() as connection:
-        return [KeptAnswer(*row) for row in connection.execute(wanted)]
+        return [KnownAnswer(*row) for row in connection.execute(wanted)]
 
 
 def prune_answers(ledger: Ledger, now_ns: int, most_bytes: int) -> int:
