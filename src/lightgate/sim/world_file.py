@@ -39,18 +39,19 @@ def parse(tree: dict[str, Any], place: str) -> World:
     try:
         world = msgspec.convert(tree, World)
     except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"The world {place!r} is not valid: {error}.",
-            hint="docs/reference/worlds.md lists every key.",
-        ) from None
-    problems = tuple(_problems(world))
+        raise _invalid(place, str(error)) from None
+    problems = _problems(world)
     if problems:
-        raise ConfigError(
-            f"The world {place!r} is not valid: {problems[0]}.",
-            hint="docs/reference/worlds.md lists every key.",
-            problems=problems,
-        )
+        raise _invalid(place, *problems)
     return world
+
+
+def _invalid(place: str, *problems: str) -> ConfigError:
+    return ConfigError(
+        f"The world {place!r} is not valid: {problems[0]}.",
+        hint="docs/reference/worlds.md lists every key.",
+        problems=problems if len(problems) > 1 else (),
+    )
 
 
 def _read(name_or_file: str) -> dict[str, Any]:
