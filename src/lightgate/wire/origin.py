@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -39,6 +40,7 @@ class Origin(NamedTuple):
         return f"{self.scheme}://{self.authority}"
 
 
+@lru_cache(maxsize=1024)  # the base URLs of targets, again for every request of a run
 def split_url(url: str) -> tuple[Origin, str]:
     """An http(s) URL as its origin and its path; anything that could hide a host is refused."""
     shown = repr(_USER.sub("//***@", url))

@@ -79,13 +79,26 @@ class SseSplitter:
             data = data.removeprefix(_BOM)
         lines = data.split(b"\n")
         rest = lines.pop()
-        events: list[Event] = []
-        for line in lines:
-            if line:
-                self._line(line)
-            else:
-                self._dispatch(events)
+        events = self._events(lines)
         self._hold(rest)
+        return events
+
+    def _events(self, lines: list[bytes]) -> list[Event]:
+        """Take whole lines in; the two usual kinds of line without a call for each."""
+        events: list[Event] = []
+        held = self._data
+        for line in lines:
+            if not line:
+                if held:
+                    events.append((self._name, held[0] if len(held) == 1 else b"\n".join(held)))
+                    held.clear()
+                self._name = b""
+                self._size = 0
+            elif line.startswith(b"data: ") and self._size + len(line) < self._limit:
+                held.append(line[6:])
+                self._size += len(line) - 5
+            else:
+                self._line(line)
         return events
 
     def _hold(self, rest: bytes) -> None:
@@ -109,11 +122,3 @@ class SseSplitter:
             self._grow(len(value) + 1)
         elif field == b"event":
             self._name = value
-
-    def _dispatch(self, events: list[Event]) -> None:
-        if self._data:
-            body = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            events.append((self._name, body))
-            self._data.clear()
-        self._name = b""
-        self._size = 0

@@ -314,7 +314,10 @@ class _Driver:
             self._cut += 1
             if marks.end is None and marks.send is not None:
                 marks.end = SYSTEM.now_ns()
-        if self._restraint.heed(called.error, SYSTEM.now_ns()):
+        restraint = self._restraint
+        if (called.error is not None or restraint.refused) and restraint.heed(
+            called.error, SYSTEM.now_ns()
+        ):
             self._stop()
             self._over.set()
         self._on_done(Finished(job, marks, called, worker, wall_ns))

@@ -31,19 +31,19 @@ class Restraint:
         self._pauses = pauses
         self._give_up = give_up
         self._held_ns = 0
-        self._refused = 0
+        self.refused = 0  # attempts in a row that could not connect or had their key refused
 
     def heed(self, error: AttemptError | None, now_ns: int) -> bool:
         """Take in how an attempt ended; true where the target is given up at it."""
         if error is None:
-            self._refused = 0
+            self.refused = 0
             return False
         if isinstance(error, RateLimited) and self._pauses:
             wait_s = PAUSE_S if error.retry_after_s is None else error.retry_after_s
             self.hold(now_ns + int(wait_s * _NS_PER_S), now_ns)
         lasting = isinstance(error, Unreachable) or is_key_refused(error)
-        self._refused = self._refused + 1 if lasting else 0
-        enough = lasting and self._refused == self._give_up
+        self.refused = self.refused + 1 if lasting else 0
+        enough = lasting and self.refused == self._give_up
         if enough:
             self.gave_up = error
         return enough

@@ -15,7 +15,7 @@ from lightgate.bench.statistics.summary import CellFacts, relate, summarise
 from lightgate.bench.statistics.versus import Field, contest
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.ledger.runs.recording import Recording
-from lightgate.ledger.runs.samples import Samples
+from lightgate.ledger.runs.samples import inside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ def conclude(
 ) -> Run:
     """Fill in the cells, the comparisons, the verdicts and the picks."""
     found_cells = cells(run.targets, measured, loads, slo)
-    counted = _counted(msgspec.structs.replace(run, cells=found_cells), measured)
+    counted = _counted(found_cells, measured)
     found = contest(
         [_field(measured, load, counted) for load in loads if len(run.targets) > 1],
         measured.recordings,
@@ -102,10 +102,16 @@ def cells(
     return relate(found)
 
 
-def _counted(run: Run, measured: Measured) -> frozenset[str]:
-    """The ids of all attempts that the cells of the run are made of."""
-    samples, known = Samples(run), measured.recordings
-    return frozenset(a.id for a in measured.attempts if samples.counts(a, known[a.id]))
+def _counted(cells: Sequence[CellSummary], measured: Measured) -> frozenset[str]:
+    """Collect the ids of all attempts that the cells are made of, as `Samples` counts them."""
+    found: set[str] = set()
+    for cell in cells:
+        own = measured.at(cell.target, cell.load)
+        kept = [attempt for attempt in own if not measured.recordings[attempt.id].warmup]
+        if cell.windows_ns:
+            kept = inside(kept, cell.windows_ns, planned=cell.concurrency is None)
+        found.update(attempt.id for attempt in kept)
+    return frozenset(found)
 
 
 def _field(measured: Measured, load: LoadFacts, counted: frozenset[str]) -> Field:

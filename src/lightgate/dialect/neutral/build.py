@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TOOL_WORDS: Final = frozenset({"auto", "none", "required"})
 _encode: Final = msgspec.json.Encoder().encode
+_UNSET: Final[tuple[object, ...]] = (None, (), [], {})
 
 
 def refuse(request: Request, dialect: str, *fields: str) -> None:
@@ -150,8 +151,9 @@ def chosen_tool(request: Request) -> str | None:
 
 def put(body: dict[str, Any], **fields: Any) -> None:
     """Set those fields that have a value."""
-    unset: tuple[object, ...] = (None, (), [], {})
-    body.update({name: value for name, value in fields.items() if value not in unset})
+    for name, value in fields.items():
+        if value not in _UNSET:
+            body[name] = value  # noqa: PERF403 - a comprehension would be a call of its own
 
 
 def built(path: str, body: dict[str, Any], extra: dict[str, Any], *, stream: bool) -> Built:

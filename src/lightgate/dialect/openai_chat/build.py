@@ -71,18 +71,17 @@ def message(said: Message, dialect: str) -> dict[str, Any]:
         out["content"] = [_part(part) for part in content]
     for raw in own_thoughts(said, CHAT):
         out |= raw
-    put(
-        out,
-        name=said.name,
-        tool_calls=[
+    if said.name is not None:
+        out["name"] = said.name
+    if said.tool_calls:
+        out["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": call.arguments},
             }
             for call in said.tool_calls
-        ],
-    )
+        ]
     return out
 
 
@@ -105,11 +104,15 @@ def sampling(body: dict[str, Any], request: Request) -> None:
 
 def tools(body: dict[str, Any], request: Request) -> None:
     """Add tools and the choice among them to a chat body."""
-    put(body, tools=[{"type": "function", "function": function(tool)} for tool in request.tools])
-    name = chosen_tool(request)
-    named = {"type": "function", "function": {"name": name}}
-    put(body, tool_choice=named if name else request.tool_choice)
-    put(body, parallel_tool_calls=request.parallel_tool_calls)
+    if request.tools:
+        listed = [{"type": "function", "function": function(tool)} for tool in request.tools]
+        body["tools"] = listed
+    if request.tool_choice is not None:
+        name = chosen_tool(request)
+        named = {"type": "function", "function": {"name": name}}
+        body["tool_choice"] = named if name else request.tool_choice
+    if request.parallel_tool_calls is not None:
+        body["parallel_tool_calls"] = request.parallel_tool_calls
 
 
 def schema_words(asked: Schema) -> dict[str, Any]:

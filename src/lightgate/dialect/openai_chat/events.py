@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import Reader, finishes, logprobs_of, marker, stray
+from lightgate.dialect.neutral.events import DONE, Reader, finishes, logprobs_of, marker, stray
 from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of, dicts_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ _full: Final = msgspec.json.Decoder(_FullChunk)
 
 
 def _event(listener: Listener, name: bytes, data: bytes) -> None:
-    chunk = _decoded(listener, data)
+    chunk = None if data == DONE else _decoded(listener, data)
     if chunk is None:
         marker(listener, data)
         return

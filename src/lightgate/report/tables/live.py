@@ -13,7 +13,8 @@ from collections import deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
-from lightgate.clock.load import in_statistics
+from lightgate.clock.load import counting
+from lightgate.clock.outcome import FAILURES
 from lightgate.clock.quantile import rank, smallest_n
 from lightgate.clock.source import SYSTEM
 from lightgate.report.tables.figures import DOT, clean, number, shorten
@@ -70,10 +71,10 @@ class CellProgress:
     def note(self, attempt: AttemptRecord) -> None:
         """Take one finished attempt in."""
         self.done += 1
-        if attempt.outcome.is_failure:
+        if attempt.outcome in FAILURES:
             self.errors += 1
             self.last_error = attempt.error or attempt.outcome.value
-        elif in_statistics(attempt):
+        elif counting((attempt,)):
             if attempt.ttft_ms is not None:
                 self._ttft.append(attempt.ttft_ms)
             if attempt.speed_tps is not None:
