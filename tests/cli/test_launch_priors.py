@@ -45,9 +45,9 @@ def serve(data: Path, n: int = 30) -> None:
 
 def test_a_reload_asks_the_ledger(tmp_path: Path) -> None:
     up = launch(tmp_path)
-    assert up._priors() == {}
+    assert up._prepare.priors() == {}
     serve(up.data)
-    priors = up._priors()
+    priors = up._prepare.priors()
     assert priors["lab/s1"].ttft_ms == pytest.approx(100.0, rel=0.02)
     assert priors["lab/new"].ttft_ms == priors["lab/s1"].ttft_ms
     assert priors["lab/new"].speed_tps > priors["lab/s1"].speed_tps
@@ -55,21 +55,23 @@ def test_a_reload_asks_the_ledger(tmp_path: Path) -> None:
 
 def test_the_first_snapshot_holds_what_the_last_life_believed(tmp_path: Path) -> None:
     up = launch(tmp_path)
-    assert up._first_priors() == {}
+    assert up._prepare.first_priors() == {}
     serve(up.data)
-    assert up._first_priors() == {}  # the ledger is asked once it serves
-    believed = up._priors()
-    put_snapshot(up.data, up._make_snapshot(believed))
-    assert up._first_priors() == believed
+    assert up._prepare.first_priors() == {}  # the ledger is asked once it serves
+    believed = up._prepare.priors()
+    put_snapshot(up.data, up._prepare.make_snapshot((), believed))
+    assert up._prepare.first_priors() == believed
     told = CONFIG.replace(', "lab/new"', "") + '[priors."lab/s1"]\nttft = "7ms"\n'
     (tmp_path / "lightgate.toml").write_text(told)
     again = Launch(UpOptions(config_file=tmp_path / "lightgate.toml", data=tmp_path / "data"))
-    assert {name: prior.ttft_ms for name, prior in again._first_priors().items()} == {"lab/s1": 7.0}
+    assert {name: prior.ttft_ms for name, prior in again._prepare.first_priors().items()} == {
+        "lab/s1": 7.0
+    }
 
 
 async def test_while_it_runs_it_looks_again(tmp_path: Path) -> None:
     up = launch(tmp_path)
-    put_snapshot(up.data, up._make_snapshot({}))
+    put_snapshot(up.data, up._prepare.make_snapshot((), {}))
     pauses: list[float] = []
     known: list[set[str]] = []
 

@@ -1,0 +1,183 @@
+"""What `lightgate up` makes of the configuration, the ledger and the price list.
+
+The supervisor runs all of it in children that end (`apart`): it keeps only the results, and stays
+without the libraries for configuration and database.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lightgate.clock.source import SYSTEM
+from lightgate.config.load import load_config
+from lightgate.gateway.process.logs import secrets_of
+from lightgate.ledger.locate import LedgerPlace, locate
+from lightgate.ledger.store.keys import KeyRecord, read_keys
+from lightgate.provider.catalogue import catalogue
+from lightgate.provider.secret import first_set
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lightgate.config.model import Config
+    from lightgate.gateway.served.snapshot import Snapshot
+    from lightgate.route.form.prior import Prior
+    from lightgate.sim.world import World
+
+
+class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a configuration that the supervisor itself needs; durations in nanoseconds."""
+
+    host: str
+    port: int
+    workers: int
+    data: str
+    drain_ns: int
+    retention_ns: int
+    ledger: LedgerPlace
+    secrets: frozenset[str]
+
+
+class ServedNames(msgspec.Struct, frozen=True, kw_only=True):
+    """What a snapshot serves: its providers, and its first model if it has one."""
+
+    providers: tuple[str, ...]
+    model: str | None
+
+
+class Preparation:
+    """The configuration file and what was typed, with the facts of a running simulator.
+
+    `typed` are fields of the table [gateway] that stand above the file.
+    """
+
+    def __init__(self, path: Path | None, typed: Mapping[str, Any], world: str | None) -> None:
+        self.path = path
+        self.facts: Mapping[str, Any] | None = None  # of the simulator, once it runs
+        self._typed = {name: value for name, value in typed.items() if value is not None}
+        self._world = world
+
+    def settings(self) -> UpSettings:
+        """Read the configuration."""
+        config = self._config()
+        table = config.gateway
+        return UpSettings(
+            host=table.host,
+            port=table.port,
+            workers=table.workers,
+            data=table.data,
+            drain_ns=table.drain,
+            retention_ns=config.ledger.retention,
+            ledger=locate(config),
+            secrets=secrets_of(config, os.environ),
+        )
+
+    def put_snapshot(self, keys: tuple[KeyRecord, ...], *, first: bool) -> ServedNames:
+        """Put the snapshot in force.
+
+        The `first` one has the priors of the last life: no database delays the start.
+        """
+        from lightgate.gateway.served.snapshot import put_snapshot
+
+        made = self.make_snapshot(keys, self.first_priors() if first else self.priors())
+        put_snapshot(self._data(), made)
+        model = made.aliases[0].name if made.aliases else None
+        return ServedNames(providers=tuple(made.providers), model=model)
+
+    def refresh_priors(self) -> None:
+        """Put what the ledger has learned of targets into the snapshot in force."""
+        from lightgate.gateway.served.snapshot import refresh_priors
+
+        refresh_priors(self._data(), self.priors(strict=True))
+
+    def make_snapshot(self, keys: tuple[KeyRecord, ...], priors: dict[str, Prior]) -> Snapshot:
+        """Make a snapshot of the configuration and the price list."""
+        from lightgate.gateway.served.resolve import make_snapshot
+
+        return make_snapshot(self._full(), keys, os.environ, priors=priors)
+
+    def priors(self, *, strict: bool = False) -> dict[str, Prior]:
+        """The priors of the configuration, the ledger and past runs."""
+        from lightgate.gateway.served.priors import gather_priors, priors_of
+
+        known = gather_priors(self._full(), self._data(), datetime.now(UTC), strict=strict)
+        return priors_of(known)
+
+    def first_priors(self) -> dict[str, Prior]:
+        """The priors of the last snapshot and of the configuration."""
+        from lightgate.gateway.served.priors import gather_priors, priors_of
+        from lightgate.gateway.served.snapshot import SnapshotFailed, read_snapshot
+
+        known = gather_priors(self._full())
+        try:
+            before = read_snapshot(self._data()).priors
+        except SnapshotFailed:
+            before = {}
+        kept = {target: prior for target, prior in before.items() if target in known}
+        told = {target: word for target, word in known.items() if word.source == "config"}
+        return priors_of(known) | kept | priors_of(told)
+
+    def demo_models(self) -> tuple[str, ...]:
+        """The targets that demo traffic asks for."""
+        from lightgate.gateway.process.demo import first_targets
+
+        world = self._loaded_world()
+        return () if world is None else tuple(first_targets(world))
+
+    def _data(self) -> Path:
+        return Path(self._config().gateway.data)
+
+    def _config(self) -> Config:
+        """The configuration of the file, if there is one, under the options that were typed."""
+        from lightgate.config.model import Config
+
+        config = Config() if self.path is None else load_config(self.path)
+        gateway = config.gateway.model_copy(update=self._typed)
+        return config.model_copy(update={"gateway": gateway})
+
+    def _full(self) -> Config:
+        """The configuration, with the simulated providers of a demo."""
+        world = self._loaded_world()
+        if self.facts is None or world is None:
+            return self._config()
+        from lightgate.gateway.process.demo import with_simulated
+        from lightgate.sim.server.serve import SimFacts
+
+        return with_simulated(self._config(), msgspec.convert(self.facts, SimFacts), world)
+
+    def _loaded_world(self) -> World | None:
+        if self._world is None:
+            return None
+        from lightgate.sim.world_file import load
+
+        return load(self._world)
+
+
+def keys_in(place: LedgerPlace) -> tuple[KeyRecord, ...]:
+    """Read the keys of a ledger; none where the ledger is still to be made."""
+    if place.missing:
+        return ()
+    with place.open() as ledger, ledger.reading() as connection:
+        return read_keys(connection)
+
+
+def restore_spend(place: LedgerPlace, keys: tuple[KeyRecord, ...]) -> None:
+    """Raise the spend counters to what the journals and the ledger know, before a worker runs."""
+    from lightgate.gateway.spend.counters import SpendCounters, restore
+    from lightgate.ledger.journal.ship import Shipper
+
+    with place.open() as ledger, SpendCounters.open(place.data / "spend", 0) as spend:
+        Shipper(ledger, place.data / "journal").drain()
+        restore(spend, ledger, keys, SYSTEM.wall_ns())
+
+
+def providers_with_key() -> list[str]:
+    """The providers whose key is in the environment."""
+    return [
+        name for name, row in catalogue().items() if first_set(row.key_env, os.environ) is not None
+    ]
