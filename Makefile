@@ -47,7 +47,7 @@ layers: $(VENV)/test.stamp
 SDKS := .venv-sdk-openai/stamp .venv-sdk-anthropic/stamp .venv-sdk-google/stamp .venv-sdk-langchain/stamp
 
 unit: $(VENV)/test.stamp $(SDKS) .venv-engine-llama/stamp
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(TEST)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
 soak: $(VENV)/test.stamp

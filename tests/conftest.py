@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,10 +22,36 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
+# Files of few but long tests. They are begun first: a file goes to one worker as a whole
+# (`--dist loadfile`), and the one that begins last must not keep it alone for a minute.
+LONG = (
+    "gateway/test_faults_pairs.py",
+    "cli/test_up.py",
+    "ledger/journal/test_ship.py",
+    "ledger/test_kill.py",
+    "route/test_worlds.py",
+    "cli/test_bench_freeze.py",
+    "cli/test_bench_engine.py",
+    "cli/test_bench.py",
+    "gateway/test_kill.py",
+    "gateway/test_faults_drain.py",
+    "gateway/process/test_sharing.py",
+    "bench/test_selftest.py",
+    "console/test_serve.py",
+    "test_packaging.py",
+)
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from own_time import OwnTime
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the long files first; the order within a file stays."""
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import grimp
 
+from conftest import LONG
 from lightgate.cli.main import VERBS
 
 SRC = Path(__file__).parent.parent / "src" / "lightgate"
@@ -98,3 +99,8 @@ def test_a_class_has_a_name_of_its_own() -> None:
     )
     twins = {name for name, count in names.items() if count > 1}
     assert twins - KNOWN_TWINS == set()
+
+
+def test_the_files_of_long_tests_are_there() -> None:
+    tests = Path(__file__).parent
+    assert [name for name in LONG if not (tests / name).is_file()] == []
