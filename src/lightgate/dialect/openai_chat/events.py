@@ -5,7 +5,7 @@ Completions are read here as well: their choices have a text in place of a messa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -113,11 +113,12 @@ class _FullChunk(_Chunk, gc=False):
 
 
 _counted: Final = msgspec.json.Decoder(_Chunk)
-_full: Final = msgspec.json.Decoder(_FullChunk)
+_full: Final = cast("msgspec.json.Decoder[_Chunk]", msgspec.json.Decoder(_FullChunk))
 
 
 def _event(listener: Listener, name: bytes, data: bytes) -> None:
-    chunk = None if data == DONE else _decoded(listener, data)
+    decoder = _counted if listener.counting else _full
+    chunk = None if data == DONE else decoded(decoder, data)
     if chunk is None:
         marker(listener, data)
         return
@@ -126,12 +127,8 @@ def _event(listener: Listener, name: bytes, data: bytes) -> None:
         stray(listener, name, data)
 
 
-def _decoded(listener: Listener, data: bytes) -> _Chunk | None:
-    return decoded(_counted, data) if listener.counting else decoded(_full, data)
-
-
 def _whole(listener: Listener, body: bytes) -> None:
-    chunk = _decoded(listener, body)
+    chunk = decoded(_counted if listener.counting else _full, body)
     if chunk is None or (not chunk.choices and chunk.error is None):
         listener.fail(malformed(body))
         return
