@@ -1,6 +1,6 @@
 """Count the Python calls and files of one request: plain, streamed token, bench.
 
-    python benchmarks/trace.py [--requests 60] [--walk]
+    python benchmarks/trace.py [--requests 60] [--walk] [--docs]
 
 A worker runs in this process in front of a simulator in another one, and a client in another
 thread asks in turn over one connection, so that the profile of the worker's thread holds the
@@ -12,7 +12,8 @@ the difference between two `lightgate bench` runs of 2 N and 4 N requests of eig
 workers, divided by 2 N, so it holds the records and the statistics, and not the start. With --walk
 the steps of one request, one token and one bench request (of one worker, without its statistics)
 are printed in their order.
-Exit code 6 if a figure is above its limit.
+With --docs the marked part of docs/architecture.md is written anew from this run. Exit code 6 if
+a figure is above its limit.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from inspect import CO_GENERATOR
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,6 +60,14 @@ READY_S = 20.0
 TOKENS = 8  # of an answer that is counted as a whole
 WORKERS = 8  # of a bench run
 LIMITS = {"plain request": (120, 25), "streamed token": (7, None), "bench request": (200, None)}
+TITLES = {
+    "plain request": "a whole answer through the gateway",
+    "streamed token": "a token after the first, through the gateway",
+    "bench request": "a request of a benchmark, with its record and its part of the statistics",
+}
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+BEGIN = "<!-- benchmarks/trace.py --docs writes from here -->"
+END = "<!-- to here -->"
 WORLD = """
 name = "one"
 title = "One provider"
@@ -329,11 +339,44 @@ def print_walk(found: Row) -> None:
         print(f"  {'  ' * step.depth}{step.place}:{step.code.co_qualname}{mark}")
 
 
+def limit_of(found: Row) -> str:
+    calls, files = LIMITS[found.name]
+    return f"{calls} calls" + ("" if files is None else f" in {files} files")
+
+
+def write_page(rows: Sequence[Row]) -> None:
+    """Write the figures, the walk of a token and the files of a request into the page."""
+    walks = {found.name: [step for step in found.walk if step.ours] for found in rows}
+    lines = [
+        f"Measured on {datetime.now(UTC):%d.%m.%Y}.\n",
+        "| | calls | files of lightgate | limit |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {TITLES[found.name]} | {found.calls:.0f} | {found.our_files:.0f} | {limit_of(found)} |"
+        for found in rows
+    ]
+    lines += ["\nA streamed token after the first, from socket to socket:\n", "```"]
+    token = walks["streamed token"]
+    top = min(step.depth for step in token)
+    lines += [f"{'  ' * (step.depth - top)}{step.place}:{step.code.co_qualname}" for step in token]
+    lines += [
+        "```\n",
+        "The files of a whole answer, in the order in which they are entered:\n",
+        "```",
+    ]
+    lines += [*dict.fromkeys(step.place for step in walks["plain request"]), "```"]
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text("\n".join([before + BEGIN, *lines, END + after]), "utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=60, help="that each figure is made of")
     parser.add_argument("--only", choices=["gateway", "bench"], help="leave the other out")
     parser.add_argument("--walk", action="store_true", help="print one of each, step by step")
+    parser.add_argument("--docs", action="store_true", help="write the trace into the page")
     options = parser.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -348,15 +391,15 @@ def main() -> int:
     print("| | n | calls | of lightgate | files | of lightgate | limit |")
     print("|---|---|---|---|---|---|---|")
     for found in rows:
-        calls, files = LIMITS[found.name]
-        limit = f"{calls} calls" + ("" if files is None else f" in {files} files")
         print(
             f"| {found.name} | {found.n} | {found.calls:.0f} | {found.ours:.0f} |"
-            f" {found.files:.0f} | {found.our_files:.0f} | {limit} |"
+            f" {found.files:.0f} | {found.our_files:.0f} | {limit_of(found)} |"
         )
     if options.walk:
         for found in rows:
             print_walk(found)
+    if options.docs and options.only is None:
+        write_page(rows)
     over = [found.name for found in rows if found.over]
     print(f"\nover the limit: {', '.join(over)}" if over else "\neverything is within its limit")
     return 6 if over else 0
