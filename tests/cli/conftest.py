@@ -69,7 +69,7 @@ def run(start: Callable[..., Awaitable[asyncio.subprocess.Process]]) -> Run:
 
     async def whole(*args: str, **more: str) -> Ran:
         process = await start(*args, **more)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(200):
             out, err = await process.communicate()
         assert process.returncode is not None
         said = Ran(process.returncode, out.decode(), err.decode())

@@ -80,7 +80,7 @@ def test_a_wrong_file_in_the_environment(
 def test_as_a_process(args: list[str], code: int, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "lightgate", *args],
-        capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
+        capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == code
     assert done.stdout == ""

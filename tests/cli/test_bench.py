@@ -183,7 +183,7 @@ async def test_an_interrupted_run_can_be_taken_up(
         assert process.returncode is None
         await asyncio.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         await process.communicate()
     assert process.returncode == 130
     before = {attempt.id for attempt in folder.attempts()}
@@ -384,7 +384,7 @@ async def test_a_full_disk_is_said_and_what_is_there_stays(
         stdout=asyncio.subprocess.PIPE,
         env=environment,
     )  # fmt: skip
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         _, said = await process.communicate()
     assert process.returncode == 1, said.decode()
     assert "cannot be written" in said.decode()

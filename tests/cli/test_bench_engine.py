@@ -45,7 +45,7 @@ async def engine(folder: Path) -> AsyncIterator[str]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             yield (await process.stdout.readline()).decode().strip()
             process.stdin.close()
             await process.wait()

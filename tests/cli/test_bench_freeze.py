@@ -53,7 +53,6 @@ def printed(cell: CellSummary, name: str, q: float) -> float | None:
     return next(estimate.value for estimate in metric.quantiles if estimate.q == q)
 
 
-@pytest.mark.timeout(60)
 async def test_five_seconds_of_silence_are_seen(start: Start, tmp_path: Path) -> None:
     world, out = tmp_path / "one.toml", tmp_path / "run"
     world.write_text(WORLD)

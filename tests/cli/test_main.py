@@ -110,7 +110,7 @@ def test_a_reader_that_leaves_is_answered_quietly() -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(timeout=60) == Exit.FAILURE
+        assert process.wait(timeout=100) == Exit.FAILURE
 
 
 def test_exit_codes_of_the_errors_are_those_of_the_command_line() -> None:
@@ -123,7 +123,7 @@ def test_shell_completion_knows_the_verbs() -> None:
     env = {**os.environ, "_LIGHTGATE_COMPLETE": "bash_complete"}
     env |= {"COMP_WORDS": "lightgate ver", "COMP_CWORD": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "lightgate"], env=env, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-m", "lightgate"], env=env, capture_output=True, text=True, timeout=100,
         check=True,
     )  # fmt: skip
     assert done.stdout == "plain,version\n"

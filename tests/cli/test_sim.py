@@ -40,7 +40,7 @@ class Running:
 
     def stop(self, how: signal.Signals) -> tuple[int, str]:
         self.child.send_signal(how)
-        _, err = self.child.communicate(timeout=20)
+        _, err = self.child.communicate(timeout=100)
         return self.child.returncode, err
 
 

@@ -136,7 +136,7 @@ def serve(start: Start, tmp_path: Path) -> Serve:
         process = await start("up", *where, *args, **more)
         up = Up(process, tmp_path / "data")
         try:
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(200):
                 await up.said("Serving")
                 yield up
         finally:
@@ -230,7 +230,7 @@ async def test_a_key_in_the_environment_is_served_and_never_told(serve: Serve) -
 async def test_the_banner_is_for_people(start: Start, tmp_path: Path) -> None:
     process = await start("up", "--no-demo", "--port", "0", "--console-port", "0", "--log", "text")
     assert process.stderr is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         said = ""
         while "Ctrl-C" not in said:
             said += (await process.stderr.readline()).decode()

@@ -53,7 +53,7 @@ async def test_it_ships_and_ends_with_everything_in_the_ledger(
     tmp_path: Path, traffic: Traffic, number: signal.Signals
 ) -> None:
     process = await begin(tmp_path)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         port = await ready_port(process)
         while await status(port, "/health/ready") != 200:
             await asyncio.sleep(0.02)
@@ -69,7 +69,7 @@ async def test_it_ships_and_ends_with_everything_in_the_ledger(
 
 async def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     process = await begin(tmp_path, LIGHTGATE_ENDS_WITH_PARENT="1")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         await ready_port(process)
         assert process.stdin is not None
         process.stdin.close()
@@ -78,7 +78,7 @@ async def test_it_ends_with_its_parent(tmp_path: Path) -> None:
 
 async def test_alone_it_does_not_need_a_parent(tmp_path: Path) -> None:
     process = await begin(tmp_path)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         port = await ready_port(process)
         assert process.stdin is not None
         process.stdin.close()
@@ -90,7 +90,7 @@ async def test_alone_it_does_not_need_a_parent(tmp_path: Path) -> None:
 async def test_a_secret_lets_it_listen_for_others(tmp_path: Path) -> None:
     secret = "a secret that is long"
     process = await begin(tmp_path, "--host", "0.0.0.0", **{CONSOLE_SECRET_ENV: secret})
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         port = await ready_port(process)
         assert await status(port, "/metrics") == 401
         assert await status(port, "/health/live") == 200
@@ -102,7 +102,7 @@ async def test_a_secret_lets_it_listen_for_others(tmp_path: Path) -> None:
 
 
 async def refusal(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         out, err = await process.communicate()
     assert out == b""
     return process.returncode, err.decode()

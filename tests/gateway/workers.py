@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.keys import KeyRecord, KeyTerms
     from sim.conftest import Answer
 
-READY_S = 30.0
+READY_S = 100.0
 
 
 class Workers:

@@ -69,7 +69,7 @@ async def line_to(workers: Workers, index: int) -> Line:
 
 
 async def served_by(workers: Workers, request_id: str) -> int:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while True:
             for note in workers.settled():
                 if note.exchange.request_id == request_id:
@@ -92,7 +92,7 @@ async def learn(workers: Workers, line: Line) -> int:
 async def written(workers: Workers, index: int, since_ns: int) -> None:
     """Wait until a worker has written down what the slow one did after an instant."""
     path = workers.data / FOLDER / f"{index}.json"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while True:
             if path.exists():
                 known = msgspec.json.decode(path.read_bytes(), type=FormState).targets.get(SLOW)

@@ -232,7 +232,7 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         assert process.stdout is not None
         orphan = psutil.Process(int(process.stdout.readline()))
         process.kill()
-    orphan.wait(timeout=20)
+    orphan.wait(timeout=100)
 
 
 def test_it_stops_when_its_terminal_is_closed() -> None:

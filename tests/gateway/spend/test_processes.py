@@ -116,7 +116,7 @@ def test_four_processes_and_a_budget_for_some(tmp_path: Path, enough: int) -> No
         assert worker.stdin is not None
         worker.stdin.write("g")
         worker.stdin.flush()
-    ends = [worker.communicate(timeout=60) for worker in workers]
+    ends = [worker.communicate(timeout=100) for worker in workers]
     assert [said[1] for said in ends] == ["", "", "", ""]
     assert sum(int(said[0]) for said in ends) == 10_000 // cost
 
@@ -147,7 +147,7 @@ def test_a_kill_at_any_line_leaves_consistent_counters(tmp_path: Path, pause_s: 
 def test_a_record_made_elsewhere_is_met_again(tmp_path: Path) -> None:
     record = new_key(KeyTerms(name="n", budget_usd=Decimal("0.00001")), clock=ManualClock())[1]
     worker = start(MANY, str(tmp_path / "spend"), record.id, "9")
-    said, err = worker.communicate("g", timeout=60)
+    said, err = worker.communicate("g", timeout=100)
     assert (said, err) == ("ready\n10\n", "")
     with SpendCounters.open(tmp_path / "spend", 0, [record]) as spend:
         standing = spend.standing(record.id)

@@ -160,7 +160,7 @@ def test_a_folder_that_cannot_be_is_said(tmp_path: Path) -> None:
 def run(script: str, *arguments: str) -> str:
     made = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), *arguments],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=100,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
     return made.stdout

@@ -173,7 +173,7 @@ def test_a_new_file_that_another_opener_holds_is_waited_for(tmp_path: Path) -> N
             waiting.set()
 
     def opens() -> None:
-        base = sqlite3.connect(tmp_path / FILE, timeout=60, isolation_level=None)
+        base = sqlite3.connect(tmp_path / FILE, timeout=100, isolation_level=None)
         base.set_trace_callback(asked)
         use_wal(base)
         base.close()
@@ -207,7 +207,7 @@ def test_a_ledger_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> No
         "Ledger.open('sqlite', Path(sys.argv[1])).close();"
         "assert 'alembic.command' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=100)
 
 
 def test_workers_need_no_database_library() -> None:
@@ -215,4 +215,4 @@ def test_workers_need_no_database_library() -> None:
         "import sys; import lightgate.ledger.journal.journal;"
         "assert not {'sqlalchemy', 'sqlite3', 'numpy'} & set(sys.modules), sorted(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)

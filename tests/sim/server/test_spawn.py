@@ -62,7 +62,7 @@ def test_it_ends_with_its_parent() -> None:
     port = int(parent.stdout.readline())
     with socket.create_connection(("127.0.0.1", port)) as line:
         parent.stdin.close()
-        assert parent.wait(20) == 0
+        assert parent.wait(100) == 0
         line.settimeout(20)
         assert line.recv(1) == b""  # the orphan has let go of the connection
     parent.stdout.close()
