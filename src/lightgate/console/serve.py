@@ -30,7 +30,7 @@ from lightgate.ledger.store.retention import Keep, prune
 from lightgate.ledger.store.rollup import DAY_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lightgate.ledger.store.store import Ledger
 
@@ -56,8 +56,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def run(options: ConsoleOptions) -> int:
-    """Serve until SIGTERM or SIGINT; both are an order, so both end with 0."""
+def run(options: ConsoleOptions, ledger_made: Callable[[], object] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; both are an order, so both end with 0.
+
+    `ledger_made` waits for a process that brings the ledger up to date.
+    """
     config = None if options.config is None else load_config(options.config)
     if config is not None and options.retention_s is None:
         options = msgspec.structs.replace(options, retention_s=config.ledger.retention / 1e9)
@@ -75,7 +78,8 @@ def run(options: ConsoleOptions) -> int:
     place = LedgerPlace.of_process(os.environ, options.data)
     if config is not None and LEDGER_ENV not in os.environ:
         place = locate(config, options.data)
-    place.prepare()
+    if ledger_made is not None:
+        ledger_made()
     with sock, place.open() as ledger:
         asyncio.run(_serve(sock, ledger, options, secret))
     return 0

@@ -20,7 +20,7 @@ from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import BUSY_S, FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lightgate.config.model import Config
     from lightgate.ledger.store.store import Ledger
@@ -65,19 +65,20 @@ class LedgerPlace(msgspec.Struct, frozen=True):
             )
         return self.open()
 
-    def prepare(self) -> None:
-        """Make the tables or bring them up to date in a process of its own.
+    def prepare(self) -> Callable[[], object]:
+        """Begin to make the tables, or to bring them up to date, in a process of its own.
 
-        The libraries for that take 11 MB, which a process that serves all day would keep. What goes
-        wrong there goes wrong again when the ledger is opened, and is said then.
+        The libraries for that take 11 MB, which a process that serves all day would keep. Call what
+        is returned to wait for the end. What goes wrong there goes wrong again when the ledger is
+        opened, and is said then.
         """
         if self.url != _PLAIN_SQLITE or self._up_to_date():
-            return
-        subprocess.run(  # noqa: S603 - our own module
+            return lambda: None
+        child = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-m", "lightgate.ledger.locate", str(self.data)],
             env={**os.environ, **self.environment()},
-            check=False,
         )
+        return child.wait
 
     def _up_to_date(self) -> bool:
         with contextlib.suppress(sqlite3.Error):
