@@ -5,13 +5,14 @@ The provider catalogue fills the fields in; `adapt` carries out those that chang
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from lightgate.dialect.neutral.build import cannot, put
 
-_UNKNOWN = "this provider does not know it"
+_UNKNOWN: Final = "this provider does not know it"
+_SYSTEM: Final = frozenset({"system", "developer"})
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +39,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         A field that the provider lacks is a UsageError, never dropped.
         """
         for turn in body.get("messages", ()):
-            turn["role"] = self.role(turn["role"])
+            if turn["role"] in _SYSTEM:
+                turn["role"] = self.system_role
         if "messages" in body and "max_tokens" in body:
             body[self.max_tokens_field] = body.pop("max_tokens")
         lacks = {
@@ -61,7 +63,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
 
     def role(self, role: str) -> str:
         """The provider's word for the role of a message."""
-        return self.system_role if role in {"system", "developer"} else role
+        return self.system_role if role in _SYSTEM else role
 
     @property
     def padding(self) -> dict[str, bool]:
