@@ -47,21 +47,6 @@ LIMIT_MS: Final = 0.3
 LIMIT_SHARE: Final = 0.02
 
 
-class Seen:
-    """Keeps the id that the gateway gave the request."""
-
-    def __init__(self) -> None:
-        self.id = ""
-
-    def on_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Find the id."""
-        if status == 200:
-            self.id = next(v for n, v in headers if n == b"x-lightgate-id").decode()
-
-    def on_data(self, data: bytes, events: list[Any], kinds: int) -> None:
-        """The body is clocked, not kept."""
-
-
 async def one(client: Client, target: Target, *, stream: bool, tokens: int) -> tuple[str, float]:
     """The id and the outside milliseconds of one request."""
     request = Request(
@@ -70,11 +55,13 @@ async def one(client: Client, target: Target, *, stream: bool, tokens: int) -> t
         stream=stream,
         max_tokens=tokens,
     )
-    marks, seen = Marks(), Seen()
-    called = await Call(prepare(target, request), marks, seen).run(client, Deadlines())
+    marks = Marks()
+    call = Call(prepare(target, request), marks)
+    called = await call.run(client, Deadlines())
     if called.error is not None or marks.send is None or marks.closed is None:
         raise SystemExit(f"A request failed: {called.error}")
-    return seen.id, (marks.closed - marks.send) / 1e6
+    id_ = next(value for name, value in call.headers if name == b"x-lightgate-id")
+    return id_.decode(), (marks.closed - marks.send) / 1e6
 
 
 async def visitor(

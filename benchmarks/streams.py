@@ -23,12 +23,14 @@ from lightgate.clock.marks import Marks
 from lightgate.errors import AttemptError
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.proxy import Proxies
-from lightgate.wire.client.roundtrip import Deadlines, Exchange, Headers
+from lightgate.wire.client.roundtrip import Deadlines
 from lightgate.wire.link.stamper import best_source
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from lightgate.wire.client.response import Headers
 
 HOLD = re.compile(rb"hold-([0-9]{15})")
 SPREAD_S = 0.25  # the streams of one wave begin within this time, at drawn instants
@@ -45,9 +47,6 @@ class Listener:
         self.held = 0
         self.events = 0
         self.tail = b""
-
-    def on_open(self, exchange: Exchange) -> None:
-        """Nothing to keep: a stream is never cancelled."""
 
     def on_sent(self, stamp: int) -> None:
         """The request leaves."""
@@ -107,7 +106,7 @@ async def load(options: argparse.Namespace) -> dict[str, object]:
         for _ in range(options.each):
             listener = Listener()
             try:
-                await client.exchange(origin, payload, listener, Marks(), DEADLINES)
+                await client.ask(origin, payload, listener, Marks(), DEADLINES)
             except AttemptError as error:
                 failed.append(error.message)
                 continue

@@ -10,11 +10,11 @@ import pytest
 
 from lightgate import errors
 from lightgate.config.model import ModelTable
-from lightgate.gateway.admit import keys, overrides
-from lightgate.gateway.exchange import attempt
+from lightgate.gateway.admit import overrides
+from lightgate.gateway.exchange import exchange
 from lightgate.gateway.request import endpoint
-from lightgate.gateway.served import served, target
-from lightgate.gateway.spend import denial, price
+from lightgate.gateway.served import keys, price, served, target
+from lightgate.gateway.spend import denial
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan import course
 from lightgate.wire.door import chunked, connection, inbound, intake
@@ -43,10 +43,10 @@ def test_every_row_is_an_endpoint(row: list[str]) -> None:
     found = endpoint.find(target)
     assert found is not None
     assert b", ".join(found.methods).decode() == methods
-    if found.path.verb not in {"live", "ready"}:
-        assert found.path.dialect == dialect
-    if found.path.verb == "call":
-        assert found.path.stream is (None if dialect != "gemini" else "stream" in path)
+    if found.endpoint.verb not in {"live", "ready"}:
+        assert found.endpoint.dialect == dialect
+    if found.endpoint.verb == "call":
+        assert found.endpoint.stream is (None if dialect != "gemini" else "stream" in path)
 
 
 def test_every_endpoint_has_its_row() -> None:
@@ -59,7 +59,7 @@ def test_every_endpoint_has_its_row() -> None:
 
 
 def test_every_request_header_has_its_row() -> None:
-    known = set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(overrides._wish)))
+    known = set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(overrides._override)))
     headers = {f"x-lightgate-{name}" for name in known}
     headers |= {name.decode() for name in (*keys._PLAIN, *target.FORWARDED)}
     headers |= set(re.findall(r'header\(b"([a-z-]+)"\)', SOURCE))
@@ -104,7 +104,7 @@ def test_the_guide_to_failures_has_the_deadlines_and_defaults_of_the_code() -> N
     guide = (DOCS / "guides" / "failures.md").read_text("utf-8")
     rules, model = Rules(), ModelTable(targets=("a/b",))
     seconds = {
-        "connect": attempt.CONNECT_S,
+        "connect": exchange.CONNECT_S,
         "`ttft_timeout`": course.AUTO_TTFT_NS / 1e9,
         "`idle_timeout`": model.idle_timeout / 1e9,
         "`timeout`": model.timeout / 1e9,

@@ -24,12 +24,8 @@ SHARED_BY_VERBS = {"main", "options", "output"}
 PARTS_OF_VERBS = {"launch": "up", "caps": "models", "priors": "models", "examine": "config"}
 
 # What is still to be mended: these lists only get shorter.
-KNOWN_CYCLES: list[set[str]] = [
-    {"gateway.admit.admit", "gateway.admit.caller", "gateway.admit.plan",
-     "gateway.exchange.attempt", "gateway.exchange.exchange", "gateway.exchange.race",
-     "gateway.exchange.settle", "gateway.process.state"},
-]  # fmt: skip
-KNOWN_TWINS = {"Entry"}
+KNOWN_CYCLES: list[set[str]] = []
+KNOWN_TWINS: set[str] = set()
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 
 from lightgate.cli.main import main
 from lightgate.config.load import parse_config
-from lightgate.gateway.admit.keys import Keyring
+from lightgate.gateway.served.keys import Keyring
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from lightgate.config.load import parse_config
+from lightgate.gateway.exchange.journal import JournalWriter
+from lightgate.gateway.exchange.state import State
 from lightgate.gateway.http.app import Gateway
-from lightgate.gateway.process.journal import JournalWriter
-from lightgate.gateway.process.state import State
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import put_snapshot
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.security.conftest import Upstream
+    from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.ledger.store.keys import KeyRecord
     from own_time import OwnTime
 
@@ -63,6 +64,11 @@ class Rig:
         self.port = port
         self.data = data
         self.keys: dict[str, str] = {}  # name to the key itself
+
+    @property
+    def exchanges(self) -> set[Exchange]:
+        """The exchanges under way."""
+        return cast("set[Exchange]", self.state.exchanges)
 
     async def line(self) -> Line:
         return Line(*await asyncio.open_connection("127.0.0.1", self.port))

@@ -15,6 +15,7 @@ from lightgate.sim.faults import FAULTS, parse_fault
 if TYPE_CHECKING:
     from gateway.conftest import Rig, Start
     from lightgate.ledger.journal.notes import Settled
+    from lightgate.wire.client.client import Client
     from lightgate.wire.client.dns import SocketAddress
     from sim.conftest import Answer
 
@@ -221,10 +222,9 @@ class Field:
         assert spend is not None
         await rig.until(lambda: rig.upstream == 0, within_s=GRACE_S)
         await rig.until(lambda: rig.door.connections == 0, within_s=GRACE_S)
-        idle = sum(len(pool.idle) for pool in client._pools.values())
-        assert client.open_connections == idle
+        await rig.until(lambda: client.open_connections == _idle(client), within_s=GRACE_S)
         await rig.until(self._only_the_first_tasks, within_s=GRACE_S)
-        await rig.until(lambda: not rig.state.flights, within_s=GRACE_S)
+        await rig.until(lambda: not rig.exchanges, within_s=GRACE_S)
         announced = Counter(note.exchange_id for note in rig.reserved())
         paid_for = [note for note in rig.settled() if note.exchange.cache not in {"hit", "join"}]
         assert announced == Counter(note.exchange.id for note in paid_for)
@@ -239,6 +239,10 @@ class Field:
     def _only_the_first_tasks(self) -> bool:
         # The simulator's own handlers end when they see the close; they are tasks of this loop too.
         return asyncio.all_tasks() <= self._tasks | {asyncio.current_task()}
+
+
+def _idle(client: Client) -> int:
+    return sum(len(pool.idle) for pool in client._pools.values())
 
 
 def last_error(answer: Answer) -> dict[str, Any]:

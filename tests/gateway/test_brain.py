@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.conftest import Rig, Start
-    from lightgate.gateway.process.state import State
+    from lightgate.gateway.exchange.state import State
 
 TWO = """
 [models.two]
@@ -36,7 +36,7 @@ def two(policy: str) -> str:
 
 
 def prober_of(state: State) -> Prober:
-    return Prober(state, state.client, state.observer, state.journal)
+    return Prober(state, state.client, state.learned.observer, state.journal)
 
 
 async def targets(rig: Rig, count: int) -> list[str]:
@@ -48,7 +48,7 @@ async def targets(rig: Rig, count: int) -> list[str]:
 @pytest.mark.parametrize("policy", ["fastest", "voice"])
 async def test_the_slower_target_is_left_after_it_was_seen(start: Start, policy: str) -> None:
     rig = await start(two(policy))
-    rig.state.forms.first(QUICK, 0, rig.state.now_ns(), 2_000_000)
+    rig.state.learned.forms.first(QUICK, 0, rig.state.now_ns(), 2_000_000)
     await targets(rig, 12)
     assert set(await targets(rig, 6)) == {QUICK}
 
@@ -87,8 +87,8 @@ async def test_a_promise_is_judged_by_what_the_client_saw(
     rig = await start(PROMISED.replace("{target}", target).replace("{due}", due))
     answer = await rig.chat("m")
     assert answer.status == (200 if "status" not in target else 502)
-    await rig.until(lambda: not rig.state.flights)
-    assert rig.state.forms.promises["m"].margins == margins
+    await rig.until(lambda: not rig.exchanges)
+    assert rig.state.learned.forms.promises["m"].margins == margins
 
 
 async def test_form_learns_first_tokens_speeds_and_failures(start: Start) -> None:
@@ -97,11 +97,11 @@ async def test_form_learns_first_tokens_speeds_and_failures(start: Start) -> Non
     )
     await rig.chat("m", max_tokens=40)
     now = rig.state.now_ns()
-    assert rig.state.forms.predict("lab/plain", 0, now).fresh > 0.9
-    bad = rig.state.forms.form("lab/plain!status:500")
+    assert rig.state.learned.forms.predict("lab/plain", 0, now).fresh > 0.9
+    bad = rig.state.learned.forms.form("lab/plain!status:500")
     if len(rig.settled()[0].attempts) == 2:
-        assert bad.p_error > rig.state.forms.form("lab/plain").p_error
-    assert all(form.in_flight == 0 for form in rig.state.forms.by_target.values())
+        assert bad.p_error > rig.state.learned.forms.form("lab/plain").p_error
+    assert all(form.in_flight == 0 for form in rig.state.learned.forms.by_target.values())
 
 
 async def test_a_client_that_leaves_leaves_nothing_in_flight(start: Start) -> None:
@@ -114,7 +114,7 @@ async def test_a_client_that_leaves_leaves_nothing_in_flight(start: Start) -> No
     await rig.until(lambda: rig.upstream == 1)
     await line.close()
     await rig.until(lambda: len(rig.settled()) == 1)
-    assert all(form.in_flight == 0 for form in rig.state.forms.by_target.values())
+    assert all(form.in_flight == 0 for form in rig.state.learned.forms.by_target.values())
 
 
 async def test_hedges_stay_within_their_share_of_requests_and_of_spend(start: Start) -> None:
@@ -143,8 +143,11 @@ async def test_a_session_stays_where_its_prompt_is_warm(start: Start) -> None:
     assert answer.status == 200
     [settled] = rig.settled()
     key_id = settled.exchange.key_id
-    assert rig.state.forms.warm(f"{key_id}:talk-1", rig.state.now_ns()) == settled.exchange.winner
-    assert rig.state.forms.warm(":talk-1", rig.state.now_ns()) is None
+    assert (
+        rig.state.learned.forms.warm(f"{key_id}:talk-1", rig.state.now_ns())
+        == settled.exchange.winner
+    )
+    assert rig.state.learned.forms.warm(":talk-1", rig.state.now_ns()) is None
 
 
 # Probes
@@ -155,9 +158,9 @@ async def test_a_stale_target_is_probed_within_its_share(start: Start) -> None:
     state = rig.state
     prober = prober_of(state)
     now = state.now_ns()
-    state.asked_ns = now
+    state.learned.asked_ns = now
     assert prober.look() is None  # nothing was spent: nothing may be
-    state.spent_nano = 10_000_000
+    state.learned.spent_nano = 10_000_000
     probed = prober.look()
     assert probed in {SLOW, QUICK}
     assert prober.look() is None  # one at a time
@@ -165,9 +168,9 @@ async def test_a_stale_target_is_probed_within_its_share(start: Start) -> None:
     [settled] = rig.settled()
     assert settled.attempts[0].facts.source == "probe"
     assert settled.attempts[0].facts.role == "probe"
-    assert 0 < prober.spent_nano <= 0.01 * state.spent_nano
-    assert state.forms.predict(probed, 0, state.now_ns()).fresh > 0.9
-    assert probed not in state.forms.stale(state.now_ns(), STALE_NS)
+    assert 0 < prober.spent_nano <= 0.01 * state.learned.spent_nano
+    assert state.learned.forms.predict(probed, 0, state.now_ns()).fresh > 0.9
+    assert probed not in state.learned.forms.stale(state.now_ns(), STALE_NS)
 
 
 async def test_probes_are_looked_for_every_second(start: Start) -> None:
@@ -175,7 +178,7 @@ async def test_probes_are_looked_for_every_second(start: Start) -> None:
     state = rig.state
     prober = prober_of(state)
     state.each_second.append(prober.look)
-    state.spent_nano, state.asked_ns = 10_000_000, state.now_ns()
+    state.learned.spent_nano, state.learned.asked_ns = 10_000_000, state.now_ns()
     state.second()
     await rig.until(lambda: prober.sent == 1)
 
@@ -183,10 +186,10 @@ async def test_probes_are_looked_for_every_second(start: Start) -> None:
 async def test_nobody_is_probed_without_traffic_or_without_a_price(start: Start) -> None:
     rig = await start('[models.m]\ntargets = ["lab/think", "lab/tool"]\npolicy = "fastest"\n')
     prober = prober_of(rig.state)
-    rig.state.spent_nano = 10**12
-    rig.state.asked_ns = rig.state.now_ns() - QUIET_NS - 1
+    rig.state.learned.spent_nano = 10**12
+    rig.state.learned.asked_ns = rig.state.now_ns() - QUIET_NS - 1
     assert prober.look() is None
-    rig.state.asked_ns = rig.state.now_ns()
+    rig.state.learned.asked_ns = rig.state.now_ns()
     assert prober.look() is None  # no price is known
 
 
@@ -196,12 +199,12 @@ async def test_a_failed_probe_counts_against_its_target(start: Start) -> None:
         'policy = "fastest"\n[prices."lab/plain!status:500"]\ninput = 1\noutput = 1\n'
     )
     prober = prober_of(rig.state)
-    rig.state.spent_nano, rig.state.asked_ns = 10**12, rig.state.now_ns()
+    rig.state.learned.spent_nano, rig.state.learned.asked_ns = 10**12, rig.state.now_ns()
     assert prober.look() == "lab/plain!status:500"
     await rig.until(lambda: prober.sent == 1)
     now = rig.state.now_ns()
     failing, other = "lab/plain!status:500", "lab/plain!status:503"
-    predict = rig.state.forms.predict
+    predict = rig.state.learned.forms.predict
     assert predict(failing, 0, now).p_error > predict(other, 0, now).p_error
     assert rig.settled()[0].exchange.outcome == "http_error"
 

@@ -237,7 +237,7 @@ async def test_an_answer_that_fails_is_asked_for_one_tier_up(
     assert (exchange.cost_nano, exchange.loser_cost_nano) == (150_000, 15_000)
     assert f"raw/small failed {check}" in exchange.plan
     assert (exchange.status, exchange.outcome, exchange.error) == (200, "ok", None)
-    assert not rig.state.breakers.troubled
+    assert not rig.state.learned.breakers.troubled
 
 
 @STREAMED
@@ -380,7 +380,7 @@ class Spent(RetryBudget):
 async def test_an_escalation_is_no_retry(cascaded: Cascaded, cast: Cast) -> None:
     rig = await cascaded()
     cast.lines["small"] = (NO, "stop")
-    rig.state.retries = Spent()
+    rig.state.learned.retries = Spent()
     answer = await ask(rig)
     assert answer.headers["x-lightgate-target"] == "raw/middle"
 
@@ -419,7 +419,7 @@ async def test_a_client_that_leaves_ends_it(
     body = {"model": "smart", "stream": True, "messages": [{"role": "user", "content": EASY}]}
     line.send("POST", "/v1/chat/completions", json.dumps(body).encode(), {})
     await reached.wait()
-    await rig.until(lambda: any(flight.winner for flight in rig.state.flights))
+    await rig.until(lambda: any(exchange.winner for exchange in rig.exchanges))
     await line.close()
     await rig.until(lambda: upstream.open == 0)
     [settled] = await flown(rig)
@@ -440,9 +440,9 @@ async def test_a_worker_that_stops_gives_what_was_kept(cascaded: Cascaded, cast:
     cast.lines |= {"small": (NO, "stop"), "middle": begin}
     asking = asyncio.create_task(ask(rig))
     await reached.wait()
-    await rig.until(lambda: any(flight.winner for flight in rig.state.flights))
-    for flight in tuple(rig.state.flights):
-        flight.interrupt()
+    await rig.until(lambda: any(exchange.winner for exchange in rig.exchanges))
+    for exchange in tuple(rig.exchanges):
+        exchange.stop()
     answer = await asking
     assert said(answer, stream=True) == NO
     [settled] = await flown(rig)

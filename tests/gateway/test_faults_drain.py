@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.workers import Workers
-from lightgate.gateway.process.journal import BACKLOG
+from lightgate.gateway.exchange.journal import BACKLOG
 from sim.conftest import Answer
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def heard(field: Field, count: int) -> Callable[[], bool]:
 
 
 def spoken(field: Field) -> Callable[[], bool]:
-    return lambda: any(flight.reply.started for flight in field.rig.state.flights)
+    return lambda: any(exchange.reply.started for exchange in field.rig.exchanges)
 
 
 WINDOWS = {
@@ -82,7 +82,7 @@ async def test_a_client_that_leaves_closes_every_upstream(start: Start, window: 
     assert settled.attempts[-1].outcome == "cancelled"
     for target in targets:  # a client that leaves says nothing about a target
         if "status" not in target:
-            assert rig.state.breakers.allows(target, rig.state.now_ns())
+            assert rig.state.learned.breakers.allows(target, rig.state.now_ns())
 
 
 async def test_a_client_that_leaves_while_we_connect_ends_that_too(start: Start) -> None:
@@ -105,11 +105,11 @@ async def test_a_client_that_leaves_during_a_probe_leaves_the_next_one_free(star
     rig = field.rig
     now = rig.state.now_ns()
     for _ in range(3):
-        rig.state.breakers.failed("lab/far", now, SERVER, None, now)
-    await rig.until(lambda: rig.state.breakers.allows("lab/far", rig.state.now_ns()))
+        rig.state.learned.breakers.failed("lab/far", now, SERVER, None, now)
+    await rig.until(lambda: rig.state.learned.breakers.allows("lab/far", rig.state.now_ns()))
     await leave(field, {"stream": True}, heard(field, 1))
     await rig.until(lambda: len(rig.settled()) == 1)
-    assert rig.state.breakers.allows("lab/far", rig.state.now_ns())
+    assert rig.state.learned.breakers.allows("lab/far", rig.state.now_ns())
 
 
 GREEDY = """

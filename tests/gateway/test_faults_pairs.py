@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from gateway.faulted import ROWS, Field, Row, last_error, said
-from lightgate.gateway.exchange.exchange import Flight
+from lightgate.gateway.exchange.exchange import Exchange
 from lightgate.route.observe import Observer
 from lightgate.route.plan.course import RetryBudget
 from lightgate.route.plan.hedge import HedgeBudgets
@@ -25,7 +25,7 @@ from sim.conftest import QUICK
 
 if TYPE_CHECKING:
     from gateway.conftest import Start
-    from lightgate.gateway.exchange.attempt import Leg
+    from lightgate.gateway.exchange.attempt import Attempt
     from lightgate.ledger.journal.notes import AttemptNote, Settled
     from lightgate.sim.log import SimLogEntry
     from sim.conftest import Answer
@@ -148,30 +148,30 @@ class Watch:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left_open: list[str] = []
-        commit = Flight.commit
+        commit = Exchange.commit
 
-        def watched(flight: Flight, leg: Leg) -> bool:
-            decided = flight.winner is not None
-            mine = commit(flight, leg)
+        def watched(exchange: Exchange, attempt: Attempt) -> bool:
+            decided = exchange.winner is not None
+            mine = commit(exchange, attempt)
             if mine and not decided:
                 self.left_open += [
-                    f"{leg.step.target}: {other.step.target}"
-                    for other in flight.legs
-                    if other is not leg and not closed(other)
+                    f"{attempt.step.target}: {other.step.target}"
+                    for other in exchange.attempts
+                    if other is not attempt and not closed(other)
                 ]
             return mine
 
-        monkeypatch.setattr(Flight, "commit", watched)
+        monkeypatch.setattr(Exchange, "commit", watched)
 
 
-def closed(leg: Leg) -> bool:
+def closed(attempt: Attempt) -> bool:
     """Whether an attempt has no socket any more: closed, given back, or never to be connected."""
-    exchange = leg.call._exchange
-    if leg.called is not None or not leg.began_ns:
+    trip = attempt._trip
+    if not attempt.began_ns:
         return True
-    if exchange is None:
-        return leg.call._cancelled
-    return exchange.done.done() and (exchange.complete or not exchange._link.is_open)
+    if trip is None:
+        return attempt._cancelled
+    return trip.over
 
 
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,8 +226,8 @@ class Case:
         self.settled = settled
         self.log = log
         rows = dict(zip(pair.targets, (pair.first, pair.second), strict=True))
-        self.legs = [(note, rows[note.facts.target]) for note in settled.attempts]
-        self.won = [(note, row) for note, row in self.legs if note.facts.won is not False]
+        self.attempts = [(note, rows[note.facts.target]) for note in settled.attempts]
+        self.won = [(note, row) for note, row in self.attempts if note.facts.won is not False]
 
     def __repr__(self) -> str:
         return f"{self.pair.first.fault} with {self.pair.second.fault}"
@@ -241,39 +241,39 @@ class Case:
         assert winner.facts.target == self.settled.exchange.winner
         assert winner.outcome == self.settled.exchange.outcome == row.outcome(stream=True)
         self.check_answer(winner, row)
-        for note, other in self.legs:
+        for note, other in self.attempts:
             if note is not winner:
                 self.check_loser(note, other, winner)
 
     def check_attempts(self) -> None:
         """One row for each that was started; who never says a word never wins."""
-        pair, legs = self.pair, self.legs
-        targets = [note.facts.target for note, _ in legs]
-        assert targets == list(pair.targets[: len(legs)])
+        pair, attempts = self.pair, self.attempts
+        targets = [note.facts.target for note, _ in attempts]
+        assert targets == list(pair.targets[: len(attempts)])
         alone = pair.hedged and pair.first.final  # the client's own mistake: nobody else is asked
-        assert len(legs) == 2 or (alone and len(legs) == 1)
-        first, *more = [note.facts.role for note, _ in legs]
+        assert len(attempts) == 2 or (alone and len(attempts) == 1)
+        first, *more = [note.facts.role for note, _ in attempts]
         assert first == ("primary" if pair.hedged else "racer")
         if more == ["fallback"]:  # it failed before the hedge was due
             assert pair.hedged
             assert not speaks(pair.first)
-            assert legs[0][0].outcome == pair.first.outcome(stream=True)
+            assert attempts[0][0].outcome == pair.first.outcome(stream=True)
         else:
             assert more in ([], ["hedge" if pair.hedged else "racer"])
-        talkers = [note for note, row in legs if speaks(row)]
+        talkers = [note for note, row in attempts if speaks(row)]
         assert (self.settled.exchange.winner is not None) == bool(talkers)
-        for note, row in legs:
+        for note, row in attempts:
             assert note.outcome in {row.outcome(stream=True), "cancelled"}
             assert not (note.facts.won and note not in talkers)
 
     def check_refused(self) -> None:
         """Nobody spoke: one error, and every attempt says its own."""
         answer = self.answer
-        rows = [row for _, row in self.legs]
+        rows = [row for _, row in self.attempts]
         assert answer.status in {row.status for row in rows}
         assert answer.json["error"]["message"]
         assert answer.headers["x-lightgate-attempts"] == str(len(rows))
-        for note, row in self.legs:
+        for note, row in self.attempts:
             assert note.outcome == row.outcome(stream=True)
             assert not note.facts.won
 
@@ -320,14 +320,14 @@ class Case:
         answer, exchange = self.answer, self.settled.exchange
         good = [row.outcome(stream=True) == "ok" for row in (self.pair.first, self.pair.second)]
         assert (exchange.winner is not None) == any(good)
-        assert len(self.legs) in {2, 3}
+        assert len(self.attempts) in {2, 3}
         if not any(good):
             rows = (self.pair.first, self.pair.second)
             assert answer.status in {row.status for row in rows}
             assert answer.json["error"]["message"]
-            assert not any(note.facts.won for note, _ in self.legs)
+            assert not any(note.facts.won for note, _ in self.attempts)
             return
-        [winner] = [note for note, _ in self.legs if note.facts.won]
+        [winner] = [note for note, _ in self.attempts if note.facts.won]
         assert winner.facts.target == exchange.winner == answer.headers["x-lightgate-target"]
         assert winner.outcome == exchange.outcome == "ok"
         assert answer.status == 200
@@ -337,7 +337,7 @@ class Case:
     @property
     def bill(self) -> int | None:
         """Nano-dollars that a cancelled loser's prompt cost, without its answer."""
-        for note, _ in self.legs:
+        for note, _ in self.attempts:
             billed = note.send is not None and note.status in {None, 200}
             if note.outcome != "cancelled":
                 continue

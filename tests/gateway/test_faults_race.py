@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def spend_all(field: Field) -> None:
     """Leave nothing in the retry budget."""
     state = field.rig.state
-    while state.retries.may(state.now_ns()):
+    while state.learned.retries.may(state.now_ns()):
         pass
 
 
@@ -25,8 +25,8 @@ def save_up(field: Field) -> None:
     state = field.rig.state
     key_id = state.served.snapshot.keys[0].id
     for _ in range(20):
-        state.budgets.deposit(key_id)
-    state.budgets.paid(key_id, 1e9)
+        state.learned.budgets.deposit(key_id)
+    state.learned.budgets.paid(key_id, 1e9)
 
 
 @pytest.mark.parametrize("stream", [True, False])

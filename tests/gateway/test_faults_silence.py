@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.faulted import SHORT, Field, last_error, model, said
-from lightgate.gateway.process import state
+from lightgate.gateway.exchange import state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -119,7 +119,7 @@ async def test_an_answer_that_comes_in_one_piece_after_comments_is_whole(talking
     raw = f'[providers.raw]\nbase_url = "http://127.0.0.1:{port}/v1"\napi_key = "none"\n'
     field = await talking(raw + 'dialect = "openai"\n' + model("m", ["raw/plain"]))
     asking: asyncio.Task[Any] = asyncio.create_task(field.rig.chat("m", headers=field.headers))
-    await field.rig.until(lambda: any(flight.reply.started for flight in field.rig.state.flights))
+    await field.rig.until(lambda: any(exchange.reply.started for exchange in field.rig.exchanges))
     release.set()
     answer = await asking
     server.close()

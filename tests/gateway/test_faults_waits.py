@@ -34,7 +34,7 @@ async def test_a_wait_holds_the_target_back(
     first = await field.fly("m")
     assert first.answer.headers["x-lightgate-target"] == "lab/plain"
     state = field.rig.state
-    breaker = state.breakers.get(target)
+    breaker = state.learned.breakers.get(target)
     assert breaker is not None
     left_s = (breaker.hold_until_ns - state.now_ns()) / 1e9
     assert least_s <= left_s <= most_s
@@ -48,7 +48,7 @@ async def test_a_wait_that_is_over_holds_nobody(start: Start, fault: str) -> Non
     target = f"lab/plain!{fault}"
     field = await Field.open(start, model("m", [target, "lab/plain"]))
     await field.fly("m")
-    assert field.rig.state.breakers.allows(target, field.rig.state.now_ns())
+    assert field.rig.state.learned.breakers.allows(target, field.rig.state.now_ns())
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -84,7 +84,7 @@ async def test_all_down_comes_back(start: Start) -> None:
     """A breaker that is open lets a probe through, and one good answer closes it."""
     field = await Field.open(start, model("m", ["lab/plain"]))
     state = field.rig.state
-    breaker = state.breakers
+    breaker = state.learned.breakers
     now = state.now_ns()
     for _ in range(3):
         breaker.failed("lab/plain", now, SERVER, None, now)

@@ -86,11 +86,11 @@ def ledger(data: Path, role: str) -> list[Spent]:
         Shipper(kept, data / "journal").drain()
         with kept.reading() as connection:
             rows = connection.execute(sa.select(exchanges)).all()
-            legs = connection.execute(sa.select(attempts).order_by(attempts.c.seq)).all()
+            tried = connection.execute(sa.select(attempts).order_by(attempts.c.seq)).all()
     starts: dict[str, list[str]] = defaultdict(list)
-    for leg in legs:
-        if leg.role == role and leg.seq > 0:
-            starts[leg.exchange_id].append(leg.wall_time)
+    for attempt in tried:
+        if attempt.role == role and attempt.seq > 0:
+            starts[attempt.exchange_id].append(attempt.wall_time)
     return [
         Spent(
             row.wall_time,
@@ -147,12 +147,14 @@ def keyed(rig: Rig, model: str) -> Callable[[], Awaitable[Answer]]:
 async def test_hedges_stay_in_their_caps_at_every_instant(start: Start, model: str) -> None:
     rig = await start(MODELS, terms={"key": KeyTerms(name="key", budget_usd=Decimal(1))})
     await ask_many(keyed(rig, model))
-    await rig.until(lambda: len(rig.state.flights) == 0)
+    await rig.until(lambda: len(rig.exchanges) == 0)
     rows = ledger(rig.data, "hedge")
     assert len(rows) == REQUESTS
     assert_hedges_in_their_caps(rows)
     key_id = rig.state.served.snapshot.keys[0].id
-    paid, hedges, _ = rig.state.budgets.spent(key_id)  # what the budget believes is what was paid
+    paid, hedges, _ = rig.state.learned.budgets.spent(
+        key_id
+    )  # what the budget believes is what was paid
     assert round(paid) == sum(row.won_usd for row in rows) * 10**9
     assert round(hedges) == sum(row.lost_usd for row in rows) * 10**9
 
@@ -208,7 +210,7 @@ async def test_a_race_of_k_costs_at_most_k_times_its_answers(start: Start, fanou
 
     await chat()  # nobody knows yet that answers are short: this race costs what it costs
     await ask_many(chat, 300)
-    await rig.until(lambda: len(rig.state.flights) == 0)
+    await rig.until(lambda: len(rig.exchanges) == 0)
     rows = ledger(rig.data, "racer")
     raced = [row for row in rows if row.beside]
     assert 5 < len(raced) < len(rows) / 2  # the cap was felt
@@ -225,7 +227,7 @@ async def test_where_losers_cost_little_every_request_races(start: Start) -> Non
         cheap, terms={"key": KeyTerms(name="key", budget_usd=Decimal(1), may_race=True)}
     )
     await ask_many(keyed(rig, "race"), 100)
-    await rig.until(lambda: len(rig.state.flights) == 0)
+    await rig.until(lambda: len(rig.exchanges) == 0)
     rows = ledger(rig.data, "racer")
     assert all(row.beside for row in rows)
     for won, lost in over_time(rows):

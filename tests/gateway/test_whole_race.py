@@ -10,8 +10,7 @@ import pytest
 
 from gateway.faulted import Field, model
 from gateway.test_faults_race import save_up, spend_all
-from lightgate.gateway.exchange import exchange as flight
-from lightgate.gateway.exchange import whole as collector
+from lightgate.gateway.exchange import exchange, whole
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ async def test_a_winner_that_breaks_off_is_followed(start: Start, fault: str, ou
     assert [note.facts.won for note in settled.attempts] == [False, False, True]
     assert settled.exchange.winner == SLOW
     assert settled.exchange.error is None
-    assert field.rig.state.forms.form(SLOW).in_flight == 0
+    assert field.rig.state.learned.forms.form(SLOW).in_flight == 0
 
 
 async def test_it_is_followed_by_the_next_of_the_plan_too(start: Start) -> None:
@@ -253,7 +252,7 @@ async def test_losers_are_closed_when_the_first_one_speaks(start: Start) -> None
     rig = field.rig
     task = asyncio.create_task(rig.chat("m", headers=field.headers, stream=False))
     await rig.until(lambda: rig.upstream == 2)
-    await rig.until(lambda: any(one.winner is not None for one in rig.state.flights))
+    await rig.until(lambda: any(one.winner is not None for one in rig.exchanges))
     await rig.until(lambda: rig.upstream == 1)
     assert not task.done()
     answer = await task
@@ -300,7 +299,7 @@ async def test_the_predicted_end_decides(start: Start, monkeypatch: pytest.Monke
     def wait(spoke: Rival, *rest: Any) -> int | None:
         return int(rest[-1] + 1_000_000_000) if spoke.target == first else None
 
-    monkeypatch.setattr(flight, "waits_ns", wait)
+    monkeypatch.setattr(exchange, "waits_ns", wait)
     _, answer, settled = await raced(start, [first, better])
     assert answer.headers["x-lightgate-target"] == better
     assert outcomes(settled) == ["cancelled", "ok"]
@@ -309,7 +308,7 @@ async def test_the_predicted_end_decides(start: Start, monkeypatch: pytest.Monke
 async def test_one_that_is_held_back_answers_where_nobody_better_comes(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flight, "waits_ns", lambda *rest: rest[-1] + 50_000_000)
+    monkeypatch.setattr(exchange, "waits_ns", lambda *rest: rest[-1] + 50_000_000)
     _, answer, settled = await raced(start, ["lab/plain!stall:5,0.3", HANG])
     assert answer.status == 200
     assert outcomes(settled) == ["ok", "cancelled"]
@@ -318,7 +317,7 @@ async def test_one_that_is_held_back_answers_where_nobody_better_comes(
 async def test_an_answer_that_is_too_long_is_no_answer(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "WHOLE_LIMIT", 300)
+    monkeypatch.setattr(whole, "WHOLE_LIMIT", 300)
     _, answer, settled = await raced(start, ["lab/plain", SLOW], max_tokens=200)
     assert answer.status >= 400
     assert set(outcomes(settled)) <= {"stream_error", "cancelled"}
@@ -359,7 +358,7 @@ async def test_a_client_that_leaves_closes_the_winner_too(start: Start) -> None:
     line = await rig.line()
     body = json.dumps(CLIENTS["chat"][1]).encode()
     line.send("POST", "/v1/chat/completions", body, field.headers)
-    await rig.until(lambda: any(one.winner is not None for one in rig.state.flights))
+    await rig.until(lambda: any(one.winner is not None for one in rig.exchanges))
     await line.close()
     await field.at_peace()
     settled = rig.settled()[-1]
@@ -371,9 +370,9 @@ async def test_a_worker_that_stops_says_so(start: Start) -> None:
     field = await Field.open(start, model("m", ["lab/plain!stall:5", HANG], "race = 2"))
     rig = field.rig
     task = asyncio.create_task(rig.chat("m", headers=field.headers, stream=False))
-    await rig.until(lambda: any(one.winner is not None for one in rig.state.flights))
-    for one in list(rig.state.flights):
-        one.interrupt()
+    await rig.until(lambda: any(one.winner is not None for one in rig.exchanges))
+    for one in list(rig.exchanges):
+        one.stop()
     answer = await task
     await field.at_peace()
     assert answer.status == 503
@@ -456,10 +455,10 @@ async def shy() -> AsyncIterator[tuple[int, list[bool]]]:
 async def before(start: Start, port: int) -> Rig:
     """A gateway that takes the shy one for the fastest, and may hedge."""
     rig = await start(WHOLE_ONLY.replace("{shy}", str(port)))
-    rig.state.forms.first("shy/model", 0, rig.state.now_ns(), 1_000_000)
+    rig.state.learned.forms.first("shy/model", 0, rig.state.now_ns(), 1_000_000)
     for _ in range(20):  # so many requests that a hedge is within its share
-        rig.state.budgets.deposit("")
-    rig.state.budgets.paid("", 1e9)
+        rig.state.learned.budgets.deposit("")
+    rig.state.learned.budgets.paid("", 1e9)
     return rig
 
 
@@ -489,7 +488,7 @@ async def test_a_wrong_request_does_not_make_a_target_shy(
     answer = await rig.ask("/v1/chat/completions", wrong)
     assert answer.status == 400
     assert asked == [True, False]
-    assert not rig.state.unstreamable
+    assert not rig.state.learned.unstreamable
 
 
 async def test_a_client_that_wants_a_stream_is_told_that_there_is_none(

@@ -277,8 +277,8 @@ async def test_cancel_while_connecting_ends_the_call_and_not_its_task(client: Cl
         return await asyncio.Event().wait()  # type: ignore[return-value] # it never returns
 
     client._dialer._resolver._lookup = never  # type: ignore[assignment] # a resolver that hangs
-    prepared = attempt._prepared._replace(
-        origin=attempt._prepared.origin._replace(host="a.invalid")
+    prepared = msgspec.structs.replace(
+        attempt.prepared, origin=attempt.prepared.origin._replace(host="a.invalid")
     )
     attempt = Call(prepared, Marks())
 

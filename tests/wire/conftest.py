@@ -24,7 +24,7 @@ from lightgate.errors import AttemptError
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.dns import Resolver, SocketAddress
 from lightgate.wire.client.proxy import Proxies
-from lightgate.wire.client.roundtrip import Deadlines, Exchange, Headers
+from lightgate.wire.client.roundtrip import Deadlines, Outbound, Roundtrip
 from lightgate.wire.link.tls import client_context
 from lightgate.wire.origin import Origin
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lightgate.clock.marks import StampSource
+    from lightgate.wire.client.response import Headers
 
     Script = Callable[["Wire"], Awaitable[None]]
     Scene = Callable[["Rig"], Awaitable[None]]
@@ -191,7 +192,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self.marks = Marks()
-        self.exchange: Exchange | None = None
+        self.trip: Roundtrip | None = None
         self.log: list[str] = []
         self.status = 0
         self.headers: Headers = []
@@ -202,10 +203,6 @@ class Keeper:
     @property
     def body(self) -> bytes:
         return b"".join(self.parts)
-
-    def on_open(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-        self.log.append("open")
 
     def on_sent(self, stamp: int) -> None:
         self.log.append("sent")
@@ -275,9 +272,24 @@ class Rig:
         keeper: Keeper | None = None,
         payload: bytes = PAYLOAD,
     ) -> Keeper:
-        """One exchange, its answer written down."""
+        """One roundtrip, its answer written down."""
         keeper = keeper or Keeper()
-        await client.exchange(origin, payload, keeper, keeper.marks, deadlines)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def over(error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        request = Outbound(origin, payload, keeper, keeper.marks, deadlines, over)
+        keeper.trip = client.send(request)
+        try:
+            await done
+        finally:
+            keeper.trip.cancel()
         return keeper
 
     async def fails(

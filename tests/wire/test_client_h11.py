@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.errors import AttemptError, Malformed
-from lightgate.wire.client.roundtrip import Deadlines, Exchange
 from lightgate.wire.origin import Origin
+from wire.client.test_roundtrip import trip_on
 
 if TYPE_CHECKING:
-    from lightgate.wire.client.roundtrip import Headers
+    from lightgate.wire.client.response import Headers
     from lightgate.wire.link.link import Peer
     from wire.conftest import Play, Rig, Wire
 
@@ -134,7 +134,6 @@ class Taken:
         self.body = b""
         self.ends = 0
 
-    def on_open(self, exchange: Exchange) -> None: ...
     def on_sent(self, stamp: int) -> None: ...
     def on_head(self, status: int, headers: Headers, stamp: int) -> None:
         assert self.status == 0
@@ -155,18 +154,15 @@ def pieces_of(raw: bytes, cuts: list[int]) -> list[bytes]:
 
 
 async def we_read(raw: bytes, cuts: list[int]) -> Verdict | AttemptError:
-    """What our exchange makes of the bytes, cut anywhere; it must have ended with the last one."""
+    """What our roundtrip makes of the bytes, cut anywhere; it must have ended with the last one."""
     taken, link = Taken(), Quiet()
-    exchange = Exchange(link, ORIGIN, taken, Deadlines())
-    exchange.start(b"x", 0)
+    trip, ends = trip_on(link, taken)
     for piece in pieces_of(raw, cuts):
         if not link.is_open:
             break
-        exchange.on_read(piece, 1, 1)
-    exchange.eof(None)
-    assert exchange.done.done()
-    error = exchange.done.exception()
-    exchange.leave()
+        trip.on_read(piece, 1, 1)
+    trip.eof(None)
+    [error] = ends.errors
     if error is None:
         assert taken.ends == 1
         return Verdict(taken.status, taken.headers, taken.body)

@@ -11,11 +11,11 @@ import pytest
 
 from lightgate.errors import Cancelled, DeadlineMissed, StreamError
 from lightgate.wire.client.dns import Resolver, SocketAddress
-from lightgate.wire.client.roundtrip import Deadlines, Exchange
+from lightgate.wire.client.roundtrip import Deadlines, Roundtrip
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
-    from lightgate.wire.client.roundtrip import Headers
+    from lightgate.wire.client.response import Headers
     from wire.conftest import Keeper, Play, Rig, Script, Wire
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
@@ -139,13 +139,13 @@ def test_cancel_closes_the_socket_in_the_same_turn(play: Play, script: Script) -
         call = asyncio.ensure_future(rig.ask(client, server.origin, keeper=keeper))
         await rig.until(lambda: bool(server.requests))
         await rig.turns()
-        assert keeper.exchange is not None
-        keeper.exchange.cancel()
+        assert keeper.trip is not None
+        keeper.trip.cancel()
         assert server.wires[0].ended()
         with pytest.raises(Cancelled):
             await call
         assert client.open_connections == 0
-        keeper.exchange.cancel()  # a second time is harmless
+        keeper.trip.cancel()  # a second time is harmless
 
     play(scene)
 
@@ -157,8 +157,8 @@ def test_cancel_over_tls_closes_in_the_same_turn(play: Play) -> None:
         keeper = rig.keeper()
         call = asyncio.ensure_future(rig.ask(client, server.origin, keeper=keeper))
         await rig.until(lambda: keeper.body == b"hello")
-        assert keeper.exchange is not None
-        keeper.exchange.cancel()
+        assert keeper.trip is not None
+        keeper.trip.cancel()
         assert server.wires[0].ended()
         with pytest.raises(Cancelled):
             await call
@@ -179,8 +179,8 @@ def test_a_cancelled_task_leaves_nothing(play: Play, script: Script) -> None:
             await call
         assert server.wires[0].ended()
         assert client.open_connections == 0
-        assert keeper.exchange is not None
-        assert not keeper.exchange._timer.ticking
+        assert keeper.trip is not None
+        assert not keeper.trip.connection.timer.ticking
 
     play(scene)
 
@@ -297,11 +297,11 @@ def test_cancelled_after_the_answer_was_complete_keeps_the_connection(play: Play
 # Backpressure
 
 
-def later(monkeypatch: pytest.MonkeyPatch, exchange: Exchange) -> None:
+def later(monkeypatch: pytest.MonkeyPatch, trip: Roundtrip) -> None:
     """Let the deadlines' clock, but no timer, pass all of them; then look as a timer would."""
     now_ns = time.monotonic_ns
     monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns() + int(2 * LONG * 1e9))
-    exchange.expire()
+    trip.expire()
 
 
 def test_a_paused_exchange_blocks_the_server_and_resumes(
@@ -328,10 +328,10 @@ def test_a_paused_exchange_blocks_the_server_and_resumes(
         def on_body(data: bytes, stamp: int, since: int) -> None:
             nonlocal taken
             taken += len(data)
-            assert keeper.exchange is not None
+            assert keeper.trip is not None
             if taken == len(data):
-                keeper.exchange.pause()
-                keeper.exchange.pause()
+                keeper.trip.pause()
+                keeper.trip.pause()
 
         keeper.on_body = on_body  # type: ignore[method-assign]  # a fake
         call = asyncio.ensure_future(
@@ -344,10 +344,10 @@ def test_a_paused_exchange_blocks_the_server_and_resumes(
             await rig.turns(20)
         assert taken == held <= 512 * 1024
         assert sent < size
-        assert keeper.exchange is not None
+        assert keeper.trip is not None
         # The silence while we do not read is ours: it must not count as the server's.
-        later(monkeypatch, keeper.exchange)
-        keeper.exchange.resume()
+        later(monkeypatch, keeper.trip)
+        keeper.trip.resume()
         await call
         assert taken == size
         assert client.open_connections == 1
@@ -367,14 +367,14 @@ def test_an_answer_that_ends_while_paused_leaves_a_readable_connection(play: Pla
 
         def on_head(status: int, headers: Headers, stamp: int) -> None:
             head(status, headers, stamp)
-            assert keeper.exchange is not None
-            keeper.exchange.pause()
+            assert keeper.trip is not None
+            keeper.trip.pause()
 
         keeper.on_head = on_head  # type: ignore[method-assign]  # a fake
         await rig.ask(client, server.origin, keeper=keeper)
         assert (await rig.ask(client, server.origin)).body == b"hello"
-        assert keeper.exchange is not None
-        keeper.exchange.pause()  # too late: the connection belongs to others now
+        assert keeper.trip is not None
+        keeper.trip.pause()  # too late: the connection belongs to others now
         assert (await rig.ask(client, server.origin)).body == b"hello"
         assert len(server.wires) == 1
 
@@ -388,14 +388,14 @@ def test_silence_after_a_resume_counts_again(play: Play, monkeypatch: pytest.Mon
         deadlines = Deadlines(None, None, LONG, None)
         call = asyncio.ensure_future(rig.fails(client, server.origin, deadlines, keeper))
         await rig.until(lambda: keeper.body == b"hello")
-        assert keeper.exchange is not None
-        keeper.exchange.pause()
-        later(monkeypatch, keeper.exchange)
-        assert not keeper.exchange.done.done()
-        keeper.exchange.resume()
-        keeper.exchange.expire()
-        assert not keeper.exchange.done.done()  # it begins anew
-        later(monkeypatch, keeper.exchange)
+        assert keeper.trip is not None
+        keeper.trip.pause()
+        later(monkeypatch, keeper.trip)
+        assert not keeper.trip.over
+        keeper.trip.resume()
+        keeper.trip.expire()
+        assert not keeper.trip.over  # it begins anew
+        later(monkeypatch, keeper.trip)
         error = await call
         assert isinstance(error, DeadlineMissed)
         assert error.phase == "idle"
@@ -432,7 +432,7 @@ def failing(keeper: Keeper, method: str, error: Exception) -> None:
     setattr(keeper, method, fail)
 
 
-METHODS = ["on_open", "on_sent", "on_head", "on_body", "on_end"]
+METHODS = ["on_sent", "on_head", "on_body", "on_end"]
 
 
 async def ok_then_wait(wire: Wire) -> None:
@@ -475,9 +475,8 @@ def test_a_taker_may_cancel_from_anywhere(play: Play, method: str) -> None:
         keeper = rig.keeper()
 
         def cancel(*args: object) -> None:
-            exchange = args[0] if isinstance(args[0], Exchange) else keeper.exchange
-            assert isinstance(exchange, Exchange)
-            exchange.cancel()
+            assert keeper.trip is not None
+            keeper.trip.cancel()
 
         setattr(keeper, method, cancel)
         assert isinstance(await rig.fails(client, server.origin, keeper=keeper), Cancelled)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.errors import Cancelled, DeadlineMissed, PeerReset
+from lightgate.errors import AttemptError, Cancelled, DeadlineMissed, PeerReset
 from lightgate.wire.client import client as client_module
-from lightgate.wire.client.roundtrip import Deadlines
+from lightgate.wire.client.roundtrip import Deadlines, Outbound, Roundtrip
 
 if TYPE_CHECKING:
     from lightgate.wire.client.client import Client
@@ -181,7 +181,7 @@ def test_a_stale_connection_is_replayed_once_on_a_fresh_one(play: Play, how: str
         assert kept.body == b"hello"
         assert kept.marks.replayed
         assert kept.marks.tcp_ns is not None
-        assert kept.log == ["open", "sent", "open", "sent", "head", "body", "end"]
+        assert kept.log == ["sent", "sent", "head", "body", "end"]
         assert len(server.requests) == 3
         assert client.open_connections == 1
 
@@ -254,8 +254,8 @@ def test_a_replay_at_the_limit_closes_an_idle_connection(play: Play) -> None:
         client, server = rig.client(limit=2), rig.serve(always_ok)
         await client.warm(server.origin, 2)
         keeper, patient = rig.keeper(), Deadlines(total_s=None)
-        order = client_module._Order(server.origin, b"", keeper, keeper.marks, patient, 0)
-        fresh = await client._acquire(order, fresh=True)
+        request = Outbound(server.origin, b"", keeper, keeper.marks, patient, lambda _: None)
+        fresh = await client._found(Roundtrip(client, request), fresh=True)
         assert not fresh.pooled
         assert client.open_connections == 2
         client._release(fresh)
@@ -265,13 +265,15 @@ def test_a_replay_at_the_limit_closes_an_idle_connection(play: Play) -> None:
 
 
 async def queued(
-    client: Client, rig: Rig, origin: Origin, count: int
+    client: Client, rig: Rig, origin: Origin, count: int, keepers: list[Keeper] | None = None
 ) -> list[asyncio.Task[Keeper]]:
-    """Calls that wait in the queue, in a known order."""
+    """Calls that wait in the queue, in a known order; `keepers` gets what takes their answers."""
+    keepers = [] if keepers is None else keepers
     waiting = client._pools[origin].waiting
     tasks: list[asyncio.Task[Keeper]] = []
     while len(tasks) < count:
-        tasks.append(asyncio.ensure_future(rig.ask(client, origin)))
+        keepers.append(rig.keeper())
+        tasks.append(asyncio.ensure_future(rig.ask(client, origin, keeper=keepers[-1])))
         await rig.until(lambda: len(waiting) == len(tasks))
     return tasks
 
@@ -369,8 +371,10 @@ def test_a_failed_connect_gives_its_room_back(play: Play) -> None:
         closed = server.origin._replace(port=1)
         for _ in range(3):
             await rig.fails(client, closed)
-        calls = [asyncio.ensure_future(rig.fails(client, closed)) for _ in range(3)]
-        await asyncio.gather(*calls)
+        calls = [asyncio.ensure_future(rig.ask(client, closed)) for _ in range(3)]
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(end, AttemptError) for end in ends)
+        assert client.open_connections == 0
 
     play(scene)
 
@@ -381,18 +385,22 @@ def test_cancelled_in_the_queue(play: Play) -> None:
         client, server = rig.client(limit=1), rig.serve(held.script)
         first = asyncio.ensure_future(rig.ask(client, server.origin))
         await held.holds(1)
-        tasks = await queued(client, rig, server.origin, 3)
+        keepers: list[Keeper] = []
+        tasks = await queued(client, rig, server.origin, 3, keepers)
         tasks[0].cancel()
         await rig.turns()
         assert len(client._pools[server.origin].waiting) == 2
         held.came[0].set()
         # The second is cancelled after room was promised to it, and before it has run.
         await rig.until(lambda: client._pools[server.origin].promised == 1)
-        tasks[1].cancel()
+        assert keepers[1].trip is not None
+        keepers[1].trip.cancel()
         await held.holds(2)
         held.came[1].set()
         assert (await tasks[2]).body == b"hello"
-        assert [task.cancelled() for task in tasks] == [True, True, False]
+        with pytest.raises(Cancelled):
+            await tasks[1]
+        assert [task.cancelled() for task in tasks] == [True, False, False]
         assert client._pools[server.origin].promised == 0
         await first
         assert client.open_connections == 1

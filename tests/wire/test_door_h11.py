@@ -222,7 +222,7 @@ class Wire:
 
 class Room:
     writing_paused = False
-    closing = False
+    closing: bool = False
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -230,6 +230,14 @@ class Room:
     @property
     def link(self) -> Link:
         return self._wire  # type: ignore[return-value]  # only the half of a link that replies use
+
+    @property
+    def service(self) -> Room:
+        return self
+
+    def replied(self, reply: Reply) -> None: ...
+
+    def failed(self, reply: Reply, error: Exception | None) -> None: ...
 
     def date(self) -> bytes:
         return b"Thu, 01 Jan 1970 00:00:00 GMT"
@@ -330,7 +338,7 @@ async def test_a_conversation_with_h11_over_a_socket() -> None:
 
 
 async def test_the_date_is_made_once_a_second() -> None:
-    async def handler(inbound: Inbound, reply: Reply) -> None:
+    def handler(inbound: Inbound, reply: Reply) -> None:
         raise AssertionError("not called")
 
     clock = ManualClock(wall_ns=1_700_000_000_900_000_000)

@@ -44,6 +44,14 @@ class Room:
         self.writing_paused = False
         self.waits = 0
 
+    @property
+    def service(self) -> Room:
+        return self
+
+    def replied(self, reply: Reply) -> None: ...
+
+    def failed(self, reply: Reply, error: Exception | None) -> None: ...
+
     def date(self) -> bytes:
         return b"Thu, 01 Jan 1970 00:00:00 GMT"
 

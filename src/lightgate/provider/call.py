@@ -1,20 +1,23 @@
-"""The one seam: every request to a provider, from the harness or the gateway, is a `call`.
+"""The call of a target: the one seam through which every request to a provider goes.
 
 The wire stamps, the splitter and the dialect's scanner find the tokens, the marks keep the
-instants, and the call says how it ended. Nothing here retries.
+instants, and the call says how it ended. Nothing here retries. The harness awaits a call (`run`);
+the gateway's attempts are calls too, and are told the end by `over`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens, count
 from lightgate.dialect.kinds import ANSWER, REASONING
+from lightgate.dialect.scanner import Scanner
 from lightgate.errors import (
     AttemptError,
     Cancelled,
@@ -28,33 +31,30 @@ from lightgate.errors import (
 )
 from lightgate.provider.prepare import Prepared, prepare
 from lightgate.provider.retry_after import retry_after_s
-from lightgate.wire.client.roundtrip import Deadlines, Exchange, Headers
-from lightgate.wire.sse import Event, SseSplitter
+from lightgate.wire.client.roundtrip import Deadlines, Outbound
+from lightgate.wire.sse import EVENT_LIMIT, Event, SseSplitter
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
     from lightgate.dialect.errors import Fault
     from lightgate.dialect.request import Request
-    from lightgate.dialect.scanner import Scanner
     from lightgate.provider.target import Target
     from lightgate.wire.client.client import Client
+    from lightgate.wire.client.response import Headers
+    from lightgate.wire.client.roundtrip import Roundtrip
+    from lightgate.wire.link.stamper import Stamper
 
 WHOLE_LIMIT: Final = 32 * 1024 * 1024  # an answer that is not streamed
+# Finish reasons that hold no secret, whoever says them.
+_PLAIN_FINISHES: Final = frozenset(("stop", "length", "tool_calls", "end_turn", "STOP", None))
 REFUSAL_LIMIT: Final = 64 * 1024  # an error answer: enough of it to understand
 
 
-class Sink(Protocol):
-    """Who wants the bytes of an answer too; called after the clock and the scanner had them."""
-
-    def on_head(self, status: int, headers: Headers) -> None:
-        """The status and the headers came."""
-
-    def on_data(self, data: bytes, events: list[Event], kinds: int) -> None:
-        """Body bytes of one read, the events that they complete, the kinds of token in them.
-
-        In a stream nothing is handed on from an error event onwards, and nothing after the terminal
-        marker; an answer that is not a stream has no events.
-        """
+# The body bytes of one read, the events that they complete and the kinds of token in them, for an
+# owner who wants them too: called after the clock and the scanner had them. In a stream nothing is
+# handed on from an error event onwards, and nothing after the terminal marker; an answer that is
+# not a stream has no events.
+Sink = Callable[[bytes, list[Event], int], None]
 
 
 class Called(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -73,153 +73,189 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Call:
-    """One attempt at one target, under way or about to be."""
+    """One call of one target, under way or about to be.
+
+    `complete`: the terminal marker of a stream has come. `pass_on`, where the owner has set it,
+    gets the bytes of a read that is one plain token event, past the sink; it returns whether the
+    receiver is slower than the provider, and then `crowded` is called.
+    """
 
     __slots__ = (
         "_body",
         "_cancelled",
-        "_exchange",
+        "_done",
         "_first_kinds",
-        "_headers",
         "_kernel",
-        "_marks",
-        "_prepared",
         "_running",
         "_scanner",
-        "_sink",
         "_size",
         "_sse",
-        "_status",
-        "_task",
-        "ended",
+        "_stamper",
+        "_steps",
+        "_trip",
+        "complete",
+        "headers",
+        "marks",
+        "pass_on",
+        "prepared",
+        "sink",
+        "status",
     )
 
     def __init__(self, prepared: Prepared, marks: Marks, sink: Sink | None = None) -> None:
-        self._prepared = prepared
-        self._marks = marks
-        self._sink = sink
+        self.prepared = prepared
+        self.marks = marks
+        self.sink = sink
+        self.pass_on: Callable[[bytes], bool] | None = None
         self._kernel = False
-        self._scanner: Scanner = prepared.dialect.scanner(prepared.quirks)
+        self._scanner = Scanner(prepared.dialect.reader, prepared.quirks)
         self._sse: SseSplitter | None = None  # only for an answer that is really a stream
         self._body: list[bytes] = []
         self._size = 0
         self._first_kinds = 0
         self._running = -1  # completion tokens so far, where the provider counts along
-        self._status: int | None = None
-        self._headers: Headers = []
-        self._exchange: Exchange | None = None
-        self._task: asyncio.Task[object] | None = None
+        self.headers: Headers = []
+        self._trip: Roundtrip | None = None
+        self._stamper: Stamper | None = None
+        self._steps = 0
         self._cancelled = False
-        self.ended = False  # the terminal marker of a stream has come
+        self._done: asyncio.Future[Called] | None = None
+        self.status: int | None = None
+        self.complete = False
 
-    async def run(self, client: Client, deadlines: Deadlines) -> Called:
-        """Carry it out; every failure of the attempt is an outcome, not an exception."""
-        marks, stamper = self._marks, client.stamper
+    def start(self, client: Client, deadlines: Deadlines) -> None:
+        """Send the request; `over` is called once, at the earliest before this returns."""
+        marks, stamper, prepared = self.marks, client.stamper, self.prepared
         marks.stamp_source = stamper.source
-        self._kernel = stamper.source == "kernel"
-        steps = stamper.steps
+        if stamper.source == "kernel":
+            self._kernel = True
+            self._stamper, self._steps = stamper, stamper.steps
         if marks.plan is not None:
             marks.dispatch_lag_ns = max(0, time.monotonic_ns() - marks.plan)
-        prepared = self._prepared
-        error: AttemptError | None = None
+        if self._cancelled:
+            self.over(self.ended_as(Cancelled("The call was cancelled.")))
+            return
+        self._trip = client.send(
+            Outbound(prepared.origin, prepared.payload, self, marks, deadlines, self._over)
+        )
+
+    async def run(self, client: Client, deadlines: Deadlines) -> Called:
+        """Carry the call out; every failure of it is an outcome, not an exception."""
+        self._done = asyncio.get_running_loop().create_future()
+        self.start(client, deadlines)
         try:
-            if self._cancelled:
-                raise Cancelled("The call was cancelled.")
-            warm = client.idle(prepared.origin)
-            if warm is None:
-                self._task = asyncio.current_task()  # what can be cancelled while it connects
-            self._exchange = await client.exchange(
-                prepared.origin, prepared.payload, self, marks, deadlines, warm
-            )
-            error = self._verdict()
-        except AttemptError as failure:
-            error = None if self._ended_well(failure) else failure
-        except asyncio.CancelledError:
-            if not self._cancelled or self._task is None:
-                raise
-            self._task.uncancel()
-            error = Cancelled("The call was cancelled.")
+            return await self._done
         finally:
-            self._task = None
-            self._sink = None  # who holds us
-        marks.void = stamper.steps != steps
-        if marks.end is None and self._status is not None:
-            marks.end = time.monotonic_ns()
-        return self.ended_as(error)
+            self.cancel()
+
+    def over(self, called: Called) -> None:
+        """The call has ended, well or not; an owner that does not await it overrides this."""
+        if self._done is not None and not self._done.done():
+            self._done.set_result(called)
+
+    def broke(self, defect: BaseException) -> None:
+        """The call has ended by a defect of our own code."""
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(defect)
+
+    def crowded(self) -> None:
+        """What `pass_on` hands to is slower than the provider."""
 
     def cancel(self) -> None:
-        """Close the socket in this turn of the loop; `run` then ends as cancelled."""
+        """Close the socket in this turn of the loop; the call then ends as cancelled."""
         self._cancelled = True
-        if self._exchange is not None:
-            self._exchange.cancel()
-        elif self._task is not None:
-            self._task.cancel()  # still connecting
+        if self._trip is not None:
+            self._trip.cancel()
+
+    def _over(self, failure: BaseException | None) -> None:
+        """Say how the roundtrip ended."""
+        if failure is None:
+            error = self._verdict()
+        elif isinstance(failure, AttemptError):
+            error = None if self._ended_well(failure) else failure
+        else:
+            self.sink = self.pass_on = None
+            self.broke(failure)
+            return
+        marks = self.marks
+        self.sink = self.pass_on = None
+        if self._stamper is not None:
+            marks.void = self._stamper.steps != self._steps
+        if marks.end is None and self.status is not None:
+            marks.end = time.monotonic_ns()
+        self.over(self.ended_as(error))
 
     # Taker
 
-    def on_open(self, exchange: Exchange) -> None:
-        """The wire hands over the means to cancel."""
-        self._exchange = exchange
-
     def on_sent(self, stamp: int) -> None:
         """Pool wait is over."""
-        self._marks.send = stamp
+        self.marks.send = stamp
 
     def on_head(self, status: int, headers: Headers, stamp: int) -> None:
         """Decide from the head whether this is a stream."""
-        self._marks.headers = stamp
-        self._status = status
-        self._headers = headers
-        if status == 200 and self._prepared.streamed:
+        self.marks.headers = stamp
+        self.status = status
+        self.headers = headers
+        if status == 200 and self.prepared.streamed:
             kind = next((v for n, v in headers if n == b"content-type"), b"")
             if kind.lower().startswith(b"text/event-stream"):
                 self._sse = SseSplitter()
-        if self._sink is not None:
-            self._sink.on_head(status, headers)
 
-    def on_body(self, data: bytes, stamp: int, since: int) -> None:
+    def on_body(self, data: bytes, stamp: int, since: int) -> None:  # noqa: C901, PLR0912 - for every token: no calls that can be spared
         """Scan one read."""
-        if self._sse is None:
-            self._keep(data)
-            if self._sink is not None:
-                self._sink.on_data(data, [], 0)
+        sse, scanner = self._sse, self._scanner
+        if sse is None:
+            self._size += len(data)
+            if self.status == 200 and self._size <= WHOLE_LIMIT:
+                self._body.append(data)
+            else:
+                self._keep(data)
+            if self.sink is not None:
+                self.sink(data, [], 0)
+            return
+        if (  # one event of one line after the first token: what nearly every read is
+            sse.at_rest
+            and data.startswith(b"data: ")
+            and data.find(b"\n") == len(data) - 2
+            and data.endswith(b"\n\n")
+            and b"\r" not in data
+            and self.marks.first is not None
+            and not scanner.done
+            and len(data) <= EVENT_LIMIT
+        ):
+            event = data[6:-2]
+            kinds = scanner.event(b"", event)
+            if kinds:
+                marks = self.marks
+                along = -1 if scanner.usage_running < 0 else self._counted_along()
+                stood = stamp if self._kernel else since
+                marks.burst(stamp, stood, 1, scanner.weight, along, kinds)
+                if marks.answer is None and kinds & ANSWER:
+                    marks.answer = stamp
+            if scanner.finish is not None or scanner.done:
+                self._ending(stamp)
+            if scanner.error is not None:
+                raise self._error(scanner.error)
+            if kinds and self.pass_on is not None:
+                if self.pass_on(data):
+                    self.crowded()
+            elif self.sink is not None:
+                self.sink(data, [(b"", event)], kinds)
             return
         try:
-            events = self._sse.feed(data)
+            events = sse.feed(data)
         except TooLarge as error:
             hint = "No provider sends such events: check the base URL."
             raise TooLarge(f"{self._where}: {error.message}", hint=hint) from None
-        if len(events) == 1 and self._marks.first is not None and not self._scanner.done:
-            self._take_token(data, events, stamp, since)
-        elif events:
+        if events:
             self._take(data, events, stamp, since)
-        elif self._sink is not None:
-            self._sink.on_data(data, events, 0)
-
-    def _take_token(self, data: bytes, events: list[Event], stamp: int, since: int) -> None:
-        """One event in one read, after the first token: what nearly every read is."""
-        marks, scanner = self._marks, self._scanner
-        name, event = events[0]
-        kinds = scanner.event(name, event)
-        if kinds:
-            along = -1 if scanner.usage_running < 0 else self._counted_along()
-            stood = stamp if self._kernel else since
-            marks.burst(stamp, stood, 1, scanner.weight, along, kinds)
-            if marks.answer is None and kinds & ANSWER:
-                marks.answer = stamp
-        if scanner.finish is not None or scanner.done:
-            self._ending(stamp)
-        if scanner.error is not None:
-            raise self._error(scanner.error)
-        if self._sink is not None:
-            self._sink.on_data(data, events, kinds)
 
     def _take(self, data: bytes, events: list[Event], stamp: int, since: int) -> None:
         """Scan the events of one read, then hand them on."""
         over = self._scanner.done
         kinds = self._scan(events, stamp, since)
-        if self._sink is not None and not over:
-            self._sink.on_data(data, events, kinds)
+        if self.sink is not None and not over:
+            self.sink(data, events, kinds)
         fault = self._scanner.error
         if fault is not None:
             raise self._error(fault)
@@ -231,18 +267,18 @@ class Call:
             if rest:
                 self._take(b"", rest, stamp, stamp)
             self._scanner.eof()
-            self.ended = self._scanner.done
-        elif self._status == 200:
+            self.complete = self._scanner.done
+        elif self.status == 200:
             body = b"".join(self._body)
             if self._scanner.whole(body):
-                self._marks.last = stamp
-        self._marks.closed = stamp
-        if self._marks.end is None:
-            self._marks.end = stamp
+                self.marks.last = stamp
+        self.marks.closed = stamp
+        if self.marks.end is None:
+            self.marks.end = stamp
 
     def _scan(self, events: list[Event], stamp: int, since: int) -> int:
         """Clock the events; those that are not to be handed on are taken off the list."""
-        marks, scanner = self._marks, self._scanner
+        marks, scanner = self.marks, self._scanner
         if marks.event is None:
             marks.event = stamp
         pieces = weight = kinds = found = 0
@@ -279,8 +315,8 @@ class Call:
         return tokens
 
     def _ending(self, stamp: int) -> None:
-        marks, scanner = self._marks, self._scanner
-        self.ended = scanner.done
+        marks, scanner = self.marks, self._scanner
+        self.complete = scanner.done
         if scanner.finish is None:
             return
         if marks.finish is None:
@@ -289,28 +325,26 @@ class Call:
             marks.end = stamp
 
     def _keep(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._status != 200:
+        """Keep what is needed of an error answer; an answer that is too large ends the call."""
+        if self.status != 200:
             if self._size <= REFUSAL_LIMIT:
                 self._body.append(data)
         elif self._size > WHOLE_LIMIT:
             self._body.clear()
             raise TooLarge(f"{self._where}: the answer is larger than {WHOLE_LIMIT} bytes.")
-        else:
-            self._body.append(data)
 
     def _ended_well(self, failure: AttemptError) -> bool:
         """Whether an answer that broke off had already said all, terminal marker included."""
         if not isinstance(failure, (Malformed, Truncated)) and failure.outcome != "reset":
             return False
         self._scanner.eof()  # where the end of the body is the marker, a finish reason says all
-        self.ended = self._scanner.done
+        self.complete = self._scanner.done
         return self._scanner.done and self._scanner.error is None and self._has_tokens()
 
     def _verdict(self) -> AttemptError | None:
         """What is wrong with an exchange that was complete by its own framing."""
         scanner = self._scanner
-        if self._status != 200:
+        if self.status != 200:
             return self._refused(self._where)
         if scanner.error is not None:
             if scanner.error.code == "malformed":
@@ -321,7 +355,7 @@ class Call:
             return self._error(scanner.error)
         if not scanner.done and self._sse is not None:
             return Truncated(f"{self._where} ended the stream without its terminal marker.")
-        if not self._has_tokens():
+        if not scanner.kinds and not self._has_tokens():
             return EmptyAnswer(f"{self._where} answered 200 without a single token.")
         return None
 
@@ -332,44 +366,47 @@ class Call:
 
     def pause(self) -> None:
         """Stop reading: who takes the bytes cannot take more."""
-        if self._exchange is not None:
-            self._exchange.pause()
+        if self._trip is not None:
+            self._trip.pause()
 
     def resume(self) -> None:
         """Go on reading."""
-        if self._exchange is not None:
-            self._exchange.resume()
+        if self._trip is not None:
+            self._trip.resume()
 
     @property
     def _where(self) -> str:
-        return self._prepared.origin.authority
+        return self.prepared.origin.authority
 
     def _error(self, fault: Fault) -> StreamError:
         sentence = f"{self._where} sent an error: {self._said(fault)}"
         return StreamError(sentence, code=fault.status, word=fault.code)
 
     def _said(self, fault: Fault) -> str:
-        return self._prepared.without_key(fault.message)
+        return self.prepared.without_key(fault.message)
 
     def _has_tokens(self) -> bool:
-        return bool(self._scanner.kinds) or self._prepared.dialect.name == "openai-embeddings"
+        return bool(self._scanner.kinds) or self.prepared.dialect.name == "openai-embeddings"
 
     def _refused(self, where: str) -> HttpRefused:
-        status = self._status or 0
-        fault = self._prepared.dialect.fault(status, b"".join(self._body))
+        status = self.status or 0
+        fault = self.prepared.dialect.fault(status, b"".join(self._body))
         sentence = f"{where} answered {status}: {self._said(fault)}"
-        wait_s = retry_after_s(self._headers)
+        wait_s = retry_after_s(self.headers)
         if status == 429:
             return RateLimited(sentence, retry_after_s=wait_s)
         hint = "Check the key for this provider." if status in {401, 403} else ""
         return HttpRefused(sentence, code=status, hint=hint, retry_after_s=wait_s)
+
+    def _said_finish(self, finish: str | None) -> str | None:
+        return None if finish is None else self.prepared.without_key(finish)
 
     def ended_as(self, error: AttemptError | None) -> Called:
         """What has come so far, as an answer that ended so."""
         scanner = self._scanner
         finish = scanner.finish
         tokens = count(
-            self._marks,
+            self.marks,
             scanner.usage,
             running=scanner.usage_running,
             chars=scanner.chars,
@@ -378,14 +415,14 @@ class Call:
         return Called(
             outcome=Outcome.OK if error is None else Outcome(error.outcome),
             error=error,
-            status=self._status,
+            status=self.status,
             streamed=self._sse is not None,
             tokens=tokens,
-            finish_reason=None if finish is None else self._prepared.without_key(finish),
+            finish_reason=finish if finish in _PLAIN_FINISHES else self._said_finish(finish),
             kinds=scanner.kinds,
             first_kinds=self._first_kinds,
-            bytes_in=self._exchange.bytes_in if self._exchange is not None else 0,
-            bytes_out=len(self._prepared.payload) if self._marks.send is not None else 0,
+            bytes_in=0 if self._trip is None else self._trip.bytes_in,
+            bytes_out=len(self.prepared.payload) if self.marks.send is not None else 0,
         )
 
 

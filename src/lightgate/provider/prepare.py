@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from lightgate import __version__
-from lightgate.dialect.registry import dialect_for
+from lightgate.dialect.quirks import Quirks
+from lightgate.dialect.registry import Dialect, dialect_for
 from lightgate.errors import UsageError
+from lightgate.provider.secret import Secret
 from lightgate.wire.origin import Origin, split_url
 
 if TYPE_CHECKING:
-    from lightgate.dialect.quirks import Quirks
-    from lightgate.dialect.registry import Dialect
     from lightgate.dialect.request import Request
-    from lightgate.provider.secret import Secret
     from lightgate.provider.target import Target
 
 Pairs = tuple[tuple[str, str], ...]
 CUT: Final = "\N{HORIZONTAL ELLIPSIS}"  # at the end of a text that was longer
 
 
-class Prepared(NamedTuple):
+class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A request that is ready to be written; its bytes hold the key, so it has no readable form."""
 
     origin: Origin
@@ -51,14 +52,11 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
     dialect = dialect_for(target.provider.dialect, request.kind)
     built = dialect.build(request, target.provider.quirks)
     origin, root = split_url(target.base_url)
+    headers = (*built.headers, *target.headers(), *extra_headers)
+    head = head_block(origin, root.rstrip("/") + built.path, headers)
     return Prepared(
         origin,
-        _payload(
-            origin,
-            root.rstrip("/") + built.path,
-            (*built.headers, *target.headers(), *extra_headers),
-            built.body,
-        ),
+        b"%b%d\r\n\r\n%b" % (head, len(built.body), built.body),
         dialect,
         target.provider.quirks,
         request.stream and request.kind != "embedding",
@@ -66,20 +64,21 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
     )
 
 
-def _payload(origin: Origin, path: str, headers: Pairs, body: bytes) -> bytes:
+def head_block(origin: Origin, path: str, headers: Pairs) -> bytes:
+    """The head of every request to one endpoint of a target, up to the number of its length."""
     lines = [
         f"POST {path} HTTP/1.1",
         f"host: {origin.authority}",
         f"user-agent: lightgate/{__version__}",
         "accept-encoding: identity",
-        f"content-length: {len(body)}",
     ]
     for name, value in headers:
         if any(c in "\r\n\0" for c in name + value):
             raise UsageError(f"The value of the header {name!r} has a line break in it.")
         lines.append(f"{name}: {value}")
+    lines.append("content-length: ")
     try:
-        return "\r\n".join((*lines, "", "")).encode("latin-1") + body
+        return "\r\n".join(lines).encode("latin-1")
     except UnicodeEncodeError:
         raise UsageError(
             "A header or the model's name has characters that HTTP cannot carry.",

@@ -19,7 +19,17 @@ Event = tuple[bytes, bytes]  # name (empty where none was given), data
 class SseSplitter:
     """Turns reads into events; keeps what is not yet a whole line."""
 
-    __slots__ = ("_after_cr", "_data", "_limit", "_name", "_parts", "_size", "_started", "comments")
+    __slots__ = (
+        "_after_cr",
+        "_data",
+        "_limit",
+        "_name",
+        "_parts",
+        "_size",
+        "_started",
+        "at_rest",
+        "comments",
+    )
 
     def __init__(self, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
@@ -29,6 +39,7 @@ class SseSplitter:
         self._size = 0  # bytes held for the unfinished event
         self._started = False
         self._after_cr = False
+        self.at_rest = False  # nothing of an event is held: the next byte begins a line
         self.comments = 0  # a sign of life, never an event
 
     @property
@@ -38,19 +49,9 @@ class SseSplitter:
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete."""
-        if (
-            self._started
-            and self._size == 0
-            and not self._name
-            and not self._after_cr
-            and data.startswith(b"data: ")
-            and data.find(b"\n") == len(data) - 2
-            and data.endswith(b"\n\n")
-            and b"\r" not in data
-            and len(data) <= self._limit
-        ):
-            return [(b"", data[6:-2])]  # one event in one read: what nearly every token is
-        return self._split(data)
+        events = self._split(data)
+        self.at_rest = self._started and not self._size and not self._name and not self._after_cr
+        return events
 
     def finish(self) -> list[Event]:
         """The last event, where the stream ended without the blank line after it."""

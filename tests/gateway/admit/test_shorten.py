@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from lightgate.gateway.admit.shorten import slim
-from lightgate.gateway.request.body import read_wanted
+from lightgate.gateway.admit.shorten import shorten
+from lightgate.gateway.request.body import read_request_body
 from lightgate.gateway.request.endpoint import find
 from lightgate.route.plan.alias import Alias
 from lightgate.route.prompt.hint import CONCISE
 
 if TYPE_CHECKING:
     from gateway.conftest import Start
-    from lightgate.gateway.request.body import Wanted
+    from lightgate.gateway.request.body import ClientRequest
 
 BODY = {
     "model": "m",
@@ -25,23 +25,23 @@ BODY = {
 }
 
 
-def wanted() -> Wanted:
+def wanted() -> ClientRequest:
     found = find(b"/v1/chat/completions")
     assert found is not None
-    return read_wanted(found.path, json.dumps(BODY).encode())
+    return read_request_body(found.endpoint, json.dumps(BODY).encode())
 
 
 def test_nothing_is_touched_unless_it_is_asked_for() -> None:
     asked = wanted()
     before = asked.body
-    slim(Alias(name="m", targets=("a/m",)), asked)
+    shorten(Alias(name="m", targets=("a/m",)), asked)
     assert asked.body is before
     assert asked.trimmed == 0
 
 
 def test_a_trimmed_prompt_is_what_is_sent_and_counted() -> None:
     asked = wanted()
-    slim(Alias(name="m", targets=("a/m",), trim=True), asked)
+    shorten(Alias(name="m", targets=("a/m",), trim=True), asked)
     said = json.loads(asked.body)["messages"]
     assert [message["role"] for message in said] == ["system", "user"]
     assert said[1]["content"] == "Say something."
@@ -51,7 +51,7 @@ def test_a_trimmed_prompt_is_what_is_sent_and_counted() -> None:
 
 def test_a_short_answer_is_asked_for_in_the_system_text() -> None:
     asked = wanted()
-    slim(Alias(name="m", targets=("a/m",), concise=True), asked)
+    shorten(Alias(name="m", targets=("a/m",), concise=True), asked)
     assert CONCISE in asked.body.decode()
 
 

@@ -69,7 +69,7 @@ class FakeReply:
 
 
 class FakeFlight:
-    """What a shared answer looks at, and a flight that does as it is told."""
+    """What a shared answer looks at, and a exchange that does as it is told."""
 
     def __init__(self) -> None:
         self.winner: object | None = None
@@ -131,7 +131,7 @@ class Ride:
         self, group: SingleFlight, key: bytes = b"k", reply: FakeReply | None = None
     ) -> None:
         self.reply = reply or FakeReply()
-        self.flight = FakeFlight()
+        self.exchange = FakeFlight()
         self.task = asyncio.ensure_future(group.share(key, self._participant()))
 
     def _participant(self) -> Participant:
@@ -139,12 +139,12 @@ class Ride:
             return lines if part == "lead" else follower_lines(lines, b"mine", b"id")
 
         return Participant(
-            cast("Reply", self.reply), self.flight, dress, lambda status: b"broken %d" % status
+            cast("Reply", self.reply), self.exchange, dress, lambda status: b"broken %d" % status
         )
 
     @property
     def led(self) -> bool:
-        return self.flight.shared is not None
+        return self.exchange.shared is not None
 
     @property
     def reader(self) -> SharedReader:
@@ -194,9 +194,9 @@ def test_whenever_one_joins_the_bytes_are_the_same(
                 ride.reply.crowded = len(rides) in slow
                 rides.append(ride)
             if piece is not None:
-                leader.flight.say(piece)
+                leader.exchange.say(piece)
                 await turn(steps[at])
-        leader.flight.end(last)
+        leader.exchange.end(last)
         await turn()
         for ride in rides:
             ride.reply.catch_up()
@@ -217,10 +217,10 @@ async def test_a_thousand_make_one_call() -> None:
     rides = [Ride(both) for _ in range(1000)]
     await turn()
     assert sum(ride.led for ride in rides) == 1
-    rides[0].flight.say(b"data: a")
+    rides[0].exchange.say(b"data: a")
     await turn()
     assert all(ride.reply.body == b"data: a" for ride in rides)  # live, not at the end
-    rides[0].flight.end(b"data: b")
+    rides[0].exchange.end(b"data: b")
     await turn()
     assert {ride.reply.body for ride in rides} == {b"data: adata: b"}
     assert (both.led, both.joined) == (1, 999)
@@ -233,12 +233,12 @@ async def test_other_keys_do_not_meet() -> None:
     await turn()
     assert one.led
     assert two.led
-    one.flight.say(b"data: secret")
+    one.exchange.say(b"data: secret")
     await turn()
     assert two.reply.body == b""
-    one.flight.end()
-    two.flight.say(b"data: own")
-    two.flight.end()
+    one.exchange.end()
+    two.exchange.say(b"data: own")
+    two.exchange.end()
     await turn()
     assert two.reply.body == b"data: own"
 
@@ -247,8 +247,8 @@ async def test_headers_are_each_clients_own() -> None:
     both = group()
     one, two = Ride(both), Ride(both)
     await turn()
-    one.flight.say(b"data: a")
-    one.flight.end()
+    one.exchange.say(b"data: a")
+    one.exchange.end()
     await turn()
     assert one.reply.headers == HEAD
     assert two.reply.headers == (
@@ -267,14 +267,14 @@ async def test_a_whole_answer_is_shared_too() -> None:
     await turn()
 
     def whole(shared: SharedAnswer) -> None:
-        one.flight.winner = one
+        one.exchange.winner = one
         shared.whole(200, b"content-type: application/json\r\n", b"{}")
 
-    one.flight.do(whole)
+    one.exchange.do(whole)
     await turn()
     late = Ride(both)  # the answer is here, the call is not settled yet
     await turn()
-    one.flight.do(None)
+    one.exchange.do(None)
     await turn()
     for ride in (one, two, late):
         assert (ride.reply.status, ride.reply.body) == (200, b"{}")
@@ -290,14 +290,14 @@ async def test_the_leader_may_leave(spoken: bool) -> None:
     one, two = Ride(both), Ride(both)
     await turn()
     if spoken:
-        one.flight.say(b"data: a")
+        one.exchange.say(b"data: a")
         await turn()
     one.leave()
     await turn()
-    assert not one.flight.cancelled
+    assert not one.exchange.cancelled
     three = Ride(both)
-    one.flight.say(b"data: b")
-    one.flight.end()
+    one.exchange.say(b"data: b")
+    one.exchange.end()
     await turn()
     want = b"data: adata: b" if spoken else b"data: b"
     assert (two.reply.body, three.reply.body) == (want, want)
@@ -310,14 +310,14 @@ async def test_the_last_one_to_leave_ends_the_call(order: tuple[int, int]) -> No
     both = group()
     rides = [Ride(both), Ride(both)]
     await turn()
-    rides[0].flight.say(b"data: a")
+    rides[0].exchange.say(b"data: a")
     await turn()
     rides[order[0]].leave()
     await turn()
-    assert [ride.flight.cancelled for ride in rides] == [False, False]
+    assert [ride.exchange.cancelled for ride in rides] == [False, False]
     rides[order[1]].leave()
     await turn()
-    assert [ride.flight.cancelled for ride in rides] == [True, False]
+    assert [ride.exchange.cancelled for ride in rides] == [True, False]
     assert len(both) == 0
     again = Ride(both)
     await turn()
@@ -331,15 +331,15 @@ async def test_a_complete_answer_is_settled_though_everybody_left() -> None:
     one = Ride(both)
     await turn()
     one.reply.crowded = True
-    one.flight.say(b"data: a")
-    one.flight.do(lambda shared: shared.finish())
+    one.exchange.say(b"data: a")
+    one.exchange.do(lambda shared: shared.finish())
     await turn()
     one.leave()
     await turn()
-    assert not one.flight.cancelled
-    assert one.flight.shared is not None
-    assert one.flight.shared.kept(MADE, 1000) is not None
-    one.flight.do(None)
+    assert not one.exchange.cancelled
+    assert one.exchange.shared is not None
+    assert one.exchange.shared.kept(MADE, 1000) is not None
+    one.exchange.do(None)
     await turn()
     assert len(both) == 0
 
@@ -348,16 +348,16 @@ async def test_flights_outlive_their_clients_and_are_waited_for() -> None:
     both = group()
     one, two = Ride(both), Ride(both)
     await turn()
-    one.flight.say(b"data: a")
-    one.flight.do(lambda shared: shared.finish())
+    one.exchange.say(b"data: a")
+    one.exchange.do(lambda shared: shared.finish())
     await turn()
     settled: list[object] = []
     shared = two.task.result()[0]
     shared.when_settled(lambda: settled.append(shared.made))
     assert not await both.settled(0)
     assert settled == []
-    one.flight.do(lambda shared: setattr(shared, "made", MADE))
-    one.flight.do(None)
+    one.exchange.do(lambda shared: setattr(shared, "made", MADE))
+    one.exchange.do(None)
     assert await both.settled(60)
     assert settled == [MADE]
     shared.when_settled(lambda: settled.append("at once"))
@@ -373,14 +373,14 @@ async def test_a_leader_without_an_answer(status: int, again: bool) -> None:
     both = group()
     rides = [Ride(both) for _ in range(4)]
     await turn()
-    rides[0].flight.refuse(status)
+    rides[0].exchange.refuse(status)
     await turn()
     assert rides[0].reply.status == status
     retries = [ride for ride in rides[1:] if ride.led]
     assert len(retries) == (1 if again else 0)
     if again:
-        retries[0].flight.say(b"data: a")
-        retries[0].flight.end()
+        retries[0].exchange.say(b"data: a")
+        retries[0].exchange.end()
         await turn()
         assert [ride.reply.body for ride in rides[1:]] == [b"data: a"] * 3
     else:
@@ -392,10 +392,10 @@ async def test_a_second_failure_is_everybodys() -> None:
     both = group()
     rides = [Ride(both) for _ in range(5)]
     await turn()
-    rides[0].flight.refuse(503)
+    rides[0].exchange.refuse(503)
     await turn()
     [heir] = [ride for ride in rides[1:] if ride.led]
-    heir.flight.refuse(502)
+    heir.exchange.refuse(502)
     await turn()
     assert [ride.reply.status for ride in rides] == [503, 502, 502, 502, 502]
     assert both.led == 2
@@ -405,16 +405,16 @@ async def test_a_failure_after_a_sign_of_life() -> None:
     both = group()
     rides = [Ride(both) for _ in range(3)]
     await turn()
-    rides[0].flight.do(lambda shared: shared.start(200, HEAD, first=b": keep-alive\n"))
+    rides[0].exchange.do(lambda shared: shared.start(200, HEAD, first=b": keep-alive\n"))
     await turn()
     late = Ride(both)
     await turn()
     assert not late.reply.started
-    rides[0].flight.fall(b"data: error")
+    rides[0].exchange.fall(b"data: error")
     await turn()
     assert rides[0].reply.body == b": keep-alive\ndata: error"
     [heir] = [ride for ride in (*rides[1:], late) if ride.led]
-    heir.flight.refuse(503)
+    heir.exchange.refuse(503)
     await turn()
     assert rides[1].reply.body == b": keep-alive\nbroken 503"  # its stream had begun
     assert (late.reply.status, late.reply.body) == (503, b"refused 503")
@@ -424,15 +424,15 @@ async def test_a_break_after_the_first_token_is_told_to_everybody() -> None:
     both = group()
     one, two = Ride(both), Ride(both)
     await turn()
-    one.flight.say(b"data: a")
-    one.flight.fall(b"data: error")
+    one.exchange.say(b"data: a")
+    one.exchange.fall(b"data: error")
     await turn(2)
     newcomer = Ride(both)
     await turn()
     assert one.reply.body == two.reply.body == b"data: adata: error"
     assert newcomer.led  # nobody joins what broke
-    assert one.flight.shared is not None
-    assert one.flight.shared.kept(MADE, 1000) is None
+    assert one.exchange.shared is not None
+    assert one.exchange.shared.kept(MADE, 1000) is None
     newcomer.leave()
     await turn()
 
@@ -443,12 +443,12 @@ async def test_a_defect_is_the_leaders(spoken: bool) -> None:
     one, two = Ride(both), Ride(both)
     await turn()
     if spoken:
-        one.flight.say(b"data: a")
+        one.exchange.say(b"data: a")
 
     def defect(shared: SharedAnswer) -> None:
         raise ZeroDivisionError
 
-    one.flight.do(defect)
+    one.exchange.do(defect)
     await turn()
     with pytest.raises(ZeroDivisionError):
         await one.task
@@ -456,8 +456,8 @@ async def test_a_defect_is_the_leaders(spoken: bool) -> None:
         assert two.reply.aborted
     else:
         assert two.led
-        two.flight.say(b"data: b")
-        two.flight.end()
+        two.exchange.say(b"data: b")
+        two.exchange.end()
         await turn()
         assert two.reply.body == b"data: b"
 
@@ -472,13 +472,13 @@ async def test_a_slow_reader_slows_nobody_and_is_cut(monkeypatch: pytest.MonkeyP
     await turn()
     slow.reply.crowded = True
     for _ in range(4):
-        one.flight.say(b"data: 456789")
+        one.exchange.say(b"data: 456789")
     await turn()
     assert one.reply.body == b"data: 456789" * 4
     assert slow.reply.aborted
     assert slow.reader.cut
     assert slow.reply.body == b"data: 456789"
-    one.flight.end()
+    one.exchange.end()
     await turn()
     assert one.reply.finished
 
@@ -490,9 +490,9 @@ async def test_when_all_are_slow_the_provider_waits(monkeypatch: pytest.MonkeyPa
     await turn()
     one.reply.crowded = two.reply.crowded = True
     for _ in range(4):
-        one.flight.say(b"data: 456789")
+        one.exchange.say(b"data: 456789")
     await turn()
-    shared = one.flight.shared
+    shared = one.exchange.shared
     assert shared is not None
     assert shared.crowded
     assert not one.reply.aborted
@@ -504,7 +504,7 @@ async def test_when_all_are_slow_the_provider_waits(monkeypatch: pytest.MonkeyPa
     assert waiting.done()
     assert two.reply.body == b"data: 456789" * 4
     one.reply.catch_up()
-    one.flight.end()
+    one.exchange.end()
     await turn()
     assert one.reply.body == two.reply.body
 
@@ -514,9 +514,9 @@ async def test_a_newcomer_frees_a_waiting_provider() -> None:
     one = Ride(both)
     await turn()
     one.reply.crowded = True
-    one.flight.say(b"data: a")
+    one.exchange.say(b"data: a")
     await turn()
-    shared = one.flight.shared
+    shared = one.exchange.shared
     assert shared is not None
     waiting = asyncio.ensure_future(shared.drain())
     await turn()
@@ -538,15 +538,15 @@ async def test_a_long_answer_is_forgotten_behind_its_readers(
     one, two = Ride(both), Ride(both)
     await turn()
     for _ in range(30):
-        one.flight.say(b"data: 456789")
+        one.exchange.say(b"data: 456789")
         await turn(2)
-    shared = one.flight.shared
+    shared = one.exchange.shared
     assert shared is not None
     assert sum(map(len, shared._pieces)) <= 12
     late = Ride(both)
     await turn()
     assert late.led  # there is no beginning to give any more
-    one.flight.end()
+    one.exchange.end()
     await turn()
     assert one.reply.body == two.reply.body == b"data: 456789" * 30
     assert shared.kept(MADE, 10_000) is None
@@ -563,8 +563,8 @@ async def test_one_broken_reply_is_no_concern_of_the_others() -> None:
     one = Ride(both)
     bad = Ride(both, reply=Broken())
     await turn()
-    one.flight.say(b"data: a")
-    one.flight.end()
+    one.exchange.say(b"data: a")
+    one.exchange.end()
     await turn()
     assert one.reply.body == b"data: a"
     with pytest.raises(ValueError, match="no such header"):
@@ -579,15 +579,15 @@ async def test_signs_of_life_are_for_those_who_are_here(sign: bytes) -> None:
     both = group()
     one = Ride(both)
     await turn()
-    one.flight.say(b"data: a")
-    one.flight.do(lambda shared: shared.send(sign))
+    one.exchange.say(b"data: a")
+    one.exchange.do(lambda shared: shared.send(sign))
     await turn()
     two = Ride(both)
-    one.flight.end(b"data: b")
+    one.exchange.end(b"data: b")
     await turn()
     assert one.reply.body == b"data: a" + sign + b"data: b"
     assert two.reply.body == b"data: adata: b"
-    shared = one.flight.shared
+    shared = one.exchange.shared
     assert shared is not None
     kept = shared.kept(MADE, 1000)
     assert kept is not None
@@ -604,11 +604,11 @@ async def test_what_is_not_complete_is_not_kept(how: str) -> None:
     one = Ride(both)
     await turn()
     if how == "refused":
-        one.flight.refuse(400)
+        one.exchange.refuse(400)
     else:
-        one.flight.say(b"data: a")
+        one.exchange.say(b"data: a")
     await turn()
-    shared = one.flight.shared
+    shared = one.exchange.shared
     assert shared is not None
     assert shared.kept(MADE, 1000) is None
     one.leave()

@@ -27,6 +27,7 @@ from gateway.test_cascade import (
 )
 from lightgate.config.load import parse_config
 from lightgate.errors import ConfigError
+from lightgate.gateway.exchange.cascade import Escalation
 from lightgate.route.form.forms import Forms
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.plan.course import RetryBudget
@@ -97,8 +98,8 @@ def begin(start: Start, upstream: Upstream) -> Begin:
 def saved(rig: Rig, key: str) -> None:
     """Past requests that leave room for many more attempts of the gateway's own choice."""
     for _ in range(100):
-        rig.state.budgets.deposit(key)
-    rig.state.budgets.paid(key, 1e12)
+        rig.state.learned.budgets.deposit(key)
+    rig.state.learned.budgets.paid(key, 1e12)
 
 
 class Asking:
@@ -140,7 +141,9 @@ async def both(cast: Cast, rig: Rig, pair: tuple[str, str], **fields: Any) -> tu
     await second.asked.wait()
     first.say("First")
     second.say("Second")
-    await rig.until(lambda: sum(leg.heard for f in rig.state.flights for leg in f.legs) == 2)
+    await rig.until(
+        lambda: sum(attempt.heard for f in rig.exchanges for attempt in f.attempts) == 2
+    )
     assert asking.answer.body == b""
     return asking, first, second
 
@@ -192,17 +195,16 @@ async def test_an_answer_that_fails_early_is_followed_as_ever(begin: Begin, cast
 async def test_nothing_starts_ahead_without_a_right_to(begin: Begin, cast: Cast, why: str) -> None:
     rig = await begin(SOON + ("\nrace = 2" if why == "raced" else ""), '"raw/small", "raw/other"')
     if why == "no budget":
-        rig.state.budgets.settle("", "hedge", 0, 1e12)
+        rig.state.learned.budgets.settle("", "hedge", 0, 1e12)
     first = Voice()
     cast.lines |= dict.fromkeys(("small", "other", "large"), first.script)
     headers = {"x-lightgate-hedge": "off"} if why == "hedge off" else {}
     text = "Prove that there are infinitely many primes, in detail." if why == "top tier" else EASY
     asking = await Asking.of(rig, headers=headers, text=text)
     await first.asked.wait()
-    for flight in rig.state.flights:
-        start = getattr(flight, "_start_ahead", None)
-        if start is not None:
-            start()  # its time has come
+    for exchange in rig.exchanges:
+        if isinstance(exchange.cascade, Escalation):
+            exchange.cascade.start_ahead()  # its time has come
     first.say("Fine.")
     first.end()
     first.end()
@@ -221,8 +223,8 @@ async def test_the_one_ahead_is_closed_once_the_first_passes(
 ) -> None:
     rig = await begin()
     asking, first, _ = await both(cast, rig, ("small", "middle"), stream=stream)
-    flight = next(iter(rig.state.flights))
-    ahead, prompt = flight.legs[1], flight.wanted.tokens_in
+    exchange = next(iter(rig.exchanges))
+    ahead, prompt = exchange.attempts[1], exchange.request.tokens_in
     first.say(" and good.")
     first.end()
     await rig.until(lambda: ahead.lost)
@@ -240,11 +242,11 @@ async def test_the_one_ahead_is_closed_once_the_first_passes(
         ("raw/middle", False, "cancelled", lost),
     ]
     assert roles(settled) == ["primary", "hedge"]
-    exchange = settled.exchange
-    assert (exchange.cost_nano, exchange.loser_cost_nano) == (15_000, lost)
-    assert "raw/middle started ahead" in exchange.plan
-    assert rig.state.budgets.spent("")[1] == lost
-    assert not rig.state.breakers.troubled
+    note = settled.exchange
+    assert (note.cost_nano, note.loser_cost_nano) == (15_000, lost)
+    assert "raw/middle started ahead" in note.plan
+    assert rig.state.learned.budgets.spent("")[1] == lost
+    assert not rig.state.learned.breakers.troubled
 
 
 async def test_what_is_too_long_to_be_held_closes_the_one_ahead(
@@ -284,7 +286,7 @@ async def test_the_one_ahead_goes_on_live_once_the_first_fails(begin: Begin, cas
     assert roles(settled) == ["primary", "hedge"]
     plan = settled.exchange.plan
     assert "raw/large started ahead; raw/middle failed not_truncated" in plan
-    assert rig.state.budgets.spent("")[1] == 0  # what was needed was not spent on a guess
+    assert rig.state.learned.budgets.spent("")[1] == 0  # what was needed was not spent on a guess
 
 
 @STREAMED
@@ -294,7 +296,7 @@ async def test_the_one_ahead_is_checked_too_where_it_must_be(
     rig = await begin()
     asking, first, second = await both(cast, rig, ("small", "middle"), stream=stream)
     first.end("length")
-    await rig.until(lambda: next(iter(rig.state.flights)).winner is not None)
+    await rig.until(lambda: next(iter(rig.exchanges)).winner is not None)
     second.say(" is cut")
     second.end("length")
     answer = await asking.whole()
@@ -328,9 +330,9 @@ async def test_a_first_one_that_breaks_releases_the_one_ahead(
     await second.asked.wait()
     second.say("Second.")
     if how == "silent":
-        flight = next(iter(rig.state.flights))
-        await rig.until(lambda: flight.legs[1].heard)
-        flight.legs[0].give_up()  # its time for a first token is over
+        exchange = next(iter(rig.exchanges))
+        await rig.until(lambda: exchange.attempts[1].heard)
+        exchange.attempts[0].give_up()  # its time for a first token is over
     gate.set()
     second.end()
     answer = await asking.whole()
@@ -382,8 +384,8 @@ async def test_one_ahead_that_fails_its_checks_first_is_kept(
     cast.lines["other"] = whole(FAILED, status=b"500 No")
     asking, first, second = await both(cast, rig, ("small", "middle"))
     second.end("length")
-    flight = next(iter(rig.state.flights))
-    await rig.until(lambda: flight.legs[1].rejected)
+    exchange = next(iter(rig.exchanges))
+    await rig.until(lambda: exchange.attempts[1].rejected)
     assert asking.answer.body == b""
     if first_ends == "error":
         first.raw(ERROR)
@@ -403,7 +405,7 @@ async def test_one_ahead_that_breaks_is_as_if_it_had_never_been(
     rig = await begin()
     asking, first, second = await both(cast, rig, ("small", "middle"), stream=stream)
     second.raw(ERROR)
-    ahead = next(iter(rig.state.flights)).legs[1]
+    ahead = next(iter(rig.exchanges)).attempts[1]
     await rig.until(lambda: ahead.called is not None)
     first.end(first_ends)
     answer = await asking.whole()
@@ -432,12 +434,12 @@ async def test_one_that_breaks_off_after_its_release_ends_the_stream(
 async def test_more_than_can_be_held_is_read_in_its_turn(
     begin: Begin, cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lightgate.gateway.exchange.cascade_ahead.HELD_BYTES", 2000)
+    monkeypatch.setattr("lightgate.gateway.exchange.cascade.HELD_BYTES", 2000)
     rig = await begin()
     asking, first, second = await both(cast, rig, ("middle", "large"), text=MIDDLING)
-    ahead = next(iter(rig.state.flights)).legs[1]
+    ahead = next(iter(rig.exchanges)).attempts[1]
     second.say("x" * 3000)
-    await rig.until(lambda: ahead.call._exchange is not None and ahead.call._exchange._paused)
+    await rig.until(lambda: ahead._trip is not None and ahead._trip._paused)
     second.say("y")
     second.end()
     first.end("length")
@@ -463,7 +465,7 @@ async def test_a_client_that_leaves_closes_both(
     assert settled.exchange.outcome == "cancelled"
     ends = [row[2] for row in rows(settled)]
     assert ends == ["ok" if when == "released" else "cancelled", "cancelled"]
-    assert not rig.state.flights
+    assert not rig.exchanges
 
 
 async def test_a_worker_that_stops_closes_both(
@@ -471,8 +473,8 @@ async def test_a_worker_that_stops_closes_both(
 ) -> None:
     rig = await begin()
     asking, *_ = await both(cast, rig, ("small", "middle"))
-    for flight in tuple(rig.state.flights):
-        flight.interrupt()
+    for exchange in tuple(rig.exchanges):
+        exchange.stop()
     answer = await asking.whole()
     assert answer.status == 503
     await rig.until(lambda: upstream.open == 0)
@@ -496,7 +498,7 @@ async def test_a_key_pays_for_both_and_owes_nothing_after(begin: Begin, cast: Ca
     assert standing.held_nano == 0
     assert exchange.loser_cost_nano is not None
     assert standing.spent_nano == (exchange.cost_nano or 0) + exchange.loser_cost_nano
-    assert rig.state.budgets.spent(key)[1] == exchange.loser_cost_nano
+    assert rig.state.learned.budgets.spent(key)[1] == exchange.loser_cost_nano
     [reserved] = rig.reserved()
     assert reserved.nano_usd >= standing.spent_nano
 
@@ -572,6 +574,6 @@ def winners(first: str, second: str) -> set[str]:
 def forget_failures(rig: Rig) -> None:
     """Each pair meets targets that nothing is known of."""
     state = rig.state
-    state.breakers = state.observer.breakers = Breakers(Rules(), lambda: 0.5)
-    state.forms = state.observer.forms = Forms(state.served.priors)
-    state.retries = RetryBudget()
+    state.learned.breakers = state.learned.observer.breakers = Breakers(Rules(), lambda: 0.5)
+    state.learned.forms = state.learned.observer.forms = Forms(state.served.priors)
+    state.learned.retries = RetryBudget()

@@ -102,7 +102,7 @@ async def test_a_client_that_leaves_ends_the_call(start: Start, window: str) -> 
     line.send("POST", "/v1/chat/completions", json.dumps(body).encode(), {})
     await rig.until(lambda: rig.upstream == 1)
     if window == "during":
-        await rig.until(lambda: any(flight.reply.started for flight in rig.state.flights))
+        await rig.until(lambda: any(exchange.reply.started for exchange in rig.exchanges))
     await line.close()
     await rig.until(lambda: rig.upstream == 0, within_s=1)
     await rig.until(lambda: bool(rig.settled()))

@@ -94,7 +94,7 @@ async def test_what_failed_is_not_kept(start: Start, fault: str) -> None:
     for _ in range(2):
         answer = await rig.chat("kept", temperature=0)
         assert answer.headers["x-lightgate-cache"] == "miss"
-    assert len(rig.state.answers) == 0
+    assert len(rig.state.cache.memory) == 0
 
 
 async def test_hits_count_against_the_rate(start: Start) -> None:
@@ -130,7 +130,7 @@ async def test_the_last_one_to_leave_closes_the_call(start: Start) -> None:
     lines = [await rig.line() for _ in range(2)]
     for line in lines:
         line.send("POST", "/v1/chat/completions", body, {})
-    await rig.until(lambda: rig.state.single_flight.joined == 1)
+    await rig.until(lambda: rig.state.cache.single_flight.joined == 1)
     await rig.until(lambda: rig.upstream == 1)
     await lines[1].close()
     await rig.until(lambda: len(rig.settled()) == 1)  # the follower's
@@ -138,7 +138,7 @@ async def test_the_last_one_to_leave_closes_the_call(start: Start) -> None:
     await lines[0].close()
     await rig.until(lambda: rig.upstream == 0)
     await rig.until(lambda: len(rig.settled()) == 2)
-    assert len(rig.state.answers) == 0
+    assert len(rig.state.cache.memory) == 0
 
 
 async def test_an_answer_outlives_the_worker(start: Start) -> None:
@@ -170,11 +170,11 @@ async def _with_disk(rig: Rig) -> Answer:
     # The store's thread lives in real time, of which a hundredth is left of this patience.
     disk = WatchedDisk(lambda: Ledger.open("sqlite", rig.data), patience_s=6000)
     disk.start()
-    rig.state.answers = MemoryCache(second_tier=disk)
+    rig.state.cache.memory = MemoryCache(second_tier=disk)
     assert await asyncio.to_thread(disk.looked.wait, 60)
     answer = await rig.chat("kept", temperature=0)
     await rig.until(
-        lambda: answer.headers["x-lightgate-cache"] == "hit" or rig.state.answers.stored > 0
+        lambda: answer.headers["x-lightgate-cache"] == "hit" or rig.state.cache.memory.stored > 0
     )
     disk.close()
     return answer

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from gateway.workers import Workers
+from lightgate.gateway.exchange.state import TICK_S
 from lightgate.gateway.process.sharing import FOLDER, SHARE_TICKS, FormSharing
-from lightgate.gateway.process.state import TICK_S
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.state import FormState
 

@@ -116,7 +116,7 @@ async def test_a_provider_that_repeats_its_key_reaches_nobody(
     for name, script in REPEATS.items():
         upstream.script = script
         for model in ("raw/m", "two"):
-            rig.state.breakers.__init__(rig.state.served.terms.breaker, lambda: 0.5)  # type: ignore[misc]
+            rig.state.learned.breakers.__init__(rig.state.served.terms.breaker, lambda: 0.5)  # type: ignore[misc]
             answer = await rig.chat(
                 model, stream=stream, messages=say, headers={"x_api_key": rig.keys["me"]}
             )

@@ -91,7 +91,7 @@ async def test_all_who_fail_get_the_same_bytes(start: Start, path: str) -> None:
 
 
 def _revoke(rig: Rig) -> str:
-    from lightgate.gateway.admit.keys import Keyring
+    from lightgate.gateway.served.keys import Keyring
 
     secret, record = new_key(KeyTerms(name="gone"))
     over = msgspec.structs.replace(record, revoked="2024-01-01T00:00:00Z")

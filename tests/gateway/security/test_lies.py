@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.security.conftest import END, chat_body, chat_stream, chunk, events, whole
 from lightgate.clock.tokens import Tokens
 from lightgate.dialect.translate import translator
-from lightgate.gateway.spend.price import MOST_GIVEN, MOST_REASONED, SLACK, USUAL_ANSWER, believed
+from lightgate.gateway.served.price import MOST_GIVEN, MOST_REASONED, SLACK, USUAL_ANSWER, believed
 from lightgate.ledger.journal.ship import Shipper
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.ledger.store.store import Ledger
@@ -144,7 +144,7 @@ async def test_usage_that_runs_away_and_a_client_that_leaves(
     line.send(
         "POST", "/v1/chat/completions", json.dumps(body).encode(), {"x-api-key": rig.keys["me"]}
     )
-    await rig.until(lambda: any(flight.reply.started for flight in rig.state.flights))
+    await rig.until(lambda: any(exchange.reply.started for exchange in rig.exchanges))
     await line.close()
     await rig.until(lambda: bool(rig.settled()))
     [settled] = rig.settled()

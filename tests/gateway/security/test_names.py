@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import tracemalloc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from gateway.security.conftest import END, ENV, chat_body, chat_stream, chunk, whole
 from lightgate.clock.marks import Marks
-from lightgate.gateway.admit.admit import admit, receive
-from lightgate.gateway.admit.caller import greet
-from lightgate.gateway.request.body import read_wanted
+from lightgate.gateway.admit.admit import admit, open_exchange
+from lightgate.gateway.admit.auth import read_caller
 from lightgate.gateway.request.endpoint import find
 from lightgate.gateway.served.served import _MOST_LOOSE, Served
 from lightgate.route.health.breaker import MOST
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from gateway.conftest import Start
     from gateway.security.conftest import Behind, Heard, Upstream
+    from lightgate.wire.door.reply import Reply
 
 TWO = """
 [models.two]
@@ -78,19 +78,22 @@ async def test_ten_thousand_made_up_names_leave_no_trace(start: Start) -> None:
     sizes = []
     for number in range(10_000):
         model = f"lab/made-up-{number:05d}"
-        wanted = read_wanted(found.path, json.dumps({"model": model, "messages": SAY}).encode())
-        entry = admit(state, receive(state, greet(state, inbound, found.path), wanted), wanted)
-        target = entry.plan.steps[0].target
-        state.served.target(target).prepare(wanted, None, b"")
+        body = json.dumps({"model": model, "messages": SAY}).encode()
+        asked = msgspec.structs.replace(inbound, body=body)
+        caller = read_caller(state, asked, found.endpoint)
+        exchange = open_exchange(state, asked, cast("Reply", None), caller)
+        admit(state, exchange)
+        target = exchange.plan.steps[0].target
+        state.served.targets[target].prepare(exchange.request, None, b"")
         Marks(0)
-        state.breakers.failed(target, number, SERVER, None, number)
+        state.learned.breakers.failed(target, number, SERVER, None, number)
         if number in {5_000, 9_999}:
             sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert len(state.served._loose) <= _MOST_LOOSE
-    assert len(state.served._targets) <= _MOST_LOOSE + 50
-    assert len(state.breakers) <= MOST
-    assert len(state.breakers.troubled) <= MOST
+    assert len(state.served.targets) <= _MOST_LOOSE + 50
+    assert len(state.learned.breakers) <= MOST
+    assert len(state.learned.breakers.troubled) <= MOST
     assert len(state.client._pools) == 0
     assert sizes[1] - sizes[0] < 4 << 20
     listed = await rig.ask("/v1/models")
@@ -108,8 +111,8 @@ async def test_many_names_over_the_wire_stay_bounded(behind: Behind, upstream: U
         line.reuse()
     await line.close()
     assert len(rig.state.client._pools) == 1
-    assert len(rig.state.recent) <= 2000
-    assert rig.state.flights == set()
+    assert len(rig.state.journal.recent) <= 2000
+    assert rig.exchanges == set()
 
 
 async def test_no_made_up_name_becomes_a_label(behind: Behind, upstream: Upstream) -> None:

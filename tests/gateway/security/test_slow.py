@@ -95,10 +95,10 @@ async def test_a_client_that_does_not_read_is_cut_and_its_call_ended(
     loop = asyncio.get_running_loop()
     await loop.sock_connect(sock, ("127.0.0.1", rig.port))
     await loop.sock_sendall(sock, HEAD + b"content-length: %d\r\n\r\n%b" % (len(body), body))
-    await rig.until(lambda: any(flight.reply.crowded for flight in rig.state.flights))
-    [flight] = rig.state.flights
-    assert isinstance(flight.reply, Reply)
-    assert flight.reply.link.unsent < 1 << 20  # what waits for it is bounded
+    await rig.until(lambda: any(exchange.reply.crowded for exchange in rig.exchanges))
+    [exchange] = rig.exchanges
+    assert isinstance(exchange.reply, Reply)
+    assert exchange.reply.link.unsent < 1 << 20  # what waits for it is bounded
     await rig.until(lambda: rig.upstream == 0, within_s=5)
     await rig.until(lambda: upstream.left == 1, within_s=5)
     await rig.until(lambda: bool(rig.settled()), within_s=5)

@@ -195,9 +195,9 @@ async def test_who_leaves_after_so_many_tokens_pays_for_them(
     line.send("POST", "/v1/chat/completions", raw, {"x-api-key": rig.keys["me"]})
     await sent.wait()
     await rig.until(lambda: rig.upstream == 1)
-    legs = [leg for flight in rig.state.flights for leg in flight.legs]
-    assert len(legs) == 1
-    await rig.until(lambda: sum(legs[0].marks.burst_pieces) == count)
+    attempts = [attempt for exchange in rig.exchanges for attempt in exchange.attempts]
+    assert len(attempts) == 1
+    await rig.until(lambda: sum(attempts[0].marks.burst_pieces) == count)
     await line.close()
     await rig.until(lambda: bool(rig.settled()), within_s=5)
     [settled] = rig.settled()

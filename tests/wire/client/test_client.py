@@ -50,7 +50,7 @@ def test_whole_answers_keep_their_connection(play: Play, name: str) -> None:
         for _ in range(3):
             kept = await rig.ask(client, server.origin)
             assert kept.body == body
-            assert kept.log == ["open", "sent", "head", *(["body"] if body else []), "end"]
+            assert kept.log == ["sent", "head", *(["body"] if body else []), "end"]
             assert all(header[0] not in {b"x-late", b"link"} for header in kept.headers)
         assert len(server.wires) == 1
         assert client.open_connections == 1
@@ -182,7 +182,7 @@ def test_what_came_before_the_break_is_handed_on(play: Play) -> None:
     async def scene(rig: Rig) -> None:
         keeper = rig.keeper()
         await rig.fails(rig.client(), rig.serve(script).origin, keeper=keeper)
-        assert keeper.log == ["open", "sent", "head", "body"]
+        assert keeper.log == ["sent", "head", "body"]
         assert keeper.body == b"hello"
 
     play(scene)
@@ -260,7 +260,7 @@ def test_a_connection_that_breaks(play: Play, name: str, how: str) -> None:
 
 
 def bytes_in(keeper: Keeper) -> int:
-    return keeper.exchange.bytes_in if keeper.exchange is not None else -1
+    return keeper.trip.bytes_in if keeper.trip is not None else -1
 
 
 def test_a_reset_is_not_the_end_of_a_body_without_length(play: Play) -> None:

@@ -295,11 +295,10 @@ def test_what_a_handler_does_after_its_reply_goes_on(
         assert (await answer(reader))[2] == b"done"
         writer.close()
         await writer.wait_closed()
-        connection = await only_guest(door)
-        await settle(lambda: not connection.link.is_open)
+        await settle(lambda: door.connections == 0)
+        assert not settled.is_set()
         gate.set()
         await settled.wait()
-        await settle(lambda: door.connections == 0)
         await shut(door, writer)
 
     run(scene)

@@ -356,13 +356,13 @@ def test_a_paused_exchange_reads_no_more(play: Play) -> None:
         keeper = rig.keeper()
         call = asyncio.ensure_future(rig.ask(rig.secure_client(), server.origin, keeper=keeper))
         await rig.until(lambda: bool(keeper.parts))
-        assert keeper.exchange is not None
-        keeper.exchange.pause()
+        assert keeper.trip is not None
+        keeper.trip.pause()
         held = len(keeper.body)
         await asyncio.sleep(0.02)
         assert len(keeper.body) == held
         assert sent < size
-        keeper.exchange.cancel()
+        keeper.trip.cancel()
         await asyncio.wait([call])
         assert call.exception() is not None
 

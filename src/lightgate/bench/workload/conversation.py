@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lightgate.provider.call import Called
     from lightgate.provider.target import Target
     from lightgate.wire.client.client import Client
-    from lightgate.wire.client.roundtrip import Deadlines, Headers
+    from lightgate.wire.client.roundtrip import Deadlines
     from lightgate.wire.sse import Event
 
 Ended = Literal["complete", "failed", "no tool call", "broken tool call"]
@@ -154,7 +154,7 @@ class Conversation:
         request = self._workload.ask(self._target, history, talk.tokens_out, tooling)
         prepared, kept = prepare(self._target, request), _Kept()
         marks = Marks(plan=time.monotonic_ns())
-        called = await Call(prepared, marks, kept).run(client, deadlines)
+        called = await Call(prepared, marks, kept.keep).run(client, deadlines)
         answer = NOTHING
         if called.outcome is Outcome.OK:
             answer = read_reply(prepared.dialect.name, kept.body, streamed=called.streamed)
@@ -212,10 +212,7 @@ class _Kept:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
-    def on_head(self, status: int, headers: Headers) -> None:
-        """Pass over the head."""
-
-    def on_data(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - Sink's
+    def keep(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - Sink's
         """Keep the body bytes of one read."""
         self._parts.append(data)
 

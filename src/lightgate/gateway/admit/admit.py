@@ -1,239 +1,125 @@
-"""Letting a request in: who asks, for what, by which plan, and what it may cost at most."""
+"""The admission of a request: its exchange, its plan, and the reservation of its worst case."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from lightgate.gateway.admit.keys import presented_key
-from lightgate.gateway.admit.overrides import Wishes, forbidden
+from lightgate.gateway.admit.overrides import forbidden
 from lightgate.gateway.admit.plan import plan_for
-from lightgate.gateway.request.refusal import UNAUTHORIZED, Refusal, Refusing
-from lightgate.gateway.spend.price import USUAL_ANSWER
+from lightgate.gateway.admit.shorten import shorten
+from lightgate.gateway.exchange.exchange import Exchange
+from lightgate.gateway.request.body import read_request_body
+from lightgate.gateway.request.refusal import Refusal, Refusing
+from lightgate.gateway.served.price import USUAL_ANSWER
 from lightgate.ledger.journal.notes import Reserved
-from lightgate.ledger.store.keys import KeyRecord
-from lightgate.route.plan.alias import Alias
-from lightgate.route.plan.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.gateway.admit.caller import Greeting
-    from lightgate.gateway.process.state import State
-    from lightgate.gateway.request.body import Wanted
+    from lightgate.gateway.exchange.caller import Caller
+    from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.body import ClientRequest
     from lightgate.gateway.spend.denial import Denied
-    from lightgate.route.plan.plan import Step
+    from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.route.plan.alias import Alias
+    from lightgate.route.plan.plan import Plan, Step
     from lightgate.wire.door.inbound import Inbound
+    from lightgate.wire.door.reply import Reply
 
-_OWN_ORIGIN: Final = re.compile(
-    rb"https?://(?:localhost|127\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|\[::1\])(?::[0-9]{1,5})?"
+_DISK_FULL: Final = Refusal(
+    status=503,
+    message="Nothing can be recorded: the disk takes no more.",
+    code="journal",
+    retry_after_s=5.0,
 )
 
 
-class Guest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A request with the right to be here: what it is before a plan is made for it."""
-
-    id: str
-    id_bytes: bytes
-    request_id: bytes
-    wall_ns: int
-    key: KeyRecord | None
-    alias: Alias
-    wishes: Wishes
-    cap: int | None
-    extra: bytes
-
-    @property
-    def hurried(self) -> bool:
-        """Whether the client asks for shorter deadlines than the configuration."""
-        return self.wishes.timeout_ns is not None or self.wishes.ttft_timeout_ns is not None
-
-    @property
-    def session(self) -> str | None:
-        """The conversation that the request belongs to; another key's is another one."""
-        if self.wishes.session is None:
-            return None
-        return f"{'' if self.key is None else self.key.id}:{self.wishes.session}"
-
-    @property
-    def tags(self) -> str | None:
-        """What its row in the ledger is marked with."""
-        if self.wishes.tags is not None:
-            return self.wishes.tags
-        return self.key.tags if self.key is not None else None
+def open_exchange(state: State, inbound: Inbound, reply: Reply, caller: Caller) -> Exchange:
+    """Begin the exchange of a request, within its key's rights; Refusing says why not."""
+    request = read_request_body(caller.endpoint, inbound.body)
+    key = caller.key
+    if key is not None and key.models and request.model not in key.models:
+        raise Refusing(forbidden(f"This key may not use the model {request.model!r}."))
+    alias = caller.served.alias(request.model)
+    if alias.trim or alias.concise:
+        shorten(alias, request)
+    exchange = Exchange(state, inbound, reply, caller, request, alias)
+    if alias.max_tokens is not None or (key is not None and key.max_tokens is not None):
+        exchange.cap = _cap(alias, key, request)
+    return exchange
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A request that was let in."""
-
-    id: str
-    id_bytes: bytes
-    request_id: bytes
-    wall_ns: int
-    key: KeyRecord | None
-    alias: Alias
-    plan: Plan
-    cap: int | None  # the limit on answer tokens that is written into the request; None: as it came
-    extra: bytes  # header lines that the client may say to the provider
-    timeout_ns: int
-    hurried: bool  # the client asked for shorter deadlines than the configuration
-    reserved: int  # nano-dollars
-    reserved_tokens: int
-    routed_ns: int
-    tags: str | None
-    cache: str = "off"  # or "miss": the answer may be kept and shared
-    session: str | None = None  # the conversation, by key and the client's own word
-
-
-def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
-    """The key of a request; None where the gateway has no keys. One answer to all who fail."""
-    keyring = state.served.keyring
-    if not len(keyring):
-        _check_origin(inbound.header(b"origin"))
-        return None
-    presented = presented_key(inbound.headers)
-    key = None if presented is None else keyring.find(presented, wall_ns)
-    if key is None:
-        raise Refusing(UNAUTHORIZED)
-    return key
-
-
-def _check_origin(origin: bytes | None) -> None:
-    """Without keys the gateway is for this machine: no web page of elsewhere may spend there."""
-    if origin is not None and _OWN_ORIGIN.fullmatch(origin) is None:
-        raise Refusing(forbidden("A web page of another site may not use a gateway without keys."))
-
-
-def receive(state: State, greeting: Greeting, wanted: Wanted) -> Guest:
-    """Make a guest of who has greeted, within its rights; Refusing says why not."""
-    key = greeting.key
-    if key is not None and key.models and wanted.model not in key.models:
-        raise Refusing(forbidden(f"This key may not use the model {wanted.model!r}."))
-    alias = state.served.alias(wanted.model)
-    id_ = state.ids.new()
-    id_bytes = id_.encode()
-    return Guest(
-        id=id_,
-        id_bytes=id_bytes,
-        request_id=greeting.request_id or id_bytes,
-        wall_ns=state.wall_ns(),
-        key=key,
-        alias=alias,
-        wishes=greeting.wishes,
-        cap=_cap(alias, key, wanted),
-        extra=greeting.extra,
-    )
-
-
-def admit(state: State, guest: Guest, wanted: Wanted, cache: str = "off") -> Entry:
+def admit(state: State, exchange: Exchange) -> None:
     """Find the plan, reserve its worst case and write that down; Refusing says why not."""
-    alias, key, wishes, cap = guest.alias, guest.key, guest.wishes, guest.cap
     now = state.now_ns()
-    state.retries.deposit(now)
-    plan = plan_for(state, guest, wanted, _rightful(wishes.race, alias, key), now)
-    _check_reachable(state, plan, now)
-    out = cap or wanted.max_tokens
-    if wanted.answers > 1:
-        out = (out or USUAL_ANSWER) * wanted.answers
-    reserved, tokens = _reserve(state, plan, wanted, key, out, checked=bool(alias.verify))
-    entry = Entry(
-        id=guest.id,
-        id_bytes=guest.id_bytes,
-        request_id=guest.request_id,
-        wall_ns=guest.wall_ns,
-        key=key,
-        alias=alias,
-        plan=plan,
-        cap=cap,
-        extra=guest.extra,
-        timeout_ns=min(alias.timeout_ns, wishes.timeout_ns or alias.timeout_ns),
-        hurried=guest.hurried,
-        reserved=reserved,
-        reserved_tokens=tokens,
-        routed_ns=state.now_ns(),
-        tags=guest.tags,
-        cache=cache,
-        session=guest.session,
+    state.learned.retries.deposit(now)
+    exchange.plan = plan = plan_for(state, exchange, now)
+    if state.learned.breakers.troubled:
+        _check_reachable(state, plan, now)
+    _reserve(state, exchange, plan)
+    exchange.routed_ns = state.now_ns()
+    request, key = exchange.request, exchange.caller.key
+    state.journal.write(
+        Reserved(
+            exchange.id,
+            None if key is None else key.id,
+            exchange.wall_ns,
+            exchange.reserved,
+            (plan.steps[0].target,),
+            exchange.request_id.decode("ascii"),
+            request.model,
+            request.endpoint.dialect,
+        )
     )
-    state.journal.write(_reservation(entry, wanted))
-    return entry
 
 
 def admit_free(state: State, key: KeyRecord | None) -> None:
     """Count a request that costs nothing: it comes from the cache, or joins another."""
     if key is not None and state.spend is not None:
-        refused = state.spend.admit(key, state.wall_ns(), 0, 0)
-        if refused is not None:
-            raise Refusing(_refused(refused))
+        denied = state.spend.admit(key, state.wall_ns(), 0, 0)
+        if denied is not None:
+            raise Refusing(_refusal(denied))
 
 
-def _reservation(entry: Entry, wanted: Wanted) -> Reserved:
-    return Reserved(
-        entry.id,
-        None if entry.key is None else entry.key.id,
-        entry.wall_ns,
-        entry.reserved,
-        (entry.plan.steps[0].target,),
-        entry.request_id.decode("ascii"),
-        wanted.model,
-        wanted.path.dialect,
-    )
-
-
-def _reserve(
-    state: State,
-    plan: Plan,
-    wanted: Wanted,
-    key: KeyRecord | None,
-    out: int | None,
-    *,
-    checked: bool,
-) -> tuple[int, int]:
-    """The most that it may cost, and its tokens, as far as the key allows."""
-    tokens = wanted.tokens_in + (USUAL_ANSWER if out is None else out)
-    if not state.journal.accepts:
-        raise Refusing(
-            Refusal(
-                status=503,
-                message="Nothing can be recorded: the disk takes no more.",
-                code="journal",
-                retry_after_s=5.0,
-            )
-        )
-    served, steps = state.served, plan.steps
+def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
+    """Reserve the most that the exchange may cost, and its tokens, as far as the key allows."""
+    if state.journal.waiting and not state.journal.accepts():
+        raise Refusing(_DISK_FULL)
+    request, key, served, steps = exchange.request, exchange.caller.key, exchange.served, plan.steps
+    out = exchange.cap or request.max_tokens
+    if request.answers > 1:
+        out = (out or USUAL_ANSWER) * request.answers
+    tokens = exchange.reserved_tokens = request.tokens_in + (USUAL_ANSWER if out is None else out)
     if key is None or state.spend is None or key.budget_usd is None:
         # Nothing depends on it but what is written down should we be killed.
-        worst = served.target(steps[0].target).prices.worst(wanted.tokens_in, out)
+        worst = served.targets[steps[0].target].prices.worst(request.tokens_in, out)
     else:
-        targets = [served.target(step.target) for step in steps]
-        costs = [target.prices.worst(wanted.tokens_in, out) for target in targets]
-        worst = _worst(steps, costs, checked=checked)
-        unknown = next((t.target.name for t in targets if not t.prices.known), None)
-        if unknown is not None:
-            raise Refusing(
-                forbidden(
-                    f"This key has a budget and {unknown} has no known price."
-                    " Add it under [prices] in lightgate.toml."
+        targets = [served.targets[step.target] for step in steps]
+        costs = [target.prices.worst(request.tokens_in, out) for target in targets]
+        worst = _worst(steps, costs, checked=bool(exchange.alias.verify))
+        for target in targets:
+            if not target.prices.known:
+                raise Refusing(
+                    forbidden(
+                        f"This key has a budget and {target.target.name} has no known price."
+                        " Add it under [prices] in lightgate.toml."
+                    )
                 )
-            )
-    if key is None or state.spend is None:
-        return worst, tokens
-    refused = state.spend.admit(key, state.wall_ns(), tokens, worst)
-    if refused is not None:
-        raise Refusing(_refused(refused))
-    return worst, tokens
+    exchange.reserved = worst
+    if key is not None and state.spend is not None:
+        denied = state.spend.admit(key, exchange.wall_ns, tokens, worst)
+        if denied is not None:
+            raise Refusing(_refusal(denied))
 
 
 def _worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int:
-    """The dearest target's, once for each attempt that runs beside another.
+    """The dearest target's price, once for each attempt that runs beside another.
 
     Where answers are checked every tier from the first on may have to be paid.
     """
     start = steps[0].tier
     # A tier that starts ahead is among those that are climbed.
-    fanout = sum(1 for step in steps if step.start_ns is not None and step.tier == start) or 1
+    fanout = len([step for step in steps if step.start_ns is not None and step.tier == start]) or 1
     if not checked:
         return fanout * max(costs)
     tiers: dict[int, int] = {}
@@ -243,34 +129,32 @@ def _worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int
     return max(fanout * tiers[start] + climbed, *costs)
 
 
-def _refused(refused: Denied) -> Refusal:
-    status, code = (402, "budget") if refused.reason == "budget" else (429, refused.reason)
+def _refusal(denied: Denied) -> Refusal:
+    status, code = (402, "budget") if denied.reason == "budget" else (429, denied.reason)
     return Refusal(
         status=status,
-        message=refused.message,
+        message=denied.message,
         code=code,
-        retry_after_s=refused.retry_after_s,
-        exhausted=refused.reason == "budget",
+        retry_after_s=denied.retry_after_s,
+        exhausted=denied.reason == "budget",
     )
 
 
-def _cap(alias: Alias, key: KeyRecord | None, wanted: Wanted) -> int | None:
+def _cap(alias: Alias, key: KeyRecord | None, request: ClientRequest) -> int | None:
     """The limit that must be written into the request, where the client's own is above it."""
     limit = alias.max_tokens
     own = None if key is None else key.max_tokens
     if own is not None and (limit is None or own < limit):
         limit = own
-    if limit is None or wanted.path.kind == "embedding":
+    if limit is None or request.endpoint.kind == "embedding":
         return None
-    return limit if wanted.max_tokens is None or wanted.max_tokens > limit else None
+    return limit if request.max_tokens is None or request.max_tokens > limit else None
 
 
 def _check_reachable(state: State, plan: Plan, now: int) -> None:
-    """With every target held back, only as many requests try one as the retry budget allows."""
-    soonest = None
-    if state.breakers.troubled:
-        soonest = state.breakers.soonest_ns([step.target for step in plan.steps], now)
-    if soonest is None or state.retries.may(now):
+    """Let only as many requests try as the retry budget allows, with every target held back."""
+    soonest = state.learned.breakers.soonest_ns([step.target for step in plan.steps], now)
+    if soonest is None or state.learned.retries.may(now):
         return
     names = ", ".join(dict.fromkeys(step.target for step in plan.steps))
     raise Refusing(
@@ -282,10 +166,3 @@ def _check_reachable(state: State, plan: Plan, now: int) -> None:
             exhausted=True,
         )
     )
-
-
-def _rightful(asked: int | None, alias: Alias, key: KeyRecord | None) -> int | None:
-    """The race that is asked for; a configured one goes as far as the key may."""
-    if asked is None and key is not None and alias.race > 1:
-        return min(alias.race, key.max_fanout) if key.may_race else 1
-    return asked

@@ -1,14 +1,13 @@
-"""What a request asks of the gateway itself: its own `x-lightgate-*` headers, within its rights."""
+"""The `x-lightgate-*` headers of a request: what it asks of the gateway, within its rights."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
+from lightgate.gateway.exchange.caller import NO_OVERRIDES, Overrides
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 from lightgate.gateway.served.target import FORWARDED
 from lightgate.route.plan.policy import ASKABLE
@@ -23,60 +22,47 @@ _OWN: Final = b"x-lightgate-"
 MS_NS: Final = 1_000_000
 
 
-class Wishes(msgspec.Struct):
-    """The request's own `x-lightgate-*` headers."""
-
-    policy: str | None = None
-    race: int | None = None
-    hedge: str | None = None
-    timeout_ns: int | None = None
-    ttft_timeout_ns: int | None = None
-    tags: str | None = None
-    cache: str | None = None
-    session: str | None = None  # the conversation, for providers' prompt caches
-
-
 def forbidden(message: str) -> Refusal:
-    """A refusal for who may not do this."""
+    """A refusal because the caller has no right to this."""
     return Refusal(status=403, message=message, code="forbidden")
 
 
-def read_headers(inbound: Inbound, key: KeyRecord | None) -> tuple[Wishes, bytes, bytes]:
-    """The wishes, the client's own request id, and header lines for the provider."""
-    wishes = NO_WISHES
+def read_headers(inbound: Inbound, key: KeyRecord | None) -> tuple[Overrides, bytes, bytes]:
+    """Read the overrides, the client's own request id, and header lines for the provider."""
+    overrides = NO_OVERRIDES
     request_id = extra = b""
     for name, value in inbound.headers:
         if name == b"x-request-id":
             request_id = value if SOUND_ID.fullmatch(value) else b""
         elif name.startswith(_OWN):
-            if wishes is NO_WISHES:
-                wishes = Wishes()
-            _wish(wishes, name[len(_OWN) :], value, key)
+            if overrides is NO_OVERRIDES:
+                overrides = Overrides()
+            _override(overrides, name[len(_OWN) :], value, key)
         elif name in FORWARDED:
             extra += b"%b: %b\r\n" % (name, value)
-    return wishes, request_id, extra
+    return overrides, request_id, extra
 
 
-def _wish(wishes: Wishes, name: bytes, value: bytes, key: KeyRecord | None) -> None:
+def _override(overrides: Overrides, name: bytes, value: bytes, key: KeyRecord | None) -> None:
     field = f"x-lightgate-{name.decode('ascii', 'replace')}"
     text = value.decode("ascii", "replace")
     if name == b"policy":
-        wishes.policy = _policy(field, text)
+        overrides.policy = _policy(field, text)
     elif name == b"race":
-        wishes.race = _race(field, text, key)
+        overrides.race = _race(field, text, key)
     elif name == b"hedge":
-        wishes.hedge = _hedge(field, text, key)
+        overrides.hedge = _hedge(field, text, key)
     elif name == b"timeout-ms":
-        wishes.timeout_ns = _millis(field, text)
+        overrides.timeout_ns = _millis(field, text)
     elif name == b"ttft-timeout-ms":
-        wishes.ttft_timeout_ns = _millis(field, text)
+        overrides.ttft_timeout_ns = _millis(field, text)
     elif name == b"tags":
-        wishes.tags = _sound(field, value, _TAGS, "printable ASCII, at most 512 characters")
+        overrides.tags = _sound(field, value, _TAGS, "printable ASCII, at most 512 characters")
     elif name == b"session":
         form = "an id of at most 128 letters, digits and _.:=+/@-"
-        wishes.session = _sound(field, value, SOUND_ID, form)
+        overrides.session = _sound(field, value, SOUND_ID, form)
     elif name == b"cache":
-        wishes.cache = _switch(field, text)
+        overrides.cache = _switch(field, text)
 
 
 def _policy(field: str, text: str) -> str:
@@ -125,6 +111,3 @@ def _millis(field: str, text: str) -> int:
 
 def _wrong(field: str, form: str) -> Refusing:
     return Refusing(of_error(UsageError(f"The header {field} is not {form}."), param=field))
-
-
-NO_WISHES: Final = Wishes()

@@ -1,4 +1,4 @@
-"""From a guest's wishes to a plan: what the router is told, and what it may use."""
+"""The plan of an exchange: what the router is told, and what it may use."""
 
 from __future__ import annotations
 
@@ -8,73 +8,79 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lightgate.dialect.assemble import can_assemble
-from lightgate.gateway.admit.overrides import NO_WISHES
+from lightgate.gateway.exchange.caller import NO_OVERRIDES
 from lightgate.gateway.served.tiers import plan_tiers
 from lightgate.route.plan.alias import PlanAsk
 from lightgate.route.plan.decide import decide
 from lightgate.route.plan.policy import BY_FORM
 
 if TYPE_CHECKING:
-    from lightgate.gateway.admit.admit import Guest
-    from lightgate.gateway.process.state import State
-    from lightgate.gateway.request.body import Wanted
+    from lightgate.gateway.exchange.exchange import Exchange
+    from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.body import ClientRequest
     from lightgate.route.plan.alias import Alias
     from lightgate.route.plan.plan import Plan
 
 
-def plan_for(state: State, guest: Guest, wanted: Wanted, race: int | None, now_ns: int) -> Plan:
+def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
     """Decide; form and prices are looked at only where the policy, a hedge or a race needs them.
 
     An answer that no target can stream is never asked for twice at once: it is billed in full
     wherever it is closed, and says nothing before its end.
     """
-    alias, wishes, key = guest.alias, guest.wishes, guest.key
-    state.asked_ns = now_ns
-    if alias.is_static and wishes is NO_WISHES and race is None and not state.breakers.troubled:
+    alias, caller, request = exchange.alias, exchange.caller, exchange.request
+    overrides, key = caller.overrides, caller.key
+    state.learned.asked_ns = now_ns
+    race = overrides.race
+    if race is None and key is not None and alias.race > 1:  # as far as the key may
+        race = min(alias.race, key.max_fanout) if key.may_race else 1
+    plain = overrides is NO_OVERRIDES and race is None
+    if plain and alias.is_static and not state.learned.breakers.troubled:
         return alias.in_order  # nothing that is known could change it
     key_id = "" if key is None else key.id
-    state.observer.arrived(key_id)
-    hedge = wishes.hedge
-    if not wanted.streamed and not _streams(state, alias, wanted):
+    state.learned.observer.arrived(key_id)
+    hedge = overrides.hedge
+    if not request.streamed and not _streams(state, alias, request):
         hedge, race = "off", 1
     adaptive = len(alias.targets) > 1 and (
-        (wishes.policy or alias.policy) in BY_FORM
+        (overrides.policy or alias.policy) in BY_FORM
         or (race or alias.race) > 1
         or (hedge or alias.hedge) != "off"
     )
     ask = PlanAsk(
         alias=alias,
-        tokens_in=wanted.tokens_in,
-        max_tokens=guest.cap or wanted.max_tokens,
-        policy=wishes.policy,
+        tokens_in=request.tokens_in,
+        max_tokens=exchange.cap or request.max_tokens,
+        policy=overrides.policy,
         race=race,
         hedge=hedge,
-        ttft_timeout_ns=wishes.ttft_timeout_ns,
-        expected_tokens=state.expected_tokens(alias.name),
-        session=guest.session,
-        prices=state.served.prices(alias) if adaptive else None,
+        ttft_timeout_ns=overrides.ttft_timeout_ns,
+        expected_tokens=state.learned.expected_tokens(alias.name),
+        session=caller.session,
+        prices=exchange.served.prices(alias) if adaptive else None,
         key=key_id,
     )
     if alias.tiers:
-        tiers = state.served.tiers.get(alias.name)
-        if tiers is not None:  # else a new snapshot has come in since it was looked up
-            ask = msgspec.structs.replace(ask, prices=state.served.prices(alias))
+        tiers = exchange.served.tiers.get(alias.name)
+        if tiers is not None:
+            ask = msgspec.structs.replace(ask, prices=exchange.served.prices(alias))
             decide_tier = partial(_decide_tier, state, now_ns)
-            return plan_tiers(tiers.cascade, ask, wanted, decide_tier, state.forms)
-    forms = state.forms if adaptive else None
-    return decide(ask, state.breakers, now_ns, state.draw(), forms, state.budgets)
+            return plan_tiers(tiers.cascade, ask, request, decide_tier, state.learned.forms)
+    if adaptive:
+        return state.learned.plans.plan(ask, now_ns, state.draw())
+    return decide(ask, state.learned.breakers, now_ns, state.draw(), None, state.learned.budgets)
 
 
 def _decide_tier(state: State, now_ns: int, ask: PlanAsk) -> Plan:
     """Decide within one tier; a race has no hedge, so no budget of hedges."""
     race = ask.alias.race if ask.race is None else ask.race
-    budgets = None if race > 1 else state.budgets
-    return decide(ask, state.breakers, now_ns, state.draw(), state.forms, budgets)
+    budgets = None if race > 1 else state.learned.budgets
+    return decide(ask, state.learned.breakers, now_ns, state.draw(), state.learned.forms, budgets)
 
 
-def _streams(state: State, alias: Alias, wanted: Wanted) -> bool:
+def _streams(state: State, alias: Alias, request: ClientRequest) -> bool:
     """Whether the targets can be asked to stream an answer that is wanted whole."""
-    shy = state.unstreamable
-    return can_assemble(wanted.path.dialect, wanted.fields) and (
+    shy = state.learned.unstreamable
+    return can_assemble(request.endpoint.dialect, request.fields) and (
         not shy or shy.isdisjoint(alias.targets)
     )

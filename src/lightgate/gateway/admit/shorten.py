@@ -1,4 +1,4 @@
-"""Shorter prompts and shorter answers, for models whose configuration asks for it."""
+"""Shorter prompts and shorter answers, for models whose configuration asks for them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from lightgate.route.prompt.hint import with_hint
 from lightgate.route.prompt.trim import trim
 
 if TYPE_CHECKING:
-    from lightgate.gateway.request.body import Wanted
+    from lightgate.gateway.request.body import ClientRequest
     from lightgate.route.plan.alias import Alias
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def slim(alias: Alias, wanted: Wanted) -> None:
+def shorten(alias: Alias, request: ClientRequest) -> None:
     """Trim the prompt and ask for a short answer, as the model says."""
-    dialect, fields = wanted.path.dialect, wanted.fields
+    dialect, fields = request.endpoint.dialect, request.fields
     if alias.trim:
         trimmed = trim(dialect, fields)
         if trimmed.saved:
-            fields, wanted.trimmed = dict(trimmed.fields), trimmed.saved
+            fields, request.trimmed = dict(trimmed.fields), trimmed.saved
     if alias.concise:
         fields = dict(with_hint(dialect, fields))
-    if fields is not wanted.fields:
-        wanted.fields = fields
-        wanted.body = _encode(fields)
-        wanted.tokens_in = len(wanted.body) // BYTES_PER_TOKEN + 1
+    if fields is not request.fields:
+        request.fields = fields
+        request.body = _encode(fields)
+        request.tokens_in = len(request.body) // BYTES_PER_TOKEN + 1

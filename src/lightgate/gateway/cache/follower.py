@@ -60,6 +60,7 @@ class AnswerLog:
         self.started = self.finished = False
         self.broken = False  # ended with an error
         self.keep_alive = True
+        self.on_lost: Callable[[], object] | None = None  # unused: the call outlives a client
 
     @property
     def end(self) -> int:

@@ -126,6 +126,11 @@ class SharedAnswer(AnswerLog):
             self._let_followers_retry(again=status >= 500 or status in _AGAIN)
         self._spread()
 
+    def fail(self, error: Exception | None) -> None:
+        """End the answer because of a defect of the exchange that fills it."""
+        self._tell_leader(error)
+        self.abort()
+
     def abort(self) -> None:
         """Close every client's socket."""
         self.started = self.finished = True

@@ -1,13 +1,12 @@
-"""One attempt of a flight: its call, its courier, its verdict and its bill."""
+"""One attempt of an exchange: a call of one target, its verdict and its bill."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from lightgate.clock.outcome import Outcome
-from lightgate.dialect.assemble import assembler
 from lightgate.dialect.translate import translator
 from lightgate.errors import (
     AttemptError,
@@ -17,241 +16,369 @@ from lightgate.errors import (
     Malformed,
     StreamError,
 )
-from lightgate.gateway.exchange.stream import Courier
-from lightgate.gateway.exchange.whole import Collector
-from lightgate.gateway.spend.price import NO_BILL, USUAL_ANSWER, Bill, believed, dollars
+from lightgate.gateway.served.price import NO_BILL, USUAL_ANSWER, Bill, believed, dollars
 from lightgate.provider.call import Call
 from lightgate.route.health.failure import CANCELLED, FINE, Failure, named_status, what
-from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lightgate.clock.marks import Marks
     from lightgate.dialect.translate import Translator
-    from lightgate.gateway.exchange.exchange import Flight
-    from lightgate.gateway.process.state import State
+    from lightgate.gateway.cache.single_flight import SharedAnswer
+    from lightgate.gateway.exchange.caller import Caller
+    from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.body import ClientRequest
     from lightgate.gateway.request.refusal import Refusal
     from lightgate.gateway.served.target import ServedTarget
     from lightgate.provider.call import Called
     from lightgate.provider.prepare import Prepared
-    from lightgate.route.plan.plan import Step
+    from lightgate.route.plan.alias import Alias
+    from lightgate.route.plan.plan import Plan, Role, Step
+    from lightgate.wire.door.inbound import Inbound
+    from lightgate.wire.door.reply import Reply
 
 NS: Final = 1_000_000_000
-CONNECT_S: Final = 3.0
 _WRONG: Final = frozenset((400, 404, 422))  # what providers say of a field that they do not take
-_COUNTING: Final = frozenset(("openai-chat", "openai-completions"))
 
 
-class Leg:
-    """An attempt, about to be made, under way or over (`called`)."""
+class Driver(Protocol):
+    """What is told that an attempt is over, to go on from there."""
+
+    def over(self, attempt: Attempt) -> None:
+        """The attempt has ended and has been judged."""
+
+
+class AttemptOwner(Protocol):
+    """What decides about the attempts of an exchange: the exchange itself, or its cascade."""
+
+    def pointless(self, step: Step) -> bool:
+        """Whether a second try of a step's target is of no use."""
+        ...
+
+    def make_attempt(self, step: Step) -> Attempt | None:
+        """Make the attempt of a step; None where it cannot be made."""
+        ...
+
+    def may_go_on(self, attempt: Attempt) -> bool:
+        """Whether another attempt is allowed."""
+        ...
+
+    def carry_out(self, attempt: Attempt, limit_ns: int | None) -> None:
+        """Start one attempt, with a deadline for its first token."""
+
+    def commit(self, attempt: Attempt) -> bool:
+        """Choose the winner at the first useful token of an attempt; whether it is this one."""
+        ...
+
+    def deliver(self, attempt: Attempt, data: bytes, *, ended: bool) -> None:
+        """Take bytes for the client."""
+
+    def ended(self, attempt: Attempt) -> None:
+        """Go on after the deciding attempt."""
+
+    def give_up(self) -> None:
+        """Go on when no step is left."""
+
+    def interrupt(self) -> None:
+        """End the exchange because the worker stops."""
+
+
+class ExchangeFacts(Protocol):
+    """What attempts and the settlement read of their exchange; `Exchange` is one."""
+
+    state: State
+    inbound: Inbound
+    reply: Reply | SharedAnswer
+    caller: Caller
+    request: ClientRequest
+    alias: Alias
+    plan: Plan
+    owner: AttemptOwner
+    attempts: list[Attempt]
+    winner: Attempt | None
+    refusal: Refusal | None
+    failures: list[tuple[str, AttemptError]]
+    beside: list[Role]
+    id: str
+    request_id: bytes
+    wall_ns: int
+    cap: int | None
+    cache: str
+    size: int
+    assembles: bool
+    reserved: int
+    reserved_tokens: int
+    routed_ns: int | None
+    first_in_ns: int | None
+    first_out_ns: int | None
+    last_out_ns: int | None
+    closed_ns: int | None
+
+    @property
+    def decisive(self) -> Attempt | None:
+        """The attempt that says how it went."""
+        ...
+
+    def over(self, attempt: Attempt) -> None:
+        """Go on after an attempt."""
+
+    def broke(self, defect: BaseException) -> None:
+        """End the exchange because of a defect."""
+
+    def wait(self, attempt: Attempt) -> None:
+        """Read no more of an answer until the client has caught up."""
+
+
+class Attempt(Call):
+    """An attempt that is asked for a whole answer: about to be made, under way or over (`called`).
+
+    The two others are in `stream` and `whole`.
+    """
 
     __slots__ = (
-        "_body",
-        "_collector",
-        "_courier",
-        "_flight",
+        "_answer",
         "_overdue",
         "_translator",
         "_whole",
         "began_ns",
         "bill",
-        "call",
         "called",
+        "driver",
+        "exchange",
         "failure",
         "heard",
         "held_ns",
         "lost",
-        "marks",
-        "prepared",
         "rejected",
         "step",
         "target",
+        "timed",
         "unstreamable",
     )
 
+    driver: Driver
+
     def __init__(
-        self, flight: Flight, step: Step, target: ServedTarget, prepared: Prepared, marks: Marks
+        self,
+        exchange: ExchangeFacts,
+        step: Step,
+        target: ServedTarget,
+        prepared: Prepared,
+        marks: Marks,
     ) -> None:
-        self._flight = flight
-        self._overdue = False
+        Call.__init__(self, prepared, marks)
+        self.exchange = exchange
+        self.driver = exchange
         self.step = step
         self.target = target
-        self.prepared = prepared
-        self.marks = marks
         self.began_ns = 0
+        self.timed = False  # the first token has a deadline
         self.called: Called | None = None
         self.failure: Failure = CANCELLED
         self.bill: Bill = NO_BILL
-        self.lost = False
+        self.lost = False  # closed because another attempt has the client
         self.heard = False  # its first useful token has come
         self.held_ns = 0  # until when it is held back for a better one
         self.rejected = False  # it answered, and another tier is asked all the same
         self.unstreamable = False  # it would not stream what the client does not want streamed
-        self._body: bytes | None = None  # the answer as one body, once it was asked for
+        self._overdue = False
+        self._answer: bytes | None = None  # the answer as one body, once it was asked for
         self._whole: bytes | None = None  # and that in the client's dialect
-        self._translator = self._make_translator()
-        self._courier: Courier | None = None
-        self._collector: Collector | None = None
-        wanted = flight.wanted
-        if prepared.streamed and wanted.streamed:
-            hides = wanted.path.dialect in _COUNTING and not wanted.include_usage
-            self._courier = Courier(self, self._translator, hides_usage=hides)
-        elif prepared.streamed:
-            self._collector = Collector(self, assembler(prepared.dialect.name))
-        self.call = Call(prepared, marks, self._courier or self._collector)
-
-    def deadlines(self, remaining_ns: int, idle_ns: int) -> Deadlines:
-        """What the wire itself enforces; the first token's deadline is the flight's."""
-        total_s = remaining_ns / NS
-        return Deadlines(min(CONNECT_S, total_s), None, idle_ns / NS, total_s)
-
-    # The courier's voyage
-
-    def commit(self) -> bool:
-        """Ask for the client."""
-        return self._flight.commit(self)
-
-    def deliver(self, data: bytes) -> None:
-        """Pass bytes on."""
-        self._flight.deliver(self, data, ended=self.call.ended)
+        asked = exchange.request.endpoint.dialect
+        self._translator: Translator | None = None
+        if asked != prepared.dialect.name:
+            self._translator = translator(
+                prepared.dialect.name,
+                asked,
+                model=exchange.request.model,
+                id=exchange.id,
+                created=exchange.wall_ns // NS,
+                include_usage=exchange.request.include_usage,
+            )
 
     @property
-    def ended(self) -> bool:
-        """Whether the terminal marker has come."""
-        return self.call.ended
+    def ok(self) -> bool:
+        """Whether the attempt is over and has an answer."""
+        return self.called is not None and self.called.error is None
+
+    # Of an answer that is handed on while it comes; this one is not
 
     def release(self) -> None:
-        """Nobody better came: let go of what was held back."""
+        """Let go of what was held back: no better attempt came."""
         self.held_ns = 0
-        if self._courier is not None:
-            self._courier.release()
-        if self._collector is not None and not self._collector.release() and self.call.body:
-            self.heard = True  # it answered whole at once, though it was asked to stream
-            self._flight.commit(self)
 
-    def let_go(self) -> None:
-        """It is settled: nothing may hold it any more."""
-        self._courier = self._collector = None
+    def conveys(self, send: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:  # noqa: ARG002 - for those that do
+        """What plain token events may be handed to directly; None: each goes through `took`."""
+        return None
+
+    def _misshapen(self, called: Called) -> AttemptError | None:
+        """What is wrong with an answer that its own dialect's scanner took for one."""
+        if self._translator is not None and self._translator.failed is not None:
+            fault = self._translator.failed
+            return StreamError(self.prepared.without_key(fault.message), word=fault.code)
+        if called.streamed or self.prepared.dialect.name != self.exchange.request.endpoint.dialect:
+            try:
+                self.whole_body()
+            except AttemptError as error:
+                return error
+        return None
 
     # Endings
 
     def give_up(self) -> None:
-        """The time for the first token is over."""
+        """End the attempt because the time for its first token is over."""
         if not self.heard:  # else it has spoken, and is held back for a better one
             self._overdue = True
-            self.call.cancel()
+            self.cancel()
 
     def lose(self) -> None:
-        """Another attempt has the client: close the socket in this turn."""
+        """Close the socket in this turn: another attempt has the client."""
         if self.called is None:
             self.lost = True
-            self.call.cancel()
+            self.cancel()
 
-    def judge(self, called: Called, state: State, *, hurried: bool) -> Called:
-        """Say what the end of the call means, to the breaker and to the flight."""
+    def over(self, called: Called) -> None:
+        """Judge the end of the call, tell the router, and let the exchange go on."""
+        if self.called is not None:  # abandoned
+            return
+        exchange = self.exchange
+        state = exchange.state
+        if self.timed:
+            state.timers.end(self)
+        if (
+            called.error is not None
+            or self._translator is not None
+            or called.streamed
+            or self.prepared.streamed
+        ):
+            called = self._judged(called)
+        else:
+            called = self._plausible(called)
+        self.called = called
         error = called.error
-        if self._overdue and isinstance(error, Cancelled):
-            where = self.prepared.origin.authority
-            error = DeadlineMissed(f"{where} sent no token in time.", phase="first_byte")
-            called = msgspec.structs.replace(called, outcome=Outcome.TIMEOUT, error=error)
-        elif error is None and self._courier is not None and not called.streamed:
-            where = self.prepared.origin.authority
-            error = Malformed(f"{where} did not stream although it was asked to.")
-            called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
-        elif error is None and self._translator is not None and self._translator.failed is not None:
-            fault = self._translator.failed
-            error = StreamError(self.prepared.without_key(fault.message), word=fault.code)
-            called = msgspec.structs.replace(called, outcome=Outcome.STREAM_ERROR, error=error)
-        elif error is None and self._courier is None:
-            error = self._no_answer()
-            if error is not None:
-                outcome = Outcome(error.outcome)
-                called = msgspec.structs.replace(called, outcome=outcome, error=error)
-        self.called = called = self._plausible(called)
         now, target, began = state.now_ns(), self.step.target, self.began_ns
-        size = self._flight.size
+        size, observer = exchange.size, state.learned.observer
         if error is None:
             self.failure = FINE
-            state.observer.succeeded(target, size, now, began, self._decoded(called))
+            decoded = self._decoded(called) if called.streamed else (0, 0)
+            observer.succeeded(target, size, now, began, decoded)
         elif self.lost and isinstance(error, Cancelled):
             self.failure = CANCELLED
-            state.observer.lost(target, size, now, began, spoke=self.heard)
+            observer.lost(target, size, now, began, spoke=self.heard)
         else:
             status = called.status
             if isinstance(error, StreamError):
                 status = named_status(error.word, error.code) or status
+            hurried = exchange.caller.overrides.hurried
             self.failure = what(called.outcome, status, error, hurried=hurried)
-            self.unstreamable = self._flight.gathers and _will_not_stream(status, error)
+            self.unstreamable = exchange.assembles and _will_not_stream(status, error)
             wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
-            state.observer.failed(target, size, now, began, (self.failure, wait_s))
-        self.bill = self.billed(called)
-        return called
+            observer.failed(target, size, now, began, (self.failure, wait_s))
+        self.bill = self._billed(called)
+        if error is not None and not self.lost:
+            exchange.failures.append((target, error))
+        self.driver.over(self)
+
+    def broke(self, defect: BaseException) -> None:
+        """End the exchange: our own code has a defect."""
+        self.exchange.broke(defect)
+
+    def crowded(self) -> None:
+        """Wait for the client, which is slower than the provider."""
+        self.exchange.wait(self)
+
+    def abandon(self) -> None:
+        """Close the attempt because the client left or the worker stops; keep what had come."""
+        exchange = self.exchange
+        state = exchange.state
+        state.timers.end(self)
+        called = self.ended_as(Cancelled("The client left."))
+        self.called = called = self._plausible(called)
+        self.bill = self._billed(called)
+        self.cancel()
+        if self.began_ns:
+            target, size = self.step.target, exchange.size
+            state.learned.observer.lost(
+                target, size, state.now_ns(), self.began_ns, spoke=self.heard
+            )
+
+    def _judged(self, called: Called) -> Called:
+        """The end of the call with the outcome that it has for the exchange."""
+        error: AttemptError | None = None
+        outcome = Outcome.STREAM_ERROR
+        if called.error is None:
+            error = self._misshapen(called)
+            if error is not None:
+                outcome = Outcome(error.outcome)
+        elif self._overdue and isinstance(called.error, Cancelled):
+            where = self.prepared.origin.authority
+            error = DeadlineMissed(f"{where} sent no token in time.", phase="first_byte")
+            outcome = Outcome.TIMEOUT
+        if error is not None:
+            called = msgspec.structs.replace(called, outcome=outcome, error=error)
+        return self._plausible(called)
 
     def _decoded(self, called: Called) -> tuple[int, int]:
         """Tokens after the first burst and the time that they took; nothing of a whole answer."""
         marks, tokens = self.marks, called.tokens
-        if not called.streamed or marks.first is None or marks.last is None:
+        if marks.first is None or marks.last is None:
             return 0, 0
         return (tokens.streamed or 0) - round(tokens.first_burst or 0), marks.last - marks.first
 
-    def abandon(self, state: State) -> None:
-        """The client left, or the worker stops: keep what had come until then."""
-        self.called = self._plausible(self.call.ended_as(Cancelled("The client left.")))
-        self.bill = self.billed(self.called)
-        if self.began_ns:
-            target, size = self.step.target, self._flight.size
-            state.observer.lost(target, size, state.now_ns(), self.began_ns, spoke=self.heard)
-
-    def billed(self, called: Called) -> Bill:
+    def _billed(self, called: Called) -> Bill:
         """What the provider will charge, as far as it can be known.
 
         An answer that broke off has no usage: closed by us it is billed by the provider's abort
         policy, broken by the provider by what came of it.
         """
-        prices = self.target.prices
+        prices, request = self.target.prices, self.exchange.request
         if called.error is None:
             bill = prices.bill(called.tokens)
             if bill.nano_usd is not None or prices.hourly:
                 return bill
-            return prices.estimate(self._flight.wanted.tokens_in, called.tokens.out or 0)
+            return prices.estimate(request.tokens_in, called.tokens.out or 0)
         if self.marks.send is None or (called.status is not None and called.status != 200):
             return NO_BILL
         seen = called.tokens.out or 0
         by_us = called.outcome in {Outcome.CANCELLED, Outcome.TIMEOUT}
-        # Nobody stops the bill of an answer that is not streamed.
+        # Closing does not stop the bill of an answer that is not streamed.
         if by_us and not (self.target.abort_stops_billing and self.prepared.streamed):
-            wanted = self._flight.wanted
-            seen = max(seen, self._limit() or USUAL_ANSWER * wanted.answers)
-        return prices.estimate(self._flight.wanted.tokens_in, seen)
+            each = self.exchange.cap or request.max_tokens or USUAL_ANSWER
+            seen = max(seen, each * request.answers)
+        return prices.estimate(request.tokens_in, seen)
 
     def _plausible(self, called: Called) -> Called:
         """The call with token counts that can be true."""
-        tokens = believed(called.tokens, self._limit(), called.bytes_in, called.bytes_out)
+        request = self.exchange.request
+        limit = self.exchange.cap or request.max_tokens
+        if limit is not None:
+            limit *= request.answers
+        tokens = believed(called.tokens, limit, called.bytes_in, called.bytes_out)
         if tokens is called.tokens:
             return called
         return msgspec.structs.replace(called, tokens=tokens)
 
-    def _limit(self) -> int | None:
-        """The most tokens that all answers together may have; None where nobody set a limit."""
-        wanted = self._flight.wanted
-        each = self._flight.cap or wanted.max_tokens
-        return None if each is None else each * wanted.answers
-
     # For the client
 
     @property
-    def body(self) -> bytes:
-        """The answer as one body, in the provider's dialect; of a stream, as it was gathered."""
-        if self._body is None:
-            body, collector = self.call.body, self._collector
-            self._body = body if collector is None or body else collector.whole()
-        return self._body
+    def answer_body(self) -> bytes:
+        """The answer as one body, in the provider's dialect; of a stream, as it was assembled."""
+        if self._answer is None:
+            self._answer = self.body or self._assembled()
+        return self._answer
+
+    def _assembled(self) -> bytes:
+        return b""
 
     def whole_body(self) -> bytes:
         """The answer as one body, in the client's dialect; AttemptError if it is none."""
         if self._whole is None:
+            if self._translator is None and not self.prepared.streamed:
+                return b"".join(self._body)
             try:
-                body = self.body
-                self._whole = body if self._translator is None else self._translator.whole(body)
+                body, translated = self.answer_body, self._translator
+                self._whole = body if translated is None else translated.whole(body)
             except (Malformed, StreamError) as error:
                 error.message = self.prepared.without_key(error.message)
                 raise
@@ -259,15 +386,7 @@ class Leg:
 
     def reckon(self) -> None:
         """Price an answer that is whole before its call is over."""
-        self.bill = self.billed(self._plausible(self.call.ended_as(None)))
-
-    def _no_answer(self) -> AttemptError | None:
-        """What is wrong with a whole answer that its own dialect's scanner took for one."""
-        try:
-            self.whole_body()
-        except AttemptError as error:
-            return error
-        return None
+        self.bill = self._billed(self._plausible(self.ended_as(None)))
 
     def closing(self) -> bytes:
         """What a translated stream still needs when the provider's ended without a marker."""
@@ -275,31 +394,16 @@ class Leg:
 
     def error_event(self, refusal: Refusal) -> bytes:
         """An error inside the stream; empty where the client has been told already."""
-        if self._translator is None:
-            return refusal.event(self._flight.wanted.path.dialect)
-        if self._translator.failed is not None or self._translator.closed:
+        translated = self._translator
+        if translated is None:
+            return refusal.event(self.exchange.request.endpoint.dialect)
+        if translated.failed is not None or translated.closed:
             return b""
-        return self._translator.fail(refusal.status, message=refusal.message, code=refusal.code)
+        return translated.fail(refusal.status, message=refusal.message, code=refusal.code)
 
     def cost_header(self) -> bytes:
-        """The price of the answer as a header line, where it is known."""
-        nano = self.bill.nano_usd
-        return b"" if nano is None else b"x-lightgate-cost-usd: %b\r\n" % dollars(nano).encode()
-
-    def _make_translator(self) -> Translator | None:
-        flight = self._flight
-        asked, given = flight.wanted.path.dialect, self.prepared.dialect.name
-        if asked == given:
-            return None
-        entry = flight.entry
-        return translator(
-            given,
-            asked,
-            model=flight.wanted.model,
-            id=entry.id,
-            created=entry.wall_ns // NS,
-            include_usage=flight.wanted.include_usage,
-        )
+        """The price of the answer as a header line."""
+        return b"x-lightgate-cost-usd: %b\r\n" % dollars(self.bill.nano_usd or 0).encode()
 
 
 def _will_not_stream(status: int | None, error: AttemptError | None) -> bool:
@@ -308,13 +412,13 @@ def _will_not_stream(status: int | None, error: AttemptError | None) -> bool:
 
 
 class Held:
-    """A leg that spoke and waits for a better one; its time is kept like a deadline."""
+    """An attempt that spoke and waits for a better one; its time is kept like a deadline."""
 
-    __slots__ = ("_leg",)
+    __slots__ = ("_attempt",)
 
-    def __init__(self, leg: Leg) -> None:
-        self._leg = leg
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
 
     def give_up(self) -> None:
-        """The better one did not come."""
-        self._leg.release()
+        """Let the attempt go on: the better one did not come."""
+        self._attempt.release()

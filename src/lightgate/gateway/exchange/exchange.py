@@ -1,36 +1,44 @@
-"""One client's request on its way: attempts by the plan, one winner, one settlement.
+"""One exchange: a client's request, the attempts of its plan, one winner, one settlement.
 
 Until the first useful token is handed to the client (the commit) every failure is followed by the
 next step of the plan, and the client sees nothing of it. After the commit there is no other try: a
 stream that breaks ends with an error event.
 
-A whole answer whose attempts may overlap is streamed inside and gathered: the commit chooses the
+A whole answer whose attempts may overlap is streamed inside and assembled: the commit chooses the
 winner and closes the others, but the client has nothing before the end, so a winner that breaks off
 is followed by another attempt all the same.
+
+Everything runs in callbacks of attempts and timers. The steps of a plan are tried one after the
+other here; a plan whose steps overlap is followed by a `Race`, and answers that must pass checks
+are held by an `Escalation`.
 """
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.marks import Marks
 from lightgate.dialect.assemble import can_assemble
-from lightgate.errors import AttemptError, DeadlineMissed, UsageError
-from lightgate.gateway.exchange.attempt import Held, Leg
-from lightgate.gateway.exchange.race import Race
+from lightgate.errors import DeadlineMissed, UsageError
+from lightgate.gateway.exchange.attempt import Attempt, AttemptOwner, Held
 from lightgate.gateway.exchange.settle import settle
+from lightgate.gateway.exchange.stream import StreamAttempt
+from lightgate.gateway.exchange.whole import AssembledAttempt
 from lightgate.gateway.request.refusal import Refusal, of_attempts, of_error, status_of
 from lightgate.route.form.size import bucket
 from lightgate.route.plan.course import AUTO_TTFT_NS
 from lightgate.route.plan.finish import WORTH, ExpectedAnswer, Rival, waits_ns
+from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
-    from lightgate.gateway.admit.admit import Entry
+    from collections.abc import Callable
+
+    from lightgate.errors import AttemptError
     from lightgate.gateway.cache.single_flight import SharedAnswer
-    from lightgate.gateway.process.state import State
-    from lightgate.gateway.request.body import Wanted
-    from lightgate.provider.call import Called
+    from lightgate.gateway.exchange.caller import Caller
+    from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.body import ClientRequest
+    from lightgate.ledger.journal.notes import Settled
     from lightgate.route.plan.alias import Alias
     from lightgate.route.plan.plan import Plan, Role, Step
     from lightgate.wire.door.inbound import Inbound
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
 
 NS: Final = 1_000_000_000
 MS: Final = 1_000_000
+CONNECT_S: Final = 3.0  # for DNS, TCP and TLS of one attempt
 USUAL_TOKENS: Final = 512  # of an answer, where nothing is known
 SSE: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\n"
@@ -56,437 +65,524 @@ _COMMENT: Final = b": keep-alive\n"
 _BLANK: Final = b"\n"  # Google's own SDKs take a comment for an answer; an empty line means nothing
 
 
-class Flight:
-    """The state of one request from its plan to its settlement."""
+class CascadeOwner(AttemptOwner, Protocol):
+    """What an exchange asks of its cascade."""
+
+    doubtful: bool  # the client got an answer that failed its checks
+
+    def header(self, attempt: Attempt | None) -> bytes:
+        """What became of a tier that was started ahead, as a header line."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the attempts: the exchange is over."""
+
+
+class Exchange:
+    """The record of one client request from its admission to its row in the ledger.
+
+    `plan`, `cap` and the reservation are set by the admission; an exchange that is answered from
+    the cache or along with another one has neither a plan nor attempts.
+    """
 
     __slots__ = (
         "_comment_ns",
-        "_due_ns",
-        "_failures",
-        "_loop",
-        "_served",
-        "_state",
+        "_past",
+        "_place",
+        "_shy",
         "alias",
+        "assembles",
+        "attempts",
         "beside",
+        "cache",
+        "caller",
         "cap",
+        "cascade",
         "closed_ns",
-        "entry",
-        "extra",
+        "due_ns",
+        "failures",
         "first_in_ns",
         "first_out_ns",
-        "gathers",
+        "id",
+        "id_bytes",
         "inbound",
         "last_out_ns",
-        "legs",
+        "on_over",
+        "owner",
         "plan",
         "refusal",
         "reply",
+        "request",
+        "request_id",
         "reserved",
+        "reserved_tokens",
         "routed_ns",
+        "served",
         "size",
-        "wanted",
+        "sound",
+        "state",
+        "wall_ns",
         "winner",
     )
+
+    plan: Plan
+    owner: AttemptOwner  # decides about attempts: the exchange itself, or its cascade
 
     def __init__(
         self,
         state: State,
         inbound: Inbound,
         reply: Reply | SharedAnswer,
-        entry: Entry,
-        wanted: Wanted,
+        caller: Caller,
+        request: ClientRequest,
+        alias: Alias,
     ) -> None:
-        self._state = state
-        self._served = state.served  # the one that the plan was made under, whatever is loaded next
-        self._loop = state.loop
+        self.state = state
+        self.served = caller.served  # that the plan is made under, whatever is loaded next
         self.inbound = inbound
         self.reply = reply
-        self.entry = entry
-        self.wanted = wanted
-        self.alias: Alias = entry.alias
-        self.plan: Plan = entry.plan
-        self.gathers = (  # the client wants a whole answer, and the targets are asked to stream
-            not wanted.streamed
-            and self.plan.overlaps
-            and can_assemble(wanted.path.dialect, wanted.fields)
-        )
-        self.cap = entry.cap
-        self.extra = entry.extra
-        self.reserved = entry.reserved
-        self.routed_ns = entry.routed_ns
-        self.size = bucket(wanted.tokens_in)  # of the prompt, for the form
+        self.caller = caller
+        self.request = request
+        self.alias = alias
+        self.id = state.ids.new()
+        self.id_bytes = self.id.encode()
+        self.request_id = caller.request_id or self.id_bytes  # the client's own name for it
+        self.wall_ns = state.wall_ns()
+        self.cap: int | None = None  # the limit on answer tokens that is written into the request
+        self.cache = "off"  # or how the answer is shared: hit, miss, join
+        self.reserved = 0  # nano-dollars
+        self.reserved_tokens = 0
+        self.routed_ns: int | None = None
+        self.assembles = False  # the client wants a whole answer, and the targets are to stream
+        self.size = bucket(request.tokens_in)  # of the prompt, for the form
         self.beside: list[Role] = []  # attempts that were let start beside another
-        self.legs: list[Leg] = []
-        self.winner: Leg | None = None
+        self.attempts: list[Attempt] = []
+        self.winner: Attempt | None = None
         self.refusal: Refusal | None = None
-        self._comment_ns = inbound.received_ns  # when the client last heard that it waits
+        self.failures: list[tuple[str, AttemptError]] = []
+        self.cascade: CascadeOwner | None = None
         self.first_in_ns: int | None = None
         self.first_out_ns: int | None = None
         self.last_out_ns: int | None = None
         self.closed_ns: int | None = None
-        self._failures: list[tuple[str, AttemptError]] = []
-        self._due_ns = inbound.received_ns + entry.timeout_ns
-
-    async def run(self) -> None:
-        """Fly; whatever happens, the settlement is written."""
-        state = self._state
-        state.flights.add(self)
-        try:
-            await self.follow()
-        finally:
-            state.flights.discard(self)
-            self.closed_ns = time.monotonic_ns()
-            settle(state, self)
-            # The legs hold the flight: without this both would wait for the collector.
-            self.legs = []
-            self.winner = None
+        self.sound = True  # the answer may be given to others: no check of a cascade has failed
+        self.on_over: Callable[[Settled], None] | None = None
+        self._comment_ns = inbound.received_ns  # when the client was last told that it waits
+        self._shy: set[str] = set()  # targets that would not stream a whole answer
 
     @property
     def heard_ns(self) -> int:
-        """When the client last heard something, or asked."""
-        return max(self._comment_ns, self.last_out_ns or 0)
+        """The instant at which the client last got something, or asked."""
+        winner = self.winner
+        last = None if winner is None or self.first_out_ns is None else winner.marks.last
+        return max(self._comment_ns, self.last_out_ns or 0, last or 0)
 
     @property
-    def sound(self) -> bool:
-        """Whether the answer may be given to others."""
-        return True
-
-    @property
-    def decisive(self) -> Leg | None:
-        """The attempt that says how it went: the winner, else the last that nobody closed."""
+    def decisive(self) -> Attempt | None:
+        """The attempt that says how it went: the winner, else the last that was not closed."""
         if self.winner is not None:
             return self.winner
-        ended = [leg for leg in self.legs if not leg.lost]
+        ended = [attempt for attempt in self.attempts if not attempt.lost]
         return ended[-1] if ended else None
 
-    async def follow(self) -> None:
-        """Follow the plan to its end."""
-        steps = self.plan.steps
-        beside = len(steps) > 1 and steps[1].start_ns is not None
-        if beside and (self.wanted.streamed or self.gathers):
-            await Race(self, self._state, self._due_ns).run()
-        else:
-            await self.serial(0, len(steps))
+    # The way of the plan
 
-    # One after the other
+    def open(self) -> None:
+        """Note that the exchange is under way, until it is closed."""
+        state, request = self.state, self.request
+        state.exchanges.add(self)
+        timeout_ns = self.alias.timeout_ns
+        overrides = self.caller.overrides
+        if overrides.timeout_ns is not None:
+            timeout_ns = min(timeout_ns, overrides.timeout_ns)
+        self.due_ns = self.inbound.received_ns + timeout_ns
+        if not request.streamed and self.plan.overlaps:
+            self.assembles = can_assemble(request.endpoint.dialect, request.fields)
+        self.reply.on_lost = self.client_left
+        self.owner = self
 
-    async def serial(self, first: int, past: int) -> None:
+    def serial(self, first: int, past: int) -> None:
         """Try these steps of the plan one after the other."""
-        steps = self.plan.steps
-        count = len(steps)
-        for place in range(first, past):
-            step = steps[place]
-            if self._pointless(step):
-                continue
-            leg = self.make_leg(step)
-            if leg is None:
-                continue
-            if place and not self._may_go_on(leg):
-                break
-            called = await self.attempt(leg, self._limit_ns(step, count - place))
-            if called.error is None or not self.takes_back():
-                self.end(leg, called)
-                return
-            if not leg.failure.fails_over:
-                break
-        self.give_up()
+        self._place, self._past = first, past
+        self.go_on()
 
-    def _pointless(self, step: Step) -> bool:
+    def go_on(self) -> None:
+        """Start the next step that can be tried."""
+        steps, owner = self.plan.steps, self.owner
+        while self._place < self._past:
+            place = self._place
+            self._place += 1
+            step = steps[place]
+            if self.attempts and owner.pointless(step):
+                continue
+            attempt = owner.make_attempt(step)
+            if attempt is None:
+                continue
+            if place and not owner.may_go_on(attempt):
+                break
+            left = len(steps) - place
+            limit = None if left == 1 and step.ttft_ns is None else self.limit_ns(step, left)
+            owner.carry_out(attempt, limit)
+            return
+        owner.give_up()
+
+    def pointless(self, step: Step) -> bool:
         """Whether this target has just failed in a way that a second try does not change."""
-        before = self.legs[-1] if self.legs else None
+        before = self.attempts[-1] if self.attempts else None
         if before is None or before.step.target != step.target or before.unstreamable:
             return False
         return not before.failure.again
 
-    def make_leg(self, step: Step) -> Leg | None:
+    def make_attempt(self, step: Step) -> Attempt | None:
         """An attempt that is ready to go; None where the target cannot be told the request."""
-        target = self._served.target(step.target)
-        marks = Marks(self.inbound.received_ns)
+        request, target = self.request, self.served.targets[step.target]
         try:
-            prepared = target.prepare(self.wanted, self.cap, self.extra, gathered=self.gathers)
+            prepared = target.prepare(
+                request, self.cap, self.caller.extra, assembled=self.assembles
+            )
         except UsageError as error:
             if self.refusal is None:
                 self.refusal = of_error(error, param=getattr(error, "field", None))
             return None
-        leg = Leg(self, step, target, prepared, marks)
-        self.legs.append(leg)
-        return leg
+        kind = Attempt
+        if prepared.streamed:
+            kind = StreamAttempt if request.streamed else AssembledAttempt
+        attempt = kind(self, step, target, prepared, Marks(self.inbound.received_ns))
+        self.attempts.append(attempt)
+        return attempt
 
-    def _may_go_on(self, leg: Leg) -> bool:
+    def may_go_on(self, attempt: Attempt) -> bool:
         """Whether the deadline and the retry budget allow another attempt."""
-        now = time.monotonic_ns()
-        if now >= self._due_ns:
-            self.legs.pop()
-            return False
-        before = self.legs[-2] if len(self.legs) > 1 else None
-        if before is None or before.rejected or before.failure.free:
-            return True
-        if self._state.retries.may(now):
-            return True
-        self.legs.remove(leg)
+        now = self.state.now_ns()
+        if now < self.due_ns:
+            before = self.attempts[-2] if len(self.attempts) > 1 else None
+            if before is None or before.rejected or before.failure.free:
+                return True
+            if self.state.learned.retries.may(now):
+                return True
+        self.attempts.remove(attempt)
         return False
 
-    def _limit_ns(self, step: Step, left: int) -> int | None:
+    def limit_ns(self, step: Step, left: int) -> int | None:
         """How long a step has for its first token; the last one has all the time there is."""
-        remaining = self._due_ns - time.monotonic_ns()
+        remaining = self.due_ns - self.state.now_ns()
         limit = None
-        if self.wanted.streamed or self.gathers:
+        if self.request.streamed or self.assembles:
             limit = step.ttft_ns or (AUTO_TTFT_NS if left > 1 else None)
         if left > 1:  # a whole answer shows nothing until it is there: it has its share of the time
             limit = min(limit or remaining, remaining // left)
         return limit
 
-    async def attempt(self, leg: Leg, limit_ns: int | None) -> Called:
-        """Carry one attempt out, with a deadline for its first token."""
-        state = self._state
-        now = time.monotonic_ns()
+    def carry_out(self, attempt: Attempt, limit_ns: int | None) -> None:
+        """Start one attempt, with a deadline for its first token."""
+        state = self.state
+        attempt.began_ns = now = state.now_ns()
         if limit_ns is not None:
-            state.patience.wait(leg, now + limit_ns)
-        leg.began_ns = now
-        state.observer.began(leg.step.target, self.size, now)
-        try:
-            called = await leg.call.run(
-                state.client, leg.deadlines(self._due_ns - now, self.alias.idle_timeout_ns)
-            )
-        finally:
-            state.patience.end(leg)
-        called = leg.judge(called, state, hurried=self.entry.hurried)
-        if called.error is not None and not leg.lost:
-            self._failures.append((leg.step.target, called.error))
-        return called
+            attempt.timed = True
+            state.timers.wait(attempt, now + limit_ns)
+        state.learned.observer.began(attempt.step.target, self.size, now)
+        total_s = (self.due_ns - now) / NS
+        connect_s = min(CONNECT_S, total_s)
+        attempt.start(
+            state.client, Deadlines(connect_s, None, self.alias.idle_timeout_ns / NS, total_s)
+        )
 
-    # From the legs
+    def over(self, attempt: Attempt) -> None:
+        """Go on after an attempt of the serial way: to its end, to the next step, or give up."""
+        if self.closed_ns is not None or attempt.lost:
+            return
+        called = attempt.called
+        if (called is not None and called.error is None) or not self.takes_back():
+            self.owner.ended(attempt)
+        elif attempt.failure.fails_over:
+            self.go_on()
+        else:
+            self.owner.give_up()
 
-    def commit(self, leg: Leg) -> bool:
-        """The first useful token of an attempt is here: the first one to come has the client."""
+    # From the attempts
+
+    def commit(self, attempt: Attempt) -> bool:
+        """Choose the winner at the first useful token of an attempt; whether it is this one."""
         if self.winner is not None:
-            return self.winner is leg
-        state = self._state
+            return self.winner is attempt
+        state = self.state
         now = state.now_ns()
-        if not leg.heard:
-            leg.heard = True
-            state.observer.spoke(leg.step.target, self.size, now, leg.began_ns)
-        if now < leg.held_ns:
+        if not attempt.heard:
+            attempt.heard = True
+            state.learned.observer.spoke(attempt.step.target, self.size, now, attempt.began_ns)
+        if now < attempt.held_ns:
             return False
-        whole = self.gathers or self.plan.finish == "whole"
-        if whole and leg.called is None and self._waits_for_another(leg, now):
-            return False
-        self.winner = leg
-        self.first_in_ns = leg.marks.first
-        for other in self.legs:
-            if other is not leg:
+        if len(self.attempts) > 1:
+            whole = self.assembles or self.plan.finish == "whole"
+            if whole and attempt.called is None and self._waits_for_another(attempt, now):
+                return False
+        self.winner = attempt
+        self.first_in_ns = attempt.marks.first
+        for other in self.attempts:
+            if other is not attempt:
                 other.lose()
         return True
 
     def takes_back(self) -> bool:
-        """Nobody has the client any more, if nobody has said anything to it; whether that is so."""
+        """Take the client back from a winner that has said nothing to it; whether it was so."""
         if self.winner is None:
             return True
-        if not self.gathers or self.reply.finished:
+        if not self.assembles or self.reply.finished:
             return False
         self.winner = None
         self.first_in_ns = None
         return True
 
-    async def ask_whole(self) -> bool:
+    def ask_whole(self) -> bool:
         """Ask for the whole, as the client did, where a target would not stream; whether one did.
 
-        It is known for that once it has answered: a request that is wrong either way says nothing.
+        The target is known for that once it has answered: a request that is wrong either way says
+        nothing.
         """
-        shy = {leg.step.target for leg in self.legs if leg.unstreamable}
-        if not shy or not self.gathers:
+        shy = {attempt.step.target for attempt in self.attempts if attempt.unstreamable}
+        if not shy or not self.assembles:
             return False
-        self.gathers = False
-        await self.serial(0, len(self.plan.steps))
-        if self.winner is not None and self.winner.step.target in shy:
-            self._state.unstreamable.add(self.winner.step.target)
+        self.assembles = False
+        self._shy = shy
+        self.serial(0, len(self.plan.steps))
         return True
 
-    def _waits_for_another(self, leg: Leg, now: int) -> bool:
+    def _waits_for_another(self, attempt: Attempt, now: int) -> bool:
         """Hold the first to speak back where a silent one will very likely end sooner."""
         rivals = [
             Rival(other.step.target, other.began_ns)
-            for other in self.legs
-            if other is not leg and other.called is None and not other.heard
+            for other in self.attempts
+            if other is not attempt and other.called is None and not other.heard
         ]
         if not rivals:
             return False
-        state = self._state
-        tokens = state.expected_tokens(self.alias.name) or self.wanted.max_tokens or USUAL_TOKENS
+        state = self.state
+        tokens = (
+            state.learned.expected_tokens(self.alias.name)
+            or self.request.max_tokens
+            or USUAL_TOKENS
+        )
         # A client that wants the whole has no use for an early first token.
-        answer = ExpectedAnswer(self.size, tokens, 0.0 if self.gathers else WORTH)
-        spoke = Rival(leg.step.target, leg.marks.first or now)
-        until = waits_ns(spoke, rivals, state.forms, answer, now)
+        answer = ExpectedAnswer(self.size, tokens, 0.0 if self.assembles else WORTH)
+        spoke = Rival(attempt.step.target, attempt.marks.first or now)
+        until = waits_ns(spoke, rivals, state.learned.forms, answer, now)
         if until is None:
             return False
-        leg.held_ns = until
-        state.patience.wait(Held(leg), until)
+        attempt.held_ns = until
+        state.timers.wait(Held(attempt), until)
         return True
 
-    def deliver(self, leg: Leg, data: bytes, *, ended: bool) -> None:
+    def deliver(self, attempt: Attempt, data: bytes, *, ended: bool) -> None:
         """Hand the winner's bytes to the client, in the turn in which they came."""
         reply = self.reply
         if reply.finished:
             return
-        if self.first_out_ns is not None and not ended:  # what nearly every token is
-            crowded = reply.send(data)
-            self.last_out_ns = time.monotonic_ns()
-            if crowded:
-                self._wait(leg)
+        if not self.request.streamed:
+            if ended:
+                self.answer(attempt, attempt.marks.end)
             return
-        if not self.gathers:
-            self._deliver_edge(leg, data, ended=ended)
-        elif ended:
-            self.answer(leg, leg.marks.end)
-
-    def _deliver_edge(self, leg: Leg, data: bytes, *, ended: bool) -> None:
-        """The first bytes of a stream, or its last."""
-        reply = self.reply
+        now_ns = self.state.now_ns
         if not reply.started:
-            reply.start(200, SSE + self.headers(leg), first=data)
+            reply.start(200, SSE + self.headers(attempt), first=data)
             data = b""
         elif not ended:
             reply.send(data)
         if self.first_out_ns is None:
-            self.first_out_ns = time.monotonic_ns()
+            self.first_out_ns = now_ns()
         if ended:
+            self.last_out_ns = now_ns()
             reply.finish(last=data)
-        self.last_out_ns = time.monotonic_ns()
-        if reply.crowded and not ended:
-            self._wait(leg)
+        else:
+            self.last_out_ns = now_ns()
+            attempt.pass_on = attempt.conveys(reply.send)
+            if reply.crowded:
+                self.wait(attempt)
 
-    def _wait(self, leg: Leg) -> None:
-        """The client is slower than the provider: read no more until it has caught up."""
-        leg.call.pause()
-        self._state.keep(self._loop.create_task(self._resume(leg)))
+    def wait(self, attempt: Attempt) -> None:
+        """Read no more of an answer until the client, which is slower, has caught up."""
+        attempt.pause()
+        self.state.keep(self.state.loop.create_task(self._resume(attempt)))
 
-    async def _resume(self, leg: Leg) -> None:
+    async def _resume(self, attempt: Attempt) -> None:
         await self.reply.drain()
-        leg.call.resume()
+        attempt.resume()
 
     def comment(self) -> None:
-        """Nothing for the client yet: say so, in a way that no client takes for an event."""
+        """Tell a client that waits so, in a way that no client takes for an event."""
         if self.reply.finished:
             return
-        self._comment_ns = self._state.now_ns()
-        sign = _BLANK if self.wanted.path.dialect == "gemini" else _COMMENT
+        self._comment_ns = self.state.now_ns()
+        sign = _BLANK if self.request.endpoint.dialect == "gemini" else _COMMENT
         if not self.reply.started:
             self.reply.start(200, SSE + self.headers(None), first=sign)
         else:
             self.reply.send(sign)
 
+    # The end
+
+    def client_left(self) -> None:
+        """Close every attempt and settle: there is nobody to answer any more."""
+        if self.winner is not None and self.first_out_ns is not None and self.request.streamed:
+            self.last_out_ns = self.winner.marks.last
+        self.close()
+
+    def stop(self) -> None:
+        """End the exchange because the worker stops; a cascade may have an answer in hand."""
+        self.owner.interrupt()
+
     def interrupt(self) -> None:
-        """The worker stops and its budget is over: say so, in the stream if it has begun."""
-        reply, dialect = self.reply, self.wanted.path.dialect
-        self.takes_back()  # nothing of a gathered answer has reached the client
+        """End the exchange because the worker stops: say so, in the stream if it has begun."""
+        reply, dialect = self.reply, self.request.endpoint.dialect
+        self.takes_back()  # nothing of an assembled answer has reached the client
         if not reply.finished:
             self.refusal = Refusal(
                 status=503, message="The gateway is stopping; ask again.", code="draining"
             )
             last = None if self.winner is None else self.winner.error_event(self.refusal)
+            self.last_out_ns = self.state.now_ns()
             if not reply.started:
                 self.refusal.send(reply, dialect, self.headers(None))
             else:
                 reply.finish(last=self.refusal.event(dialect) if last is None else last)
-            self.last_out_ns = time.monotonic_ns()
-        for leg in self.legs:
-            leg.call.cancel()
+        self.close()
 
-    # The end
-
-    def end(self, leg: Leg, called: Called) -> None:
-        """The winner's call is over: answer whole, or close the stream."""
-        reply = self.reply
-        if called.error is not None:
-            self._break(leg, called.error)
-            return
-        self.refusal = None  # of a target that could not be told the request
-        if not self.wanted.streamed:
-            if not reply.finished:
-                self.answer(leg, leg.marks.end if self.gathers else leg.marks.last)
+    def ended(self, attempt: Attempt) -> None:
+        """Answer the client after the deciding attempt: whole, or by closing the stream."""
+        reply, called = self.reply, attempt.called
+        if called is not None and called.error is not None:
+            self._break(attempt, called.error)
         elif not reply.finished:
-            # A provider whose stream ends with its body, not with a marker.
-            reply.finish(last=leg.closing())
-            self.last_out_ns = time.monotonic_ns()
+            self.refusal = None  # of a target that could not be told the request
+            marks = attempt.marks
+            if not self.request.streamed:
+                self.answer(attempt, marks.end if self.assembles else marks.last)
+            else:
+                # A provider whose stream ends with its body, not with a marker.
+                self.last_out_ns = self.state.now_ns()
+                reply.finish(last=attempt.closing())
+        else:
+            self.refusal = None
+        if attempt.step.target in self._shy and self.winner is attempt:
+            self.state.learned.unstreamable.add(attempt.step.target)
+        self.close()
 
-    def answer(self, leg: Leg, came_ns: int | None) -> None:
+    def answer(self, attempt: Attempt, came_ns: int | None) -> None:
         """Give the client a whole answer, which was there at `came_ns`."""
-        body = leg.whole_body()
-        if leg.called is None:
-            leg.reckon()
+        body = attempt.whole_body()
+        if attempt.called is None:
+            attempt.reckon()
         self.refusal = None  # of a target that could not be told the request
-        self.winner = leg
+        self.winner = attempt
         self.first_in_ns = came_ns
-        self.reply.whole(200, JSON + self.headers(leg), body)
-        self.first_out_ns = self.last_out_ns = time.monotonic_ns()
+        lines = JSON + self.headers(attempt)
+        self.first_out_ns = self.last_out_ns = self.state.now_ns()
+        self.reply.whole(200, lines, body)
 
-    def _break(self, leg: Leg, error: AttemptError) -> None:
-        """The answer broke off after the commit: one error event, then the end."""
+    def _break(self, attempt: Attempt, error: AttemptError) -> None:
+        """End an answer that broke off after the commit: one error event, then the end."""
         self.refusal = Refusal(
             status=status_of(error),
-            message=f"The answer broke off. {leg.step.target}: {error.message}",
+            message=f"The answer broke off. {attempt.step.target}: {error.message}",
             code=error.label,
         )
         if self.reply.finished:
             return
         self.reply.keep_alive = False
-        self.reply.finish(last=leg.error_event(self.refusal))
-        self.last_out_ns = time.monotonic_ns()
+        self.last_out_ns = self.state.now_ns()
+        self.reply.finish(last=attempt.error_event(self.refusal))
 
     def give_up(self) -> None:
-        """No attempt came through."""
-        if self.reply.finished:  # interrupted, and told so
-            return
-        if self._failures:
-            now = time.monotonic_ns()
+        """Tell the client that no attempt came through."""
+        if not self.reply.finished:  # else interrupted, and told so
+            self._refuse()
+        self.close()
+
+    def _refuse(self) -> None:
+        now = self.state.now_ns()
+        if self.failures:
             targets = [step.target for step in self.plan.steps]
-            soonest = self._state.breakers.soonest_ns(targets, now)
+            soonest = self.state.learned.breakers.soonest_ns(targets, now)
             wait_s = None if soonest is None else max(0.0, (soonest - now) / NS)
-            self.refusal = of_attempts(self._failures, wait_s)
+            self.refusal = of_attempts(self.failures, wait_s)
         elif self.refusal is None:
             late = DeadlineMissed("The request's time was over before it began.", phase="total")
             self.refusal = of_error(late)
-        dialect = self.wanted.path.dialect
+        dialect = self.request.endpoint.dialect
+        self.last_out_ns = now
         if self.reply.started:
             self.reply.finish(last=self.refusal.event(dialect))
         else:
             self.refusal.send(self.reply, dialect, self.headers(self.decisive))
-        self.last_out_ns = time.monotonic_ns()
 
-    def headers(self, leg: Leg | None) -> bytes:
+    def broke(self, defect: BaseException) -> None:
+        """End the exchange because of a defect of our own code in one of its attempts."""
+        if not self.reply.finished and isinstance(defect, Exception):
+            self.reply.fail(defect)
+        self.close()
+
+    def close(self) -> None:
+        """Settle the exchange, once; attempts that still run are closed in this turn."""
+        if self.closed_ns is not None:
+            return
+        state = self.state
+        self.closed_ns = state.now_ns()
+        state.exchanges.discard(self)
+        if self.cascade is not None:
+            self.sound = not self.cascade.doubtful
+            self.cascade.close()
+        for attempt in self.attempts:
+            if attempt.called is None:
+                attempt.abandon()
+        settled = settle(state, self)
+        # Attempts hold the exchange: without this both would wait for the collector.
+        self.attempts = []
+        self.winner = self.cascade = None
+        self.reply.on_lost = None
+        if self.on_over is not None:
+            self.on_over(settled)
+
+    def _plan_lines(self, attempt: Attempt | None) -> bytes:
+        """What the router expected, and how hard it took the request to be."""
+        plan, lines = self.plan, b""
+        if plan.predicted_ttft_ns is not None:
+            lines += b"x-lightgate-predicted-ttft-ms: %.3f\r\n" % (plan.predicted_ttft_ns / MS)
+        if plan.runner_up is not None:
+            lines += b"x-lightgate-runner-up: %b\r\n" % plan.runner_up.encode("ascii", "replace")
+        if plan.level is not None:
+            lines += b"x-lightgate-complexity: %b\r\n" % plan.level.encode()
+        return lines if self.cascade is None else lines + self.cascade.header(attempt)
+
+    def headers(self, attempt: Attempt | None) -> bytes:
         """What happened so far, for the client: whole header lines.
 
         Every value is a number, a name of the configuration or checked when it came in.
         """
-        entry, inbound = self.entry, self.inbound
+        request, plan, request_id = self.request, self.plan, self.request_id
         common = _COMMON % (
-            entry.request_id,
-            entry.id_bytes,
-            len(self.legs),
-            self.plan.policy.encode(),
-            entry.cache.encode(),
+            request_id,
+            self.id_bytes,
+            len(self.attempts),
+            plan.policy.encode(),
+            self.cache.encode(),
         )
-        if self.wanted.path.dialect == "anthropic-messages":
-            common += b"request-id: %b\r\n" % entry.request_id  # what their SDK looks for
-        plan = self.plan
-        if self.wanted.trimmed:
-            common += b"x-lightgate-trimmed-bytes: %d\r\n" % self.wanted.trimmed
-        if plan.predicted_ttft_ns is not None:
-            common += b"x-lightgate-predicted-ttft-ms: %.3f\r\n" % (plan.predicted_ttft_ns / MS)
-        if plan.runner_up is not None:
-            common += b"x-lightgate-runner-up: %b\r\n" % plan.runner_up.encode("ascii", "replace")
-        if plan.level is not None:
-            common += b"x-lightgate-complexity: %b\r\n" % plan.level.encode()
-        if leg is None:
+        if request.endpoint.dialect == "anthropic-messages":
+            common += b"request-id: %b\r\n" % request_id  # what their SDK looks for
+        if request.trimmed:
+            common += b"x-lightgate-trimmed-bytes: %d\r\n" % request.trimmed
+        if plan is not self.alias.in_order:
+            common += self._plan_lines(attempt)
+        if attempt is None:
             return common
-        marks = leg.marks
-        named = b"%bx-lightgate-target: %b\r\n" % (common, leg.target.name_bytes)
-        sent, seen = self.legs[0].marks.send, self.first_in_ns or marks.first or marks.last
+        marks = attempt.marks
+        named = b"%bx-lightgate-target: %b\r\n" % (common, attempt.target.name_bytes)
+        sent, seen = self.attempts[0].marks.send, self.first_in_ns or marks.first or marks.last
         if sent is None or seen is None:
             return named
-        now = time.monotonic_ns()
-        added = (sent - inbound.received_ns + now - seen) / MS
+        now, received = self.state.now_ns(), self.inbound.received_ns
+        added = (sent - received + now - seen) / MS
         timed = _TIMED % (named, added, added, (seen - sent) / MS)
-        if self.wanted.streamed:
-            return b"%bx-lightgate-ttft-ms: %.3f\r\n" % (timed, (now - inbound.received_ns) / MS)
-        return timed + leg.cost_header()
+        if request.streamed:
+            return b"%bx-lightgate-ttft-ms: %.3f\r\n" % (timed, (now - received) / MS)
+        if attempt.bill.nano_usd is None:
+            return timed
+        return timed + attempt.cost_header()

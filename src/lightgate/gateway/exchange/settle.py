@@ -1,158 +1,164 @@
-"""Closing the account of a flight: what is journaled, billed and remembered. Nothing here waits."""
+"""The settlement of an exchange: what is journaled, billed and remembered. Nothing here waits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.outcome import Outcome
-from lightgate.gateway.spend.counters import limited
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
 
 if TYPE_CHECKING:
-    from lightgate.gateway.exchange.attempt import Leg
-    from lightgate.gateway.exchange.exchange import Flight
-    from lightgate.gateway.process.state import State
+    from lightgate.gateway.exchange.attempt import Attempt, ExchangeFacts
+    from lightgate.gateway.exchange.state import State
 
 
-def settle(state: State, flight: Flight) -> None:
+_CANCELLED: Final = Outcome.CANCELLED.value
+
+
+def settle(state: State, exchange: ExchangeFacts) -> Settled:
     """Write the exchange and its attempts, give the reservation back, count what was spent."""
-    entry, legs = flight.entry, flight.legs
-    for leg in legs:
-        if leg.called is None:
-            leg.abandon(state)
-    settled = Settled(
-        _exchange(state, flight),
-        tuple([_attempt(flight, leg, place) for place, leg in enumerate(legs)]),
-    )
-    state.journal.write(settled)
-    state.remember(settled)
-    _teach(state, flight)
-    key = entry.key
-    if key is not None and state.spend is not None and limited(key):
-        spent = sum(leg.bill.nano_usd or 0 for leg in legs)
-        tokens = sum(_tokens(flight, leg) for leg in legs)
-        state.spend.settle(key.id, entry.reserved, spent, entry.reserved_tokens, tokens)
+    attempts = exchange.attempts
+    notes = []
+    for place, attempt in enumerate(attempts):
+        notes.append(_attempt(exchange, attempt, place))
+    settled = Settled(_exchange(state, exchange), tuple(notes))
+    state.journal.settle(settled)
+    _teach(state, exchange)
+    key = exchange.caller.key
+    if key is not None and state.spend is not None:
+        spent = sum([attempt.bill.nano_usd or 0 for attempt in attempts])
+        tokens = sum([_tokens(exchange, attempt) for attempt in attempts])
+        state.spend.settle(key.id, exchange.reserved, spent, exchange.reserved_tokens, tokens)
+    return settled
 
 
-def _teach(state: State, flight: Flight) -> None:
-    """What the whole request says: to the hedge budgets, and about the length of answers."""
-    entry, winner = flight.entry, flight.winner
-    key_id = "" if entry.key is None else entry.key.id
+def _teach(state: State, exchange: ExchangeFacts) -> None:
+    """Tell the hedge budgets and the expected lengths what the whole exchange says."""
+    winner, alias = exchange.winner, exchange.alias
     lost = won = 0
-    for leg in flight.legs:
-        if leg is winner or leg.rejected:  # a tier's answer is paid for, whoever asks again
-            won += leg.bill.nano_usd or 0
+    for attempt in exchange.attempts:
+        if attempt is winner or attempt.rejected:  # a tier's answer is paid for, whoever asks again
+            won += attempt.bill.nano_usd or 0
         else:
-            lost += leg.bill.nano_usd or 0
-        leg.let_go()
-    state.spent_nano += won + lost
-    if flight.plan is not flight.alias.in_order:  # a plan that a budget had no part in
-        state.observer.settled(key_id, flight.plan, flight.beside, won, lost)
-    if flight.alias.slo is not None:
-        _judge(state, flight)
+            lost += attempt.bill.nano_usd or 0
+    state.learned.spent_nano += won + lost
+    plan = exchange.plan
+    if plan is not alias.in_order:  # a plan that a budget had no part in
+        key = exchange.caller.key
+        key_id = "" if key is None else key.id
+        state.learned.observer.settled(key_id, plan, exchange.beside, won, lost)
+    if alias.slo is not None:
+        _judge(state, exchange)
     if winner is not None and winner.called is not None and winner.called.error is None:
-        state.answered(flight.alias.name, winner.called.tokens.out)
-        session = entry.session
+        state.learned.answered(alias.name, winner.called.tokens.out)
+        session = exchange.caller.session if exchange.caller.overrides.session else None
         if session is not None:
-            state.forms.stick(session, winner.step.target, state.now_ns())
+            state.learned.forms.stick(session, winner.step.target, state.now_ns())
 
 
-def _judge(state: State, flight: Flight) -> None:
-    """Whether the model kept what it promises, as its client saw it; a client's own end is none."""
-    winner, model = flight.winner, flight.alias.name
+def _judge(state: State, exchange: ExchangeFacts) -> None:
+    """Tell whether the model kept its service level, as its client saw it.
+
+    A client that ends its own request says nothing about it.
+    """
+    winner, model = exchange.winner, exchange.alias.name
     called = None if winner is None else winner.called
     if winner is not None and called is not None and called.error is None:
-        marks, asked_ns = winner.marks, flight.inbound.received_ns
+        marks, asked_ns = winner.marks, exchange.inbound.received_ns
         if called.streamed and marks.first is not None and marks.last is not None:
             decoded = (called.tokens.out or 0, marks.last - marks.first)
-            state.observer.answered(model, marks.first - asked_ns, decoded)
-    elif _status(flight) >= 500:
-        state.observer.unanswered(model)
+            state.learned.observer.answered(model, marks.first - asked_ns, decoded)
+    elif _status(exchange) >= 500:
+        state.learned.observer.unanswered(model)
 
 
-def _attempt(flight: Flight, leg: Leg, place: int) -> AttemptNote:
-    entry, target, bill = flight.entry, leg.target.target, leg.bill
-    if leg.called is None:
+def _attempt(exchange: ExchangeFacts, attempt: Attempt, place: int) -> AttemptNote:
+    target, bill, called = attempt.target.target, attempt.bill, attempt.called
+    if called is None:
         raise RuntimeError("An attempt is settled once it is over.")
     facts = NoteFacts(
-        f"{entry.id}.{place}",
-        entry.id,
+        f"{exchange.id}.{place}",
+        exchange.id,
         target.name,
         target.provider.name,
         target.model,
-        leg.prepared.dialect.name,
+        attempt.prepared.dialect.name,
         place,
-        leg.step.role,
-        leg is flight.winner if len(flight.legs) > 1 else None,
-        entry.wall_ns + (leg.began_ns - flight.inbound.received_ns),
+        attempt.step.role,
+        attempt is exchange.winner if len(exchange.attempts) > 1 else None,
+        exchange.wall_ns + (attempt.began_ns - exchange.inbound.received_ns),
         bill.nano_usd,
         bill.source,
         bill.as_of,
     )
-    return AttemptNote.of(facts, leg.marks, leg.called)
+    return AttemptNote.of(facts, attempt.marks, called)
 
 
-def _exchange(state: State, flight: Flight) -> ExchangeNote:
-    entry, wanted, inbound, winner = flight.entry, flight.wanted, flight.inbound, flight.winner
-    called = None if winner is None else winner.called
-    marks = None if winner is None else winner.marks
-    bill = None if winner is None else winner.bill
-    losses = [leg.bill.nano_usd for leg in flight.legs if leg is not winner]
-    paid = [nano for nano in losses if nano is not None]
+def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
+    request, inbound, winner = exchange.request, exchange.inbound, exchange.winner
+    attempts, key, refusal = exchange.attempts, exchange.caller.key, exchange.refusal
+    overrides = exchange.caller.overrides
+    called = marks = bill = paid = None
+    if winner is not None:
+        called, marks, bill = winner.called, winner.marks, winner.bill
+    for attempt in attempts:
+        if attempt is not winner and attempt.bill.nano_usd is not None:
+            paid = (paid or 0) + attempt.bill.nano_usd
     return ExchangeNote(
-        entry.id,
-        entry.request_id.decode("ascii"),
-        None if entry.key is None else entry.key.id,
-        wanted.model,
-        flight.plan.policy,
-        flight.plan.story,
+        exchange.id,
+        exchange.request_id.decode("ascii"),
+        None if key is None else key.id,
+        request.model,
+        exchange.plan.policy,
+        exchange.plan.story,
         None if winner is None else winner.step.target,
-        entry.cache,
-        _status(flight),
-        _outcome(flight),
-        None if flight.refusal is None else flight.refusal.message[:500],
-        wanted.path.dialect,
-        wanted.streamed,
-        entry.wall_ns,
+        exchange.cache,
+        _status(exchange),
+        _outcome(exchange),
+        None if refusal is None else refusal.message[:500],
+        request.endpoint.dialect,
+        request.streamed,
+        exchange.wall_ns,
         inbound.accepted_ns,
         inbound.first_byte_ns,
         inbound.received_ns,
-        entry.routed_ns,
-        flight.legs[0].marks.send if flight.legs else None,
-        flight.first_in_ns,
-        flight.first_out_ns,
+        exchange.routed_ns,
+        attempts[0].marks.send if attempts else None,
+        exchange.first_in_ns,
+        exchange.first_out_ns,
         None if marks is None else marks.end,
-        flight.last_out_ns,
-        flight.closed_ns,
+        exchange.last_out_ns,
+        exchange.closed_ns,
         None if called is None else called.tokens.tokens_in,
         None if called is None else called.tokens.out,
         None if bill is None else bill.nano_usd,
         None if bill is None else bill.source,
-        sum(paid) if paid else None,
-        entry.tags,
+        paid,
+        exchange.caller.tags if overrides.tags is not None or key is not None else None,
         state.worker,
     )
 
 
-def _outcome(flight: Flight) -> str:
+def _outcome(exchange: ExchangeFacts) -> str:
     """How it went for the client: the winner's outcome, or that of the last attempt."""
-    leg = flight.decisive
-    if leg is None or leg.called is None:
+    attempt = exchange.winner or exchange.decisive
+    if attempt is None or attempt.called is None:
         return "http_error"
-    if not flight.reply.finished or flight.last_out_ns is None:
-        return Outcome.CANCELLED.value
-    return leg.called.outcome.value
+    if not exchange.reply.finished or exchange.last_out_ns is None:
+        return _CANCELLED
+    outcome: str = attempt.called.outcome._value_
+    return outcome
 
 
-def _status(flight: Flight) -> int:
-    if flight.winner is not None or flight.refusal is None:
-        return 200 if flight.reply.started else 499
-    return flight.refusal.status
+def _status(exchange: ExchangeFacts) -> int:
+    if exchange.winner is not None or exchange.refusal is None:
+        return 200 if exchange.reply.started else 499
+    return exchange.refusal.status
 
 
-def _tokens(flight: Flight, leg: Leg) -> int:
-    called = leg.called
+def _tokens(exchange: ExchangeFacts, attempt: Attempt) -> int:
+    called = attempt.called
     if called is None:
         return 0
     said = called.tokens.tokens_in
-    return (flight.wanted.tokens_in if said is None else said) + (called.tokens.out or 0)
+    return (exchange.request.tokens_in if said is None else said) + (called.tokens.out or 0)

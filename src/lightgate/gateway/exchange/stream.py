@@ -1,21 +1,29 @@
-"""Carries the answer of one attempt to the client: held until it is useful, then at once."""
+"""An attempt whose answer is streamed to the client: held until it is useful, then at once."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.errors import TooLarge
+from lightgate.errors import AttemptError, Malformed, StreamError, TooLarge
+from lightgate.gateway.exchange.attempt import Attempt
 
 if TYPE_CHECKING:
-    from lightgate.dialect.translate import Translator
-    from lightgate.wire.client.roundtrip import Headers
+    from collections.abc import Callable
+
+    from lightgate.clock.marks import Marks
+    from lightgate.gateway.exchange.attempt import ExchangeFacts
+    from lightgate.gateway.served.target import ServedTarget
+    from lightgate.provider.call import Called
+    from lightgate.provider.prepare import Prepared
+    from lightgate.route.plan.plan import Step
     from lightgate.wire.sse import Event
 
 HELD_LIMIT: Final = 1024 * 1024  # bytes before the first useful token; more is no answer
 _NO_CHOICES: Final = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_COUNTING: Final = frozenset(("openai-chat", "openai-completions"))
 
 
 class _UsageChunk(msgspec.Struct):
@@ -26,84 +34,68 @@ class _UsageChunk(msgspec.Struct):
 _usage_chunk: Final = msgspec.json.Decoder(_UsageChunk)
 
 
-class Voyage(Protocol):
-    """Where a courier delivers; says who may."""
-
-    def commit(self) -> bool:
-        """Take the client for this attempt; False when another one has it."""
-        ...
-
-    def deliver(self, data: bytes) -> None:
-        """Bytes for the client, whole events."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether the provider's terminal marker has come."""
-        ...
-
-
-class Courier:
-    """The sink of one streamed attempt.
+class StreamAttempt(Attempt):
+    """An attempt that streams, for a client that wants a stream.
 
     Until the first useful token everything is held, so that another attempt may answer instead.
     Events go out in one form: LF line ends, no comments, nothing that the client did not ask for.
     """
 
-    __slots__ = (
-        "_held",
-        "_hides_usage",
-        "_plain",
-        "_size",
-        "_translator",
-        "_useful",
-        "_voyage",
-        "committed",
-    )
+    __slots__ = ("_held", "_hides_usage", "_size", "_useful", "committed")
 
-    def __init__(self, voyage: Voyage, translator: Translator | None, *, hides_usage: bool) -> None:
-        self._voyage = voyage
-        self._translator = translator
-        self._hides_usage = hides_usage
-        self._plain = translator is None
+    def __init__(
+        self,
+        exchange: ExchangeFacts,
+        step: Step,
+        target: ServedTarget,
+        prepared: Prepared,
+        marks: Marks,
+    ) -> None:
+        Attempt.__init__(self, exchange, step, target, prepared, marks)
+        request = exchange.request
+        self._hides_usage = request.endpoint.dialect in _COUNTING and not request.include_usage
         self._held: list[bytes] = []
         self._size = 0
         self._useful = False  # something of the answer is among what is held
         self.committed = False
+        self.sink = self.took
 
-    def on_head(self, status: int, headers: Headers) -> None:
-        """Nothing of a provider's head reaches the client."""
-
-    def on_data(self, data: bytes, events: list[Event], kinds: int) -> None:
-        """One read: pass it on, or hold it until it is useful."""
+    def took(self, data: bytes, events: list[Event], kinds: int) -> None:
+        """Pass the events of one read on, or hold them until they are useful."""
         if not events:
             return
-        if self._plain and kinds and self.committed and len(events) == 1:
-            name, event = events[0]
-            if not name and len(data) == len(event) + 8 and data[:6] == b"data: ":
-                self._voyage.deliver(data)  # one token in one read: what nearly every read is
-                return
         out = (
             self._told(events) if self._translator is not None else self._same(data, events, kinds)
         )
         if self.committed:
-            self._voyage.deliver(out)
+            self.exchange.owner.deliver(self, out, ended=self.complete)
             return
         self._held.append(out)
         self._size += len(out)
         self._useful = self._useful or kinds != 0
-        if kinds and self.release():
+        if kinds and self._released():
             return
         if self._size > HELD_LIMIT:
             raise TooLarge(f"More than {HELD_LIMIT} bytes came before the first token.")
 
-    def release(self) -> bool:
-        """Hand over what was held, if the client is ours to have; whether it is."""
-        if self.committed or not self._useful or not self._voyage.commit():
+    def release(self) -> None:
+        """Hand over what was held back: no better attempt came."""
+        self.held_ns = 0
+        self._released()
+
+    def conveys(self, send: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:
+        """Plain token events need no look of ours where the dialects are the same."""
+        return send if self._translator is None and self.sink is not None else None
+
+    def _released(self) -> bool:
+        """Hand over what was held, if the client is this attempt's; whether it is."""
+        owner = self.exchange.owner
+        if self.committed or not self._useful or not owner.commit(self):
             return self.committed
         self.committed = True
         out = b"".join(self._held)
         self._held.clear()
-        self._voyage.deliver(out)
+        owner.deliver(self, out, ended=self.complete)
         return True
 
     def _told(self, events: list[Event]) -> bytes:
@@ -111,7 +103,7 @@ class Courier:
         if translator is None:
             return b""
         out = b"".join([translator.event(name, data) for name, data in events])
-        return out + translator.finish() if self._voyage.ended else out
+        return out + translator.finish() if self.complete else out
 
     def _same(self, data: bytes, events: list[Event], kinds: int) -> bytes:
         if len(events) == 1:
@@ -142,3 +134,12 @@ class Courier:
         except msgspec.DecodeError:
             return False
         return not chunk.choices and bytes(chunk.usage) != b"null"
+
+    def _misshapen(self, called: Called) -> AttemptError | None:
+        if not called.streamed:
+            where = self.prepared.origin.authority
+            return Malformed(f"{where} did not stream although it was asked to.")
+        if self._translator is not None and self._translator.failed is not None:
+            fault = self._translator.failed
+            return StreamError(self.prepared.without_key(fault.message), word=fault.code)
+        return None

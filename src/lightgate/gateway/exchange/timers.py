@@ -12,14 +12,14 @@ STEP_S: Final = 0.02  # how late a deadline may be noticed
 
 
 class Waiting(Protocol):
-    """Who is told when its time is over."""
+    """What is told when its time is over."""
 
     def give_up(self) -> None:
         """The deadline has passed."""
 
 
-class Patience:
-    """Looks every 20 ms at those who wait, while there are any."""
+class Timers:
+    """Looks every 20 ms at what waits, while something does."""
 
     __slots__ = ("_due", "_loop", "_now_ns", "_timer")
 
@@ -29,22 +29,22 @@ class Patience:
         self._due: dict[Waiting, int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(self, who: Waiting, due_ns: int) -> None:
-        """Tell it once this instant has passed."""
-        self._due[who] = due_ns
+    def wait(self, waiting: Waiting, due_ns: int) -> None:
+        """Call its `give_up` once this instant has passed."""
+        self._due[waiting] = due_ns
         if self._timer is None:
             self._timer = self._loop.call_later(STEP_S, self._look)
 
-    def end(self, who: Waiting) -> None:
-        """It waits no more."""
-        self._due.pop(who, None)
+    def end(self, waiting: Waiting) -> None:
+        """Forget its deadline."""
+        self._due.pop(waiting, None)
 
     def _look(self) -> None:
         self._timer = None
         now = self._now_ns()
-        over = [who for who, due_ns in self._due.items() if due_ns <= now]
-        for who in over:
-            del self._due[who]
-            who.give_up()
+        over = [waiting for waiting, due_ns in self._due.items() if due_ns <= now]
+        for waiting in over:
+            if self._due.pop(waiting, None) is not None:
+                waiting.give_up()
         if self._due:
             self._timer = self._loop.call_later(STEP_S, self._look)

@@ -1,57 +1,74 @@
-"""Collects a stream for a client that wants its answer whole: nothing goes out before the end."""
+"""An attempt that is streamed inside and answered whole: nothing goes out before the end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lightgate.dialect.assemble import assembler
 from lightgate.errors import TooLarge
+from lightgate.gateway.exchange.attempt import Attempt
 from lightgate.provider.call import WHOLE_LIMIT
 
 if TYPE_CHECKING:
-    from lightgate.dialect.assemble import Assembler
-    from lightgate.gateway.exchange.stream import Voyage
-    from lightgate.wire.client.roundtrip import Headers
+    from lightgate.clock.marks import Marks
+    from lightgate.gateway.exchange.attempt import ExchangeFacts
+    from lightgate.gateway.served.target import ServedTarget
+    from lightgate.provider.prepare import Prepared
+    from lightgate.route.plan.plan import Step
     from lightgate.wire.sse import Event
 
 
-class Collector:
-    """The sink of one attempt that is streamed inside and answered whole outside.
+class AssembledAttempt(Attempt):
+    """An attempt that streams, for a client that wants its answer whole.
 
-    The first useful token asks for the client, as a courier's does; the terminal marker delivers.
+    The first useful token asks for the client, as a streamed answer's does; the terminal marker
+    delivers.
     """
 
-    __slots__ = ("_assembler", "_useful", "_voyage", "committed")
+    __slots__ = ("_assembly", "_useful", "committed")
 
-    def __init__(self, voyage: Voyage, assembler: Assembler) -> None:
-        self._voyage = voyage
-        self._assembler = assembler
+    def __init__(
+        self,
+        exchange: ExchangeFacts,
+        step: Step,
+        target: ServedTarget,
+        prepared: Prepared,
+        marks: Marks,
+    ) -> None:
+        Attempt.__init__(self, exchange, step, target, prepared, marks)
+        self._assembly = assembler(prepared.dialect.name)
         self._useful = False  # something of the answer has come
         self.committed = False
+        self.sink = self.took
 
-    def on_head(self, status: int, headers: Headers) -> None:
-        """Nothing of a provider's head reaches the client."""
-
-    def on_data(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - a sink's
-        """Gather the events of one read."""
-        take = self._assembler.event
+    def took(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - a sink's
+        """Take the events of one read into the answer."""
+        take = self._assembly.event
         for name, event in events:
             take(name, event)
-        if self._assembler.size > WHOLE_LIMIT:
+        if self._assembly.size > WHOLE_LIMIT:
             raise self._too_large()
         if kinds:
             self._useful = True
-        if events and self.release() and self._voyage.ended:
-            self._voyage.deliver(b"")
+        if events and self._released() and self.complete:
+            self.exchange.owner.deliver(self, b"", ended=True)
 
-    def release(self) -> bool:
-        """Take the client, if there is something to give and nobody else has it; whether it is."""
+    def release(self) -> None:
+        """Take the client: no better attempt came."""
+        self.held_ns = 0
+        if not self._released() and self.body:
+            self.heard = True  # it answered whole at once, though it was asked to stream
+            self.exchange.owner.commit(self)
+
+    def _released(self) -> bool:
+        """Take the client, if something has come and no other attempt has it; whether it is so."""
         if not self.committed and self._useful:
-            self.committed = self._voyage.commit()
+            self.committed = self.exchange.owner.commit(self)
         return self.committed
 
-    def whole(self) -> bytes:
+    def _assembled(self) -> bytes:
         """The answer as the provider would have given it whole; AttemptError if there is none."""
-        body = self._assembler.whole()
+        body = self._assembly.whole()
         if len(body) > WHOLE_LIMIT:
             raise self._too_large()
         return body

@@ -1,28 +1,27 @@
-"""The data plane's one handler: finds the endpoint, lets the request in, flies it."""
+"""The data plane's handler: finds the endpoint of a request, admits it, begins its exchange."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import LightgateError
-from lightgate.gateway.admit.admit import admit, authorize, receive
-from lightgate.gateway.admit.caller import greet, greeting_of
+from lightgate.gateway.admit.admit import admit, open_exchange
+from lightgate.gateway.admit.auth import authorize, known_caller, read_caller
 from lightgate.gateway.admit.overrides import SOUND_ID
-from lightgate.gateway.admit.shorten import slim
-from lightgate.gateway.exchange.cascade_ahead import new_flight
+from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.http.models import model_body, models_body
 from lightgate.gateway.http.requests import look_up
 from lightgate.gateway.http.shared import Shared, shared_name
-from lightgate.gateway.request.body import read_wanted
-from lightgate.gateway.request.endpoint import Path, dialect_of, find
+from lightgate.gateway.request.endpoint import Endpoint, dialect_of, find
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 from lightgate.gateway.served.served import ModelUnknown
 
 if TYPE_CHECKING:
-    from pathlib import Path as File
+    from collections.abc import Coroutine
+    from pathlib import Path
 
-    from lightgate.gateway.admit.caller import Greeting
-    from lightgate.gateway.process.state import State
+    from lightgate.gateway.exchange.state import State
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.wire.door.inbound import Inbound
     from lightgate.wire.door.reply import Reply
@@ -34,32 +33,40 @@ _DRAINING: Final = b'{"status":"draining"}'
 
 
 class Gateway:
-    """Handles requests; what it knows is in its state."""
+    """Handles the requests of one worker."""
 
-    def __init__(self, state: State, data: File) -> None:
+    def __init__(self, state: State, data: Path) -> None:
         self._state = state
         self._data = data
 
     def gate(self, inbound: Inbound, reply: Reply) -> None:
-        """Refuse a request by its head alone: nobody without a key has a body read here."""
+        """Refuse a request by its head alone: a body without a key is never read."""
         try:
-            path = self._path(inbound)
-            if path.verb == "call":
-                greet(self._state, inbound, path)
+            endpoint = self._endpoint(inbound)
+            if endpoint.verb == "call":
+                read_caller(self._state, inbound, endpoint)
         except Refusing as refusing:
             refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
 
-    async def handle(self, inbound: Inbound, reply: Reply) -> None:
-        """Answer one request."""
+    def handle(self, inbound: Inbound, reply: Reply) -> None:
+        """Answer one request, now or later."""
         try:
-            greeting = greeting_of(inbound, self._state)
-            if greeting is None:
-                path = self._path(inbound)
-                if path.verb != "call":
-                    await self._read(inbound, reply, path)
+            caller = known_caller(self._state, inbound)
+            if caller is None:
+                endpoint = self._endpoint(inbound)
+                if endpoint.verb != "call":
+                    self._read(inbound, reply, endpoint)
                     return
-                greeting = greet(self._state, inbound, path)
-            await self._call(inbound, reply, greeting)
+                caller = read_caller(self._state, inbound, endpoint)
+            state = self._state
+            exchange = open_exchange(state, inbound, reply, caller)
+            if exchange.alias.cache.mode != "off":
+                name = shared_name(exchange)
+                if name is not None:
+                    self._tasks(inbound, reply, Shared(state, exchange, reply).run(name))
+                    return
+            admit(state, exchange)
+            begin(exchange)
         except Refusing as refusing:
             refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
         except LightgateError as error:
@@ -67,20 +74,31 @@ class Gateway:
                 raise
             of_error(error).send(reply, _tongue(inbound), self._named(inbound))
 
-    async def _call(self, inbound: Inbound, reply: Reply, greeting: Greeting) -> None:
-        state = self._state
-        wanted = read_wanted(greeting.path, inbound.body)
-        guest = receive(state, greeting, wanted)
-        if guest.alias.trim or guest.alias.concise:
-            slim(guest.alias, wanted)
-        name = shared_name(guest, wanted)
-        if name is not None:
-            await Shared(state, inbound, reply, guest, wanted).run(name)
-        else:
-            entry = admit(state, guest, wanted)
-            await new_flight(state, inbound, reply, entry, wanted).run()
+    def _tasks(self, inbound: Inbound, reply: Reply, work: Coroutine[None, None, None]) -> None:
+        """Carry out what has to wait for something, as a task that ends with its client."""
 
-    async def _read(self, inbound: Inbound, reply: Reply, path: Path) -> None:
+        async def run() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                if not reply.finished:
+                    reply.abort()
+                raise
+            except Refusing as refusing:
+                refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
+            except LightgateError as error:
+                if reply.started:
+                    reply.fail(error)
+                else:
+                    of_error(error).send(reply, _tongue(inbound), self._named(inbound))
+            except Exception as error:  # noqa: BLE001 - the outer wall of a request
+                reply.fail(error)
+
+        task = self._state.loop.create_task(run())
+        self._state.keep(task)
+        reply.on_lost = task.cancel
+
+    def _read(self, inbound: Inbound, reply: Reply, path: Endpoint) -> None:
         state = self._state
         if path.verb == "live":
             reply.whole(200, _JSON, _LIVE)
@@ -95,8 +113,10 @@ class Gateway:
             elif path.verb == "model":
                 reply.whole(200, _JSON, self._model(inbound, path.model or "", key))
             else:
-                body = await look_up(state, self._data, path.id or "", key)
-                reply.whole(200, _JSON, body)
+                self._tasks(inbound, reply, self._look_up(reply, path.id or "", key))
+
+    async def _look_up(self, reply: Reply, id_: str, key: KeyRecord | None) -> None:
+        reply.whole(200, _JSON, await look_up(self._state, self._data, id_, key))
 
     def _model(self, inbound: Inbound, name: str, key: KeyRecord | None) -> bytes:
         body = model_body(self._state.served, key, _shape(inbound), name)
@@ -105,7 +125,7 @@ class Gateway:
             raise Refusing(Refusal(status=404, message=said, code=ModelUnknown.label))
         return body
 
-    def _path(self, inbound: Inbound) -> Path:
+    def _endpoint(self, inbound: Inbound) -> Endpoint:
         found = find(inbound.target)
         if found is None:
             shown = inbound.target.partition(b"?")[0][:80].decode("ascii", "replace")
@@ -121,7 +141,7 @@ class Gateway:
             allowed = b", ".join(found.methods)
             said = f"This path answers to {allowed.decode()}."
             raise Refusing(Refusal(status=405, message=said, code="method", allow=allowed))
-        return found.path
+        return found.endpoint
 
     def _named(self, inbound: Inbound) -> bytes:
         given = inbound.header(b"x-request-id")
@@ -143,4 +163,4 @@ def _tongue(inbound: Inbound) -> str:
     found = find(inbound.target)
     if found is None:
         return dialect_of(inbound.target)
-    return _shape(inbound) if found.path.verb in {"model", "models"} else found.path.dialect
+    return _shape(inbound) if found.endpoint.verb in {"model", "models"} else found.endpoint.dialect

@@ -14,7 +14,7 @@ from lightgate.ledger.locate import LedgerPlace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lightgate.gateway.process.state import State
+    from lightgate.gateway.exchange.state import State
     from lightgate.ledger.store.keys import KeyRecord
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
@@ -30,9 +30,9 @@ async def look_up(state: State, data: Path, id_: str, key: KeyRecord | None) -> 
     owner = None if key is None else key.id
     for prefix in _PREFIXES:
         id_ = id_.removeprefix(prefix)
-    settled = state.recent.get(id_)
+    settled = state.journal.recent.get(id_)
     if settled is None:
-        mine = (s for s in reversed(state.recent.values()) if s.exchange.key_id == owner)
+        mine = (s for s in reversed(state.journal.recent.values()) if s.exchange.key_id == owner)
         settled = next((s for s in mine if s.exchange.request_id == id_), None)
     if settled is not None:
         exchange: Any = settled.exchange.record(len(settled.attempts))

@@ -8,7 +8,7 @@ one per cent of what users spend. A probe never uses a user's request, and is in
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.ids import Ids
 from lightgate.clock.marks import Marks
@@ -24,7 +24,8 @@ from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
     from lightgate.clock.source import Clock
-    from lightgate.gateway.process.journal import JournalWriter
+    from lightgate.gateway.exchange.journal import JournalWriter
+    from lightgate.gateway.exchange.state import State
     from lightgate.gateway.served.served import Served
     from lightgate.gateway.served.target import ServedTarget
     from lightgate.provider.call import Called
@@ -42,21 +43,12 @@ _ASK: Final = Message(
 _DEADLINES: Final = Deadlines(connect_s=3.0, first_byte_s=10.0, idle_s=10.0, total_s=15.0)
 
 
-class WorkerTraffic(Protocol):
-    """What a prober looks at of its worker."""
-
-    served: Served
-    draining: bool
-    asked_ns: int  # when the last request came
-    spent_nano: int  # by users, since the start
-
-
 class Prober:
     """Probes stale targets; `look` is called once a second."""
 
     def __init__(
         self,
-        traffic: WorkerTraffic,
+        state: State,
         client: Client,
         observer: Observer,
         journal: JournalWriter,
@@ -64,7 +56,7 @@ class Prober:
         worker: int = 0,
         clock: Clock = SYSTEM,
     ) -> None:
-        self._traffic = traffic
+        self._state = state
         self._client = client
         self._observer = observer
         self._journal = journal
@@ -77,14 +69,14 @@ class Prober:
 
     def look(self) -> str | None:
         """Begin a probe if one is due and paid for; its target."""
-        traffic, now = self._traffic, self._clock.now_ns()
+        state, now = self._state, self._clock.now_ns()
         busy = self._probing is not None and not self._probing.done()
-        if busy or traffic.draining or now - traffic.asked_ns > QUIET_NS:
+        if busy or state.draining or now - state.learned.asked_ns > QUIET_NS:
             return None
-        chosen = _chosen_by_form(traffic.served)
+        chosen = _chosen_by_form(state.served)
         for name in self._observer.forms.stale(now, STALE_NS):
             if name in chosen and self._observer.breakers.allows(name, now):
-                target = traffic.served.target(name)
+                target = state.served.targets[name]
                 if self._affordable(target):
                     self._probing = asyncio.get_running_loop().create_task(self._probe(target))
                     return name
@@ -97,7 +89,7 @@ class Prober:
         if not target.prices.known:
             return False
         worst = target.prices.worst(TOKENS_IN, 1)
-        return self.spent_nano + worst <= SHARE * self._traffic.spent_nano
+        return self.spent_nano + worst <= SHARE * self._state.learned.spent_nano
 
     async def _probe(self, target: ServedTarget) -> None:
         observer, marks, name = self._observer, Marks(), target.target.name

@@ -24,13 +24,13 @@ import uvloop
 
 from lightgate.errors import LightgateError
 from lightgate.gateway.cache.disk import BUSY_S, DiskCache
+from lightgate.gateway.exchange.journal import JournalWriter
+from lightgate.gateway.exchange.state import State
 from lightgate.gateway.http.app import Gateway
 from lightgate.gateway.process.child import end_with_parent
-from lightgate.gateway.process.journal import JournalWriter
 from lightgate.gateway.process.logs import secrets_of, start_child
 from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.sharing import SHARE_TICKS, FormSharing
-from lightgate.gateway.process.state import State
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
@@ -85,13 +85,13 @@ class Worker:
     def _learn(self) -> None:
         """Know what the last life and the other workers know, and look where nobody has looked."""
         options, state = self._options, self.state
-        self._sharing = FormSharing(options.data, options.index, state.forms, state.now_ns)
+        self._sharing = FormSharing(options.data, options.index, state.learned.forms, state.now_ns)
         self._sharing.adopt(own=True)
         self._ticks = 0
         self._keeping: asyncio.Future[None] | None = None
         state.each_second.append(self._share)
         if options.index == 0:
-            prober = Prober(state, self.client, state.observer, state.journal)
+            prober = Prober(state, self.client, state.learned.observer, state.journal)
             state.each_second.append(prober.look)
 
     def _share(self) -> None:
@@ -110,7 +110,7 @@ class Worker:
         rules = [alias.cache for alias in served.snapshot.aliases]
         needed = any(rule.mode != "off" and rule.store == "ledger" for rule in rules)
         if needed and self._disk is None:
-            self._disk = self.state.answers.second_tier = DiskCache(self._ledger)
+            self._disk = self.state.cache.memory.second_tier = DiskCache(self._ledger)
             self._disk.start()
 
     def _ledger(self) -> Ledger:
@@ -141,10 +141,10 @@ class Worker:
         drained = asyncio.create_task(self._door.drain(budget_s))
         done, _ = await asyncio.wait({drained}, timeout=max(0.0, budget_s - 0.5))
         if not done:
-            for flight in tuple(state.flights):
-                flight.interrupt()
+            for exchange in tuple(state.exchanges):
+                exchange.stop()
         await drained
-        await state.single_flight.settled(1.0)  # flights that outlived their clients
+        await state.cache.single_flight.settled(1.0)  # exchanges that outlived their clients
         await self.client.close()
         if self._keeping is not None:
             await self._keeping  # or it would write over the last word

@@ -1,13 +1,13 @@
-"""What a client wants: the few fields of its body that the gateway acts on, the rest untouched."""
+"""The body of a client's request: the few fields that are acted on, the rest untouched."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from lightgate.errors import UsageError
-from lightgate.gateway.request.endpoint import Path
+from lightgate.gateway.request.endpoint import Endpoint
 
 Fields = dict[str, msgspec.Raw]
 
@@ -32,6 +32,8 @@ _GEMINI_NAMES: Final = {  # Google reads both spellings, and so must we
 _ACTED_ON: Final = frozenset(
     {"model", "stream", "stream_options", "n", "best_of", "prompt"}.union(*_CAPS.values())
 )
+_OPENAI: Final = frozenset(("openai-chat", "openai-completions"))
+_PLAIN: Final = frozenset(("openai-chat", "anthropic-messages"))
 _MOST_FIELDS: Final = 256
 _MOST_TOKENS: Final = 2**31  # of one answer; clients that want no limit say 2**31 - 1
 _MOST_ANSWERS: Final = 1024
@@ -48,14 +50,27 @@ class _GeminiConfig(msgspec.Struct):
     candidateCount: int | None = None  # noqa: N815 - same
 
 
+class _Usual(msgspec.Struct):
+    """The fields that are acted on, in a body of the OpenAI or Anthropic kind without faults."""
+
+    model: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MOST_TOKENS)] | None = None
+    n: Annotated[int, msgspec.Meta(ge=1, le=1)] | None = None
+
+
+_usual: Final = msgspec.json.Decoder(_Usual)
+# Fields that the usual reading does not look at: with one of them, each field is read by itself.
+_UNUSUAL: Final = frozenset(("best_of", "prompt", "max_completion_tokens", "max_output_tokens"))
 _options: Final = msgspec.json.Decoder(_StreamOptions | None)
 _gemini_config: Final = msgspec.json.Decoder(_GeminiConfig | None)
 
 
-class Wanted(msgspec.Struct, kw_only=True):
+class ClientRequest(msgspec.Struct, kw_only=True):
     """A request's facts. `fields` is its body, taken apart one level deep and not looked into."""
 
-    path: Path
+    endpoint: Endpoint
     model: str
     streamed: bool
     max_tokens: int | None
@@ -67,33 +82,58 @@ class Wanted(msgspec.Struct, kw_only=True):
     answers: int = 1  # that were asked for; each may be as long as `max_tokens`
 
 
-def read_wanted(path: Path, body: bytes) -> Wanted:
+def read_request_body(endpoint: Endpoint, body: bytes) -> ClientRequest:
     """Read the facts of a body; UsageError says what is wrong with it and where."""
     fields = _take_apart(body)
-    if path.dialect == "gemini":
+    dialect = endpoint.dialect
+    if dialect in _PLAIN and not fields.keys() & _UNUSUAL:
+        try:
+            usual = _usual.decode(body)
+        except msgspec.DecodeError:
+            pass  # read field by field: the error names the one that is wrong
+        else:
+            if usual.model.isprintable():
+                _check_names(fields)
+                options = usual.stream_options
+                return ClientRequest(
+                    endpoint=endpoint,
+                    model=usual.model,
+                    streamed=bool(usual.stream),
+                    max_tokens=usual.max_tokens,
+                    include_usage=bool(options and options.include_usage and dialect in _OPENAI),
+                    fields=fields,
+                    body=body,
+                    tokens_in=len(body) // BYTES_PER_TOKEN + 1,
+                )
+    return _read_each(endpoint, fields, body)
+
+
+def _read_each(endpoint: Endpoint, fields: Fields, body: bytes) -> ClientRequest:
+    """Read the facts of a body field by field."""
+    if endpoint.dialect == "gemini":
         fields = _gemini(fields)
     else:
         _check_names(fields)
-    model = path.model if path.model is not None else _model(fields)
-    streamed = path.stream
+    model = endpoint.model if endpoint.model is not None else _model(fields)
+    streamed = endpoint.stream
     if streamed is None:
         raw = fields.get("stream")
         streamed = bool(_read(_flag, raw, "stream", "true or false")) if raw is not None else False
     include_usage = False
     raw = fields.get("stream_options")
-    if raw is not None and path.dialect in {"openai-chat", "openai-completions"}:
+    if raw is not None and endpoint.dialect in {"openai-chat", "openai-completions"}:
         options = _read(_options, raw, "stream_options", "an object")
         include_usage = bool(options is not None and options.include_usage)
-    return Wanted(
-        path=path,
+    return ClientRequest(
+        endpoint=endpoint,
         model=model,
-        streamed=streamed and path.kind != "embedding",
-        max_tokens=_max_tokens(path.dialect, fields),
+        streamed=streamed and endpoint.kind != "embedding",
+        max_tokens=_max_tokens(endpoint.dialect, fields),
         include_usage=include_usage,
         fields=fields,
         body=body,
         tokens_in=len(body) // BYTES_PER_TOKEN + 1,
-        answers=_answers(path.dialect, fields),
+        answers=_answers(endpoint.dialect, fields),
     )
 
 
@@ -135,6 +175,8 @@ def _check_names(fields: Fields) -> None:
     if len(fields) > _MOST_FIELDS:
         raise UsageError(f"The body has more than {_MOST_FIELDS} fields.")
     for name in fields:
+        if name.isascii() and name.islower():
+            continue
         if name not in _ACTED_ON and name.casefold() in _ACTED_ON:
             raise UsageError(f"Write the field {name!r} as `{name.casefold()}`.")
 

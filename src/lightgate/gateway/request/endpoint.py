@@ -1,4 +1,4 @@
-"""Which path is which endpoint: a fixed table, and everything else is refused."""
+"""The endpoints of the data plane: a fixed table of paths, and everything else is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Verb = Literal["call", "models", "model", "request", "live", "ready"]
 
 
-class Path(NamedTuple):
+class Endpoint(NamedTuple):
     """What a path means; `model` and `stream` are set where the path itself says them (Gemini)."""
 
     verb: Verb
@@ -24,17 +24,17 @@ class Path(NamedTuple):
 
 
 _CALLS: Final = {
-    b"/v1/chat/completions": Path("call", "openai-chat", "chat"),
-    b"/v1/completions": Path("call", "openai-completions", "completion"),
-    b"/v1/responses": Path("call", "openai-responses", "responses"),
-    b"/v1/embeddings": Path("call", "openai-embeddings", "embedding"),
-    b"/v1/messages": Path("call", "anthropic-messages", "chat"),
+    b"/v1/chat/completions": Endpoint("call", "openai-chat", "chat"),
+    b"/v1/completions": Endpoint("call", "openai-completions", "completion"),
+    b"/v1/responses": Endpoint("call", "openai-responses", "responses"),
+    b"/v1/embeddings": Endpoint("call", "openai-embeddings", "embedding"),
+    b"/v1/messages": Endpoint("call", "anthropic-messages", "chat"),
 }
 _READS: Final = {
-    b"/v1/models": Path("models"),
-    b"/v1beta/models": Path("models", "gemini"),
-    b"/health/live": Path("live"),
-    b"/health/ready": Path("ready"),
+    b"/v1/models": Endpoint("models"),
+    b"/v1beta/models": Endpoint("models", "gemini"),
+    b"/health/live": Endpoint("live"),
+    b"/health/ready": Endpoint("ready"),
 }
 _GEMINI: Final = re.compile(
     rb"/v1(?:beta)?/models/([A-Za-z0-9_.:/%@-]{1,256}):(generateContent|streamGenerateContent)"
@@ -47,14 +47,14 @@ _REQUEST: Final = re.compile(rb"/v1/requests/([A-Za-z0-9_.:-]{1,128})")
 
 
 class Found(NamedTuple):
-    """A path and the methods that it answers to."""
+    """An endpoint and the methods that it answers to."""
 
-    path: Path
+    endpoint: Endpoint
     methods: tuple[bytes, ...]
 
 
 def find(target: bytes) -> Found | None:
-    """Read a request target; the query is nobody's business but Gemini's `alt=sse`."""
+    """The endpoint of a request target; of the query only Gemini's `alt=sse` is read."""
     path, _, query = target.partition(b"?")
     call = _CALLS.get(path)
     if call is not None:
@@ -70,7 +70,7 @@ def find(target: bytes) -> Found | None:
         return _model(match)
     match = _REQUEST.fullmatch(path)
     if match is not None:
-        return Found(Path("request", id=match[1].decode()), (b"GET", b"HEAD"))
+        return Found(Endpoint("request", id=match[1].decode()), (b"GET", b"HEAD"))
     return None
 
 
@@ -94,7 +94,7 @@ def _model(match: re.Match[bytes]) -> Found | None:
     if name is None:
         return None
     return Found(
-        Path("model", "gemini" if match[1] else "openai-chat", model=name), (b"GET", b"HEAD")
+        Endpoint("model", "gemini" if match[1] else "openai-chat", model=name), (b"GET", b"HEAD")
     )
 
 
@@ -105,4 +105,4 @@ def _gemini(match: re.Match[bytes], query: bytes) -> Found | None:
     stream = match[2] == b"streamGenerateContent"
     if stream and b"alt=sse" not in query.split(b"&"):
         return None  # without it Gemini sends one JSON array, which no client of ours asks for
-    return Found(Path("call", "gemini", "chat", model, stream), (b"POST",))
+    return Found(Endpoint("call", "gemini", "chat", model, stream), (b"POST",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -13,13 +13,18 @@ from lightgate.route.health.failure import named_status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lightgate.gateway.cache.single_flight import SharedAnswer
-    from lightgate.wire.door.reply import Reply
 
 _JSON: Final = b"content-type: application/json\r\n"
 _NO_RETRY: Final = b"x-should-retry: false\r\n"
 # The provider's own verdict on the request; anything else it says is about itself.
 _CLIENTS_FAULT: Final = frozenset((400, 404, 413, 415, 422))
+
+
+class WholeReply(Protocol):
+    """What a refusal is sent on: a client's reply, or an answer that several clients share."""
+
+    def whole(self, status: int, headers: bytes, body: bytes) -> None:
+        """Send a complete answer."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +38,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     exhausted: bool = False  # our own candidates are: the client need not try again at once
     allow: bytes = b""  # methods that would do
 
-    def send(self, reply: Reply | SharedAnswer, dialect: str, headers: bytes = b"") -> None:
+    def send(self, reply: WholeReply, dialect: str, headers: bytes = b"") -> None:
         """Send it as a whole answer; `headers` are whole lines."""
         body = error_body(
             dialect, self.status, message=self.message, code=self.code, param=self.param

@@ -6,10 +6,10 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import ConfigError, UsageError
-from lightgate.gateway.admit.keys import Keyring
+from lightgate.gateway.served.keys import Keyring
+from lightgate.gateway.served.price import TokenPrices
 from lightgate.gateway.served.target import ServedTarget
 from lightgate.gateway.served.tiers import tiers_of
-from lightgate.gateway.spend.price import TokenPrices
 from lightgate.provider.secret import key_from_env
 from lightgate.provider.target import Target
 from lightgate.route.form.prior import DEFAULT
@@ -41,13 +41,13 @@ class Served:
         self.keyring = Keyring(snapshot.keys)
         self._env = env
         self.aliases: dict[str, Alias] = {alias.name: alias for alias in snapshot.aliases}
-        self._targets: dict[str, ServedTarget] = {}
+        self.targets: dict[str, ServedTarget] = {}
         self._loose: dict[str, Alias] = {}
         self._prices: dict[str, dict[str, TargetPrice]] = {}
         self.tiers = tiers_of(snapshot.aliases)
         for alias in snapshot.aliases:
             for target in alias.targets:
-                self._targets.setdefault(target, self._make(target))
+                self.targets.setdefault(target, self._make(target))
 
     def alias(self, model: str) -> Alias:
         """The alias of a client's model name; a target under its own name is an alias of one."""
@@ -61,13 +61,9 @@ class Served:
             raise self._unknown(model)
         if len(self._loose) >= _MOST_LOOSE:
             self._forget()
-        self._targets.setdefault(model, self._make(model))
+        self.targets.setdefault(model, self._make(model))
         loose = self._loose[model] = Alias(name=model, targets=(model,))
         return loose
-
-    def target(self, name: str) -> ServedTarget:
-        """The target with this name; plans name only targets that are served."""
-        return self._targets[name]
 
     @property
     def priors(self) -> dict[str, Prior]:
@@ -83,7 +79,7 @@ class Served:
         """The prices of an alias' targets, as far as they are known."""
         known = self._prices.get(alias.name)
         if known is None:
-            found = {target: self.target(target).price for target in alias.targets}
+            found = {target: self.targets[target].price for target in alias.targets}
             known = {target: price for target, price in found.items() if price is not None}
             self._prices[alias.name] = known
         return known
@@ -127,4 +123,4 @@ class Served:
         for name in list(self._loose)[: _MOST_LOOSE // 2]:
             del self._loose[name]
             if name not in kept:
-                self._targets.pop(name, None)
+                self.targets.pop(name, None)

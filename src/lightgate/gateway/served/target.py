@@ -7,17 +7,17 @@ from urllib.parse import quote
 
 import msgspec
 
-from lightgate import __version__
 from lightgate.dialect.registry import dialect_for
 from lightgate.errors import UsageError
 from lightgate.gateway.request.body import with_cap
-from lightgate.provider.prepare import Prepared
+from lightgate.provider.prepare import Prepared, head_block
 from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
     from lightgate.dialect.registry import Dialect
-    from lightgate.gateway.request.body import Fields, Wanted
-    from lightgate.gateway.spend.price import TokenPrices
+    from lightgate.gateway.request.body import ClientRequest, Fields
+    from lightgate.gateway.request.endpoint import Endpoint
+    from lightgate.gateway.served.price import TokenPrices
     from lightgate.provider.target import Target
     from lightgate.route.plan.hedge import TargetPrice
 
@@ -44,10 +44,11 @@ class ServedTarget:
     """A target with everything made ready that does not change from request to request."""
 
     __slots__ = (
-        "_heads",
+        "_model",
         "_native",
         "_origin",
         "_root",
+        "_ways",
         "abort_stops_billing",
         "name_bytes",
         "prices",
@@ -65,7 +66,8 @@ class ServedTarget:
         if "responses" in target.provider.kinds:
             native |= {"openai-responses"}
         self._native = native
-        self._heads: dict[tuple[str, bool], bytes] = {}
+        self._ways: dict[tuple[str, str, bool], tuple[Dialect, bytes]] = {}
+        self._model = msgspec.Raw(_encode(target.model))
 
     @property
     def price(self) -> TargetPrice | None:
@@ -76,91 +78,90 @@ class ServedTarget:
         """Whether a client's bytes can be passed on as they are."""
         return dialect in self._native
 
-    def answer_dialect(self, wanted: Wanted) -> Dialect:
+    def answer_dialect(self, endpoint: Endpoint) -> Dialect:
         """The dialect in which this target will answer."""
-        path = wanted.path
-        if path.dialect in self._native:
-            return dialect_for(self.target.provider.dialect, path.kind)
-        if path.kind in {"completion", "embedding"}:
+        if endpoint.dialect in self._native:
+            return dialect_for(self.target.provider.dialect, endpoint.kind)
+        if endpoint.kind in {"completion", "embedding"}:
             raise UsageError(
-                f"{self.target.name} has no endpoint for {path.dialect}.",
+                f"{self.target.name} has no endpoint for {endpoint.dialect}.",
                 hint="Ask an OpenAI-compatible target, or use /v1/chat/completions.",
             )
         return dialect_for(self.target.provider.dialect, "chat")
 
     def prepare(
-        self, wanted: Wanted, cap: int | None, extra: bytes, *, gathered: bool = False
+        self, request: ClientRequest, cap: int | None, extra: bytes, *, assembled: bool = False
     ) -> Prepared:
         """The request's bytes for this target; UsageError names what it cannot be told.
 
-        `gathered`: as a stream, though the client wants a whole answer.
+        `assembled`: as a stream, though the client wants a whole answer.
         """
-        streamed = wanted.streamed or gathered
-        dialect = self.answer_dialect(wanted)
-        if wanted.path.dialect == dialect.name:
-            body = self._same(wanted, cap, streamed)
+        endpoint = request.endpoint
+        streamed = request.streamed or assembled
+        way = self._ways.get((endpoint.dialect, endpoint.kind, streamed))
+        if way is None:
+            way = self._way(endpoint, streamed)
+        dialect, head = way
+        if endpoint.dialect == dialect.name:
+            body = self._same(request, cap, streamed)
         else:
-            body = self._translated(wanted, dialect, cap, streamed)
-        head = self._heads.get((dialect.name, streamed))
-        if head is None:
-            head = self._heads[dialect.name, streamed] = self._head(dialect, streamed)
+            body = self._translated(request, dialect, cap, streamed)
+        target = self.target
         return Prepared(
             self._origin,
             b"%b%d\r\n%b\r\n%b" % (head, len(body), extra, body),
             dialect,
-            self.target.provider.quirks,
+            target.provider.quirks,
             streamed,
-            self.target.api_key,
+            target.api_key,
         )
 
-    def _same(self, wanted: Wanted, cap: int | None, streamed: bool) -> bytes:
+    def _way(self, endpoint: Endpoint, streamed: bool) -> tuple[Dialect, bytes]:
+        """Make the dialect and the header block of one endpoint ready, once."""
+        dialect = self.answer_dialect(endpoint)
+        accept = "text/event-stream" if streamed else "application/json"
+        headers = (
+            ("content-type", "application/json"),
+            ("accept", accept),
+            *self.target.headers(),
+        )
+        head = head_block(self._origin, self._root + self._path(dialect, streamed), headers)
+        way = self._ways[endpoint.dialect, endpoint.kind, streamed] = dialect, head
+        return way
+
+    def _same(self, request: ClientRequest, cap: int | None, streamed: bool) -> bytes:
         """The client's own body; only the model, the cap and the wish for usage are ours."""
-        fields: Fields = wanted.fields
-        dialect = wanted.path.dialect
+        fields: Fields = request.fields
+        dialect = request.endpoint.dialect
         quirks = self.target.provider.quirks
         if cap is not None:
             fields = with_cap(dialect, fields, cap, quirks.max_tokens_field)
         if dialect == "gemini":
             return _encode(fields)
         fields = dict(fields)
-        fields["model"] = msgspec.Raw(_encode(self.target.model))
-        if streamed and not wanted.streamed:
+        fields["model"] = self._model
+        if streamed and not request.streamed:
             fields["stream"] = _TRUE
         asks_usage = dialect in {"openai-chat", "openai-completions"} and quirks.stream_usage
-        if streamed and asks_usage and not wanted.include_usage:
+        if streamed and asks_usage and not request.include_usage:
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
         return _encode(fields)
 
     def _translated(
-        self, wanted: Wanted, dialect: Dialect, cap: int | None, streamed: bool
+        self, request: ClientRequest, dialect: Dialect, cap: int | None, streamed: bool
     ) -> bytes:
         from lightgate.dialect.translate import read_request
 
-        request = read_request(
-            wanted.path.dialect, wanted.body, model=self.target.model, stream=streamed
+        neutral = read_request(
+            request.endpoint.dialect, request.body, model=self.target.model, stream=streamed
         )
-        request = msgspec.structs.replace(
-            request,
+        neutral = msgspec.structs.replace(
+            neutral,
             model=self.target.model,
             kind="chat",
-            max_tokens=cap if cap is not None else request.max_tokens,
+            max_tokens=cap if cap is not None else neutral.max_tokens,
         )
-        return dialect.build(request, self.target.provider.quirks).body
-
-    def _head(self, dialect: Dialect, streamed: bool) -> bytes:
-        """Everything before the length; the host comes from the configuration alone."""
-        accept = "text/event-stream" if streamed else "application/json"
-        lines = [
-            f"POST {self._root}{self._path(dialect, streamed)} HTTP/1.1",
-            f"host: {self._origin.authority}",
-            f"user-agent: lightgate/{__version__}",
-            "accept-encoding: identity",
-            "content-type: application/json",
-            f"accept: {accept}",
-            *(f"{name}: {value}" for name, value in self.target.headers()),
-            "content-length: ",
-        ]
-        return "\r\n".join(lines).encode("latin-1")
+        return dialect.build(neutral, self.target.provider.quirks).body
 
     def _path(self, dialect: Dialect, streamed: bool) -> str:
         if dialect.name != "gemini":

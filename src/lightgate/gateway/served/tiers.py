@@ -19,7 +19,7 @@ from lightgate.route.plan.policy import USUAL_TOKENS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lightgate.gateway.request.body import Wanted
+    from lightgate.gateway.request.body import ClientRequest
     from lightgate.route.form.forms import Forms
     from lightgate.route.plan.alias import Alias, PlanAsk
 
@@ -48,7 +48,11 @@ def tiers_of(aliases: Iterable[Alias]) -> dict[str, Tiers]:
 
 
 def plan_tiers(
-    cascade: Cascade, ask: PlanAsk, wanted: Wanted, decide: Callable[[PlanAsk], Plan], forms: Forms
+    cascade: Cascade,
+    ask: PlanAsk,
+    request: ClientRequest,
+    decide: Callable[[PlanAsk], Plan],
+    forms: Forms,
 ) -> Plan:
     """Make a plan that begins in the tier for the request's level and goes on with the others.
 
@@ -56,9 +60,9 @@ def plan_tiers(
     a failure, or an answer that fails a check. A tier that starts ahead takes the place of the
     first tier's hedge.
     """
-    found = score(features_of(wanted.path.dialect, wanted.fields))
+    found = score(features_of(request.endpoint.dialect, request.fields))
     start = starting(cascade, found.level)
-    ahead = _may_be_ahead(cascade, start, ask, wanted)
+    ahead = _may_be_ahead(cascade, start, ask, request)
     if ahead:
         ask = msgspec.structs.replace(ask, hedge="off")
     first = decide(tier_ask(cascade, start, ask))
@@ -88,7 +92,7 @@ def plan_tiers(
     )
 
 
-def _may_be_ahead(cascade: Cascade, start: int, ask: PlanAsk, wanted: Wanted) -> bool:
+def _may_be_ahead(cascade: Cascade, start: int, ask: PlanAsk, request: ClientRequest) -> bool:
     """Whether the next tier may start beside the first: not without checks, and not in a race.
 
     A client that asks for no hedge gets no other attempt beside the first either.
@@ -96,7 +100,7 @@ def _may_be_ahead(cascade: Cascade, start: int, ask: PlanAsk, wanted: Wanted) ->
     if cascade.ahead_ns is None or start >= len(cascade.tiers) - 1:
         return False
     race = ask.alias.race if ask.race is None else ask.race
-    return race <= 1 and ask.hedge != "off" and reads(wanted.path.dialect)
+    return race <= 1 and ask.hedge != "off" and reads(request.endpoint.dialect)
 
 
 def _whole_nano(ask: PlanAsk, target: str) -> float:

@@ -152,7 +152,7 @@ class _Mapped:
     def append(self, payload: bytes) -> None:
         """Copy a frame in, its head last; OSError when the disk gives no room."""
         start, length = self.size, len(payload)
-        end = start + _padded(length)
+        end = start + ((HEAD_BYTES + length + _ALIGN - 1) & -_ALIGN)
         if end > self._room:
             self._grow(end)
         mapped = self._map

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.errors import AttemptError, Cancelled, DeadlineMissed, PeerReset
@@ -14,7 +14,7 @@ from lightgate.wire.client.dial import Dialer
 from lightgate.wire.client.dns import Resolver
 from lightgate.wire.client.pool import Connection, Pool
 from lightgate.wire.client.proxy import Proxies
-from lightgate.wire.client.roundtrip import Deadlines, Exchange, Taker
+from lightgate.wire.client.roundtrip import Deadlines, Outbound, Roundtrip, Taker
 from lightgate.wire.link.stamper import Stamper
 
 if TYPE_CHECKING:
@@ -24,24 +24,6 @@ if TYPE_CHECKING:
     from lightgate.wire.origin import Origin
 
 KEEP_IDLE_NS: Final = 55 * 1_000_000_000  # below the 60 s after which many servers close
-
-
-class _Order(NamedTuple):
-    """One call of `Client.exchange`."""
-
-    origin: Origin
-    payload: bytes
-    taker: Taker
-    marks: Marks
-    deadlines: Deadlines
-    began_ns: int
-
-    def left_s(self) -> float | None:
-        """What is left of the total deadline."""
-        total_s = self.deadlines.total_s
-        if total_s is None:
-            return None
-        return max(0.0, total_s - (time.monotonic_ns() - self.began_ns) / 1e9)
 
 
 class Client:
@@ -64,40 +46,46 @@ class Client:
         self._pools: dict[Origin, Pool] = {}
         self._busy: set[Connection] = set()
         self._dialing: dict[asyncio.Timeout, asyncio.Future[None]] = {}
+        self._opening: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def exchange(
-        self,
-        origin: Origin,
-        payload: bytes,
-        taker: Taker,
-        marks: Marks,
-        deadlines: Deadlines,
-        connection: Connection | None = None,
-    ) -> Exchange:
-        """Send one request and let the taker take the answer; the end of it, or an AttemptError.
+    def send(self, request: Outbound) -> Roundtrip:
+        """Send one request: at once on a warm connection, else as soon as one is open.
 
-        `connection` is one that `idle` gave. A pooled connection that the server closed under us
-        before any byte of the answer came is replaced once by a fresh one: the request cannot have
-        been answered on it.
+        `request.over` is called when all is over, at the earliest before this returns. A pooled
+        connection that the server closed under us before any byte of the answer came is replaced
+        once by a fresh one: the request cannot have been answered on it.
         """
-        order = _Order(origin, payload, taker, marks, deadlines, time.monotonic_ns())
-        if connection is None:
-            connection = await self._acquire(order)
-        try:
-            return await self._run(connection, order)
-        except PeerReset as error:
-            if not (error.early and connection.pooled):
-                raise
-        marks.replayed = True
-        return await self._run(await self._acquire(order, fresh=True), order)
+        trip = Roundtrip(self, request)
+        pool = self._pools.get(request.origin)
+        if pool is not None and pool.idle and not pool.promised and not self._closed:
+            connection = self._reuse(pool)  # a warm one that is promised to no other caller
+            if connection is not None:
+                self._busy.add(connection)
+                trip.go(connection)
+                return trip
+        self._connect(trip)
+        return trip
 
-    def idle(self, origin: Origin) -> Connection | None:
-        """Take a warm connection that nobody waits for, to be used in this turn of the loop."""
-        pool = self._pools.get(origin)
-        if pool is None or not pool.idle or pool.promised or self._closed:
-            return None
-        return self._reuse(pool)
+    async def ask(
+        self, origin: Origin, payload: bytes, taker: Taker, marks: Marks, deadlines: Deadlines
+    ) -> None:
+        """Send one request and wait until its answer is complete; AttemptError if it is not."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def over(error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        trip = self.send(Outbound(origin, payload, taker, marks, deadlines, over))
+        try:
+            await done
+        finally:
+            trip.cancel()
 
     async def warm(self, origin: Origin, count: int, connect_s: float | None = 10.0) -> int:
         """Open connections until `count` are idle; the number that are. Never raises for one."""
@@ -120,12 +108,12 @@ class Client:
         pools = list(self._pools.values())
         self._pools.clear()
         for connection in list(self._busy):
-            if connection.exchange is not None:
-                connection.exchange.cancel()
+            if connection.trip is not None:
+                connection.trip.cancel()
         for pool in pools:
             for connection in pool.idle:
                 connection.link.abort()
-                connection.seat.close()
+                connection.close()
             pool.idle.clear()
             for waiter in pool.waiting:
                 if not waiter.done():
@@ -143,36 +131,61 @@ class Client:
         """Connections that are open now or being opened, idle ones too."""
         return sum(pool.open for pool in self._pools.values())
 
-    async def _run(self, connection: Connection, order: _Order) -> Exchange:
-        exchange = Exchange(
-            connection.link, order.origin, order.taker, order.deadlines, connection.seat
-        )
-        connection.exchange = exchange
-        connection.link.attach(exchange)
-        self._busy.add(connection)
-        try:
-            exchange.start(order.payload, order.began_ns)
-            await exchange.done
-        finally:
-            exchange.leave()
-            self._busy.discard(connection)
-            connection.exchange = None
-            if exchange.keep_alive and exchange.complete and connection.link.is_open:
-                connection.link.attach(connection)
-                self._release(connection)
-            else:
-                self._drop(connection)
-        return exchange
+    def ended(self, trip: Roundtrip, error: BaseException | None) -> None:
+        """Take the connection of a roundtrip back, or drop it; then send again or say the end."""
+        connection = trip.connection
+        self._busy.discard(connection)
+        connection.trip = None
+        link = connection.link
+        if error is None and trip.keep_alive and link.is_open:
+            link.attach(connection)
+            self._release(connection)
+        else:
+            self._drop(connection)
+        if isinstance(error, PeerReset) and error.early and connection.pooled:
+            trip.request.marks.replayed = True
+            trip.over = False
+            self._connect(trip, fresh=True)
+        else:
+            trip.report(error)
 
-    async def _acquire(self, order: _Order, *, fresh: bool = False) -> Connection:
+    def _connect(self, trip: Roundtrip, *, fresh: bool = False) -> None:
+        """Open or wait for a connection, in a task of its own."""
+        loop = asyncio.get_running_loop()
+        trip.dialling = task = loop.create_task(self._acquire(trip, fresh=fresh))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _acquire(self, trip: Roundtrip, *, fresh: bool) -> None:
+        """Find a connection that is the roundtrip's alone and start it there."""
+        try:
+            connection = await self._found(trip, fresh=fresh)
+        except AttemptError as error:
+            trip.finish_unsent(error)
+            return
+        except asyncio.CancelledError:
+            if not trip.over:  # not by `Roundtrip.cancel`: the whole loop is being torn down
+                trip.finish_unsent(Cancelled("The client was closed."))
+            raise
+        except BaseException as error:
+            trip.finish_unsent(error)
+            raise
+        if trip.over:
+            self._release(connection)
+            return
+        self._busy.add(connection)
+        trip.go(connection)
+
+    async def _found(self, trip: Roundtrip, *, fresh: bool) -> Connection:
         """A connection that is the caller's alone; nothing is awaited once it is found."""
         if self._closed:
             raise Cancelled("The client was closed.")
-        pool = self._pool(order.origin)
+        request = trip.request
+        pool = self._pool(request.origin)
         if pool.has_room():
             pool.promised += 1
         else:
-            await self._wait(pool, order)
+            await self._wait(pool, trip)
         try:
             connection = None if fresh else self._reuse(pool)
             if connection is not None:
@@ -182,10 +195,10 @@ class Client:
             pool.open += 1
         finally:
             pool.promised -= 1
-        connect_s, left_s = order.deadlines.connect_s, order.left_s()
+        connect_s, left_s = request.deadlines.connect_s, trip.left_s()
         if left_s is not None and (connect_s is None or left_s < connect_s):
-            return await self._dial(pool, order.origin, order.marks, (left_s, "total"))
-        return await self._dial(pool, order.origin, order.marks, (connect_s, "connect"))
+            return await self._dial(pool, request.origin, request.marks, (left_s, "total"))
+        return await self._dial(pool, request.origin, request.marks, (connect_s, "connect"))
 
     def _reuse(self, pool: Pool) -> Connection | None:
         now = time.monotonic_ns()
@@ -196,22 +209,24 @@ class Client:
             self._drop(connection)
         return None
 
-    async def _wait(self, pool: Pool, order: _Order) -> None:
-        """Wait until room is promised to us."""
+    async def _wait(self, pool: Pool, trip: Roundtrip) -> None:
+        """Wait until room is promised to this roundtrip."""
+        request = trip.request  # a cancelled roundtrip lets go of it
         began = time.monotonic_ns()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         pool.waiting.append(waiter)
         served = False
         try:
-            async with asyncio.timeout(order.left_s()):
+            async with asyncio.timeout(trip.left_s()):
                 await waiter
             served = True
         except TimeoutError:
             raise DeadlineMissed(
-                f"No connection to {order.origin.authority} became free in time.", phase="total"
+                f"No connection to {trip.request.origin.authority} became free in time.",
+                phase="total",
             ) from None
         finally:
-            order.marks.pool_wait_ns = time.monotonic_ns() - began
+            request.marks.pool_wait_ns = time.monotonic_ns() - began
             if not served:
                 _give_up(pool, waiter)
 
@@ -260,7 +275,8 @@ class Client:
         pool.idle.append(connection)
         while now - pool.idle[0].idle_since > KEEP_IDLE_NS:
             self._drop(pool.idle.popleft())
-        pool.wake()
+        if pool.waiting:
+            pool.wake()
 
     def _drop(self, connection: Connection) -> None:
         connection.link.abort()
@@ -268,7 +284,7 @@ class Client:
 
     def _forget(self, connection: Connection) -> None:
         pool = self._pools.get(connection.origin)
-        connection.seat.close()
+        connection.close()
         if pool is None or connection.gone:
             return
         connection.gone = True

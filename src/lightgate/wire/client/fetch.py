@@ -10,7 +10,7 @@ from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
     from lightgate.wire.client.client import Client
-    from lightgate.wire.client.roundtrip import Exchange, Headers
+    from lightgate.wire.client.response import Headers
     from lightgate.wire.origin import Origin
 
 BODY_LIMIT: Final = 256 * 1024 * 1024  # the simulator's log of a long run
@@ -34,9 +34,6 @@ class _WholeBody:
         self.parts: list[bytes] = []
         self._limit = limit
         self._size = 0
-
-    def on_open(self, exchange: Exchange) -> None:
-        """Nothing to keep: a fetch is cancelled by its task."""
 
     def on_sent(self, stamp: int) -> None:
         self.marks.send = stamp
@@ -74,5 +71,5 @@ async def fetch(
     marks = Marks()
     collector = _WholeBody(marks, limit)
     payload = "\r\n".join((*lines, "", "")).encode("latin-1") + (body or b"")
-    await client.exchange(origin, payload, collector, marks, deadlines or Deadlines())
+    await client.ask(origin, payload, collector, marks, deadlines or Deadlines())
     return Fetched(collector.status, collector.headers, b"".join(collector.parts), marks)

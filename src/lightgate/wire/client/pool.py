@@ -1,36 +1,69 @@
-"""The connections of one origin: which are idle, who waits for one."""
+"""The connections of one origin: which are idle, and the callers that wait for one."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from lightgate.wire.client.roundtrip import Seat
+from lightgate.wire.client.response import ResponseParser
+from lightgate.wire.link.timers import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lightgate.wire.client.roundtrip import Exchange
     from lightgate.wire.link.link import Link
     from lightgate.wire.origin import Origin
 
 
-class Connection:
-    """A pooled connection: carries one exchange at a time, which hears the link itself."""
+class Trip(Protocol):
+    """What a connection must be able to do to the roundtrip that it carries."""
 
-    __slots__ = ("_on_gone", "exchange", "gone", "idle_since", "link", "origin", "pooled", "seat")
+    def expire(self) -> None:
+        """Look at the deadlines."""
+
+    def cancel(self) -> None:
+        """Close the socket and end the roundtrip as cancelled."""
+
+
+class Connection:
+    """A pooled connection: carries one roundtrip at a time, which hears the link itself.
+
+    The parser and the timer live as long as the connection and serve its roundtrips in turn.
+    """
+
+    __slots__ = (
+        "_on_gone",
+        "gone",
+        "idle_since",
+        "link",
+        "origin",
+        "pooled",
+        "response",
+        "timer",
+        "trip",
+    )
 
     def __init__(self, link: Link, origin: Origin, on_gone: Callable[[Connection], None]) -> None:
         self.link = link
         self.origin = origin
-        self.seat = Seat(asyncio.get_running_loop())
-        self.exchange: Exchange | None = None
+        self.response = ResponseParser()
+        self.timer = Deadline(asyncio.get_running_loop(), self._expire)
+        self.trip: Trip | None = None
         self.idle_since = 0
         self.pooled = False  # has been idle: the server may have closed it meanwhile
         self.gone = False
         self._on_gone = on_gone
         link.attach(self)
+
+    def close(self) -> None:
+        """Give the timer back and let go of the roundtrip."""
+        self.timer.close()
+        self.trip = None
+
+    def _expire(self) -> None:
+        if self.trip is not None:
+            self.trip.expire()
 
     # The link's peer, while it is idle
 

@@ -1,4 +1,4 @@
-"""The answers of one connection, parsed one after the other by one parser.
+"""The parser of one connection's answers, one after the other.
 
 A parser is made once for a connection: making one costs more than parsing a small answer.
 """
@@ -10,10 +10,11 @@ import httptools
 Headers = list[tuple[bytes, bytes]]  # names in lower case
 
 
-class AnswerParser:
+class ResponseParser:
     """llhttp and what it has said about the answer under way.
 
-    Nothing in the callbacks may raise: the parser would hide what it was.
+    Nothing in the callbacks may raise: the parser would hide what it was. `bodies` are pieces that
+    have not been taken yet; llhttp appends to that list itself.
     """
 
     __slots__ = (
@@ -24,63 +25,64 @@ class AnswerParser:
         "framed",
         "headers",
         "keep_alive",
+        "on_body",
+        "pieces",
         "status",
         "strange",
+        "version",
     )
 
     def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.on_body = self.bodies.append  # no call of ours for each piece
         self._parser = httptools.HttpResponseParser(self)
         self.feed = self._parser.feed_data  # parse; raises httptools' own errors
         self.begin()
 
     def begin(self) -> None:
-        """The next answer: forget the one before."""
+        """Forget the answer before: the next one begins."""
         self.headers: Headers = []
-        self.bodies: list[bytes] = []  # pieces that nobody has taken yet
+        self.bodies.clear()
         self.status = 0  # of the final answer; 0 until its headers are complete
         self.strange = 0  # a status that nobody asked for, or that of what follows the answer
         self.complete = False
         self.framed = False  # the answer says where it ends
         self.keep_alive = False
-
-    @property
-    def version(self) -> str:
-        """Of the protocol that the answer speaks."""
-        return str(self._parser.get_http_version())
+        self.version = ""  # of HTTP
+        self.pieces = 0  # of the body, once something follows it
 
     # From the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; a trailer is not one."""
+        """Keep one header; a trailer is not one."""
         if not self.status:
             self.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """All headers: the final ones, or those of an interim answer."""
+        """Read the status: of the final answer, or of an interim one, which is passed over."""
         status = int(self._parser.get_status_code())
+        if self.complete:  # a second answer: `strange` ends the roundtrip
+            return
         if status >= 200:
             self.framed = status in {204, 304}
             for name, _ in self.headers:
                 if name in {b"content-length", b"transfer-encoding"}:
                     self.framed = True
             self.status = status
+            self.version = self._parser.get_http_version()
             return
         self.headers = []
         if status == 101 or status < 100:
             self.strange = status or 1
 
-    def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
-        if self.status and not self.complete:
-            self.bodies.append(body)
-
     def on_message_complete(self) -> None:
-        """An answer is whole."""
+        """Note that the answer is whole."""
         if self.status and not self.complete:
             self.keep_alive = bool(self._parser.should_keep_alive())
             self.complete = True
 
     def on_message_begin(self) -> None:
-        """Something after the answer means that the two sides disagree about where it ended."""
+        """Note bytes after the answer: the two sides disagree about where it ended."""
         if self.complete:
             self.strange = self.status
+            self.pieces = len(self.bodies)

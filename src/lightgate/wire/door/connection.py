@@ -3,10 +3,10 @@
     READING ──► BUSY ──► FLUSH ──► READING (keep-alive)
        └─ refused ─┴───────┴─────► LINGER ──► GONE
 
-One handler runs at a time. Bytes that come meanwhile are kept with their stamps, up to a limit, so
-that reading goes on and the end of the stream is noticed at once. After the last reply our half is
-closed and what still comes is dropped for a moment: a socket that is closed over unread bytes sends
-a reset, and the client would lose the answer.
+One reply is under way at a time. Bytes that come meanwhile are kept with their stamps, up to a
+limit, so that reading goes on and the end of the stream is noticed at once. After the last reply
+our half is closed and what still comes is dropped for a moment: a socket that is closed over unread
+bytes sends a reset, and the client would lose the answer.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ class ServerConnection:
         "_accepted_ns",
         "_deadline",
         "_drained",
-        "_entered",
         "_intake",
         "_loop",
         "_mark",
@@ -58,17 +57,18 @@ class ServerConnection:
         "_queued",
         "_reading_paused",
         "_reply",
-        "_service",
+        "_serving",
         "_state",
-        "_task",
+        "_unqueuing",
         "link",
+        "service",
         "writing_paused",
     )
 
     def __init__(self, link: ServedLink, service: Service, peer: str, accepted_ns: int) -> None:
         self.link = link
         self.writing_paused = False
-        self._service = service
+        self.service = service
         self._peer = peer
         self._accepted_ns = accepted_ns
         self._loop = asyncio.get_running_loop()
@@ -78,8 +78,8 @@ class ServerConnection:
         self._queued = 0
         self._reading_paused = False
         self._reply: Reply | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._entered = False  # whether the task has begun to run
+        self._unqueuing = False  # whether what was kept is being read
+        self._serving = False  # whether a request is being handed over in this turn
         self._drained: asyncio.Future[None] | None = None
         self._mark = 0  # unsent bytes when the write deadline was set
         self._deadline = Deadline(self._loop, self._expire)
@@ -87,16 +87,7 @@ class ServerConnection:
         service.connections.add(self)
         link.attach(self)
 
-    # Reply's room
-
-    @property
-    def closing(self) -> bool:
-        """No further request will be read."""
-        return self._service.closing
-
-    def date(self) -> bytes:
-        """The value of the Date field."""
-        return self._service.date()
+    # Reply's outlet to the client
 
     async def writable(self) -> None:
         """Wait until the client has taken most of the backlog."""
@@ -117,21 +108,14 @@ class ServerConnection:
         """Whether nothing of a request has come since the last reply."""
         return self._state == _READING and self._intake.phase == IDLE
 
-    @property
-    def task(self) -> asyncio.Task[None] | None:
-        """The running handler."""
-        return self._task
-
     def retire(self) -> None:
         """Close if idle; a running reply closes after itself."""
         if self.idle:
             self._end()
 
     def abort(self) -> None:
-        """Close the socket and stop the handler now."""
-        self._cancel()
-        self.link.abort()
-        self._leave()
+        """Close the socket and tell the handler now."""
+        self._drop()
 
     # The link's peer
 
@@ -143,7 +127,7 @@ class ServerConnection:
         elif state <= _FLUSH:
             self._queue.append((data, stamp))
             self._queued += len(data)
-            if self._queued > self._service.limits.queue_bytes and not self._reading_paused:
+            if self._queued > self.service.limits.queue_bytes and not self._reading_paused:
                 self._reading_paused = True  # a hang-up behind these bytes shows when we write
                 self.link.pause_reading()
 
@@ -166,14 +150,14 @@ class ServerConnection:
         self.writing_paused = True
         if self._state in {_BUSY, _FLUSH}:
             self._mark = self.link.unsent
-            self._deadline.set(self._service.limits.write_s)
+            self._deadline.set(self.service.limits.write_s)
 
     def resume_writing(self) -> None:
         """The client caught up."""
         self.writing_paused = False
         self._wake()
         if self._state == _BUSY:
-            self._deadline.clear()
+            self._deadline.due_ns = 0
         elif self._state == _FLUSH:
             self._next()
 
@@ -190,7 +174,7 @@ class ServerConnection:
         if rest is not None:
             self._serve(intake, rest, stamp)
         elif intake.phase != phase:
-            limits = self._service.limits
+            limits = self.service.limits
             self._deadline.set(limits.body_s if intake.phase == BODY else limits.head_s)
             if intake.phase == BODY and self._turned_away(intake.head, stamp):
                 return
@@ -199,7 +183,7 @@ class ServerConnection:
 
     def _turned_away(self, head: RequestHead, stamp: int) -> bool:
         """Whether the gate has answered a head whose body has not come."""
-        gate = self._service.gate
+        gate = self.service.gate
         if gate is None:
             return False
         reply = Reply(self, head.method, head.minor, keep_alive=False)
@@ -217,14 +201,20 @@ class ServerConnection:
         head, body = intake.head, intake.body
         intake.body = b""
         self._state = _BUSY
-        self._deadline.clear()
+        self._deadline.due_ns = 0
         if rest:
             self._queue.insert(0, (rest, stamp))
             self._queued += len(rest)
         inbound = self._inbound(head, body, stamp)
         self._reply = reply = Reply(self, head.method, head.minor, keep_alive=head.keep_alive)
-        self._entered = False
-        self._task = self._loop.create_task(self._run(inbound, reply))
+        self._serving = True
+        try:
+            self.service.handler(inbound, reply)
+        except Exception as error:  # noqa: BLE001 - the outer wall of a request
+            self.failed(reply, error)
+        self._serving = False
+        if reply.finished:
+            self._served(reply)
 
     def _inbound(self, head: RequestHead, body: bytes, stamp: int) -> Inbound:
         first_ns = self._intake.first_ns
@@ -242,23 +232,11 @@ class ServerConnection:
             notes=head.notes,
         )
 
-    async def _run(self, inbound: Inbound, reply: Reply) -> None:
-        self._entered = True
-        try:
-            await self._service.handler(inbound, reply)
-        except asyncio.CancelledError:
-            if not reply.finished:
-                reply.abort()
-            raise
-        except Exception as error:  # noqa: BLE001 - the outer wall of a request
+    def failed(self, reply: Reply, error: Exception | None) -> None:
+        """End a reply whose handler has a defect: as a failure, or by cutting it off."""
+        if error is not None:
             _log_failure(error)
-            self._fail(reply)
-        else:
-            if not reply.finished:
-                logger.error("a handler returned without finishing its reply")
-                self._fail(reply)
-        finally:
-            self._served(reply)
+        self._fail(reply)
 
     def _fail(self, reply: Reply) -> None:
         reply.keep_alive = False
@@ -267,15 +245,18 @@ class ServerConnection:
         elif not reply.finished:
             reply.abort()
 
+    def replied(self, reply: Reply) -> None:
+        """Turn to what comes after a reply that has just been finished."""
+        if reply is self._reply and not self._serving:
+            self._served(reply)
+
     def _served(self, reply: Reply) -> None:
-        self._task = self._reply = None
-        if self._state == _GONE:
-            self._service.forget(self)
-        elif self._state == _LINGER:
+        self._reply = None
+        if self._state in {_GONE, _LINGER}:
             return
-        elif not self.link.is_open:  # aborted or closed by the handler; the link says no more
+        if not self.link.is_open:  # aborted or closed by the handler; the link says no more
             self._leave()
-        elif self._service.closing or not reply.keep_alive:
+        elif self.service.closing or not reply.keep_alive:
             self._end()
         elif self.writing_paused:
             self._state = _FLUSH
@@ -284,16 +265,19 @@ class ServerConnection:
 
     def _next(self) -> None:
         """Turn to the next request, and to what has come of it already."""
-        if self._service.closing:
+        if self.service.closing:
             self._end()
             return
         self._state = _READING
-        self._deadline.set(self._service.limits.idle_s)
-        while self._queue and self._state == _READING:
-            data, stamp = self._queue.pop(0)
-            self._queued -= len(data)
-            self._take(data, stamp)
-        if self._reading_paused and self._queued <= self._service.limits.queue_bytes:
+        self._deadline.set(self.service.limits.idle_s)
+        if self._queue and not self._unqueuing:
+            self._unqueuing = True  # replies that are finished at once come back here
+            while self._queue and self._state == _READING:
+                data, stamp = self._queue.pop(0)
+                self._queued -= len(data)
+                self._take(data, stamp)
+            self._unqueuing = False
+        if self._reading_paused and self._queued <= self.service.limits.queue_bytes:
             self._reading_paused = False
             self.link.resume_reading()
 
@@ -318,21 +302,16 @@ class ServerConnection:
             self._leave()
             return
         self._mark = self.link.unsent
-        limits = self._service.limits
+        limits = self.service.limits
         self._deadline.set(limits.write_s if self._mark else limits.linger_s)
 
     def _drop(self) -> None:
-        """Close the socket now; a handler is stopped unless its reply is complete."""
-        if self._reply is not None and not self._reply.finished:
-            self._cancel()
+        """Close the socket now; the handler of an unfinished reply is told."""
+        reply = self._reply
         self.link.abort()
         self._leave()
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            if not self._entered:  # its coroutine will never run, so nothing would report its end
-                self._task = None
+        if reply is not None and not reply.finished:
+            reply.lose()
 
     def _leave(self) -> None:
         self._state = _GONE
@@ -340,8 +319,7 @@ class ServerConnection:
         self._intake.drop()
         self._queue.clear()
         self._wake()
-        if self._task is None:
-            self._service.forget(self)
+        self.service.forget(self)
 
     def _wake(self) -> None:
         if self._drained is not None and not self._drained.done():
@@ -349,7 +327,7 @@ class ServerConnection:
         self._drained = None
 
     def _expire(self) -> None:
-        limits = self._service.limits
+        limits = self.service.limits
         unsent = self.link.unsent
         if self.idle:
             self._end()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+import inspect
+from typing import TYPE_CHECKING, Protocol, cast
 
 from lightgate.errors import ConfigError
 from lightgate.wire.door.connection import ServerConnection
 from lightgate.wire.door.inbound import DoorLimits, Inbound
 from lightgate.wire.door.reply import Reply
 from lightgate.wire.door.service import Service
+from lightgate.wire.door.tasks import TaskHandler
 from lightgate.wire.link.listen import BACKLOG, AcceptedLink, KernelListener, open_sockets
 from lightgate.wire.link.stamper import Stamper
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from lightgate.clock.marks import StampSource
     from lightgate.wire.door.connection import ServedLink
-    from lightgate.wire.door.service import Gate, Handler
+    from lightgate.wire.door.service import AsyncHandler, Gate, Handler
 
 __all__ = ["Door", "DoorLimits", "Inbound", "Reply"]
 
@@ -31,15 +33,15 @@ class _Listener(Protocol):
 class Door:
     """Serves one handler; needs a running loop.
 
-    The handler runs as one task per request and is cancelled when the client hangs up before the
-    reply is finished; what it does after `finish` is its own and goes on. Where a body is still on
-    its way, the gate sees the head (the request without its body) first: a reply that it gives is
-    the answer, and the body is not read.
+    The handler is called once for each request and answers it then or later; `Reply.on_lost` tells
+    it that the client has left. A handler that is a coroutine function runs as one task for each
+    request. Where a body is still on its way, the gate sees the head (the request without its body)
+    first: a reply that it gives is the answer, and the body is not read.
     """
 
     def __init__(
         self,
-        handler: Handler,
+        handler: Handler | AsyncHandler,
         *,
         stamp: StampSource = "read",
         limits: DoorLimits | None = None,
@@ -49,7 +51,11 @@ class Door:
         if tls is not None and stamp == "kernel":
             raise ConfigError("A door with TLS stamps when it reads.", hint="Use stamp='read'.")
         self._limits = limits or DoorLimits()
-        self._service = Service(handler, self._limits, gate=gate)
+        self._tasks: set[asyncio.Task[None]] = set()
+        if inspect.iscoroutinefunction(handler):
+            tasks = TaskHandler(handler)
+            self._tasks, handler = tasks.running, tasks
+        self._service = Service(cast("Handler", handler), self._limits, gate=gate)
         self._stamper = Stamper("kernel") if stamp == "kernel" else None
         self._tls = tls
         self._listeners: list[_Listener] = []
@@ -77,6 +83,8 @@ class Door:
                 while self._service.connections:
                     self._service.emptied.clear()
                     await self._service.emptied.wait()
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
         except TimeoutError:
             pass
         await self.close()
@@ -84,15 +92,10 @@ class Door:
     async def close(self) -> None:
         """Stop now: sockets are closed, handlers cancelled and waited for."""
         self._stop_accepting()
-        running = [
-            connection.task
-            for connection in self._service.connections
-            if connection.task is not None
-        ]
         for connection in tuple(self._service.connections):
             connection.abort()
-        if running:  # a handler that will not be cancelled must not stop the door
-            await asyncio.wait(running, timeout=self._limits.linger_s)
+        if self._tasks:  # a handler that will not be cancelled must not stop the door
+            await asyncio.wait(self._tasks, timeout=self._limits.linger_s)
         if self._stamper is not None:
             self._stamper.close()
 

@@ -25,7 +25,7 @@ _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]+)(.*)", re.IGNORECASE)
 _LENGTH_FIELD: Final = re.compile(
     rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE
 )
-_LENGTH_DIGITS: Final = 15
+LENGTH_DIGITS: Final = 15
 _WATCHED: Final = frozenset(
     (
         b"connection",
@@ -224,17 +224,6 @@ class Repeat(NamedTuple):
 
     before: bytes
     after: bytes
-
-    def length(self, raw: bytes) -> int:
-        """The length that a head declares if it repeats this one in all else; -1 if it does not."""
-        before, after = self
-        start, end = len(before), len(raw) - len(after)
-        if not 0 < end - start <= _LENGTH_DIGITS:
-            return -1
-        digits = raw[start:end]
-        if raw.startswith(before) and raw.endswith(after) and digits.isdigit():
-            return int(digits)
-        return -1
 
 
 def repeat_of(raw: bytes, head: RequestHead) -> Repeat | None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lightgate.wire.door.chunked import ChunkedBody
-from lightgate.wire.door.inbound import PLAIN, Repeat, RequestError, RequestHead, repeat_of
+from lightgate.wire.door.inbound import (
+    LENGTH_DIGITS,
+    PLAIN,
+    Repeat,
+    RequestError,
+    RequestHead,
+    repeat_of,
+)
 
 if TYPE_CHECKING:
     from lightgate.wire.door.inbound import DoorLimits
@@ -81,13 +88,24 @@ class Intake:
             self._check_part(data)
             return None
         raw = data[start:end]
-        length = -1 if self._repeat is None else self._repeat.length(raw)
+        length, repeat = -1, self._repeat
+        if repeat is not None:
+            before, after = repeat
+            digits = raw[len(before) : len(raw) - len(after)]
+            if len(digits) <= LENGTH_DIGITS and digits.isdigit() and raw == before + digits + after:
+                length = int(digits)
         if length < 0:
             self.head = head = RequestHead(raw, self._limits)
             self._repeat = repeat_of(raw, head)
             length = head.length
         self._buffer = b""
         self._scanned = 0
+        if not self.head.chunked and length <= self._limits.body_bytes:
+            past = end + length
+            if past <= len(data):  # all of it is here, as nearly always
+                self.phase = IDLE
+                self.body = data[end:past]
+                return data[past:]
         return self._begin_body(self.head, length, data[end:])
 
     def drop(self) -> None:
@@ -110,10 +128,6 @@ class Intake:
             self._chunks = ChunkedBody(limit)
         elif length > limit:
             raise RequestError(413, f"The body is larger than {limit} bytes.")
-        elif length <= len(rest):
-            self.phase = IDLE
-            self.body = rest[:length]
-            return rest[length:]
         self.phase = BODY
         self._left = length
         return self._take_body(rest) if rest else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from lightgate.wire.door.inbound import PLAIN, Header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from lightgate.wire.link.link import Link
 
@@ -28,6 +28,16 @@ _STATUS_LINES: Final = {
 _BODILESS: Final = frozenset((204, 304))
 
 
+class DoorTerms(Protocol):
+    """What a reply needs to know of the door."""
+
+    closing: bool  # no further request will be read
+
+    def date(self) -> bytes:
+        """The value of the Date field."""
+        ...
+
+
 class ReplyConnection(Protocol):
     """What a reply needs of the connection that it goes out on."""
 
@@ -39,12 +49,8 @@ class ReplyConnection(Protocol):
         ...
 
     @property
-    def closing(self) -> bool:
-        """No further request will be read."""
-        ...
-
-    def date(self) -> bytes:
-        """The value of the Date field."""
+    def service(self) -> DoorTerms:
+        """What all connections of the door share."""
         ...
 
     async def writable(self) -> None:
@@ -53,25 +59,36 @@ class ReplyConnection(Protocol):
     def cut(self) -> None:
         """Close the socket in this turn of the loop."""
 
+    def replied(self, reply: Reply) -> None:
+        """The reply has just been finished."""
+
+    def failed(self, reply: Reply, error: Exception | None) -> None:
+        """The handler of this reply has a defect; None where it has been logged."""
+
 
 class Reply:
-    """The answer to one request; `start`, any number of `send`, `finish`, or `whole` at once."""
+    """The answer to one request; `start`, any number of `send`, `finish`, or `whole` at once.
+
+    `on_lost`, where the handler has set it, is called once if the client leaves before the reply is
+    finished; nothing that is sent afterwards has a reader.
+    """
 
     __slots__ = (
         "_chunked",
+        "_connection",
         "_left",
         "_minor",
         "_mute",
-        "_room",
         "finished",
         "keep_alive",
+        "on_lost",
         "started",
     )
 
     def __init__(
-        self, room: ReplyConnection, method: bytes, minor: int, *, keep_alive: bool
+        self, connection: ReplyConnection, method: bytes, minor: int, *, keep_alive: bool
     ) -> None:
-        self._room = room
+        self._connection = connection
         self._minor = minor
         self._mute = method == b"HEAD"  # the framing of an answer without its body
         self._chunked = False
@@ -79,16 +96,17 @@ class Reply:
         self.keep_alive = keep_alive  # set to False before `start` to close after this reply
         self.started = False
         self.finished = False
+        self.on_lost: Callable[[], object] | None = None
 
     @property
     def link(self) -> Link:
         """The connection itself, for those who must misbehave."""
-        return self._room.link
+        return self._connection.link
 
     @property
     def crowded(self) -> bool:
         """Whether the client reads more slowly than it is sent to; `drain` waits for it."""
-        return self._room.writing_paused
+        return self._connection.writing_paused
 
     def start(
         self,
@@ -113,19 +131,19 @@ class Reply:
         """
         if not self.started or self.finished:
             raise RuntimeError("A reply's body goes between its start and its finish.")
-        room = self._room
+        connection = self._connection
         if self._chunked and data and not self._mute:  # what nearly every token is
-            room.link.write(b"%x\r\n%b\r\n" % (len(data), data))
+            connection.link.write(b"%x\r\n%b\r\n" % (len(data), data))
         else:
             framed = self._framed(data) if data else b""
             if framed:
-                room.link.write(framed)
-        return room.writing_paused
+                connection.link.write(framed)
+        return connection.writing_paused
 
     async def drain(self) -> None:
         """Wait while the client reads more slowly than it is sent to."""
-        if self._room.writing_paused:
-            await self._room.writable()
+        if self._connection.writing_paused:
+            await self._connection.writable()
 
     def finish(self, trailer: bytes = b"", *, last: bytes = b"") -> None:
         """End the body; `trailer` is whole field lines, and needs a chunked body.
@@ -144,18 +162,36 @@ class Reply:
         if self._chunked and not self._mute:
             end += b"0\r\n%b\r\n" % trailer
         if end:
-            self._room.link.write(end)
+            self._connection.link.write(end)
+        self.on_lost = None
+        self._connection.replied(self)
 
     def whole(self, status: int, headers: Iterable[Header] | bytes, body: bytes) -> None:
         """Send a complete answer in one write; headers are as for `start`."""
         head = self._head(status, headers, len(body))
         self.finished = True
-        self._room.link.write(head if self._mute else head + body)
+        connection = self._connection
+        connection.link.write(head if self._mute else head + body)
+        self.on_lost = None
+        connection.replied(self)
 
     def abort(self) -> None:
         """Close the socket in this turn of the loop."""
         self.started = self.finished = True
-        self._room.cut()
+        self.on_lost = None
+        self._connection.cut()
+        self._connection.replied(self)
+
+    def lose(self) -> None:
+        """Note that the client has left, and tell the handler."""
+        on_lost, self.on_lost = self.on_lost, None
+        self.keep_alive = False
+        if on_lost is not None:
+            on_lost()
+
+    def fail(self, error: Exception | None) -> None:
+        """End the reply because of a defect of the handler that shows only now."""
+        self._connection.failed(self, error)
 
     def _framed(self, data: bytes) -> bytes:
         if self._left >= 0:
@@ -182,7 +218,7 @@ class Reply:
         else:
             dated = self._fields(headers, parts)
         if not dated:
-            parts.append(b"date: %b\r\n" % self._room.date())
+            parts.append(b"date: %b\r\n" % self._connection.service.date())
         self._frame(status, length, parts)
         head = b"".join(parts)
         if len(head.translate(None, PLAIN)) != 2 * (len(parts) + lines):
@@ -213,7 +249,7 @@ class Reply:
                 parts.append(b"transfer-encoding: chunked\r\n")
             else:
                 self.keep_alive = False  # the close is what ends the body
-        if self._room.closing:
+        if self._connection.service.closing:
             self.keep_alive = False
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")

@@ -14,23 +14,19 @@ if TYPE_CHECKING:
     from lightgate.wire.door.inbound import DoorLimits, Inbound
     from lightgate.wire.door.reply import Reply
 
-    Handler = Callable[[Inbound, Reply], Awaitable[None]]
+    Handler = Callable[[Inbound, Reply], None]
+    AsyncHandler = Callable[[Inbound, Reply], Awaitable[None]]
     Gate = Callable[[Inbound, Reply], None]
 
 
 class DoorConnection(Protocol):
     """A connection, as the door sees it."""
 
-    @property
-    def task(self) -> asyncio.Task[None] | None:
-        """The running handler."""
-        ...
-
     def retire(self) -> None:
         """Close if idle; a running reply closes after itself."""
 
     def abort(self) -> None:
-        """Close the socket and stop the handler now."""
+        """Close the socket and tell the handler now."""
 
 
 class Service:

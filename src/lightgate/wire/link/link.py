@@ -82,7 +82,7 @@ class Link(Protocol):
 class ReadLink(asyncio.Protocol):
     """A link on the loop's own transport, stamped when the loop reads."""
 
-    __slots__ = ("_lag", "_open", "_peer", "_plain", "_sock", "_transport")
+    __slots__ = ("_lag", "_peer", "_plain", "_sock", "_transport", "is_open")
 
     def __init__(self, lag: LoopLag | None = None, sock: socket.socket | None = None) -> None:
         self._lag = lag
@@ -90,12 +90,7 @@ class ReadLink(asyncio.Protocol):
         self._peer: Peer | None = None
         self._transport: asyncio.Transport | None = None
         self._plain: socket.socket | None = None  # where it may be written to past the transport
-        self._open = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether bytes may still be written."""
-        return self._open
+        self.is_open = False  # whether bytes may still be written
 
     @property
     def unsent(self) -> int:
@@ -111,7 +106,7 @@ class ReadLink(asyncio.Protocol):
 
         Only where the socket is ours to use (a client's, without TLS) and nothing is queued before.
         """
-        if not self._open or self._transport is None or not data:
+        if not self.is_open or self._transport is None or not data:
             return
         sock = self._plain
         if sock is not None and not self._transport.get_write_buffer_size():
@@ -128,12 +123,12 @@ class ReadLink(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Stop reading."""
-        if self._open and self._transport is not None:
+        if self.is_open and self._transport is not None:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Go on reading."""
-        if self._open and self._transport is not None:
+        if self.is_open and self._transport is not None:
             self._transport.resume_reading()
 
     def close(self) -> None:
@@ -141,20 +136,20 @@ class ReadLink(asyncio.Protocol):
         self._peer = None
         if self._transport is not None:
             self._transport.close()
-        self._open = False
+        self.is_open = False
 
     def end_writing(self) -> bool:
         """Send what is queued, then end our half; False where that cannot be (TLS)."""
-        if not self._open or self._transport is None or not self._transport.can_write_eof():
+        if not self.is_open or self._transport is None or not self._transport.can_write_eof():
             return False
         self._transport.write_eof()
-        self._open = False
+        self.is_open = False
         return True
 
     def abort(self) -> None:
         """Close in this turn: the FIN leaves now, the transport tidies up after it."""
         self._peer = None
-        self._open = False
+        self.is_open = False
         if self._transport is None:
             return
         # The transport itself closes in its next turn only, so the connection is shut under it.
@@ -179,7 +174,7 @@ class ReadLink(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER, low=LOW_WATER)
         if self._transport.get_extra_info("sslcontext") is None:
             self._plain = self._sock
-        self._open = True
+        self.is_open = True
 
     def data_received(self, data: bytes) -> None:
         """Stamp first, then everything else."""
@@ -196,7 +191,7 @@ class ReadLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner once."""
-        peer, self._peer, self._open = self._peer, None, False
+        peer, self._peer, self.is_open = self._peer, None, False
         self._transport = None
         if peer is not None:
             peer.on_lost(exc)

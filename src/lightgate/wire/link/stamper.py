@@ -121,10 +121,11 @@ class _DialedLink(ReadLink):
 
     def attach(self, peer: Peer) -> None:
         """Name the owner; earlier reads reach it in the next turn."""
-        super().attach(peer)
-        early, self._early = self._early, None
-        if early is not None and early.reads:
-            asyncio.get_running_loop().call_soon(self._replay, early)
+        self._peer = peer
+        if self._early is not None:
+            early, self._early = self._early, None
+            if early.reads:
+                asyncio.get_running_loop().call_soon(self._replay, early)
 
     def _replay(self, early: _EarlyReads) -> None:
         for read in early.reads:

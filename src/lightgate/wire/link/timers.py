@@ -118,21 +118,25 @@ def best_alarm(wake: Callable[[], None]) -> Alarm:
 
 
 class Deadline:
-    """A deadline that moves often and is rarely met; moving or clearing it costs no timer."""
+    """A deadline that moves often and is rarely met; moving or clearing it costs no timer.
 
-    __slots__ = ("_due_ns", "_loop", "_passed", "_timer", "_timer_ns")
+    `due_ns` may be set to 0 by the owner: the deadline is cleared, and a timer that is under way
+    ends without a call.
+    """
+
+    __slots__ = ("_loop", "_passed", "_timer", "_timer_ns", "due_ns")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, passed: Callable[[], None]) -> None:
         self._loop = loop
         self._passed = passed
-        self._due_ns = 0  # 0: none
+        self.due_ns = 0  # 0: none
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
 
     @property
     def pending(self) -> bool:
         """Whether a deadline is set."""
-        return bool(self._due_ns)
+        return bool(self.due_ns)
 
     @property
     def ticking(self) -> bool:
@@ -141,35 +145,31 @@ class Deadline:
 
     def set(self, seconds: float) -> None:
         """Call when so many seconds have passed from now; an earlier order is forgotten."""
-        self._due_ns = time.monotonic_ns() + int(seconds * 1e9)
+        self.due_ns = time.monotonic_ns() + int(seconds * 1e9)
         if self._timer is not None:
-            if self._timer_ns <= self._due_ns:
+            if self._timer_ns <= self.due_ns:
                 return
             self._timer.cancel()
         self._start(seconds)
 
-    def clear(self) -> None:
-        """Call no more; a timer that is under way ends without a call."""
-        self._due_ns = 0
-
     def close(self) -> None:
         """Clear, and give the timer back too."""
-        self._due_ns = 0
+        self.due_ns = 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _start(self, seconds: float) -> None:
-        self._timer_ns = self._due_ns
+        self._timer_ns = self.due_ns
         self._timer = self._loop.call_later(seconds, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        if not self._due_ns:
+        if not self.due_ns:
             return
-        left_ns = self._due_ns - time.monotonic_ns()
+        left_ns = self.due_ns - time.monotonic_ns()
         if left_ns > 0:
             self._start(left_ns / 1e9)
         else:
-            self._due_ns = 0
+            self.due_ns = 0
             self._passed()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
 from lightgate.ledger.journal.journal import JournalFailed
 
 if TYPE_CHECKING:
     from lightgate.ledger.journal.journal import Journal
-    from lightgate.ledger.journal.notes import Note
+    from lightgate.ledger.journal.notes import Note, Settled
 
 logger = logging.getLogger(__name__)
+RECENT: Final = 2000  # exchanges that /v1/requests can tell without the ledger
 BACKLOG: Final = 1000  # notes kept in memory while the disk takes none
 
 
@@ -24,35 +25,43 @@ class JournalWriter:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._waiting: deque[Note] = deque()
+        self.recent: OrderedDict[str, Settled] = OrderedDict()  # for /v1/requests
+        self.waiting: deque[Note] = deque()
 
-    @property
     def accepts(self) -> bool:
         """Whether the notes of another request can be kept."""
-        return len(self._waiting) < BACKLOG or self._flush()
+        return len(self.waiting) < BACKLOG or self._flush()
 
     def write(self, note: Note) -> None:
         """Write a note, or keep it until the disk takes it."""
-        if self._waiting and not self._flush():
-            self._waiting.append(note)
+        if self.waiting and not self._flush():
+            self.waiting.append(note)
             return
         try:
             self._journal.write(note)
         except JournalFailed as failure:
             logger.error("%s Notes are kept in memory.", failure.message)  # noqa: TRY400 - no trace needed
-            self._waiting.append(note)
+            self.waiting.append(note)
+
+    def settle(self, settled: Settled) -> None:
+        """Write an exchange that is over, and keep it at hand for a while."""
+        self.write(settled)
+        recent = self.recent
+        recent[settled.exchange.id] = settled
+        if len(recent) > RECENT:
+            recent.popitem(last=False)
 
     def close(self) -> None:
         """Write the notes that wait, then close the file."""
-        if self._waiting and not self._flush():
-            logger.error("%d notes are lost: the journal cannot be written", len(self._waiting))
+        if self.waiting and not self._flush():
+            logger.error("%d notes are lost: the journal cannot be written", len(self.waiting))
         self._journal.close()
 
     def _flush(self) -> bool:
         try:
-            while self._waiting:
-                self._journal.write(self._waiting[0])
-                self._waiting.popleft()
+            while self.waiting:
+                self._journal.write(self.waiting[0])
+                self.waiting.popleft()
         except JournalFailed:
             return False
         return True

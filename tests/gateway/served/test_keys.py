@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.clock.source import ManualClock
-from lightgate.gateway.admit.keys import Keyring, presented_key
+from lightgate.gateway.served.keys import Keyring, presented_key
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, instant_text, new_key
 
 NOW = 1_700_000_000_000_000_000

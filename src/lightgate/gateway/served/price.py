@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import ROUND_HALF_EVEN, Decimal
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -24,7 +24,7 @@ MOST_REASONED: Final = 200_000  # hidden tokens of reasoning in one answer
 MOST_GIVEN: Final = 2_000_000  # tokens of pictures and files that are given by address
 
 
-class Bill(NamedTuple):
+class Bill(msgspec.Struct, frozen=True, gc=False):
     """The cost of one attempt and its source; None where the price is unknown."""
 
     nano_usd: int | None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.gateway.spend.price import dollars
+from lightgate.gateway.served.price import dollars
 
 
 @given(st.integers(0, 10**18))

@@ -1,0 +1,59 @@
+"""Authentication: from the head of a request to its caller, in one look-up by full hash."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from lightgate.gateway.admit.overrides import forbidden, read_headers
+from lightgate.gateway.exchange.caller import NEVER, Caller
+from lightgate.gateway.request.refusal import UNAUTHORIZED, Refusing
+from lightgate.gateway.served.keys import presented_key
+from lightgate.ledger.store.keys import instant_ns
+
+if TYPE_CHECKING:
+    from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.endpoint import Endpoint
+    from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.wire.door.inbound import Inbound
+
+_OWN_ORIGIN: Final = re.compile(
+    rb"https?://(?:localhost|127\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|\[::1\])(?::[0-9]{1,5})?"
+)
+
+
+def known_caller(state: State, inbound: Inbound) -> Caller | None:
+    """The caller that was read from this head before, if it still holds."""
+    found = inbound.notes.read
+    if type(found) is not Caller or found.served is not state.served:
+        return None
+    return found if found.until_ns == NEVER or state.wall_ns() < found.until_ns else None
+
+
+def read_caller(state: State, inbound: Inbound, endpoint: Endpoint) -> Caller:
+    """Read the caller from a head and keep it; Refusing where it has no right to what it asks."""
+    key = authorize(state, inbound, state.wall_ns())
+    overrides, request_id, extra = read_headers(inbound, key)
+    until = NEVER if key is None or key.expires is None else instant_ns(key.expires)
+    caller = Caller(state.served, until, endpoint, key, overrides, request_id, extra)
+    inbound.notes.read = caller
+    return caller
+
+
+def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
+    """The key of a request; None where the gateway has no keys. Every failure is answered alike."""
+    keyring = state.served.keyring
+    if not len(keyring):
+        _check_origin(inbound.header(b"origin"))
+        return None
+    presented = presented_key(inbound.headers)
+    key = None if presented is None else keyring.find(presented, wall_ns)
+    if key is None:
+        raise Refusing(UNAUTHORIZED)
+    return key
+
+
+def _check_origin(origin: bytes | None) -> None:
+    """Refuse web pages of elsewhere: without keys the gateway is for this machine alone."""
+    if origin is not None and _OWN_ORIGIN.fullmatch(origin) is None:
+        raise Refusing(forbidden("A web page of another site may not use a gateway without keys."))

@@ -1,0 +1,154 @@
+"""The state of one worker: small owners of what its exchanges share. One loop, no locks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Final, Protocol
+
+from lightgate.clock.ids import Ids
+from lightgate.clock.source import SYSTEM
+from lightgate.gateway.cache.memory import MemoryCache
+from lightgate.gateway.cache.single_flight import SingleFlight
+from lightgate.gateway.exchange.timers import Timers
+from lightgate.route.form.forms import Forms
+from lightgate.route.health.breaker import Breakers
+from lightgate.route.observe import Observer
+from lightgate.route.plan.course import RetryBudget
+from lightgate.route.plan.hedge import HedgeBudgets
+from lightgate.route.plan.kept import PlanCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lightgate.clock.source import Clock
+    from lightgate.gateway.exchange.journal import JournalWriter
+    from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.served.served import Served
+    from lightgate.gateway.spend.counters import SpendCounters
+    from lightgate.wire.client.client import Client
+
+_MOST_ALIASES: Final = 4096
+_LENGTH_STEP: Final = 0.1  # of the newest answer in the expected length of the next
+TICK_S: Final = 1.0
+
+
+class UnderWay(Protocol):
+    """An exchange, as far as its worker looks after it."""
+
+    request: ClientRequest
+
+    @property
+    def heard_ns(self) -> int:
+        """The instant at which the client last got something, or asked."""
+        ...
+
+    def comment(self) -> None:
+        """Tell the client that it waits."""
+
+    def stop(self) -> None:
+        """End the exchange because the worker stops."""
+
+
+class Learned:
+    """What the worker has learned of targets and models, and the budgets that go by it."""
+
+    def __init__(self, served: Served) -> None:
+        self.breakers = Breakers(served.terms.breaker, random.random)
+        self.retries = RetryBudget()
+        self.forms = Forms(served.priors)
+        self.budgets = HedgeBudgets()
+        self.plans = PlanCache(self.breakers, self.forms, self.budgets)
+        self.observer = Observer(self.breakers, self.forms, self.budgets)
+        self.unstreamable: set[str] = set()  # targets that would not stream a whole answer
+        self.asked_ns = 0  # when the last request came
+        self.spent_nano = 0  # by users, since the start
+        self._lengths: dict[str, float] = {}  # tokens of an alias' answers, lately
+
+    def use(self, served: Served) -> None:
+        """Go on under another snapshot."""
+        self.unstreamable.clear()  # a target may be another one now
+        self.breakers.use(served.terms.breaker)
+        self.forms.use(served.priors)
+
+    def expected_tokens(self, alias: str) -> int | None:
+        """How long an answer of this model is, by the last ones; None before the first."""
+        length = self._lengths.get(alias)
+        return None if length is None else round(length)
+
+    def answered(self, alias: str, tokens: int | None) -> None:
+        """Take in the length of an answer."""
+        if tokens:
+            before = self._lengths.get(alias)
+            if before is None:
+                if len(self._lengths) >= _MOST_ALIASES:
+                    self._lengths.clear()
+                before = tokens
+            self._lengths[alias] = before + _LENGTH_STEP * (tokens - before)
+
+
+class SharedAnswers:
+    """Answers that several requests may have: kept ones, and those under way."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int]) -> None:
+        self.memory = MemoryCache()
+        self.single_flight = SingleFlight(loop, now_ns)
+
+
+class State:
+    """The owners that a worker's exchanges work with, and its time."""
+
+    def __init__(
+        self,
+        served: Served,
+        *,
+        client: Client,
+        journal: JournalWriter,
+        spend: SpendCounters | None,
+        worker: int,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.served = served
+        self.client = client
+        self.journal = journal
+        self.spend = spend
+        self.worker = worker
+        self.now_ns = clock.now_ns
+        self.wall_ns = clock.wall_ns
+        self.draw = random.random
+        self.ids = Ids()
+        self.loop = asyncio.get_running_loop()
+        self.timers = Timers(self.loop, self.now_ns)
+        self.learned = Learned(served)
+        self.cache = SharedAnswers(self.loop, self.now_ns)
+        self.exchanges: set[UnderWay] = set()
+        self.draining = False
+        self.each_second: list[Callable[[], object]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def move(self, served: Served) -> None:
+        """Serve another snapshot from the next request on."""
+        self.served = served
+        self.learned.use(served)
+        if self.spend is not None:
+            self.spend.add(served.snapshot.keys)
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a small task until it is over."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def tick(self) -> None:
+        """Look after what is under way once a second, until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.second()
+
+    def second(self) -> None:
+        """Comment on streams that have been silent for too long, then do whatever else is due."""
+        quiet_since = self.now_ns() - self.served.terms.keep_alive_ns
+        for exchange in tuple(self.exchanges):
+            if exchange.request.streamed and exchange.heard_ns <= quiet_since:
+                exchange.comment()
+        for each in self.each_second:
+            each()
