@@ -190,3 +190,12 @@ def test_the_numbers_of_limits_and_promises() -> None:
     assert found["step"][0] == f"{slo.STEP}"
     assert found["strictest"][0] == f"{slo.STRICTEST}"
     assert f"within {pairs.TOGETHER_NS // SECOND_NS} s of each other" in PAGE
+
+
+def test_the_numbers_of_kept_plans() -> None:
+    from lightgate.route.plan import kept
+
+    found = rows("Appendix: numbers of kept plans")
+    assert found["kept"][0] == f"{kept.KEEP_NS / 1e6:g} ms"
+    assert found["memory"][0] == f"{kept.MOST}"
+    assert f"for at most {kept.KEEP_NS / 1e6:g} ms" in PAGE

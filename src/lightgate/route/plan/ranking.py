@@ -7,7 +7,7 @@ therefore make the plans of many requests (`lightgate.route.plan.kept`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.route.form.slo import LevelsAsked
 from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out
@@ -26,6 +26,8 @@ from lightgate.route.plan.score import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lightgate.route.form.forms import Forms
     from lightgate.route.form.target import Form
     from lightgate.route.plan.alias import PlanAsk
@@ -45,11 +47,12 @@ class Ranking:
 
     __slots__ = (
         "_dollars",
-        "_equals",
+        "_fixed",
         "_leads",
+        "_loaded",
+        "_nanos",
+        "_over",
         "_seat",
-        "_terms",
-        "_thrift",
         "ask",
         "forms",
         "full",
@@ -74,34 +77,34 @@ class Ranking:
         self.known: list[Form] = []
         self.well = self.full = 0  # targets that are allowed; that are allowed, but at their limit
         self.together = 0  # targets that may run beside each other
-        # For each allowed target: what its value is at a load of 1, and what load does not change.
-        self._terms: list[tuple[Form, float, float]] = []
+        # Of each allowed target: the part of its value that its load multiplies, and the other.
+        self._loaded: list[float] = []
+        self._fixed: list[float] = []
         self._dollars: list[float] = []  # multiples of the least, beside seconds
-        self._thrift: list[tuple[float, float]] = []  # misses of levels and dollars, which decide
-        self._equals: list[int] = []  # the places of the best by these
+        self._over: list[float] = []  # misses of levels, and dollars, which decide before seconds
+        self._nanos: list[float] = []
         self._seat = (ask.alias.name, policy.name)  # under which the first is remembered
         self._leads: dict[int, _Lead] = {}  # by the place of the first target
 
     def line_up(self, order: list[str], well: int) -> None:
         """Take the candidates, the first `well` of them allowed, and weigh those."""
-        by_target, now_ns = self.forms.by_target, self.now_ns
-        try:
-            known = [by_target[target] for target in order]
-        except KeyError:
-            known = [self.forms.form(target) for target in order]
-        for form in known:
+        forms, now_ns = self.forms, self.now_ns
+        known: list[Form] = []
+        for target in order:
+            form = forms.by_target.get(target) or forms.form(target)
             if now_ns > form.until_ns:
                 form.look(now_ns)
+            known.append(form)
         self.order, self.known, self.well = order, known, well
         if self.policy.order == "form" and well > 1:
             self._weigh(self.policy)
 
     def plan(self, draw: float, key: str, budgets: HedgeBudgets | None) -> Plan:
         """Make the plan of one request; `draw` is in [0, 1), `key` is whose hedges are counted."""
-        first, values = self._first(draw) if self._terms else (0, [])
+        first, values, keys = self._first(draw) if self._loaded else (0, [], ())
         lead = self._leads.get(first)
         if lead is None:
-            lead = self._leads[first] = self._lead(first, values)
+            lead = self._leads[first] = self._lead(first, values, keys)
         role = lead.role
         if role is None:
             return lead.alone or self._alone(lead)
@@ -118,16 +121,16 @@ class Ranking:
 
     def _weigh(self, policy: Policy) -> None:
         """Work out the terms of each target's value."""
-        ask, well = self.ask, self.well
-        order, known = self.order[:well], self.known[:well]
-        found = terms(policy, known, self.size, self.tokens)
+        ask, well, order, known = self.ask, self.well, self.order, self.known
+        if well < len(order):
+            order, known = order[:well], known[:well]
+        self._loaded, self._fixed = terms(policy, known, self.size, self.tokens)
         warm = None if ask.session is None else self.forms.warm(ask.session, self.now_ns)
         if warm in order:
             place = order.index(warm)
-            form, at_load, fixed = found[place]
             rest = 1.0 - PREFILL_SAVED[self.size] - policy.sticky
-            found[place] = (form, at_load * rest, fixed * rest)
-        self._terms = found
+            self._loaded[place] *= rest
+            self._fixed[place] *= rest
         if policy.money == "first":
             self._save(policy, order, known, warm)
         elif policy.money == "beside" and ask.prices:
@@ -135,29 +138,25 @@ class Ranking:
             least = min([nano for nano in nanos if nano > 0.0], default=1.0)
             self._dollars = [nano / least for nano in nanos]
 
-    def _values(self) -> list[float]:
-        """Return the value of each allowed target under the load of this instant.
-
-        Where money counts beside seconds, both are multiples of the best: twice as dear is as bad
-        as twice as slow. What costs nothing adds nothing.
-        """
-        values = [at_load * form.load + fixed for form, at_load, fixed in self._terms]
-        if not self._dollars:
-            return values
-        quickest = min(values)
-        pairs = zip(values, self._dollars, strict=True)
-        return [value / quickest + dollars for value, dollars in pairs]
-
-    def _first(self, draw: float) -> tuple[int, list[float]]:
-        """Choose the place of the first target; return the values of all as well.
+    def _first(self, draw: float) -> tuple[int, list[float], Sequence[Any]]:
+        """Choose the place of the first target; return all values, and the keys to sort them by.
 
         The target that was first the last time stays if it is nearly the best. Under load, one of
-        those near the best is drawn, so that they share it.
+        those near the best is drawn, so that they share it. Where money counts beside seconds, both
+        are multiples of the best: twice as dear is as bad as twice as slow.
         """
-        values = self._values()
-        if self._thrift:
-            return min(self._equals, key=values.__getitem__), values
-        flying = sum([form.in_flight for form, _, _ in self._terms])
+        values: list[float] = []
+        flying = 0
+        for form, loaded, fixed in zip(self.known, self._loaded, self._fixed, strict=False):
+            values.append(loaded * form.load + fixed)
+            flying += form.in_flight
+        if self._over:
+            keys = list(zip(self._over, self._nanos, values, strict=True))
+            return keys.index(min(keys)), values, keys
+        if self._dollars:
+            quickest = min(values)
+            pairs = zip(values, self._dollars, strict=True)
+            values = [value / quickest + dollars for value, dollars in pairs]
         order, incumbents, key = self.order, self.forms.incumbents, self._seat
         if flying >= LOADED * len(values):
             limit = NEAR * min(values)
@@ -171,7 +170,7 @@ class Ranking:
                     values[place] *= STAY
             best = values.index(min(values))
         incumbents[key] = order[best]
-        return best, values
+        return best, values, values
 
     def _save(self, policy: Policy, order: list[str], known: list[Form], warm: str | None) -> None:
         """Rank by misses, then dollars, then seconds: the cheapest that is good enough.
@@ -187,10 +186,8 @@ class Ranking:
                 promise = self.forms.promise(ask.alias.name, slo)
             margins = promise.margins
         over = misses(slo, known, LevelsAsked(self.size, self.tokens, self.now_ns, margins))
-        nanos = self._costs(order, warm) if ask.prices else [0.0] * len(order)
-        self._thrift = list(zip(over, nanos, strict=True))
-        best = min(self._thrift)
-        self._equals = [place for place, one in enumerate(self._thrift) if one == best]
+        self._over = over
+        self._nanos = self._costs(order, warm) if ask.prices else [0.0] * len(order)
 
     def _costs(self, order: list[str], warm: str | None) -> list[float]:
         ask = self.ask
@@ -204,22 +201,20 @@ class Ranking:
 
     # What starts beside the first
 
-    def _lead(self, first: int, values: list[float]) -> _Lead:
+    def _lead(self, first: int, values: list[float], keys: Sequence[Any]) -> _Lead:
         """Put the targets in order behind the first, and see what could start beside it."""
         order, known, well = self.order, self.known, self.well
         ranked: list[float] = []
         if values:
-            if self._thrift:
-                keys = [(*pair, value) for pair, value in zip(self._thrift, values, strict=True)]
-                places = sorted(range(well), key=keys.__getitem__)
-            else:
-                places = sorted(range(well), key=values.__getitem__)
-                if places[0] != first:
-                    places.remove(first)
-                    places.insert(0, first)
+            places = sorted(range(well), key=keys.__getitem__)
+            if places[0] != first:
+                places.remove(first)
+                places.insert(0, first)
             ranked = [values[place] for place in places]
-            order = [order[place] for place in places] + order[well:]
-            known = [known[place] for place in places] + known[well:]
+            if well < len(order):
+                places += range(well, len(order))
+            order = [order[place] for place in places]
+            known = [known[place] for place in places]
         lead = _Lead(order, known, self._own_nano(order[0]))
         if self.together > 1:
             self._second(lead, ranked)

@@ -23,21 +23,19 @@ CACHED_SHARE: Final = 0.9  # of a warm prompt's tokens that are read from the ca
 
 def terms(
     policy: Policy, known: Sequence[Form], size: int, tokens: int
-) -> list[tuple[Form, float, float]]:
+) -> tuple[list[float], list[float]]:
     """Split the predicted seconds of a request on each target, as the policy counts them.
 
-    The seconds are the second number times the target's load, plus the third. Forms are up to date.
+    The seconds are the first number times the target's load, plus the second. Forms are up to date.
     """
     w_ttft, failure, tail = policy.ttft, policy.failure, policy.tail
     work = policy.decode * (tokens if policy.most is None else min(tokens, policy.most))
-    return [
-        (
-            form,
-            w_ttft * form.ttfts_s[size] * (form.tail if tail else form.mean),
-            work * form.slowness + failure * form.p_error,
-        )
-        for form in known
-    ]
+    loaded: list[float] = []
+    fixed: list[float] = []
+    for form in known:
+        loaded.append(w_ttft * form.ttfts_s[size] * (form.tail if tail else form.mean))
+        fixed.append(work * form.slowness + failure * form.p_error)
+    return loaded, fixed
 
 
 def costs(
