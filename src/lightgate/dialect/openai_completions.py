@@ -35,6 +35,7 @@ DIALECT: Final = Dialect(
     name="openai-completions",
     family="openai",
     kind="completion",
+    path="/completions",
     builder=build,
     reader=READER,
     assembler=ChunkAssembler,

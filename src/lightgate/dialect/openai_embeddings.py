@@ -70,6 +70,8 @@ DIALECT: Final = Dialect(
     name="openai-embeddings",
     family="openai",
     kind="embedding",
+    path="/embeddings",
+    tokens=False,
     builder=build,
     reader=Reader(event=_event, whole=_whole),
     error_words=error_words,

@@ -386,7 +386,7 @@ class Call:
         return self.prepared.without_key(fault.message)
 
     def _has_tokens(self) -> bool:
-        return bool(self._scanner.kinds) or self.prepared.dialect.name == "openai-embeddings"
+        return bool(self._scanner.kinds) or not self.prepared.dialect.tokens
 
     def _refused(self, where: str) -> HttpRefused:
         status = self.status or 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from lightgate.dialect.quirks import Quirks
+from lightgate.dialect.request import Kind
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 Family = Literal["openai", "anthropic", "gemini"]
 Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"]
-Kind = Literal["chat", "completion", "responses", "embedding"]
 
 _OWN_KINDS: Final[tuple[Kind, ...]] = ("chat", "completion", "embedding")
 _VARIABLE: Final = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")

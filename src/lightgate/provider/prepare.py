@@ -59,7 +59,7 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
         b"%b%d\r\n\r\n%b" % (head, len(built.body), built.body),
         dialect,
         target.provider.quirks,
-        request.stream and request.kind != "embedding",
+        request.stream and dialect.tokens,
         target.api_key,
     )
 

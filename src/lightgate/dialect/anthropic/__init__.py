@@ -19,6 +19,7 @@ DIALECT: Final = Dialect(
     name=MESSAGES,
     family="anthropic",
     kind="chat",
+    path="/messages",
     builder=build,
     reader=READER,
     read=read,

@@ -62,14 +62,19 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """The request and answer format of one kind of endpoint.
 
-    Requests are translated from dialects that have a `read`, and answers to dialects that have a
-    `writer`. `camel`: names in a client's body may be in snake_case as well. `whole_only` are
-    fields of a request whose answer cannot be streamed.
+    `path` is the endpoint's below a base URL, "" where the model is in it: clients find it under
+    /v1 of the gateway. `tokens`: an answer is generated token by token; one that is not is never
+    streamed, and no limit on tokens is written into its request. Requests are translated from
+    dialects that have a `read`, and answers to dialects that have a `writer`. `camel`: names in a
+    client's body may be in snake_case as well. `whole_only` are fields of a request whose answer
+    cannot be streamed.
     """
 
     name: str
     family: Family
     kind: Kind
+    path: str = ""
+    tokens: bool = True
     builder: Callable[[Request, Quirks], Built]
     reader: Reader
     error_words: Callable[[int, str, str, str | None], dict[str, Any]]

@@ -15,6 +15,7 @@ DIALECT: Final = Dialect(
     name=CHAT,
     family="openai",
     kind="chat",
+    path="/chat/completions",
     builder=build,
     reader=READER,
     read=read,

@@ -19,6 +19,7 @@ DIALECT: Final = Dialect(
     name=RESPONSES,
     family="openai",
     kind="responses",
+    path="/responses",
     builder=build,
     reader=READER,
     read=read,

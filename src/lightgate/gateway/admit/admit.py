@@ -146,7 +146,7 @@ def _cap(alias: Alias, key: KeyRecord | None, request: ClientRequest) -> int | N
     own = None if key is None else key.max_tokens
     if own is not None and (limit is None or own < limit):
         limit = own
-    if limit is None or request.endpoint.kind == "embedding":
+    if limit is None or not request.endpoint.tokens:
         return None
     return limit if request.max_tokens is None or request.max_tokens > limit else None
 

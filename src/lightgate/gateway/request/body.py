@@ -127,7 +127,7 @@ def _read_each(endpoint: Endpoint, fields: Fields, body: bytes) -> ClientRequest
     return ClientRequest(
         endpoint=endpoint,
         model=model,
-        streamed=streamed and endpoint.kind != "embedding",
+        streamed=streamed and endpoint.tokens,
         max_tokens=_max_tokens(endpoint.dialect, fields),
         include_usage=include_usage,
         fields=fields,

@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import unquote
 
+from lightgate.dialect.registry import DIALECTS
+
 if TYPE_CHECKING:
     from lightgate.dialect.request import Kind
 
@@ -13,7 +15,10 @@ Verb = Literal["call", "models", "model", "request", "live", "ready"]
 
 
 class Endpoint(NamedTuple):
-    """What a path means; `model` and `stream` are set where the path itself says them (Gemini)."""
+    """What a path means; `model` and `stream` are set where the path itself says them (Gemini).
+
+    `tokens`: the answer is generated token by token, as the dialect says.
+    """
 
     verb: Verb
     dialect: str = "openai-chat"
@@ -21,14 +26,14 @@ class Endpoint(NamedTuple):
     model: str | None = None
     stream: bool | None = None
     id: str | None = None
+    tokens: bool = True
 
 
+# Each dialect with a path of its own: /v1/chat/completions, /v1/messages and so on.
 _CALLS: Final = {
-    b"/v1/chat/completions": Endpoint("call", "openai-chat", "chat"),
-    b"/v1/completions": Endpoint("call", "openai-completions", "completion"),
-    b"/v1/responses": Endpoint("call", "openai-responses", "responses"),
-    b"/v1/embeddings": Endpoint("call", "openai-embeddings", "embedding"),
-    b"/v1/messages": Endpoint("call", "anthropic-messages", "chat"),
+    f"/v1{one.path}".encode(): Endpoint("call", one.name, one.kind, tokens=one.tokens)
+    for one in DIALECTS.values()
+    if one.path
 }
 _READS: Final = {
     b"/v1/models": Endpoint("models"),

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from lightgate.dialect.registry import dialect_for
+from lightgate.dialect.registry import DIALECTS, dialect_for
 from lightgate.errors import UsageError
 from lightgate.gateway.request.body import with_cap
 from lightgate.provider.prepare import Prepared, head_block
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from lightgate.provider.target import Target
     from lightgate.route.plan.hedge import TargetPrice
 
-_PATHS: Final = {
-    "openai-chat": "/chat/completions",
-    "openai-completions": "/completions",
-    "openai-responses": "/responses",
-    "openai-embeddings": "/embeddings",
-    "anthropic-messages": "/messages",
-}
-_NATIVE: Final = {
-    "openai": frozenset(("openai-chat", "openai-completions", "openai-embeddings")),
-    "anthropic": frozenset(("anthropic-messages",)),
-    "gemini": frozenset(("gemini",)),
-}
 # What a client may say to the provider beside its body; everything else stays here.
 FORWARDED: Final = frozenset((b"anthropic-beta", b"openai-beta"))
 _encode: Final = msgspec.json.Encoder().encode
@@ -62,10 +50,13 @@ class ServedTarget:
         self.abort_stops_billing = abort_stops_billing
         self._origin, root = split_url(target.base_url)
         self._root = root.rstrip("/")
-        native = _NATIVE[target.provider.dialect]
-        if "responses" in target.provider.kinds:
-            native |= {"openai-responses"}
-        self._native = native
+        provider = target.provider
+        self._native = {
+            one.name
+            for one in DIALECTS.values()
+            if one.family == provider.dialect
+            and (one.kind != "responses" or "responses" in provider.kinds)
+        }
         self._ways: dict[tuple[str, str, bool], tuple[Dialect, bytes]] = {}
         self._model = msgspec.Raw(_encode(target.model))
 
@@ -82,7 +73,7 @@ class ServedTarget:
         """The dialect in which this target will answer."""
         if endpoint.dialect in self._native:
             return dialect_for(self.target.provider.dialect, endpoint.kind)
-        if endpoint.kind in {"completion", "embedding"}:
+        if DIALECTS[endpoint.dialect].read is None:
             raise UsageError(
                 f"{self.target.name} has no endpoint for {endpoint.dialect}.",
                 hint="Ask an OpenAI-compatible target, or use /v1/chat/completions.",
@@ -164,8 +155,8 @@ class ServedTarget:
         return dialect.build(neutral, self.target.provider.quirks).body
 
     def _path(self, dialect: Dialect, streamed: bool) -> str:
-        if dialect.name != "gemini":
-            return _PATHS[dialect.name]
+        if dialect.path:
+            return dialect.path
         model = quote(self.target.model.removeprefix("models/"), safe="")
         return (
             f"/models/{model}:{'streamGenerateContent?alt=sse' if streamed else 'generateContent'}"
