@@ -40,7 +40,8 @@ def open_exchange(state: State, inbound: Inbound, reply: Reply, caller: Caller) 
     key = caller.key
     if key is not None and key.models and request.model not in key.models:
         raise Refusing(forbidden(f"This key may not use the model {request.model!r}."))
-    alias = caller.served.alias(request.model)
+    served = caller.served
+    alias = served.aliases.get(request.model) or served.alias(request.model)
     if alias.trim or alias.concise:
         shorten(alias, request)
     exchange = Exchange(state, inbound, reply, caller, request, alias)

@@ -57,7 +57,10 @@ def begin(exchange: Exchange) -> None:
             exchange.owner = exchange.cascade = escalation
             escalation.follow()
             return
-    follow(exchange)
+    if len(exchange.plan.steps) == 1:
+        exchange.go_on()
+    else:
+        follow(exchange)
 
 
 class Hold:

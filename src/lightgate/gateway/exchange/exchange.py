@@ -200,6 +200,7 @@ class Exchange:
             self.assembles = can_assemble(request.endpoint.dialect, request.fields)
         self.reply.on_lost = self.client_left
         self.owner = self
+        self._place, self._past = 0, len(self.plan.steps)
 
     def serial(self, first: int, past: int) -> None:
         """Try these steps of the plan one after the other."""
