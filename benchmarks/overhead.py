@@ -406,13 +406,21 @@ def streams(subject: Subject, seed: int) -> dict[str, Any]:
 
 
 def grow(subject: Subject, script: Path, wanted: int) -> dict[str, Any]:
-    """Carry so many requests more; memory before and after."""
+    """Carry so many requests more; memory before and after, and of each process of the tree."""
     before, carried = rss_mb(subject.carrier), 0
     began = time.monotonic()
     while carried < wanted and time.monotonic() - began < 600:
         carried += requests(subject, script, 3)["n"]
     after = rss_mb(subject.carrier)
-    return {"requests": carried, "before_mb": before, "after_mb": after, "grown_mb": after - before}
+    each = [rss_mb(pid) for pid in subject.pids()]
+    return {
+        "requests": carried,
+        "before_mb": before,
+        "after_mb": after,
+        "grown_mb": after - before,
+        "tree_mb": sum(each),
+        "each_mb": each,
+    }
 
 
 # The run
@@ -541,7 +549,11 @@ def show(found: dict[str, Any], options: argparse.Namespace) -> None:
     for name, row in found.items():
         if row["growth"]:
             more = row["growth"]
-            print(f"{name}: {more['requests']} requests more, {more['grown_mb']:+.2f} MB")
+            each = " + ".join(f"{mb:.1f}" for mb in more["each_mb"])
+            print(
+                f"{name}: {more['requests']} requests more, {more['grown_mb']:+.2f} MB;"
+                f" the tree has {more['tree_mb']:.1f} MB ({each})"
+            )
 
 
 def missed(found: dict[str, Any]) -> list[str]:
