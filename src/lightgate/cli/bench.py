@@ -170,12 +170,12 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
 
     from lightgate.bench.run.order import RunOrder
     from lightgate.bench.workload.prompts import read_prompts
-    from lightgate.bench.workload.workload import Wish
+    from lightgate.bench.workload.workload import WorkloadWish
     from lightgate.wire.link.stamper import best_source
 
     seed = given["seed"] if given["seed"] is not None else secrets.randbelow(1 << 31)
     own = None if given["prompts"] is None else read_prompts(given["prompts"])
-    wish = Wish(
+    wish = WorkloadWish(
         tokens_in=given["prompt_tokens"],
         tokens_out=given["max_tokens"],
         seed=seed,

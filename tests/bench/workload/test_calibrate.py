@@ -17,7 +17,7 @@ from lightgate.bench.workload.calibrate import (
     guess,
 )
 from lightgate.bench.workload.prompts import CHARS_PER_WORD, INSTRUCTION, MIN_WORDS
-from lightgate.bench.workload.workload import Size, Wish, Workload, calibrated
+from lightgate.bench.workload.workload import Size, Workload, WorkloadWish, calibrated
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import HttpRefused
 from lightgate.price.rates import Rates
@@ -96,7 +96,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 async def line_of(client: Client, target: Target, tokens: int) -> Calibration:
-    plain = Workload(Wish(tokens_in=tokens))
+    plain = Workload(WorkloadWish(tokens_in=tokens))
 
     def ask(number: int, words: int) -> Request:
         return plain.probe(target, number, words)
@@ -133,7 +133,7 @@ async def test_prompts_are_exact_by_the_endpoints_own_count(
     allowed = 1 if tokenizer != "2.7 a word" else 2  # half a word cannot be sent
     assert abs(line.off_by) <= allowed
     # What the run then sends is as exact, for every request and for smaller sizes too.
-    workload = Workload(Wish(tokens_in=tokens), {target.name: line})
+    workload = Workload(WorkloadWish(tokens_in=tokens), {target.name: line})
     for size in (tokens, 512, 300):
         for number in range(5):
             request = workload.request(target, number, Size(tokens_in=size))
@@ -243,8 +243,8 @@ async def test_a_refused_temperature_is_left_out_from_then_on(
     assert line.calibrated
     assert not line.temperature
     assert ["temperature" in body for body in endpoint.bodies] == [True, False, False, False]
-    assert Workload(Wish(), {target.name: line}).request(target, 0).temperature is None
-    assert Workload(Wish()).request(target, 0).temperature == 0.0
+    assert Workload(WorkloadWish(), {target.name: line}).request(target, 0).temperature is None
+    assert Workload(WorkloadWish()).request(target, 0).temperature == 0.0
 
 
 async def test_a_failed_probe_is_told_not_raised(
@@ -282,7 +282,7 @@ async def test_the_halves_of_a_pair_share_their_probes(
         target = new_target(port)
         twin = msgspec.structs.replace(target, name="x/m again")
         other = msgspec.structs.replace(target, name="x/n", model="n")
-        workload = await calibrated(client, [target, twin, other], Wish(tokens_in=512))
+        workload = await calibrated(client, [target, twin, other], WorkloadWish(tokens_in=512))
     assert len(endpoint.bodies) == 6
     lines = workload.calibrations
     assert set(lines) == {"x/m", "x/m again", "x/n"}

@@ -19,7 +19,7 @@ from lightgate.bench.workload.conversation import (
     read_reply,
 )
 from lightgate.bench.workload.prompts import INSTRUCTION, OwnPrompt, OwnPrompts
-from lightgate.bench.workload.workload import Wish, Workload, calibrated
+from lightgate.bench.workload.workload import Workload, WorkloadWish, calibrated
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect.request import Message, ToolCall
 from lightgate.errors import UsageError
@@ -88,10 +88,10 @@ async def sims() -> AsyncIterator[dict[str, Target]]:
 
 
 async def hold(
-    client: Client, target: Target, talk: Talk, wish: Wish | None = None, number: int = 0
+    client: Client, target: Target, talk: Talk, wish: WorkloadWish | None = None, number: int = 0
 ) -> Session:
     heard: list[Turn] = []
-    conversation = Conversation(target, talk, Workload(wish or Wish()), number)
+    conversation = Conversation(target, talk, Workload(wish or WorkloadWish()), number)
     session = await conversation.run(client, DEADLINES, heard.append)
     assert tuple(heard) == session.turns
     return session
@@ -125,7 +125,7 @@ async def test_the_history_grows_by_known_sizes(
     client: Client, sims: dict[str, Target], maker: str
 ) -> None:
     target, heard = sims[f"{maker}/plain"], list[Turn]()
-    workload = await calibrated(client, [target], Wish())
+    workload = await calibrated(client, [target], WorkloadWish())
     talk = Talk(turns=4, tokens_out=80, turn_tokens=60)
     await Conversation(target, talk, workload, 0).run(client, DEADLINES, heard.append)
     counts = [turn.called.tokens.tokens_in or 0 for turn in heard]
@@ -151,7 +151,7 @@ async def test_real_replies_are_what_was_said(
     client: Client, sims: dict[str, Target], maker: str, stream: bool
 ) -> None:
     talk = Talk(turns=2, tokens_out=20, replies="real")
-    session = await hold(client, sims[f"{maker}/thinker"], talk, Wish(stream=stream))
+    session = await hold(client, sims[f"{maker}/thinker"], talk, WorkloadWish(stream=stream))
     said = session.turns[0].answer.text
     assert len(said) == 10 * 4  # half of the tokens are reasoning, a token is four characters
     assert session.turns[1].request.messages[1] == Message(role="assistant", content=said)
@@ -164,7 +164,7 @@ async def test_an_agent_calls_and_gets_results(
     client: Client, sims: dict[str, Target], maker: str, stream: bool
 ) -> None:
     talk = Talk(turns=4, tools=True, tokens_out=12)
-    session = await hold(client, sims[f"{maker}/caller"], talk, Wish(stream=stream))
+    session = await hold(client, sims[f"{maker}/caller"], talk, WorkloadWish(stream=stream))
     assert session.ended == "complete", session.turns[-1].called
     assert [roles(turn) for turn in session.turns[::3]] == [
         "user",
@@ -195,7 +195,7 @@ async def test_the_last_turn_of_an_agent_is_an_answer(
 
 async def test_responses_hold_sessions_too(client: Client, sims: dict[str, Target]) -> None:
     for stream in (True, False):
-        wish = Wish(kind="responses", stream=stream)
+        wish = WorkloadWish(kind="responses", stream=stream)
         talk = Talk(turns=3, tools=True, tokens_out=12)
         session = await hold(client, sims["lab/plain"], talk, wish)
         assert session.ended == "complete", session.turns[-1].called
@@ -216,7 +216,7 @@ async def test_the_task_replaces_the_wish_for_a_long_answer(
     own = OwnPrompts(
         source="p", prompts=(OwnPrompt(messages=(Message(role="user", content="Why?"),)),)
     )
-    session = await hold(client, sims["lab/plain"], talk, Wish(own=own))
+    session = await hold(client, sims["lab/plain"], talk, WorkloadWish(own=own))
     assert session.turns[0].request.messages[0].content == "Why?"
 
 
@@ -270,7 +270,7 @@ async def test_pauses_come_between_turns_only(client: Client, sims: dict[str, Ta
     conversation = Conversation(
         sims["lab/plain"],
         Talk(turns=3, tokens_out=5, think_s=1.5),
-        Workload(Wish()),
+        Workload(WorkloadWish()),
         0,
         sleep=sleep,
     )
@@ -304,12 +304,12 @@ async def test_a_call_cut_short_cannot_be_answered(
 @pytest.mark.parametrize("talk", [Talk(turns=0), Talk(turns=1, tools=True)])
 def test_too_few_turns(sims: dict[str, Target], talk: Talk) -> None:
     with pytest.raises(UsageError, match="at least one turn"):
-        Conversation(sims["lab/plain"], talk, Workload(Wish()), 0)
+        Conversation(sims["lab/plain"], talk, Workload(WorkloadWish()), 0)
 
 
 def test_a_completion_endpoint_holds_no_conversation(sims: dict[str, Target]) -> None:
     with pytest.raises(UsageError, match="completion endpoint"):
-        Conversation(sims["lab/plain"], Talk(), Workload(Wish(kind="completion")), 0)
+        Conversation(sims["lab/plain"], Talk(), Workload(WorkloadWish(kind="completion")), 0)
 
 
 def stream(*documents: object) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from lightgate.bench.run.order import targets as simulated
 from lightgate.bench.workload.calibrate import Calibration
 from lightgate.bench.workload.prompts import OwnPrompt, OwnPrompts
-from lightgate.bench.workload.workload import Size, Tooling, Wish, Workload, calibrated
+from lightgate.bench.workload.workload import Size, Tooling, Workload, WorkloadWish, calibrated
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect.quirks import Quirks
@@ -76,29 +76,29 @@ def text_of(workload: Workload, where: Target, number: int) -> str:
 
 
 def test_the_default_is_the_pinned_method() -> None:
-    request = Workload(Wish()).request(target(), 0)
-    assert (Wish().tokens_in, request.max_tokens, request.temperature) == (512, 512, 0.0)
+    request = Workload(WorkloadWish()).request(target(), 0)
+    assert (WorkloadWish().tokens_in, request.max_tokens, request.temperature) == (512, 512, 0.0)
     assert request.stream
     assert (request.min_tokens, request.ignore_eos) == (None, False)
-    assert len(text_of(Workload(Wish()), target(), 0)) / 4 == pytest.approx(512, abs=2)
+    assert len(text_of(Workload(WorkloadWish()), target(), 0)) / 4 == pytest.approx(512, abs=2)
 
 
 def test_every_target_of_a_block_gets_the_same_text() -> None:
-    workload = Workload(Wish(seed=3), {"a": line("a"), "b": line("b")})
+    workload = Workload(WorkloadWish(seed=3), {"a": line("a"), "b": line("b")})
     for number in range(3):
         assert text_of(workload, target("a"), number) == text_of(workload, target("b"), number)
     assert text_of(workload, target("a"), 0) != text_of(workload, target("a"), 1)
 
 
 def test_other_tokenizers_get_more_or_less_of_the_same_text() -> None:
-    workload = Workload(Wish(), {"a": line("a", 1.3), "b": line("b", 1.0)})
+    workload = Workload(WorkloadWish(), {"a": line("a", 1.3), "b": line("b", 1.0)})
     short, long = (text_of(workload, target(name), 0).split("\n\n")[0] for name in "ab")
     assert long.startswith(short)
     assert (len(short.split()), len(long.split())) == (round(482 / 1.3), 482)
 
 
 def test_a_trace_names_the_size_of_each_request() -> None:
-    workload = Workload(Wish(), {"a": line("a", 1.0, 0)})
+    workload = Workload(WorkloadWish(), {"a": line("a", 1.0, 0)})
     request = workload.request(target("a"), 0, Size(tokens_in=100, tokens_out=7))
     assert len(str(request.messages[0].content).split("\n\n")[0].split()) == 100
     assert request.max_tokens == 7
@@ -108,7 +108,7 @@ def test_a_trace_names_the_size_of_each_request() -> None:
 
 
 def test_the_length_is_fixed_where_the_endpoint_knows_how() -> None:
-    workload, vllm = Workload(Wish(tokens_out=40)), target(quirks=VLLM)
+    workload, vllm = Workload(WorkloadWish(tokens_out=40)), target(quirks=VLLM)
     request = workload.request(vllm, 0)
     assert (request.min_tokens, request.ignore_eos, request.max_tokens) == (40, True, 40)
     assert workload.length(vllm) == "fixed"
@@ -121,17 +121,17 @@ def test_the_length_is_fixed_where_the_endpoint_knows_how() -> None:
 
 
 def test_own_words_may_fix_the_length_too() -> None:
-    said = Workload(Wish(extra={"ignore_eos": True}))
+    said = Workload(WorkloadWish(extra={"ignore_eos": True}))
     assert said.length(target()) == "fixed"
     assert b'"ignore_eos":true' in prepare(target(), said.request(target(), 0)).payload
-    assert Workload(Wish(extra={"min_tokens": 512})).length(target()) == "fixed"
-    assert Workload(Wish(extra={"min_tokens": 5})).length(target()) == "capped"
-    assert Workload(Wish(kind="responses")).length(target(quirks=VLLM)) == "capped"
-    assert not Workload(Wish(kind="responses")).request(target(quirks=VLLM), 0).ignore_eos
+    assert Workload(WorkloadWish(extra={"min_tokens": 512})).length(target()) == "fixed"
+    assert Workload(WorkloadWish(extra={"min_tokens": 5})).length(target()) == "capped"
+    assert Workload(WorkloadWish(kind="responses")).length(target(quirks=VLLM)) == "capped"
+    assert not Workload(WorkloadWish(kind="responses")).request(target(quirks=VLLM), 0).ignore_eos
 
 
 def test_a_tool_call_is_never_stretched() -> None:
-    request = Workload(Wish()).ask(
+    request = Workload(WorkloadWish()).ask(
         target(quirks=VLLM),
         (Message(role="user", content="x"),),
         20,
@@ -142,7 +142,7 @@ def test_a_tool_call_is_never_stretched() -> None:
 
 
 def test_a_probe_is_not_stretched_and_is_no_request_of_the_run() -> None:
-    workload = Workload(Wish(extra={"user": "u"}))
+    workload = Workload(WorkloadWish(extra={"user": "u"}))
     probe = workload.probe(target(quirks=VLLM), 0, 50)
     assert (probe.max_tokens, probe.min_tokens, probe.ignore_eos) == (16, None, False)
     assert probe.extra == {"user": "u"}
@@ -151,64 +151,68 @@ def test_a_probe_is_not_stretched_and_is_no_request_of_the_run() -> None:
 
 
 def test_a_completion_is_one_text() -> None:
-    request = Workload(Wish(kind="completion")).request(target(), 0)
+    request = Workload(WorkloadWish(kind="completion")).request(target(), 0)
     assert request.messages == ()
     assert request.prompt is not None
     assert b"POST /v1/completions " in prepare(target(), request).payload
     chat = OwnPrompt(messages=(Message(role="user", content="a"),) * 2)
-    wish = Wish(kind="completion", own=OwnPrompts(source="p", prompts=(chat,)))
+    wish = WorkloadWish(kind="completion", own=OwnPrompts(source="p", prompts=(chat,)))
     with pytest.raises(UsageError, match="one text"):
         Workload(wish).request(target(), 0)
 
 
 def test_own_prompts_are_sent_as_they_are() -> None:
-    workload = Workload(Wish(own=own("a", "b", limit=9), tokens_out=50))
+    workload = Workload(WorkloadWish(own=own("a", "b", limit=9), tokens_out=50))
     assert [text_of(workload, target(), number) for number in range(3)] == ["a", "b", "a"]
     assert workload.request(target(), 0).max_tokens == 9
     assert workload.request(target(), 0, Size(tokens_out=3)).max_tokens == 3
-    assert Workload(Wish(own=own("a"), tokens_out=50)).request(target(), 0).max_tokens == 50
+    assert Workload(WorkloadWish(own=own("a"), tokens_out=50)).request(target(), 0).max_tokens == 50
     assert "p.txt has 2 prompts for 5 requests" in workload.notes(5)[0]
     assert workload.notes(2) == ()
 
 
 def test_wishes_that_cannot_be() -> None:
     with pytest.raises(UsageError, match="common beginning"):
-        Workload(Wish(own=own("a"), cached=True))
+        Workload(WorkloadWish(own=own("a"), cached=True))
     with pytest.raises(UsageError, match="at least one token"):
-        Workload(Wish(tokens_out=0))
+        Workload(WorkloadWish(tokens_out=0))
     with pytest.raises(UsageError, match="at least one token"):
-        Workload(Wish(tokens_in=0))
+        Workload(WorkloadWish(tokens_in=0))
 
 
 def test_the_hash_is_that_of_the_prompts() -> None:
-    one, same = Workload(Wish(seed=1)), Workload(Wish(seed=1, tokens_out=9))
+    one, same = Workload(WorkloadWish(seed=1)), Workload(WorkloadWish(seed=1, tokens_out=9))
     assert one.hash(target(), 5) == same.hash(target(), 5)
-    others = [Wish(seed=2), Wish(seed=1, cached=True), Wish(seed=1, tokens_in=400)]
+    others = [
+        WorkloadWish(seed=2),
+        WorkloadWish(seed=1, cached=True),
+        WorkloadWish(seed=1, tokens_in=400),
+    ]
     hashes = {Workload(wish).hash(target(), 5) for wish in others}
     assert len(hashes | {one.hash(target(), 5), one.hash(target(), 6)}) == 5
 
 
 def test_the_record_of_the_workload() -> None:
     lines = {"a": line("a", achieved=513), "b": line("b", achieved=512)}
-    facts = Workload(Wish(seed=4), lines).facts([target("a"), target("b", VLLM)], 3)
-    assert facts["prompts_sha256"] == Workload(Wish(seed=4), lines).hash(target("a"), 3)
+    facts = Workload(WorkloadWish(seed=4), lines).facts([target("a"), target("b", VLLM)], 3)
+    assert facts["prompts_sha256"] == Workload(WorkloadWish(seed=4), lines).hash(target("a"), 3)
     assert (facts["prompts"], facts["tokens_in"], facts["seed"]) == ("made", "512", "4")
     assert (facts["length a"], facts["length b"]) == ("capped", "fixed")
     assert (facts["calibrated a"], facts["off_by_tokens a"]) == ("true", "1")
     lines["b"] = line("b", per_word=1.0)
-    facts = Workload(Wish(), lines).facts([target("a"), target("b")], 3)
+    facts = Workload(WorkloadWish(), lines).facts([target("a"), target("b")], 3)
     assert facts["prompts_sha256 a"] != facts["prompts_sha256 b"]
     assert "prompts_sha256" not in facts
-    assert Workload(Wish(own=own("a"))).facts([target()], 1)["prompts"] == "p.txt"
+    assert Workload(WorkloadWish(own=own("a"))).facts([target()], 1)["prompts"] == "p.txt"
     assert msgspec.convert(facts, dict[str, str]) == facts
 
 
 def test_what_the_reader_is_told() -> None:
     guessed = msgspec.structs.replace(line("a"), calibrated=False, note="the endpoint is mute")
-    notes = Workload(Wish(), {"a": guessed, "b": line("b")}).notes(10)
+    notes = Workload(WorkloadWish(), {"a": guessed, "b": line("b")}).notes(10)
     assert len(notes) == 1
     assert "a guess (the endpoint is mute)" in notes[0]
-    notes = Workload(Wish(tokens_in=20), {"b": line("b")}).notes(10)
+    notes = Workload(WorkloadWish(tokens_in=20), {"b": line("b")}).notes(10)
     assert notes == ("b: the shortest prompt is 35 tokens, above the wished 20.",)
 
 
@@ -244,7 +248,7 @@ async def test_simulated_providers_of_every_dialect_count_the_wished_size(
 ) -> None:
     names = ("lab/plain", "anthropic/plain", "gemini/plain")
     chosen = [sims[name] for name in names]
-    workload = await calibrated(client, chosen, Wish(tokens_in=tokens, tokens_out=20))
+    workload = await calibrated(client, chosen, WorkloadWish(tokens_in=tokens, tokens_out=20))
     for where in chosen:
         found = workload.calibrations[where.name]
         assert found.calibrated, found
@@ -265,8 +269,8 @@ async def test_ignore_eos_makes_a_short_speaker_talk_on(
     where = sims["lab/short"]
     plain = msgspec.structs.replace(where.provider, quirks=Quirks())
     where = msgspec.structs.replace(where, provider=plain)
-    capped = await call(where, Workload(Wish()).request(where, 0), Marks(), client=client)
-    wish = Wish(extra={"ignore_eos": True})
+    capped = await call(where, Workload(WorkloadWish()).request(where, 0), Marks(), client=client)
+    wish = WorkloadWish(extra={"ignore_eos": True})
     fixed = await call(where, Workload(wish).request(where, 0), Marks(), client=client)
     assert (capped.tokens.out, fixed.tokens.out) == (30, 512)
 
@@ -274,11 +278,11 @@ async def test_ignore_eos_makes_a_short_speaker_talk_on(
 async def test_a_simulated_provider_without_usage_is_guessed(
     client: Client, sims: dict[str, Target]
 ) -> None:
-    workload = await calibrated(client, [sims["lab/silent"]], Wish())
+    workload = await calibrated(client, [sims["lab/silent"]], WorkloadWish())
     assert not workload.calibration("lab/silent").calibrated
     assert workload.facts([sims["lab/silent"]], 1)["calibrated lab/silent"] == "false"
 
 
 async def test_own_prompts_need_no_probe(client: Client) -> None:
-    workload = await calibrated(client, [target()], Wish(own=own("a")))
+    workload = await calibrated(client, [target()], WorkloadWish(own=own("a")))
     assert workload.calibrations == {}

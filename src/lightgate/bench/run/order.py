@@ -14,7 +14,7 @@ from lightgate import __version__
 from lightgate.bench.load.shape import Pacer
 from lightgate.bench.run.findings import LoadFacts
 from lightgate.bench.workload.conversation import Talk
-from lightgate.bench.workload.workload import Wish
+from lightgate.bench.workload.workload import WorkloadWish
 from lightgate.clock.load import Slo
 from lightgate.clock.marks import StampSource
 from lightgate.dialect.quirks import Quirks
@@ -101,7 +101,7 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     targets: tuple[Target, ...]
     loads: tuple[Loading, ...]
-    wish: Wish
+    wish: WorkloadWish
     seed: int
     stamps: StampSource
     at: datetime

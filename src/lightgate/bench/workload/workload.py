@@ -27,7 +27,7 @@ Kind = Literal["chat", "completion", "responses"]
 Length = Literal["fixed", "capped"]
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadWish(msgspec.Struct, frozen=True, kw_only=True):
     """The wished workload; `extra` are body fields in the provider's own words.
 
     `tokens_in` counts all of a prompt, its template included. `own` replaces made prompts.
@@ -68,7 +68,9 @@ class Workload:
     differ, one text is the beginning of the other and both have the wished number of tokens.
     """
 
-    def __init__(self, wish: Wish, calibrations: Mapping[str, Calibration] | None = None) -> None:
+    def __init__(
+        self, wish: WorkloadWish, calibrations: Mapping[str, Calibration] | None = None
+    ) -> None:
         if wish.tokens_in < 1 or wish.tokens_out < 1:
             raise UsageError("A prompt and an answer have at least one token.")
         if wish.own is not None and wish.cached:
@@ -200,7 +202,7 @@ class Workload:
         return (Message(role="user", content=self.prompts.text(number, words)),), None
 
 
-async def calibrated(client: Client, targets: Iterable[Target], wish: Wish) -> Workload:
+async def calibrated(client: Client, targets: Iterable[Target], wish: WorkloadWish) -> Workload:
     """A workload whose prompts have the wished size at every target, after a few probes of each.
 
     The two halves of an A/A pair share one calibration, and with it their texts. Own prompts have
