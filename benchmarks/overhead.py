@@ -288,7 +288,10 @@ def starters(
 
 
 def lightgate_up(upstream: int, folder: Path, policy: str) -> Subject:
-    """`lightgate up` with its own data folder and one key, which the load shows."""
+    """`lightgate up` with its own data folder and one key, which the load shows.
+
+    Under a policy that learns the key has a budget too: the dear end of what users ask for.
+    """
     place = Path(tempfile.mkdtemp(dir=folder))
     port, console = free_port(), free_port()
     text = CONFIG.format(port=port, folder=place) + MODEL.format(policy=policy)
@@ -296,8 +299,9 @@ def lightgate_up(upstream: int, folder: Path, policy: str) -> Subject:
     file = place / "lightgate.toml"
     file.write_text(text, "ascii")
     program = [PYTHON, "-m", "lightgate"]
+    terms = [] if policy == "ordered" else ["--budget", "1000000"]
     made = subprocess.run(
-        [*program, "keys", "create", "--name", "overhead", "--config", str(file), "--json"],
+        [*program, "keys", "create", "--name", "overhead", "--config", str(file), "--json", *terms],
         check=True,
         capture_output=True,
     )
