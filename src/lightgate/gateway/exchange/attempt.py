@@ -84,7 +84,7 @@ class AttemptOwner(Protocol):
         """End the exchange because the worker stops."""
 
 
-class ExchangeFacts(Protocol):
+class ExchangeFacts(AttemptOwner, Protocol):
     """What attempts and the settlement read of their exchange; `Exchange` is one."""
 
     state: State
@@ -94,7 +94,6 @@ class ExchangeFacts(Protocol):
     request: ClientRequest
     alias: Alias
     plan: Plan
-    owner: AttemptOwner
     attempts: list[Attempt]
     winner: Attempt | None
     refusal: Refusal | None
@@ -114,6 +113,11 @@ class ExchangeFacts(Protocol):
     first_out_ns: int | None
     last_out_ns: int | None
     closed_ns: int | None
+
+    @property
+    def cascade(self) -> AttemptOwner | None:
+        """What decides about the attempts in the exchange's place."""
+        ...
 
     @property
     def decisive(self) -> Attempt | None:

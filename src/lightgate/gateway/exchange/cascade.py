@@ -54,7 +54,7 @@ def begin(exchange: Exchange) -> None:
     if exchange.alias.verify:
         escalation = escalation_for(exchange)
         if escalation is not None:
-            exchange.owner = exchange.cascade = escalation
+            exchange.cascade = escalation
             escalation.follow()
             return
     if len(exchange.plan.steps) == 1:
@@ -128,8 +128,8 @@ class Ahead:
 class Escalation:
     """Decides about the attempts of an exchange whose winner may be sent back.
 
-    It stands in the exchange's place as its `owner`: attempts commit and deliver here, and here is
-    decided what comes after one.
+    It stands in the exchange's place as its `cascade`: attempts commit and deliver here, and it
+    decides what comes after an attempt.
     """
 
     __slots__ = (

@@ -82,7 +82,8 @@ class Exchange:
     """The record of one client request from its admission to its row in the ledger.
 
     `plan`, `cap` and the reservation are set by the admission; an exchange that is answered from
-    the cache or along with another one has neither a plan nor attempts.
+    the cache or along with another one has neither a plan nor attempts. A `cascade`, where there is
+    one, decides about the attempts in the exchange's place.
     """
 
     __slots__ = (
@@ -108,7 +109,6 @@ class Exchange:
         "inbound",
         "last_out_ns",
         "on_over",
-        "owner",
         "plan",
         "refusal",
         "reply",
@@ -126,7 +126,6 @@ class Exchange:
     )
 
     plan: Plan
-    owner: AttemptOwner  # decides about attempts: the exchange itself, or its cascade
 
     def __init__(
         self,
@@ -199,7 +198,6 @@ class Exchange:
         if not request.streamed and self.plan.overlaps:
             self.assembles = can_assemble(request.endpoint.dialect, request.fields)
         self.reply.on_lost = self.client_left
-        self.owner = self
         self._place, self._past = 0, len(self.plan.steps)
 
     def serial(self, first: int, past: int) -> None:
@@ -209,7 +207,8 @@ class Exchange:
 
     def go_on(self) -> None:
         """Start the next step that can be tried."""
-        steps, owner = self.plan.steps, self.owner
+        steps = self.plan.steps
+        owner: AttemptOwner = self.cascade or self
         while self._place < self._past:
             place = self._place
             self._place += 1
@@ -294,17 +293,17 @@ class Exchange:
             return
         called = attempt.called
         if (called is not None and called.error is None) or not self.takes_back():
-            self.owner.ended(attempt)
+            (self.cascade or self).ended(attempt)
         elif attempt.failure.fails_over:
             self.go_on()
         else:
-            self.owner.give_up()
+            (self.cascade or self).give_up()
 
     # From the attempts
 
     def commit(self, attempt: Attempt) -> bool:
         """Choose the winner at the first useful token of an attempt; whether it is this one."""
-        if self.winner is not None:
+        if self.winner is not None or self.closed_ns is not None:
             return self.winner is attempt
         state = self.state
         now = state.now_ns()
@@ -429,7 +428,7 @@ class Exchange:
 
     def stop(self) -> None:
         """End the exchange because the worker stops; a cascade may have an answer in hand."""
-        self.owner.interrupt()
+        (self.cascade or self).interrupt()
 
     def interrupt(self) -> None:
         """End the exchange because the worker stops: say so, in the stream if it has begun."""

@@ -51,7 +51,7 @@ class Race:
         if not self._running:
             self._stop_timer()
             if exchange.winner is None and not exchange.ask_whole():
-                exchange.owner.give_up()
+                (exchange.cascade or exchange).give_up()
             return
         self._set_timer()
 
@@ -69,7 +69,7 @@ class Race:
             self._begin_again()
         elif won or (attempt.ok and exchange.winner is None):
             self._stop_timer()
-            exchange.owner.ended(attempt)
+            (exchange.cascade or exchange).ended(attempt)
             return
         elif exchange.winner is not None or attempt.lost:  # closed by us
             return
@@ -118,7 +118,7 @@ class Race:
 
     def _launch(self, step: Step) -> None:
         exchange = self._exchange
-        attempt = exchange.owner.make_attempt(step)
+        attempt = (exchange.cascade or exchange).make_attempt(step)
         if attempt is None:  # it cannot be told this request: as if it were not in the plan
             self._course.running -= 1
             return

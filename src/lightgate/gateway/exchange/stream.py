@@ -68,7 +68,8 @@ class StreamAttempt(Attempt):
             self._told(events) if self._translator is not None else self._same(data, events, kinds)
         )
         if self.committed:
-            self.exchange.owner.deliver(self, out, ended=self.complete)
+            owner = self.exchange.cascade or self.exchange
+            owner.deliver(self, out, ended=self.complete)
             return
         self._held.append(out)
         self._size += len(out)
@@ -89,7 +90,7 @@ class StreamAttempt(Attempt):
 
     def _released(self) -> bool:
         """Hand over what was held, if the client is this attempt's; whether it is."""
-        owner = self.exchange.owner
+        owner = self.exchange.cascade or self.exchange
         if self.committed or not self._useful or not owner.commit(self):
             return self.committed
         self.committed = True

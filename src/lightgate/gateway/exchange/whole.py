@@ -51,19 +51,19 @@ class AssembledAttempt(Attempt):
         if kinds:
             self._useful = True
         if events and self._released() and self.complete:
-            self.exchange.owner.deliver(self, b"", ended=True)
+            (self.exchange.cascade or self.exchange).deliver(self, b"", ended=True)
 
     def release(self) -> None:
         """Take the client: no better attempt came."""
         self.held_ns = 0
         if not self._released() and self.body:
             self.heard = True  # it answered whole at once, though it was asked to stream
-            self.exchange.owner.commit(self)
+            (self.exchange.cascade or self.exchange).commit(self)
 
     def _released(self) -> bool:
         """Take the client, if something has come and no other attempt has it; whether it is so."""
         if not self.committed and self._useful:
-            self.committed = self.exchange.owner.commit(self)
+            self.committed = (self.exchange.cascade or self.exchange).commit(self)
         return self.committed
 
     def _assembled(self) -> bytes:
