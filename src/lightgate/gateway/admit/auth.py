@@ -22,14 +22,6 @@ _OWN_ORIGIN: Final = re.compile(
 )
 
 
-def known_caller(state: State, inbound: Inbound) -> Caller | None:
-    """The caller that was read from this head before, if it still holds."""
-    found = inbound.notes.read
-    if type(found) is not Caller or found.served is not state.served:
-        return None
-    return found if found.until_ns == NEVER or state.wall_ns() < found.until_ns else None
-
-
 def read_caller(state: State, inbound: Inbound, endpoint: Endpoint) -> Caller:
     """Read the caller from a head and keep it; Refusing where it has no right to what it asks."""
     key = authorize(state, inbound, state.wall_ns())

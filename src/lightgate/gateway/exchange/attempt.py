@@ -338,6 +338,8 @@ class Attempt(Call):
         """
         prices, request = self.target.prices, self.exchange.request
         if called.error is None:
+            if not prices.known:
+                return prices.unpriced
             bill = prices.bill(called.tokens)
             if bill.nano_usd is not None or prices.hourly:
                 return bill

@@ -98,6 +98,7 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
     request, inbound, winner = exchange.request, exchange.inbound, exchange.winner
     attempts, key, refusal = exchange.attempts, exchange.caller.key, exchange.refusal
     overrides = exchange.caller.overrides
+    status = 200 if winner is not None and exchange.reply.started else _status(exchange)
     called = marks = bill = paid = None
     if winner is not None:
         called, marks, bill = winner.called, winner.marks, winner.bill
@@ -113,7 +114,7 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         exchange.plan.story,
         None if winner is None else winner.step.target,
         exchange.cache,
-        _status(exchange),
+        status,
         _outcome(exchange),
         None if refusal is None else refusal.message[:500],
         request.endpoint.dialect,

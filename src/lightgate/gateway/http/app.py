@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import LightgateError
 from lightgate.gateway.admit.admit import admit, open_exchange
-from lightgate.gateway.admit.auth import authorize, known_caller, read_caller
+from lightgate.gateway.admit.auth import authorize, read_caller
 from lightgate.gateway.admit.overrides import SOUND_ID
+from lightgate.gateway.exchange.caller import NEVER, Caller
 from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.http.models import model_body, models_body
 from lightgate.gateway.http.requests import look_up
@@ -51,14 +52,18 @@ class Gateway:
     def handle(self, inbound: Inbound, reply: Reply) -> None:
         """Answer one request, now or later."""
         try:
-            caller = known_caller(self._state, inbound)
-            if caller is None:
+            state, caller = self._state, inbound.notes.read
+            # The caller of a head that repeats itself holds as long as the snapshot and the key do.
+            if (
+                type(caller) is not Caller
+                or caller.served is not state.served
+                or (caller.until_ns != NEVER and state.wall_ns() >= caller.until_ns)
+            ):
                 endpoint = self._endpoint(inbound)
                 if endpoint.verb != "call":
                     self._read(inbound, reply, endpoint)
                     return
-                caller = read_caller(self._state, inbound, endpoint)
-            state = self._state
+                caller = read_caller(state, inbound, endpoint)
             exchange = open_exchange(state, inbound, reply, caller)
             if exchange.alias.cache.mode != "off":
                 name = shared_name(exchange)

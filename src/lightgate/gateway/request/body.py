@@ -34,6 +34,33 @@ _ACTED_ON: Final = frozenset(
 )
 _OPENAI: Final = frozenset(("openai-chat", "openai-completions"))
 _PLAIN: Final = frozenset(("openai-chat", "anthropic-messages"))
+_COMMON: Final = frozenset(  # names that need no look at their spelling
+    [
+        "model",
+        "messages",
+        "stream",
+        "stream_options",
+        "max_tokens",
+        "n",
+        "temperature",
+        "top_p",
+        "stop",
+        "tools",
+        "tool_choice",
+        "response_format",
+        "user",
+        "seed",
+        "system",
+        "metadata",
+        "top_k",
+        "stop_sequences",
+        "thinking",
+        "presence_penalty",
+        "frequency_penalty",
+        "parallel_tool_calls",
+        "reasoning_effort",
+    ]
+)
 _MOST_FIELDS: Final = 256
 _MOST_TOKENS: Final = 2**31  # of one answer; clients that want no limit say 2**31 - 1
 _MOST_ANSWERS: Final = 1024
@@ -93,7 +120,8 @@ def read_request_body(endpoint: Endpoint, body: bytes) -> ClientRequest:
             pass  # read field by field: the error names the one that is wrong
         else:
             if usual.model.isprintable():
-                _check_names(fields)
+                if not fields.keys() <= _COMMON:
+                    _check_names(fields)
                 options = usual.stream_options
                 return ClientRequest(
                     endpoint=endpoint,

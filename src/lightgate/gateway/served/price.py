@@ -38,13 +38,24 @@ NO_BILL: Final = Bill(None, None, None)
 class TokenPrices:
     """The prices of one target; a target paid by the hour costs nothing per request."""
 
-    __slots__ = ("_cached", "_in", "_out", "_written", "as_of", "hourly", "known", "source")
+    __slots__ = (
+        "_cached",
+        "_in",
+        "_out",
+        "_written",
+        "as_of",
+        "hourly",
+        "known",
+        "source",
+        "unpriced",
+    )
 
     def __init__(self, rates: Rates | None, *, hourly: bool = False) -> None:
         self.hourly = hourly
         self.known = hourly or (rates is not None and rates.input is not None)
         self.source = "hourly" if hourly else rates.source if rates is not None else None
         self.as_of = rates.as_of if rates is not None and not hourly else None
+        self.unpriced = Bill(None, self.source, None)  # of a target whose price nobody knows
         free = hourly or rates is None
         self._in = 0 if free or rates is None else _pico(rates.input)
         self._out = 0 if free or rates is None else _pico(rates.output)

@@ -147,7 +147,9 @@ class Client:
             trip.over = False
             self._connect(trip, fresh=True)
         else:
-            trip.report(error)
+            over = trip.request.over
+            del trip.request  # its taker holds the roundtrip
+            over(error)
 
     def _connect(self, trip: Roundtrip, *, fresh: bool = False) -> None:
         """Open or wait for a connection, in a task of its own."""

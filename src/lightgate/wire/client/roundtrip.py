@@ -176,13 +176,9 @@ class Roundtrip:
         if not self.over:
             self.over = True
             self.dialling = None
-            self.report(error)
-
-    def report(self, error: BaseException | None) -> None:
-        """Say how it ended, and let go of the taker: it holds the roundtrip."""
-        over = self.request.over
-        del self.request
-        over(error)
+            over = self.request.over
+            del self.request  # its taker holds the roundtrip
+            over(error)
 
     def pause(self) -> None:
         """Stop reading: the caller's own client is slow, so silence is not the provider's."""

@@ -214,7 +214,7 @@ class ServerConnection:
             self.failed(reply, error)
         self._serving = False
         if reply.finished:
-            self._served(reply)
+            self.replied(reply)
 
     def _inbound(self, head: RequestHead, body: bytes, stamp: int) -> Inbound:
         first_ns = self._intake.first_ns
@@ -247,10 +247,8 @@ class ServerConnection:
 
     def replied(self, reply: Reply) -> None:
         """Turn to what comes after a reply that has just been finished."""
-        if reply is self._reply and not self._serving:
-            self._served(reply)
-
-    def _served(self, reply: Reply) -> None:
+        if self._serving or reply is not self._reply:
+            return
         self._reply = None
         if self._state in {_GONE, _LINGER}:
             return
