@@ -98,10 +98,13 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
     request, inbound, winner = exchange.request, exchange.inbound, exchange.winner
     attempts, key, refusal = exchange.attempts, exchange.caller.key, exchange.refusal
     overrides = exchange.caller.overrides
-    status = 200 if winner is not None and exchange.reply.started else _status(exchange)
     called = marks = bill = paid = None
     if winner is not None:
         called, marks, bill = winner.called, winner.marks, winner.bill
+    if called is not None and exchange.reply.finished and exchange.last_out_ns is not None:
+        status, outcome = 200, called.outcome._value_  # what nearly every exchange comes to
+    else:
+        status, outcome = _status(exchange), _outcome(exchange)
     for attempt in attempts:
         if attempt is not winner and attempt.bill.nano_usd is not None:
             paid = (paid or 0) + attempt.bill.nano_usd
@@ -115,7 +118,7 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         None if winner is None else winner.step.target,
         exchange.cache,
         status,
-        _outcome(exchange),
+        outcome,
         None if refusal is None else refusal.message[:500],
         request.endpoint.dialect,
         request.streamed,

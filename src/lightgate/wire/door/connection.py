@@ -207,6 +207,14 @@ class ServerConnection:
             self._queued += len(rest)
         inbound = self._inbound(head, body, stamp)
         self._reply = reply = Reply(self, head.method, head.minor, keep_alive=head.keep_alive)
+        # In the next turn: requests that came at the same time are all stamped before the first of
+        # them is worked on, so that their wait for each other is seen.
+        self._loop.call_soon(self._hand_over, inbound, reply)
+
+    def _hand_over(self, inbound: Inbound, reply: Reply) -> None:
+        """Let the handler answer a request, unless its client has left meanwhile."""
+        if self._state == _GONE or reply is not self._reply:
+            return
         self._serving = True
         try:
             self.service.handler(inbound, reply)
