@@ -171,7 +171,7 @@ async def test_a_stale_connection_is_replaced_unseen(start: Start, stream: bool)
     assert answer.status == 200
     assert answer.headers["x-lightgate-attempts"] == "1"
     [note] = settled.attempts
-    assert note.replayed
+    assert note.resent
     assert note.outcome == "ok"
     await field.rig.until(lambda: len(field.rig.sim.log) == 3)
     assert Counter(e.outcome for e in field.rig.sim.log.entries) == {"ok": 2, "reset": 1}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from lightgate.clock.marks import Marks
-from lightgate.clock.outcome import Outcome
+from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.tokens import Tokens, Usage, count
 from lightgate.errors import AttemptError
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Reserved, Settled
@@ -27,6 +27,8 @@ class Called(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None = "stop"
     bytes_in: int = 900
     bytes_out: int = 700
+    end: End | None = "marker"
+    provider_request_id: str | None = None
 
 
 def marks(bursts: int = 4, first_ms: int = 100, gap_ms: int = 10) -> Marks:

@@ -176,10 +176,10 @@ def test_a_stale_connection_is_replayed_once_on_a_fresh_one(play: Play, how: str
         stale = Stale(how, good=1)
         client, server = rig.client(), rig.serve(stale.script)
         first = await rig.ask(client, server.origin)
-        assert not first.marks.replayed
+        assert not first.marks.resent
         kept = await rig.ask(client, server.origin)
         assert kept.body == b"hello"
-        assert kept.marks.replayed
+        assert kept.marks.resent
         assert kept.marks.tcp_ns is not None
         assert kept.log == ["sent", "sent", "head", "body", "end"]
         assert len(server.requests) == 3
@@ -210,7 +210,7 @@ def test_a_connection_closed_in_the_kernel_only_is_replayed(
         hang_up(server.wires[0], how)
         kept = await rig.ask(client, server.origin)
         assert kept.body == b"hello"
-        assert kept.marks.replayed
+        assert kept.marks.resent
 
     play(scene)
 
@@ -228,7 +228,7 @@ def test_never_replayed_twice(play: Play) -> None:
         keeper = rig.keeper()
         error = await rig.fails(client, server.origin, keeper=keeper)
         assert isinstance(error, PeerReset)
-        assert keeper.marks.replayed
+        assert keeper.marks.resent
         assert len(server.wires) == 2
 
     play(scene)
@@ -243,7 +243,7 @@ def test_a_byte_of_an_answer_forbids_the_replay(play: Play) -> None:
         error = await rig.fails(client, server.origin, keeper=keeper)
         assert isinstance(error, PeerReset)
         assert not error.early
-        assert not keeper.marks.replayed
+        assert not keeper.marks.resent
         assert len(server.wires) == 1
 
     play(scene)

@@ -1,7 +1,7 @@
 """The record of one attempt at a provider; the same for runs and for production.
 
 One attempt is one JSON object on one line. The fields and their order are a contract with every
-reader: add at the end, never rename.
+reader: add at the end, never rename. (`resent` was `replayed` once; a line with that name is read.)
 """
 
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from typing import Final, Literal, Self
 import msgspec
 
 from lightgate.clock.marks import Marks, StampSource
-from lightgate.clock.outcome import Outcome
+from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.timing import NS_PER_MS, Timing, late, stamp_bound_ns
 from lightgate.clock.tokens import Tokens, TokensSource
 
@@ -51,6 +51,8 @@ class AttemptFacts(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str | None = None
     bytes_in: int = 0
     bytes_out: int = 0
+    end: End | None = None
+    provider_request_id: str | None = None
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +114,9 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     stamp_bound_ms: float | None = None
     hidden_reasoning: bool = False
     void: bool = False  # the wall clock stepped: kernel stamps of this attempt mean nothing
-    replayed: bool = False  # a stale pooled connection made the wire send the request once more
+    resent: bool = False  # sent a second time: the kept connection was closed; instants are of that
+    end: End | None = None  # what said that the answer was complete; None where it was not
+    provider_request_id: str | None = None
 
     @classmethod
     def of(cls, facts: AttemptFacts, marks: Marks, tokens: Tokens) -> Self:
@@ -161,7 +165,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
             stamp_bound_ms=None if bound is None else bound / NS_PER_MS,
             hidden_reasoning=tokens.hidden_reasoning,
             void=marks.void,
-            replayed=marks.replayed,
+            resent=marks.resent,
         )
 
     def to_line(self) -> bytes:
@@ -174,6 +178,8 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises ValueError on anything that is not an attempt.
         """
+        if _OLD_RESENT in line:
+            line = line.replace(_OLD_RESENT, b'"resent":')
         return _DECODER.decode(line)
 
 
@@ -190,3 +196,4 @@ def _second(second: int) -> str:
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _DECODER: Final = msgspec.json.Decoder(AttemptRecord)
+_OLD_RESENT: Final = b'"replayed":'  # inside a text the quotes would be escaped

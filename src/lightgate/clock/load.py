@@ -173,7 +173,7 @@ def counting(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:
         if attempt.outcome is Outcome.OK
         and attempt.won is not False
         and not attempt.void
-        and not attempt.replayed
+        and not attempt.resent
     ]
 
 

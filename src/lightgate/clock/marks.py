@@ -38,7 +38,7 @@ class Marks:
         "last_since",
         "plan",
         "pool_wait_ns",
-        "replayed",
+        "resent",
         "send",
         "stamp_source",
         "tcp_ns",
@@ -68,7 +68,7 @@ class Marks:
         self.first_since: int | None = None
         self.last_since: int | None = None
         self.dispatch_lag_ns = 0  # how late after its planned instant our own loop let us send
-        self.replayed = False  # sent again on a fresh connection: a pooled one was already closed
+        self.resent = False  # sent again on a fresh connection: a pooled one was already closed
         self.void = False  # the wall clock stepped while a kernel stamp was mapped
         # One entry per burst: stamp, earliest possible arrival, deltas, bytes of text in them, and
         # tokens where the provider counted along (else -1).

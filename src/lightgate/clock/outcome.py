@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
+
+# What said that a complete answer was complete: its terminal marker, or a finish reason and the end
+# of the body by its own framing.
+End = Literal["marker", "finish"]
 
 
 class Outcome(StrEnum):

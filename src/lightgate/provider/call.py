@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.clock.outcome import Outcome
+from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.tokens import Tokens, count
 from lightgate.dialect.kinds import ANSWER, REASONING
 from lightgate.dialect.scanner import Scanner
@@ -70,6 +70,8 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     first_kinds: int  # what the first token-bearing read carried
     bytes_in: int
     bytes_out: int
+    end: End | None = None  # of a complete answer: what said so
+    provider_request_id: str | None = None
 
 
 class Call:

@@ -114,7 +114,7 @@ async def there_and_back(item: Finished) -> Finished:
 
 async def test_a_finished_request_survives_the_pipe(measured: Measure, shape: type[Shape]) -> None:
     done = measured(shape(bound_ms=0.5, send_ms=40))
-    done.marks.tcp_ns, done.marks.replayed, done.marks.dispatch_lag_ns = 7, True, 9 * MS
+    done.marks.tcp_ns, done.marks.resent, done.marks.dispatch_lag_ns = 7, True, 9 * MS
     item = Finished(done.job, done.marks, done.called, 5, 1_700_000_000_000_000_000)
     back = await there_and_back(item)
     assert (back.called, back.worker, back.wall_ns) == (item.called, 5, item.wall_ns)

@@ -42,14 +42,17 @@ def test_a_note_has_the_numbers_of_the_clock(
     stamps.plan, stamps.void, stamps.dispatch_lag_ns = plan, void, lag
     stamps.stamp_source = "kernel" if stamp_source == "kernel" else "read"
     tokens = count(stamps, Usage(tokens_out=tokens_out, tokens_reasoning=3), running=running)
-    ended = Called(outcome=outcome, streamed=streamed, tokens=tokens)
+    ended = Called(
+        outcome=outcome, streamed=streamed, tokens=tokens, end="finish",
+        provider_request_id="req_1",
+    )  # fmt: skip
     made = facts("x-1", won=False, role="hedge", seq=2)
     about = AttemptFacts(
         id=made.id, exchange_id="x-1", source="gateway", target="lab/s1", provider="lab",
         model="s1", dialect="openai-chat", seq=2, role="hedge", won=False, outcome=outcome,
         status=200, streamed=streamed, wall_ns=T0, cost_usd=Decimal("0.0000015"),
         cost_source="list", price_as_of="2026-09-01", finish_reason="stop", bytes_in=900,
-        bytes_out=700,
+        bytes_out=700, end="finish", provider_request_id="req_1",
     )  # fmt: skip
     note = again(Settled(exchange_note("x-1"), (AttemptNote.of(made, stamps, ended),)))
     assert note.attempts[0].attempt() == AttemptRecord.of(about, stamps, tokens)
@@ -109,6 +112,18 @@ def test_a_note_of_an_older_writer_is_read() -> None:
     assert msgspec.msgpack.decode(old, type=Note) == Reserved("x-1", "k-1", T0, 5, ("lab/s1",))
     seen = msgspec.msgpack.encode(["i", "x-1", T0])
     assert msgspec.msgpack.decode(seen, type=Note) == Announced("x-1", T0)
+
+
+def test_an_attempt_of_an_older_writer_is_read() -> None:
+    raw = msgspec.msgpack.decode(msgspec.msgpack.encode(settled("x-1")))
+    assert raw[2][0][-2:] == ["marker", None]
+    raw[2][0] = raw[2][0][:-2]  # as it was before it said what ended an answer
+    old = msgspec.msgpack.decode(msgspec.msgpack.encode(raw), type=Note)
+    record = old.attempts[0].attempt()
+    assert (record.outcome, record.end, record.provider_request_id) == (Outcome.OK, None, None)
+    raw[2][0] += ["marker", None, "a later field"]
+    new = msgspec.msgpack.decode(msgspec.msgpack.encode(raw), type=Note)
+    assert new == settled("x-1")
 
 
 def test_bursts_travel_as_they_are() -> None:

@@ -144,6 +144,19 @@ def test_an_older_file_gets_the_missing_columns(tmp_path: Path) -> None:
         assert history.attempts(run_id="r-1")[1].stamp_bound_ms == 0.0
 
 
+def test_an_older_file_with_the_old_name_of_resent_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    made = [attempt("a-1", resent=True, end="marker"), attempt("a-2")]
+    with History(path) as history:
+        history.append(a_run(), made)
+    base = sqlite3.connect(path)
+    base.execute("ALTER TABLE attempts RENAME COLUMN resent TO replayed")
+    base.commit()
+    base.close()
+    with History(path) as history:
+        assert history.attempts() == made
+
+
 def test_a_newer_file_and_no_history_are_refused(tmp_path: Path) -> None:
     newer = tmp_path / "newer.sqlite"
     base = sqlite3.connect(newer)

@@ -60,7 +60,7 @@ def traffic(n: int = 300) -> list[Settled]:
         made = f"x-{at}"
         wall_ns = T0 + draw.randrange(30 * 3600) * S
         stamps = marks(draw.randrange(1, 9), draw.randrange(50, 400), draw.randrange(1, 40))
-        stamps.void, stamps.replayed = draw.random() < 0.05, draw.random() < 0.05
+        stamps.void, stamps.resent = draw.random() < 0.05, draw.random() < 0.05
         stamps.dispatch_lag_ns = draw.choice([0, 50 * MS])
         one = attempt_note(made, stamps, wall_ns=wall_ns, cost_nano=draw.choice([None, 1234, 99]))
         if draw.random() < 0.2:
@@ -90,7 +90,7 @@ def measured(attempt: AttemptRecord) -> bool:
         and attempt.source == "gateway"
         and attempt.won is not False
         and not attempt.void
-        and not attempt.replayed
+        and not attempt.resent
     )
 
 
@@ -167,7 +167,7 @@ def test_sums_of_keys_are_those_of_the_rows(ledger: Ledger, tmp_path: Path, widt
 def test_what_is_no_speed_of_a_provider_is_left_out(ledger: Ledger, tmp_path: Path) -> None:
     plain = attempt_note("x")
     changes: tuple[dict[str, Any], ...] = (
-        {}, {"outcome": Outcome.TRUNCATED}, {"void": True}, {"replayed": True},
+        {}, {"outcome": Outcome.TRUNCATED}, {"void": True}, {"resent": True},
         {"dispatch_lag_ns": 10**12},
     )  # fmt: skip
     about: tuple[dict[str, Any], ...] = ({}, {"won": False}, {"won": True}, {"source": "probe"})

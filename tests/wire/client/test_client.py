@@ -254,7 +254,7 @@ def test_a_connection_that_breaks(play: Play, name: str, how: str) -> None:
         error = await rig.fails(client, server.origin, keeper=keeper)
         assert type(error) is PeerReset
         assert error.early is early
-        assert len(server.wires) == 1  # a fresh connection is never replayed
+        assert len(server.wires) == 1  # a fresh connection is never resent
 
     play(scene)
 
@@ -308,7 +308,7 @@ def test_the_stamps_are_in_order_and_only_where_things_happened(play: Play) -> N
             assert keeper.marks.dns_ns is None  # an address needs no look-up
             assert keeper.marks.tls_ns is None
             assert keeper.marks.pool_wait_ns is None
-            assert not keeper.marks.replayed
+            assert not keeper.marks.resent
 
     play(scene)
 

@@ -133,5 +133,7 @@ class Recorder:
             finish_reason=called.finish_reason,
             bytes_in=called.bytes_in,
             bytes_out=called.bytes_out,
+            end=called.end,
+            provider_request_id=called.provider_request_id,
         )
         return AttemptRecord.of(facts, finished.marks, tokens)

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord, Role, Source, wall_time
 from lightgate.clock.marks import LATE_FLOOR_NS, LATE_SHARE, Marks, StampSource
-from lightgate.clock.outcome import Outcome
+from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.timing import NS_PER_S, ms, overhead
 from lightgate.clock.tokens import Tokens, TokensSource
 from lightgate.ledger.store.exchange import ExchangeRecord, dollars
@@ -46,6 +46,10 @@ class EndedCall(Protocol):
     def bytes_in(self) -> int: ...  # noqa: D102
     @property
     def bytes_out(self) -> int: ...  # noqa: D102
+    @property
+    def end(self) -> End | None: ...  # noqa: D102
+    @property
+    def provider_request_id(self) -> str | None: ...  # noqa: D102
 
 
 class NoteFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -70,7 +74,8 @@ class NoteFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One attempt: its facts, how it ended, its instants, its tokens and the stamps of its bursts.
 
-    `bursts` are the bytes of an array of 64-bit integers in this machine's order.
+    `bursts` are the bytes of an array of 64-bit integers in this machine's order; `ended_by` is the
+    record's `end`, and `end` the instant.
     """
 
     facts: NoteFacts
@@ -97,7 +102,7 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     first_since: int | None
     last_since: int | None
     dispatch_lag_ns: int
-    replayed: bool
+    resent: bool
     void: bool
     tokens_out: int | None
     tokens_streamed: int | None
@@ -108,6 +113,8 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     hidden_reasoning: bool
     first_burst: float | None
     bursts: bytes
+    ended_by: End | None = None
+    provider_request_id: str | None = None
 
     @classmethod
     def of(cls, facts: NoteFacts, marks: Marks, called: EndedCall) -> AttemptNote:
@@ -138,7 +145,7 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             marks.first_since,
             marks.last_since,
             marks.dispatch_lag_ns,
-            marks.replayed,
+            marks.resent,
             marks.void,
             tokens.out,
             tokens.streamed,
@@ -149,6 +156,8 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             tokens.hidden_reasoning,
             tokens.first_burst,
             marks.burst_ns.tobytes(),
+            called.end,
+            called.provider_request_id,
         )
 
     def row(self) -> tuple[Any, ...]:
@@ -171,14 +180,16 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             *raw[26:28],
             *raw[30:32],
             raw[4] * STREAMED
-            | raw[24] * REPLAYED
+            | raw[24] * RESENT
             | raw[25] * VOID
             | raw[32] * HIDDEN_REASONING
-            | late * LATE,
+            | late * LATE
+            | _END_FLAGS[raw[35]],
             count,
             raw[33],
             max(map(sub, stamps[1:], stamps)) if count > 1 else None,
             *raw[28:30],
+            raw[36],
             facts[8],
             *raw[16:20],
             raw[3],
@@ -192,7 +203,7 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             and facts.source == "gateway"
             and facts.won is not False
             and not self.void
-            and not self.replayed
+            and not self.resent
         )
 
     def metrics(self) -> tuple[float | None, ...]:
@@ -255,6 +266,8 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             finish_reason=self.finish_reason,
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
+            end=self.ended_by,
+            provider_request_id=self.provider_request_id,
         )
         return AttemptRecord.of(about, self._marks(), self._tokens())
 
@@ -268,7 +281,7 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
         marks.tcp_ns, marks.tls_ns = self.tcp_ns, self.tls_ns
         marks.first_since, marks.last_since = self.first_since, self.last_since
         marks.dispatch_lag_ns = self.dispatch_lag_ns
-        marks.replayed, marks.void = self.replayed, self.void
+        marks.resent, marks.void = self.resent, self.void
         marks.burst_ns = array("q", self.bursts)
         return marks
 
@@ -381,17 +394,18 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 # The columns of the ledger's `attempt_notes` and `exchange_notes`, in the order of the notes' rows.
-# Those that are seldom filled come last, and five flags are one number: for a null or a bool the
+# Those that are seldom filled come last, and all flags are one number: for a null or a bool the
 # driver takes eight times as long as for a number, and nulls at the end are left out.
-STREAMED, REPLAYED, VOID, HIDDEN_REASONING, LATE = 1, 2, 4, 8, 16
+STREAMED, RESENT, VOID, HIDDEN_REASONING, LATE, BY_MARKER, BY_FINISH = 1, 2, 4, 8, 16, 32, 64
+_END_FLAGS: Final = {None: 0, "marker": BY_MARKER, "finish": BY_FINISH}
 ATTEMPT_COLUMNS: Final = (
     "id", "exchange_id", "target", "provider", "model", "dialect", "seq", "role", "wall_ns",
     "cost_nano", "cost_source", "price_as_of", "source", "outcome", "status", "finish_reason",
     "bytes_in", "bytes_out", "t_plan_ns", "t_send_ns", "t_headers_ns", "t_event_ns", "t_first_ns",
     "t_answer_ns", "t_last_ns", "t_end_ns", "stamp_source", "stamp_bound_ns", "tokens_out",
     "tokens_streamed", "tokens_in", "tokens_source", "flags", "bursts", "first_burst", "stall_ns",
-    "tokens_reasoning", "tokens_cached", "won", "pool_wait_ns", "dns_ns", "tcp_ns", "tls_ns",
-    "error",
+    "tokens_reasoning", "tokens_cached", "provider_request_id", "won", "pool_wait_ns", "dns_ns",
+    "tcp_ns", "tls_ns", "error",
 )  # fmt: skip
 FLAGS_AT: Final = ATTEMPT_COLUMNS.index("flags")
 EXCHANGE_COLUMNS: Final = (

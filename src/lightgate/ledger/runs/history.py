@@ -37,7 +37,7 @@ _EXTRA: Final = ("load", "warmup")
 _REAL: Final = ("_ms", "_tps")
 _NUMBERS: Final = frozenset({"seq", "concurrency", "status", "bursts", "bytes_in", "bytes_out"})
 _FLAGS: Final = frozenset(
-    {"won", "streamed", "late", "hidden_reasoning", "void", "replayed", "warmup"}
+    {"won", "streamed", "late", "hidden_reasoning", "void", "resent", "warmup"}
 )
 
 
@@ -139,7 +139,7 @@ class History:
                 LIMIT ?
             ) r ON a.run_id = r.id
             WHERE a.target = ? AND a.load = ? AND a.outcome = 'ok' AND NOT a.warmup
-              AND a.void = 0 AND a.replayed = 0 AND a.won IS NOT 0 AND a."{metric}" IS NOT NULL
+              AND a.void = 0 AND a.resent = 0 AND a.won IS NOT 0 AND a."{metric}" IS NOT NULL
             ORDER BY r.started, r.id, a.wall_time, a.id
         """  # noqa: S608 - the metric is one of the record's own fields, checked above
         found: dict[str, list[float]] = {}
@@ -168,6 +168,9 @@ class History:
             base.execute(_RUNS)
             base.execute(f"CREATE TABLE IF NOT EXISTS attempts ({_COLUMNS})")
             have = {row[1] for row in base.execute("PRAGMA table_info(attempts)")}
+            if "replayed" in have:  # the name of `resent` in an older file
+                base.execute("ALTER TABLE attempts RENAME COLUMN replayed TO resent")
+                have.add("resent")
             for name in (*_FIELDS, *_EXTRA):
                 if name not in have:
                     base.execute(f'ALTER TABLE attempts ADD COLUMN "{name}" {_type(name)}')

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 METRICS: Final = ("ttft_ms", "ttfa_ms", "speed_tps", "speed_total_tps", "e2e_ms", "overhead_ms")
 OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 _FLAGS: Final = frozenset(
-    {"won", "streamed", "late", "hidden_reasoning", "void", "replayed", "may_race"}
+    {"won", "streamed", "late", "hidden_reasoning", "void", "resent", "may_race"}
 )
 _COUNTS: Final = frozenset(
     {"seq", "concurrency", "status", "bursts", "attempts", "worker", "flags"}

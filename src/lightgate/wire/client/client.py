@@ -143,7 +143,7 @@ class Client:
         else:
             self._drop(connection)
         if isinstance(error, PeerReset) and error.early and connection.pooled:
-            trip.request.marks.replayed = True
+            trip.request.marks.resent = True
             trip.over = False
             self._connect(trip, fresh=True)
         else:

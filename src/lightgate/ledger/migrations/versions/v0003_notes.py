@@ -67,15 +67,15 @@ def upgrade() -> None:
         _carry(connection, f"{table}_0002", make(), convert)
         op.drop_table(f"{table}_0002")
     dialect = connection.dialect.name
-    op.execute(_view("exchanges", "exchange_notes", _exchange_columns(dialect)))
-    op.execute(_view("attempts", "attempt_notes", _attempt_columns(dialect)))
+    op.execute(make_view("exchanges", "exchange_notes", _exchange_columns(dialect)))
+    op.execute(make_view("attempts", "attempt_notes", attempt_columns(dialect)))
 
 
 def downgrade() -> None:
     """Put tables with every column where the views were."""
     dialect = op.get_bind().dialect.name
     for view, notes, columns, make in (
-        ("attempts", "attempt_notes", _attempt_columns(dialect), v0001_tables.attempts),
+        ("attempts", "attempt_notes", attempt_columns(dialect), v0001_tables.attempts),
         ("exchanges", "exchange_notes", _exchange_columns(dialect), v0001_tables.exchanges),
     ):
         names = ", ".join(f'"{name}"' for name in columns if name not in MORE_OF_EXCHANGE)
@@ -166,7 +166,8 @@ def _attempt_notes() -> sa.Table:
     return table
 
 
-def _view(name: str, notes: str, columns: dict[str, str]) -> str:
+def make_view(name: str, notes: str, columns: dict[str, str]) -> str:
+    """The statement that makes a view of notes with these columns."""
     chosen = ", ".join(f'{meant} AS "{column}"' for column, meant in columns.items())
     return f"CREATE VIEW {name} AS SELECT {chosen} FROM {notes}"  # noqa: S608 - own names
 
@@ -189,7 +190,7 @@ def _exchange_columns(dialect: str) -> dict[str, str]:
     return {name: worked_out.get(name, f'"{name}"') for name in order}
 
 
-def _attempt_columns(dialect: str) -> dict[str, str]:
+def attempt_columns(dialect: str) -> dict[str, str]:
     """The columns of `attempts`, each with the expression that it is."""
     order = (
         "id", "exchange_id", "run_id", "source", "target", "provider", "model", "dialect", "seq",
