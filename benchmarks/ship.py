@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lightgate.clock.ids import Ids
 from lightgate.clock.marks import Marks
-from lightgate.clock.outcome import Outcome
+from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.tokens import Usage, count
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Reserved, Settled
@@ -54,6 +54,8 @@ class Ended(NamedTuple):
     finish_reason: str = "stop"
     bytes_in: int = 900
     bytes_out: int = 700
+    end: End = "marker"
+    provider_request_id: str = "req_011CPJCIsmk2vB7PtU1O"
 
 
 def attempt(made: str, at_ns: int, wall_ns: int, bursts: int) -> AttemptNote:
