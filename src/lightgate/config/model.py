@@ -208,6 +208,11 @@ class ModelTable(ConfigTable):
         description="leave out doubled system text and trailing white space outside code",
     )
     concise: Flag = Field(default=False, description="ask for a short answer in the system text")
+    untranslatable: Literal["drop", "refuse"] = Field(
+        default="drop",
+        description="what becomes of a field that a target cannot be told and the answer does not"
+        " hang on: drop (named in x-lightgate-dropped) or refuse",
+    )
     slo: SloTable | None = Field(default=None, description="service levels that a target must meet")
     cache: CacheTable | None = Field(default=None, description="answers from memory")
     tiers: tuple[TierTable, ...] = Field(default=(), description="steps of a cascade")

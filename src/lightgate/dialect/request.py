@@ -13,6 +13,7 @@ import msgspec
 Kind = Literal["chat", "completion", "responses", "embedding"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ToolWord = Literal["auto", "none", "required"]
+Untold = Literal["drop", "refuse"]
 Shown = Literal["omitted", "auto", "concise", "detailed"]
 
 
@@ -103,7 +104,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `json_object` wants any JSON object where `schema` wants a certain one. `thoughts` says whether
     reasoning is shown. `client` is the dialect that it was read from, empty if it is our own, and
-    `places` maps a field of this record to where the client said it.
+    `places` maps a field of this record to where the client said it. `untranslatable` says what
+    becomes of a wish that the target cannot be told, and `dropped` are the paths of those that
+    were left out while it was read.
     """
 
     model: str
@@ -135,11 +138,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     thoughts: Shown | None = None
     client: str = ""
     places: dict[str, str] = {}
+    untranslatable: Untold = "refuse"
+    dropped: tuple[str, ...] = ()
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in a dialect's words; `path` is relative to the provider's base URL."""
+    """A request in a dialect's words; `path` is relative to the provider's base URL.
+
+    `dropped` are the client's JSON paths of what it does not say.
+    """
 
     path: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+    dropped: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from lightgate.dialect.neutral.fields import Fields, Sheet
 from lightgate.dialect.neutral.item_stream import ItemStream
 from lightgate.dialect.neutral.items import AnswerHead, KeptItems
 from lightgate.dialect.neutral.json_text import dumped
+from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.registry import DIALECTS, TRANSLATED
 from lightgate.dialect.request import Request
 from lightgate.errors import Malformed, StreamError, UsageError
@@ -22,6 +23,7 @@ from lightgate.errors import Malformed, StreamError, UsageError
 if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Reader
     from lightgate.dialect.neutral.items import Writer
+    from lightgate.dialect.request import Untold
 
 __all__ = [
     "BadField",
@@ -35,20 +37,26 @@ __all__ = [
 
 
 def read_request(
-    dialect: str, body: bytes, *, model: str | None = None, stream: bool | None = None
+    dialect: str,
+    body: bytes,
+    *,
+    model: str | None = None,
+    stream: bool | None = None,
+    untranslatable: Untold = "refuse",
 ) -> Request:
     """Read a client's body into the neutral request.
 
-    What the neutral request cannot carry is refused with its JSON path, an unknown field included;
-    docs/reference/translation.md lists the fields that are left out instead. `model` and `stream`
-    win over the body (Gemini has them in the path).
+    What the neutral request cannot carry, an unknown field included, is dropped and named in
+    `dropped`, or refused with its JSON path, as `untranslatable` says: every field is in
+    docs/reference/translation.md. `model` and `stream` win over the body (Gemini has them in the
+    path).
     """
     found = DIALECTS.get(dialect)
     if found is None or found.read is None:
         raise UsageError(f"A request in the dialect {dialect!r} cannot be translated.")
-    sheet = Sheet()
+    sheet, out = Sheet(), Omissions(refuses=untranslatable == "refuse")
     try:
-        fields = Fields(_decoded(body), "", camel=found.camel)
+        fields = Fields(_decoded(body), "", camel=found.camel, out=out)
         named = fields.text("model")
         sheet.put("stream", fields.flag("stream") or False, "stream")
         found.read(fields, sheet)
@@ -59,7 +67,14 @@ def read_request(
         sheet.facts["stream"] = stream
     if not (model or named):
         raise BadField("model", "is needed")
-    return Request(model=model or named or "", client=dialect, places=sheet.places, **sheet.facts)
+    return Request(
+        model=model or named or "",
+        client=dialect,
+        places=sheet.places,
+        untranslatable=untranslatable,
+        dropped=out.paths,
+        **sheet.facts,
+    )
 
 
 def _decoded(body: bytes) -> Any:

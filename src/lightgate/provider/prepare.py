@@ -22,7 +22,11 @@ CUT: Final = "\N{HORIZONTAL ELLIPSIS}"  # at the end of a text that was longer
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """A request that is ready to be written; its bytes hold the key, so it has no readable form."""
+    """A request that is ready to be written; its bytes hold the key, so it has no readable form.
+
+    `dropped` are the JSON paths of those fields of the client's request that the target is not
+    told, in the client's own words.
+    """
 
     origin: Origin
     payload: bytes
@@ -30,6 +34,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     quirks: Quirks
     streamed: bool
     key: Secret | None = None
+    dropped: tuple[str, ...] = ()
 
     def without_key(self, text: str) -> str:
         """What a provider says may repeat the key that it refuses, whole or cut at the end."""

@@ -260,6 +260,8 @@ def test_every_fact_has_its_row() -> None:
         "kind",
         "client",
         "places",
+        "untranslatable",
+        "dropped",
         "extra",
         "prompt",
         "inputs",

@@ -89,7 +89,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     def build(self, request: Request, quirks: Quirks = DEFAULT_QUIRKS) -> Built:
         """Build a provider's request; UsageError names a field that the dialect cannot express."""
         try:
-            return self.builder(request, quirks)
+            made = self.builder(request, quirks)
+            if not request.dropped:
+                return made
+            return msgspec.structs.replace(made, dropped=(*request.dropped, *made.dropped))
         except Untranslatable as error:
             place = request.places.get(error.field)
             if place is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.dialect.errors import BadField, Untranslatable
 from lightgate.dialect.neutral.build import TOOL_WORDS
+from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.request import Image, Text
 
 if TYPE_CHECKING:
@@ -34,17 +35,21 @@ class Sheet:
 
 
 class Fields:
-    """Fields of one JSON object; each is taken once, null is none, `done` refuses what is left.
+    """Fields of one JSON object; each is taken once, null is none, `done` drops what is left.
 
-    With `camel`, names in snake_case are read as camelCase, as Google's servers do.
+    With `camel`, names in snake_case are read as camelCase, as Google's servers do. What is left
+    out is noted in `out`; without it, nothing may be.
     """
 
-    __slots__ = ("_camel", "_left", "place")
+    __slots__ = ("_camel", "_left", "out", "place")
 
-    def __init__(self, value: Any, place: str, *, camel: bool = False) -> None:
+    def __init__(
+        self, value: Any, place: str, *, camel: bool = False, out: Omissions | None = None
+    ) -> None:
         if not isinstance(value, dict):
             raise BadField(place, "must be an object")
         self.place = place
+        self.out = Omissions(refuses=True) if out is None else out
         self._camel = camel
         self._left: dict[str, Any] = dict(value)
         if camel:
@@ -129,7 +134,9 @@ class Fields:
     def object(self, name: str) -> Fields | None:
         """Take an object to be taken apart."""
         value = self.take(name)
-        return None if value is None else Fields(value, self.at(name), camel=self._camel)
+        if value is None:
+            return None
+        return Fields(value, self.at(name), camel=self._camel, out=self.out)
 
     def need_object(self, name: str) -> Fields:
         """Take an object that must be there."""
@@ -141,7 +148,7 @@ class Fields:
     def objects(self, name: str) -> Iterator[Fields]:
         """Take a list of objects to be taken apart."""
         for number, item in enumerate(self.list(name)):
-            yield Fields(item, f"{self.at(name)}[{number}]", camel=self._camel)
+            yield Fields(item, f"{self.at(name)}[{number}]", camel=self._camel, out=self.out)
 
     def ignore(self, *names: str) -> None:
         """Leave fields out that have no effect on the answer."""
@@ -157,15 +164,15 @@ class Fields:
             raise Untranslatable(self.at(name))
 
     def refuse(self, name: str, why: str = "") -> None:
-        """Refuse a field if it is there; unknown fields are refused by `done` in any case."""
+        """Refuse a field without which the answer would mean something else, if it is there."""
         if self.peek(name) is not None:
             raise Untranslatable(self.at(name), why)
 
     def done(self) -> None:
-        """Refuse the first field that was not taken."""
+        """Drop the fields that were not taken: no reader knows them."""
         for name, value in self._left.items():
             if value is not None:
-                raise Untranslatable(self.at(name))
+                self.out.drop(self.at(name))
 
 
 def image_at(url: str, place: str, *, detail: str | None = None) -> Image:

@@ -22,6 +22,7 @@ _OWN: Final = frozenset(
      b"x-lightgate-overhead-ms", b"x-lightgate-ttft-ms", b"x-lightgate-cost-usd", b"server-timing")
 )  # fmt: skip
 
+_DROPPED: Final = b"\r\nx-lightgate-dropped: "
 LOG_BYTES: Final = 4 * 1024 * 1024  # of an answer that can still be joined
 STEP_BYTES: Final = 64 * 1024  # handed to a client before asking whether it keeps up
 Part = Literal["lead", "join"]
@@ -102,6 +103,7 @@ class AnswerLog:
             made.cost_nano,
             self.now_ns() - self._began_ns,
             made.wall_ns,
+            _dropped(self.headers),
         )
 
     def waiting(self) -> asyncio.Future[None]:
@@ -263,6 +265,11 @@ class SharedReader:
         self._drainer = None
         self.pump()
         self._log.wake()
+
+
+def _dropped(lines: bytes) -> bytes:
+    """The value of `x-lightgate-dropped` among header lines; empty where it is not there."""
+    return lines.partition(_DROPPED)[2].partition(b"\r\n")[0]
 
 
 def follower_lines(lines: bytes, request_id: bytes, id_: bytes) -> bytes:

@@ -38,6 +38,7 @@ class KeptAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A complete answer in the client's dialect: its body, or all of its events.
 
     `cuts` are the ends of its parts in `body`, `times_us` when each came, from the request on.
+    `dropped` is the value of its header `x-lightgate-dropped`, empty where it had none.
     """
 
     streamed: bool
@@ -50,6 +51,7 @@ class KeptAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cost_nano: int | None  # nano-dollars of the call, which a hit saves
     took_ns: int  # from the request to the end
     kept_ns: int  # wall time
+    dropped: bytes = b""
 
     @property
     def size(self) -> int:
@@ -246,11 +248,12 @@ class Tempo(msgspec.Struct, frozen=True):
 def hit_lines(kept: KeptAnswer, request_id: bytes, id_: bytes, wall_ns: int) -> bytes:
     """Header lines of an answer from the cache, without its content type."""
     age_s = max(0, (wall_ns - kept.kept_ns) // 1_000_000_000)
-    return (
+    lines = (
         b"x-request-id: %b\r\nx-lightgate-id: %b\r\nx-lightgate-attempts: 0\r\n"
         b"x-lightgate-cache: hit\r\nx-lightgate-target: %b\r\nx-lightgate-cost-usd: 0\r\n"
         b"age: %d\r\n" % (request_id, id_, kept.target.encode("ascii", "replace"), age_s)
     )
+    return lines + b"x-lightgate-dropped: %b\r\n" % kept.dropped if kept.dropped else lines
 
 
 async def replay(kept: KeptAnswer, out: Out, headers: bytes, tempo: Tempo) -> None:

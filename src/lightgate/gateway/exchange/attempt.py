@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from lightgate.clock.outcome import Outcome
+from lightgate.dialect.neutral.omit import listed
 from lightgate.dialect.translate import translator
 from lightgate.errors import (
     AttemptError,
@@ -406,6 +407,10 @@ class Attempt(Call):
         if translated.failed is not None or translated.closed:
             return b""
         return translated.fail(refusal.status, message=refusal.message, code=refusal.code)
+
+    def dropped_header(self) -> bytes:
+        """The fields that the target was not told, as a header line."""
+        return b"x-lightgate-dropped: %b\r\n" % listed(self.prepared.dropped)
 
     def cost_header(self) -> bytes:
         """The price of the answer as a header line."""

@@ -238,7 +238,11 @@ class Exchange:
         request, target = self.request, self.served.targets[step.target]
         try:
             prepared = target.prepare(
-                request, self.cap, self.caller.extra, assembled=self.assembles
+                request,
+                self.cap,
+                self.caller.extra,
+                assembled=self.assembles,
+                untranslatable=self.alias.untranslatable,
             )
         except UsageError as error:
             if self.refusal is None:
@@ -575,6 +579,8 @@ class Exchange:
             return common
         marks = attempt.marks
         named = b"%bx-lightgate-target: %b\r\n" % (common, attempt.target.name_bytes)
+        if attempt.prepared.dropped:
+            named += attempt.dropped_header()
         sent, seen = self.attempts[0].marks.send, self.first_in_ns or marks.first or marks.last
         if sent is None or seen is None:
             return named

@@ -137,6 +137,7 @@ def _alias(name: str, table: ModelTable) -> Alias:
         race=table.race,
         trim=table.trim,
         concise=table.concise,
+        untranslatable=table.untranslatable,
         slo=None if table.slo is None else ServiceLevels(**table.slo.model_dump()),
         cache=_cache(table),
         tiers=tuple((tier.upto, tier.targets) for tier in table.tiers),

@@ -15,6 +15,7 @@ from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
     from lightgate.dialect.registry import Dialect
+    from lightgate.dialect.request import Built, Untold
     from lightgate.gateway.request.body import ClientRequest, Fields
     from lightgate.gateway.request.endpoint import Endpoint
     from lightgate.gateway.served.price import TokenPrices
@@ -81,11 +82,18 @@ class ServedTarget:
         return dialect_for(self.target.provider.dialect, "chat")
 
     def prepare(
-        self, request: ClientRequest, cap: int | None, extra: bytes, *, assembled: bool = False
+        self,
+        request: ClientRequest,
+        cap: int | None,
+        extra: bytes,
+        *,
+        assembled: bool = False,
+        untranslatable: Untold = "drop",
     ) -> Prepared:
         """The request's bytes for this target; UsageError names what it cannot be told.
 
-        `assembled`: as a stream, though the client wants a whole answer.
+        `assembled`: as a stream, though the client wants a whole answer. `untranslatable` is what
+        becomes of a field that another dialect has no words for and the answer does not hang on.
         """
         endpoint = request.endpoint
         streamed = request.streamed or assembled
@@ -93,10 +101,12 @@ class ServedTarget:
         if way is None:
             way = self._way(endpoint, streamed)
         dialect, head = way
+        dropped: tuple[str, ...] = ()
         if endpoint.dialect == dialect.name:
             body = self._same(request, cap, streamed)
         else:
-            body = self._translated(request, dialect, cap, streamed)
+            made = self._translated(request, dialect, cap, streamed, untranslatable)
+            body, dropped = made.body, made.dropped
         target = self.target
         return Prepared(
             self._origin,
@@ -105,6 +115,7 @@ class ServedTarget:
             target.provider.quirks,
             streamed,
             target.api_key,
+            dropped,
         )
 
     def _way(self, endpoint: Endpoint, streamed: bool) -> tuple[Dialect, bytes]:
@@ -139,12 +150,21 @@ class ServedTarget:
         return _encode(fields)
 
     def _translated(
-        self, request: ClientRequest, dialect: Dialect, cap: int | None, streamed: bool
-    ) -> bytes:
+        self,
+        request: ClientRequest,
+        dialect: Dialect,
+        cap: int | None,
+        streamed: bool,
+        untranslatable: Untold,
+    ) -> Built:
         from lightgate.dialect.translate import read_request
 
         neutral = read_request(
-            request.endpoint.dialect, request.body, model=self.target.model, stream=streamed
+            request.endpoint.dialect,
+            request.body,
+            model=self.target.model,
+            stream=streamed,
+            untranslatable=untranslatable,
         )
         neutral = msgspec.structs.replace(
             neutral,
@@ -152,7 +172,7 @@ class ServedTarget:
             kind="chat",
             max_tokens=cap if cap is not None else neutral.max_tokens,
         )
-        return dialect.build(neutral, self.target.provider.quirks).body
+        return dialect.build(neutral, self.target.provider.quirks)
 
     def _path(self, dialect: Dialect, streamed: bool) -> str:
         if dialect.path:

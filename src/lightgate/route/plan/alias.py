@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 
@@ -40,6 +41,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     ahead_ns: int | None = None  # when the next tier starts beside a checked one; None: in its turn
     trim: bool = False
     concise: bool = False
+    untranslatable: Literal["drop", "refuse"] = "drop"  # what a target cannot be told
 
     def __post_init__(self) -> None:
         where = f"The model {self.name!r}"

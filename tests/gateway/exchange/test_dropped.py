@@ -1,0 +1,78 @@
+"""Fields that a target is not told: the answer's header names them, or the request is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lightgate.dialect.neutral.omit import MOST, listed
+
+if TYPE_CHECKING:
+    from gateway.conftest import Start
+
+MODEL = '[models.m]\ntargets = ["anthropic/plain"]\npolicy = "ordered"\n'
+CACHED = MODEL + 'cache = {{ mode = "any", store = "memory" }}\n'
+CASCADE = """
+[models.m]
+policy = "cascade"
+verify = ["json_schema"]
+tiers = [ {{ upto = "medium", targets = ["lab/{{first}}"] }}, {{ targets = ["anthropic/plain"] }} ]
+"""
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_unknown_field_is_dropped_and_named(start: Start, stream: bool) -> None:
+    rig = await start(MODEL)
+    answer = await rig.chat("m", stream=stream, frobnicate=1)
+    assert answer.status == 200
+    assert answer.headers["x-lightgate-dropped"] == "frobnicate"
+    plain = await rig.chat("m", stream=stream)
+    assert "x-lightgate-dropped" not in plain.headers
+
+
+async def test_the_same_dialect_is_told_everything(start: Start) -> None:
+    rig = await start()
+    answer = await rig.chat("lab/plain", frobnicate=1)
+    assert answer.status == 200
+    assert "x-lightgate-dropped" not in answer.headers
+
+
+async def test_a_model_may_have_it_refused(start: Start) -> None:
+    rig = await start(MODEL + 'untranslatable = "refuse"\n')
+    answer = await rig.chat("m", frobnicate=1)
+    assert answer.status == 400
+    error = json.loads(answer.body)["error"]
+    assert error["param"] == "frobnicate"
+    assert "'frobnicate'" in error["message"]
+
+
+async def test_answers_from_the_cache_keep_the_header(start: Start) -> None:
+    rig = await start(CACHED)
+    for word in ("miss", "hit"):
+        answer = await rig.chat("m", stream=False, frobnicate=1)
+        assert answer.headers["x-lightgate-cache"] == word
+        assert answer.headers["x-lightgate-dropped"] == "frobnicate"
+    bare = await rig.chat("m", stream=False)
+    assert "x-lightgate-dropped" not in bare.headers
+
+
+async def test_the_header_is_of_the_attempt_that_won(start: Start) -> None:
+    rig = await start(CASCADE.replace("{{first}}", "plain"))
+    passed = await rig.chat("m", stream=False, max_tokens=512, frobnicate=1)
+    assert passed.headers["x-lightgate-target"] == "lab/plain"
+    assert "x-lightgate-dropped" not in passed.headers
+    rig = await start(CASCADE.replace("{{first}}", "absent"))
+    sent_up = await rig.chat("m", stream=False, frobnicate=1)
+    assert sent_up.headers["x-lightgate-target"] == "anthropic/plain"
+    assert sent_up.headers["x-lightgate-dropped"] == "frobnicate"
+
+
+def test_a_header_holds_no_more_than_a_header_may() -> None:
+    assert listed(["a\r\nx: y", "b,c", "\N{SNOWMAN}"]) == b"a??x:?y, b?c, ?"
+    assert listed(["m[0].x", "m[17].x", "seed"]) == b"m[*].x, seed"
+    assert listed(["m[3].x"]) == b"m[3].x"
+    many = listed([f"f{n}" for n in range(MOST + 5)])
+    assert many.endswith(b"f47, +5")
+    assert len(listed(["x" * 9000])) < 200
