@@ -25,6 +25,8 @@ SECTIONS: dict[str, type[worlds.WorldTable]] = {
     "World": worlds.World,
     "Provider": worlds.WorldProvider,
     "Model": worlds.WorldModel,
+    "Scripted turn": worlds.ScriptedTurn,
+    "Scripted call": worlds.ScriptedCall,
     "Point of a curve": worlds.LoadPoint,
     "Exact script": worlds.Exact,
     "Shape": worlds.AnswerShape,

@@ -19,6 +19,7 @@ from lightgate.sim.answer.script import (
     stream_script,
     whole_script,
 )
+from lightgate.sim.answer.turns import Scripted, script_turn
 from lightgate.sim.capacity import Bucket, PromptCache, Slots
 from lightgate.sim.dialects.registry import tail_of
 from lightgate.sim.faults import FaultCall, parse_fault
@@ -67,7 +68,8 @@ class SimProvider:
         if fault is not None and fault.fault.streams_only and not request.stream:
             fault = None
         wait_s = self._bucket.take(received_ns) if self._bucket else None
-        counts, reason = _length(request, model.shape)
+        scripted = script_turn(model.turns, request)
+        counts, reason = _length(request, model.shape, scripted)
         plan = AnswerPlan(
             shape=model.shape,
             script=Script(streamed=request.stream),
@@ -102,6 +104,7 @@ class SimProvider:
             plan=plan,
             counts=Counts(0, 0, 0, 0) if plan.empty else counts,
             reason=reason,
+            scripted=scripted,
             load=load,
             outcome=outcome,
             fault=fault.text if fault is not None else None,
@@ -152,10 +155,14 @@ class SimProvider:
         return start_ns, (slot, until_ns)
 
 
-def _length(request: SimRequest, shape: AnswerShape) -> tuple[Counts, str]:
+def _length(
+    request: SimRequest, shape: AnswerShape, scripted: Scripted | None
+) -> tuple[Counts, str]:
     """The tokens of the answer by kind, and why it ends."""
     if request.kind == "embeddings":
         return Counts(0, 0, 0, 0), "stop"
+    if scripted is not None:
+        return scripted.length(request.cap, shape.reasoning)
     natural = max(shape.tokens or request.cap or DEFAULT_TOKENS, request.least)
     total, cut = natural, False
     if request.cap is not None and (request.fill or request.cap < natural):

@@ -7,7 +7,7 @@ speed by load) or an exact script.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -126,12 +126,27 @@ class WorldPrice(WorldTable, frozen=True):
     output: Decimal
 
 
+class ScriptedCall(WorldTable, frozen=True):
+    """A call of a tool by its name on offer; `*` is whichever is demanded or offered first."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class ScriptedTurn(WorldTable, frozen=True):
+    """One answer word for word: the first call whose tool is on offer, else the text."""
+
+    calls: tuple[ScriptedCall, ...] = ()
+    say: str = ""  # empty: the text of the last turn
+
+
 class WorldModel(WorldTable, frozen=True):
     """One model of a provider: a curve or an exact script, and the shape of its answers."""
 
     curve: tuple[LoadPoint, ...] = ()
     exact: Exact | None = None
     shape: AnswerShape = AnswerShape()
+    turns: tuple[ScriptedTurn, ...] = ()  # by the number of tool results so far; empty: made up
     faults: tuple[FaultRule, ...] = ()
     price: WorldPrice | None = None
 

@@ -15,7 +15,7 @@ import msgspec
 
 from lightgate.errors import ConfigError, UsageError
 from lightgate.sim.faults import FAULTS, parse_fault
-from lightgate.sim.world import LoadPoint, World, WorldCache
+from lightgate.sim.world import LoadPoint, World, WorldCache, WorldModel
 
 _SHIPPED = resources.files("lightgate.sim") / "worlds"
 
@@ -122,9 +122,7 @@ def _problems(world: World) -> list[str]:
         rules = [(f"providers.{name}", rule) for rule in provider.faults]
         for title, model in provider.models.items():
             place = f"providers.{name}.models.{title}"
-            if bool(model.curve) == (model.exact is not None):
-                found.append(f"{place} needs either a curve or an exact script")
-            found += [f"{place}: {said}" for said in _curve_problems(model.curve)]
+            found += [f"{place}{said}" for said in _model_problems(model)]
             rules += [(place, rule) for rule in model.faults]
         for place, rule in rules:
             if rule.name not in FAULTS:
@@ -133,6 +131,16 @@ def _problems(world: World) -> list[str]:
                 found.append(f"{place}: the fault {rule.name!r} is not one of a request")
             elif parse_fault(f"{rule.name}:{rule.arg}" if rule.arg else rule.name) is None:
                 found.append(f"{place}: the fault {rule.name!r} does not take {rule.arg!r}")
+    return found
+
+
+def _model_problems(model: WorldModel) -> list[str]:
+    found = []
+    if bool(model.curve) == (model.exact is not None):
+        found.append(" needs either a curve or an exact script")
+    found += [f": {said}" for said in _curve_problems(model.curve)]
+    if model.turns and not model.turns[-1].say:
+        found.append(": the last of the turns has no text in `say`")
     return found
 
 

@@ -59,21 +59,29 @@ class Prose:
         return whole[TOKEN_CHARS * at : TOKEN_CHARS * (at + count)].encode()
 
 
-class JsonText:
+class GivenText:
+    """A text as it is; its last token may have fewer characters."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = -(-len(text) // TOKEN_CHARS)
+
+    def piece(self, first: int, count: int) -> bytes:
+        """Tokens of the text, escaped."""
+        part = self.text[TOKEN_CHARS * first : TOKEN_CHARS * (first + count)]
+        return encode(part)[1:-1]
+
+
+class JsonText(GivenText):
     """A JSON object of exactly `count` tokens: {"a":" ant bat…"}."""
 
     def __init__(self, count: int) -> None:
         size = TOKEN_CHARS * count
         if size < 8:
-            self.text = "{}" + " " * max(size - 2, 0)
+            super().__init__("{}" + " " * max(size - 2, 0))
         else:
             filler = (_PLAIN * (size // len(_PLAIN) + 1))[: size - 8]
-            self.text = f'{{"a":"{filler}"}}'
-
-    def piece(self, first: int, count: int) -> bytes:
-        """Tokens of the object, escaped."""
-        part = self.text[TOKEN_CHARS * first : TOKEN_CHARS * (first + count)]
-        return encode(part)[1:-1]
+            super().__init__(f'{{"a":"{filler}"}}')
 
 
 class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +94,7 @@ class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     tokens_in: int
     tokens_cached: int = 0
     reason: str  # stop | length | tool
+    thoughts: TokenText
     words: TokenText
     tool_words: TokenText
     tool_name: str
@@ -106,7 +115,7 @@ class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def piece(self, kind: int, first: int, tokens: int) -> bytes:
         """The streamed tokens first … first + tokens - 1, all of one kind, inside a JSON string."""
         if kind == REASONING:
-            return self.words.piece(first, tokens)
+            return self.thoughts.piece(first, tokens)
         if kind == TEXT:
             return self.words.piece(first - self.counts.reasoning, tokens)
         return self.tool_words.piece(first - self.counts.reasoning - self.counts.text, tokens)
@@ -114,8 +123,11 @@ class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def text(self, kind: int) -> str:
         """All tokens of one kind as plain text."""
         counts = self.counts
-        count = {REASONING: counts.reasoning, TEXT: counts.text}.get(kind, counts.tool)
-        return plain((self.tool_words if kind == TOOL else self.words).piece(0, count))
+        if kind == TOOL:
+            return plain(self.tool_words.piece(0, counts.tool))
+        if kind == REASONING:
+            return plain(self.thoughts.piece(0, counts.reasoning))
+        return plain(self.words.piece(0, counts.text))
 
 
 class Renderer(Protocol):

@@ -6,12 +6,15 @@ Faults change an `AnswerPlan`; the player writes the finished one.
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from lightgate.sim.answer.script import Counts, Script
 from lightgate.sim.world import AnswerShape
+
+if TYPE_CHECKING:
+    from lightgate.sim.answer.turns import Scripted
 
 LARGEST: Final = 1e9  # a larger argument is a typing error
 
@@ -87,6 +90,7 @@ class PlannedRequest(NamedTuple):
     plan: AnswerPlan
     counts: Counts
     reason: str  # stop | length | tool
+    scripted: Scripted | None  # the words of the answer; None: made up
     load: int
     outcome: str
     fault: str | None

@@ -5,9 +5,11 @@ Only the fields that shape the answer are read; all others are ignored, as provi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+
+from lightgate.sim.answer.tools import count_results, read_choice, tool_names
 
 if TYPE_CHECKING:
     from lightgate.sim.world import Family
@@ -48,6 +50,8 @@ class SimRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool: bool  # a tool call is demanded
     no_tool: bool  # a tool call is forbidden
     tool_name: str | None  # the tool that is demanded, else the first on offer
+    tools: tuple[str, ...]  # the names on offer
+    results: int  # of tools, in the conversation so far
     json: bool  # the text must be JSON
     inputs: tuple[str, ...] = ()
     encoding: str = "float"
@@ -81,7 +85,7 @@ def read_request(
     if content is None:
         raise BadSimRequest(f"The field `{field}` is missing.")
     prompt = "".join(map(_text, (*map(tree.get, _SYSTEM), content)))
-    choice, cap = _choice(tree), _cap(kind, tree)
+    choice, cap, tools = read_choice(tree), _cap(kind, tree), tool_names(tree.get("tools"))
     return SimRequest(
         kind=kind,
         model=model,
@@ -94,7 +98,9 @@ def read_request(
         prompt=prompt,
         tool=choice.demanded,
         no_tool=choice.forbidden,
-        tool_name=choice.name or _tool_name(tree.get("tools")),
+        tool_name=choice.name or next(iter(tools), None),
+        tools=tools,
+        results=count_results(content),
         json=_wants_json(tree),
         inputs=_inputs(content) if kind == "embeddings" else (),
         encoding="base64" if tree.get("encoding_format") == "base64" else "float",
@@ -139,42 +145,6 @@ def _count(value: Any, field: str, least: int, most: int) -> int | None:
 
 def _is_true(tree: Any, field: str) -> bool:
     return isinstance(tree, dict) and tree.get(field) is True
-
-
-class _ToolChoice(NamedTuple):
-    """The fields of a request about calling tools."""
-
-    demanded: bool = False
-    forbidden: bool = False
-    name: str | None = None
-
-
-def _choice(tree: dict[str, Any]) -> _ToolChoice:
-    """A word or an object in `tool_choice`; Gemini has a mode and names in `toolConfig`."""
-    config = tree.get("toolConfig")
-    calling = config.get("functionCallingConfig") if isinstance(config, dict) else None
-    if isinstance(calling, dict):
-        mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
-        first = names[0] if isinstance(names, list) and names else None
-        return _ToolChoice(mode == "ANY", mode == "NONE", first if isinstance(first, str) else None)
-    choice = tree.get("tool_choice")
-    if not isinstance(choice, dict):
-        return _ToolChoice(choice == "required", choice == "none")
-    kind, inner = choice.get("type"), choice.get("function")
-    name = (inner if isinstance(inner, dict) else choice).get("name")
-    demanded = kind in {"any", "tool", "function"}
-    return _ToolChoice(demanded, kind == "none", name if isinstance(name, str) else None)
-
-
-def _tool_name(tools: Any) -> str | None:
-    """The first name on offer, wherever a dialect keeps it."""
-    first = tools[0] if isinstance(tools, list) and tools else None
-    if not isinstance(first, dict):
-        return None
-    declared = first.get("functionDeclarations")
-    inner = declared[0] if isinstance(declared, list) and declared else first.get("function")
-    name = (inner if isinstance(inner, dict) else first).get("name")
-    return name if isinstance(name, str) else None
 
 
 def _wants_json(tree: dict[str, Any]) -> bool:

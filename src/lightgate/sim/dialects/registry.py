@@ -72,11 +72,16 @@ def renderer_of(request: SimRequest, planned: PlannedRequest, *, array: bool) ->
 
 def _answer(request: SimRequest, planned: PlannedRequest) -> SimAnswer:
     plan, counts = planned.plan, planned.counts
-    words: TokenText = Prose(planned.number, wide=plan.shape.wide)
-    if request.json and counts.text:
-        words = JsonText(counts.text)
     # In a chat stream the name is the first token of a call; elsewhere it comes with the block.
     arguments = counts.tool - 1 if request.kind == "chat" else counts.tool
+    prose = Prose(planned.number, wide=plan.shape.wide)
+    words: TokenText = JsonText(counts.text) if request.json and counts.text else prose
+    tool_words: TokenText = JsonText(max(arguments, 0))
+    tool_name = request.tool_name
+    thoughts = words
+    if (scripted := planned.scripted) is not None:
+        thoughts, words = prose, scripted.text
+        tool_words, tool_name = scripted.arguments, scripted.tool
     return SimAnswer(
         id=planned.id,
         created=SYSTEM.wall_ns() // NS,
@@ -85,9 +90,10 @@ def _answer(request: SimRequest, planned: PlannedRequest) -> SimAnswer:
         tokens_in=request.tokens_in,
         tokens_cached=planned.cached,
         reason=planned.reason,
+        thoughts=thoughts,
         words=words,
-        tool_words=JsonText(max(arguments, 0)),
-        tool_name=request.tool_name or TOOL_NAME,
+        tool_words=tool_words,
+        tool_name=tool_name or TOOL_NAME,
         usage=plan.shape.usage,
         usage_asked=request.usage_asked,
         reasoning_field=plan.shape.reasoning_field,
