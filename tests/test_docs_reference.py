@@ -84,6 +84,14 @@ def variable_rows() -> list[str]:
     ]
 
 
+def sdk_rows() -> list[str]:
+    return [
+        f"| `{row.base_url_env}` | `{row.name}` | {code(row.base_url_path) or 'nothing'} |"
+        for row in catalogue().values()
+        if row.base_url_env
+    ]
+
+
 def note_rows() -> list[str]:
     return [f"| `{row.name}` | {row.notes} |" for row in catalogue().values() if row.notes]
 
@@ -94,6 +102,7 @@ def test_every_provider_has_its_row() -> None:
 
 def test_every_variable_and_note_has_its_row() -> None:
     assert rows("providers", "## Variables in base URLs") == variable_rows()
+    assert rows("providers", "## Base URLs of the official SDKs") == sdk_rows()
     assert rows("providers", "## Notes") == note_rows()
 
 

@@ -268,3 +268,34 @@ def test_a_key_that_no_header_can_carry_is_refused(text: str) -> None:
     with pytest.raises(CredentialsError) as caught:
         Secret(text, origin="The key in X")
     assert text.strip() == "" or text not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "env", "url"),
+    [
+        ("openai/o", {"OPENAI_BASE_URL": "https://proxy/v1/"}, "https://proxy/v1"),
+        ("anthropic/c", {"ANTHROPIC_BASE_URL": "https://proxy"}, "https://proxy/v1"),
+        ("anthropic/c", {"ANTHROPIC_BASE_URL": "https://proxy/v1"}, "https://proxy/v1"),
+        ("gemini/g", {"GOOGLE_GEMINI_BASE_URL": "https://proxy"}, "https://proxy/v1beta"),
+        ("groq/l", {"GROQ_BASE_URL": "https://proxy"}, "https://proxy/openai/v1"),
+        ("groq/l", {"OPENAI_BASE_URL": "https://proxy"}, "https://api.groq.com/openai/v1"),
+        ("openai/o", {"OPENAI_BASE_URL": " "}, "https://api.openai.com/v1"),
+    ],
+)
+def test_the_variable_of_the_official_sdk_names_the_base_url(
+    spec: str, env: dict[str, str], url: str
+) -> None:
+    keys = {name: "k" for row in catalogue().values() for name in row.key_env}
+    assert resolve(spec, env=keys | env).base_url == url
+
+
+def test_a_base_url_of_the_file_stands_above_the_sdks_variable() -> None:
+    config = parse_config('[providers.openai]\nbase_url = "https://file/v1"')
+    env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "https://variable/v1"}
+    assert resolve("openai/o", env=env, config=config).base_url == "https://file/v1"
+
+
+def test_a_variable_that_is_no_base_url_is_named() -> None:
+    env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "ftp://x"}
+    with pytest.raises(ConfigError, match="OPENAI_BASE_URL is no base URL"):
+        resolve("openai/o", env=env)

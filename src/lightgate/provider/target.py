@@ -151,8 +151,33 @@ def _check_model(model: str) -> None:
         raise UsageError(f"{model!r} cannot be a model: it holds white space.", hint=_FORMS)
 
 
+def sdk_base_url(provider: Provider, env: Mapping[str, str]) -> str | None:
+    """The base URL that the variable of the provider's official SDK names; None: it is not set.
+
+    Some SDKs add a path to it, such as /v1, which is added here too unless it is there already.
+    """
+    url = env.get(provider.base_url_env, "").strip() if provider.base_url_env else ""
+    if not url:
+        return None
+    try:
+        found = check_base_url(url).rstrip("/")
+    except ValueError as reason:
+        raise ConfigError(
+            f"{provider.base_url_env} is no base URL: {reason}.",
+            hint=f"Correct it, or unset it to call {provider.base_url}.",
+        ) from None
+    return found if found.endswith(provider.base_url_path) else found + provider.base_url_path
+
+
 def _base_url(provider: Provider, table: ProviderTable | None, env: Mapping[str, str]) -> str:
-    """The base URL with its variables filled; they cannot leave the place they stand in."""
+    """The base URL with its variables filled; they cannot leave the place they stand in.
+
+    The file's own base_url comes first, then the SDK's variable, then the catalogue's.
+    """
+    if (table is None or table.base_url is None) and provider.name in catalogue():
+        found = sdk_base_url(provider, env)
+        if found is not None:
+            return found
     if not provider.base_url:
         raise ConfigError(
             f"[providers.{provider.name}] needs a base_url, because {provider.name!r} is not in"
