@@ -49,9 +49,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `makes` is a pattern of the names of the models that the provider made itself; a bare name that
     it matches belongs to this provider first. `has` is a pattern of those models of the price list
-    that can be called here, where that is not all of them. `model_prefix` stands before the names of the price
-    list in requests, and `example` is a model for a first try. `base_url_env` is the variable from
-    which the provider's official SDK reads its base URL; `base_url_path` is what that SDK adds.
+    that can be called here, where that is not all of them. `model_prefix` stands before the names
+    of the price list in requests, and `example` is a model for a first try. `base_url_env` is the
+    variable from which the provider's official SDK reads its base URL; `base_url_path` is what
+    that SDK adds.
     `as_of` is the day on which the row was last held against public documentation or code.
     """
 
