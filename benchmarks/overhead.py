@@ -312,9 +312,9 @@ def lightgate_up(upstream: int, folder: Path, policy: str) -> Subject:
 
 
 @contextlib.contextmanager
-def provider() -> Iterator[int]:
+def provider(*flags: str) -> Iterator[int]:
     """upstream.py on the load's core; its port."""
-    command = [PYTHON, str(HERE / "upstream.py"), "--tokens", str(TOKENS)]
+    command = [PYTHON, str(HERE / "upstream.py"), "--tokens", str(TOKENS), *flags]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         try:
             line = child.stdout.readline() if child.stdout is not None else b""
