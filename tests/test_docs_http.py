@@ -12,8 +12,8 @@ from lightgate import errors
 from lightgate.config.model import ModelTable
 from lightgate.gateway.admit import overrides
 from lightgate.gateway.exchange import exchange
-from lightgate.gateway.request import endpoint
-from lightgate.gateway.served import keys, price, served, target
+from lightgate.gateway.request import endpoint, passed
+from lightgate.gateway.served import keys, price, served
 from lightgate.gateway.spend import denial
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan import course
@@ -61,7 +61,7 @@ def test_every_endpoint_has_its_row() -> None:
 def test_every_request_header_has_its_row() -> None:
     known = set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(overrides._override)))
     headers = {f"x-lightgate-{name}" for name in known}
-    headers |= {name.decode() for name in (*keys._PLAIN, *target.FORWARDED)}
+    headers |= {name.decode() for name in (*keys._PLAIN, *passed.FIELDS)}
     headers |= set(re.findall(r'header\(b"([a-z-]+)"\)', SOURCE))
     headers |= set(re.findall(r'name == b"([a-z-]+)"', inspect.getsource(overrides.read_headers)))
     headers |= set(re.findall(r'name == b"([a-z]+)"', inspect.getsource(keys)))

@@ -70,6 +70,7 @@ def provider_row(row: Provider) -> str:
         abort,
         code(row.price_provider or "") or "none",
         ", ".join(map(code, quirks)) or "none",
+        ", ".join(map(code, row.passes)) or "none",
         row.as_of,
     ]
     return f"| {' | '.join(cells)} |"

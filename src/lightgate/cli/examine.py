@@ -10,6 +10,7 @@ from lightgate.config.model import Config, ConfigTable
 from lightgate.config.notation import duration_text
 from lightgate.config.toml_text import key_path, line_numbers, line_of, value_text
 from lightgate.errors import CredentialsError, LightgateError, UsageError
+from lightgate.gateway.served.own_address import check_not_own
 from lightgate.provider.catalogue import catalogue, placeholders, provider_named
 from lightgate.provider.secret import first_set
 from lightgate.provider.target import key_variable, resolve
@@ -61,7 +62,8 @@ class Examiner:
                 if missing:
                     warnings.setdefault(missing, at(path, missing))
                 else:
-                    resolve(target, env=env, config=config)
+                    found = resolve(target, env=env, config=config)
+                    check_not_own(config, found.provider.name, found.base_url)
             except CredentialsError as error:
                 warnings.setdefault(error.message, at(path, error.message))
             except LightgateError as error:

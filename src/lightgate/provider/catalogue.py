@@ -25,6 +25,9 @@ Family = Literal["openai", "anthropic", "gemini"]
 Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"]
 
 _OWN_KINDS: Final[tuple[Kind, ...]] = ("chat", "completion", "embedding")
+# What a server of the user's own is told of a client's header fields, beside its dialect's.
+_OWN_PASSES: Final = ("idempotency-key", "traceparent", "tracestate")
+_BETA: Final = {"openai": ("openai-beta",), "anthropic": ("anthropic-beta",), "gemini": ()}
 _VARIABLE: Final = re.compile(r"\{([A-Z][A-Z0-9_]*)\}")
 
 
@@ -65,6 +68,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     abort: AbortPolicy = AbortPolicy()
     quirks: Quirks = Quirks()
     headers: tuple[tuple[str, str], ...] = ()
+    passes: tuple[str, ...] = ()  # header fields of clients that it is told
     variables: tuple[Variable, ...] = ()
     price_provider: str | None = None
     makes: str = ""
@@ -122,7 +126,13 @@ def provider_named(name: str, config: Config | None = None) -> Provider:
 
 def own_provider(name: str, base_url: str) -> Provider:
     """A provider outside the catalogue: plain OpenAI-compatible."""
-    return Provider(name=name, title=name, base_url=base_url, kinds=_OWN_KINDS)
+    return Provider(
+        name=name,
+        title=name,
+        base_url=base_url,
+        kinds=_OWN_KINDS,
+        passes=(*_BETA["openai"], *_OWN_PASSES),
+    )
 
 
 def known_providers(config: Config | None = None) -> dict[str, Provider]:
@@ -145,6 +155,7 @@ def _laid_over(row: Provider, table: ProviderTable) -> Provider:
         # Another dialect takes the key as that dialect's own provider does.
         home = catalogue()[table.dialect]
         changes |= {"dialect": home.dialect, "auth": home.auth, "headers": home.headers}
+        changes["passes"] = (*_BETA[table.dialect], *_OWN_PASSES)
     if table.abort_stops_billing is not None:
         changes["abort"] = AbortPolicy(
             stops_billing=table.abort_stops_billing, source="lightgate.toml"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gateway.security.conftest import ENV, chat_body, chat_stream, say, whole
 from lightgate import __version__
 from lightgate.gateway.admit.overrides import read_headers
+from lightgate.gateway.request.passed import FIELDS, lines_of
 from lightgate.gateway.request.refusal import Refusing
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.wire.door.inbound import DoorLimits, Inbound, RequestError, RequestHead
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 CALL = json.dumps({"model": "raw/m", "messages": SAY, "stream": True}).encode()
 TAKEN = (
-    b"anthropic-beta", b"openai-beta", b"x-request-id", b"x-lightgate-tags", b"x-lightgate-policy",
+    *FIELDS, b"x-lightgate-hop", b"x-request-id", b"x-lightgate-tags", b"x-lightgate-policy",
     b"x-lightgate-race", b"x-lightgate-hedge", b"x-lightgate-timeout-ms",
     b"x-lightgate-ttft-timeout-ms", b"x-lightgate-cache", b"authorization", b"x-api-key",
     b"x-goog-api-key", b"anthropic-version",
@@ -84,8 +85,10 @@ async def test_exactly_these_fields_reach_a_provider(
             (b"accept", b"text/event-stream" if stream else b"application/json"),
             (b"authorization", b"Bearer " + ENV["RAW_KEY"].encode()),
             (b"content-length", b"%d" % len(heard.body)),
-            (b"anthropic-beta", b"tools-1"),
             (b"openai-beta", b"assistants=v2"),
+            (b"traceparent", b"00-00000000000000000000000000000001-0000000000000001-01"),
+            (b"tracestate", b"a=b"),
+            (b"x-lightgate-hop", rig.state.served.instance.encode()),
         ]
     )
 
@@ -155,7 +158,8 @@ async def test_no_bytes_in_a_field_split_what_a_provider_gets(
         names = [name for name, _ in heard.headers]
         allowed = {
             b"host", b"user-agent", b"accept-encoding", b"content-type", b"accept",
-            b"authorization", b"content-length", b"anthropic-beta", b"openai-beta",
+            b"authorization", b"content-length", b"openai-beta", b"idempotency-key", b"traceparent",
+            b"tracestate", b"x-lightgate-hop",
         }  # fmt: skip
         assert set(names) <= allowed
         assert names.count(b"authorization") == 1
@@ -183,13 +187,14 @@ def test_a_forwarded_value_is_one_line_or_refused(name: bytes, value: bytes) -> 
     )  # fmt: skip
     statuses: list[int] = []
     try:
-        _, request_id, extra = read_headers(inbound, None)
+        _, request_id, passed = read_headers(inbound, None)
     except Refusing as refusing:
         statuses.append(refusing.refusal.status)
-        request_id = extra = b""
+        request_id, passed = b"", ()
     assert statuses in ([], [400])
-    assert extra.count(b"\r\n") == (1 if extra else 0)
-    assert not set(extra.removesuffix(b"\r\n")) & set(b"\r\n\0")
+    lines = lines_of(passed, frozenset(FIELDS))
+    assert lines.count(b"\r\n") == len(passed) <= 1
+    assert not set(lines.removesuffix(b"\r\n")) & set(b"\r\n\0")
     assert request_id.isascii()
     assert not set(request_id) & set(b"\r\n\0 ")
 

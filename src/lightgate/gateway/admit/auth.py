@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.gateway.admit.overrides import forbidden, read_headers
 from lightgate.gateway.exchange.caller import NEVER, Caller
+from lightgate.gateway.request.passed import check_hops
 from lightgate.gateway.request.refusal import UNAUTHORIZED, Refusing
 from lightgate.gateway.served.keys import presented_key
 from lightgate.ledger.store.keys import instant_ns
@@ -25,9 +26,11 @@ _OWN_ORIGIN: Final = re.compile(
 def read_caller(state: State, inbound: Inbound, endpoint: Endpoint) -> Caller:
     """Read the caller from a head and keep it; Refusing where it has no right to what it asks."""
     key = authorize(state, inbound, state.wall_ns())
-    overrides, request_id, extra = read_headers(inbound, key)
+    overrides, request_id, passed = read_headers(inbound, key)
+    if passed:
+        check_hops(passed, state.served.instance)
     until = NEVER if key is None or key.expires is None else instant_ns(key.expires)
-    caller = Caller(state.served, until, endpoint, key, overrides, request_id, extra)
+    caller = Caller(state.served, until, endpoint, key, overrides, request_id, passed)
     inbound.notes.read = caller
     return caller
 

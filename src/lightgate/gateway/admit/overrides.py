@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 from lightgate.gateway.exchange.caller import NO_OVERRIDES, Overrides
+from lightgate.gateway.request.passed import FIELDS, sound_hops
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
-from lightgate.gateway.served.target import FORWARDED
 from lightgate.route.plan.policy import ASKABLE
 
 if TYPE_CHECKING:
+    from lightgate.gateway.request.passed import Passed
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.wire.door.inbound import Inbound
 
@@ -27,20 +28,27 @@ def forbidden(message: str) -> Refusal:
     return Refusal(status=403, message=message, code="forbidden")
 
 
-def read_headers(inbound: Inbound, key: KeyRecord | None) -> tuple[Overrides, bytes, bytes]:
-    """Read the overrides, the client's own request id, and header lines for the provider."""
+def read_headers(inbound: Inbound, key: KeyRecord | None) -> tuple[Overrides, bytes, Passed]:
+    """Read the overrides, the client's own request id, and the fields for providers."""
     overrides = NO_OVERRIDES
-    request_id = extra = b""
+    request_id = b""
+    passed: Passed = ()
     for name, value in inbound.headers:
         if name == b"x-request-id":
             request_id = value if SOUND_ID.fullmatch(value) else b""
+        elif name == b"x-lightgate-hop":
+            if not sound_hops(value):
+                raise _wrong("x-lightgate-hop", "a list of gateways")
+            passed += ((name, value),)
         elif name.startswith(_OWN):
             if overrides is NO_OVERRIDES:
                 overrides = Overrides()
             _override(overrides, name[len(_OWN) :], value, key)
-        elif name in FORWARDED:
-            extra += b"%b: %b\r\n" % (name, value)
-    return overrides, request_id, extra
+        else:
+            form = FIELDS.get(name)
+            if form is not None and form.fullmatch(value):
+                passed += ((name, value),)
+    return overrides, request_id, passed
 
 
 def _override(overrides: Overrides, name: bytes, value: bytes, key: KeyRecord | None) -> None:

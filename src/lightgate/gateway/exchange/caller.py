@@ -8,6 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from lightgate.gateway.request.endpoint import Endpoint
+    from lightgate.gateway.request.passed import Passed
     from lightgate.gateway.served.served import Served
     from lightgate.ledger.store.keys import KeyRecord
 
@@ -45,7 +46,7 @@ class Caller(NamedTuple):
     key: KeyRecord | None
     overrides: Overrides
     request_id: bytes  # the client's own; empty where it has none
-    extra: bytes  # header lines for the provider
+    passed: Passed  # header fields that providers may be told
 
     @property
     def session(self) -> str | None:

@@ -21,6 +21,7 @@ from lightgate.clock.marks import Marks
 from lightgate.dialect.assemble import can_assemble
 from lightgate.errors import DeadlineMissed, UsageError
 from lightgate.gateway.exchange.attempt import Attempt, AttemptOwner, Held
+from lightgate.gateway.exchange.passing import passed_lines
 from lightgate.gateway.exchange.settle import settle
 from lightgate.gateway.exchange.stream import StreamAttempt
 from lightgate.gateway.exchange.whole import AssembledAttempt
@@ -237,12 +238,10 @@ class Exchange:
         """An attempt that is ready to go; None where the target cannot be told the request."""
         request, target = self.request, self.served.targets[step.target]
         try:
+            extra = passed_lines(self, target) if self.caller.passed else b""
+            untold = self.alias.untranslatable
             prepared = target.prepare(
-                request,
-                self.cap,
-                self.caller.extra,
-                assembled=self.assembles,
-                untranslatable=self.alias.untranslatable,
+                request, self.cap, extra, assembled=self.assembles, untranslatable=untold
             )
         except UsageError as error:
             if self.refusal is None:

@@ -14,6 +14,7 @@ from lightgate.gateway.cache.follower import Made, Participant, follower_lines
 from lightgate.gateway.cache.memory import AnswerEnding, KeepTerms, Owner, Tempo, hit_lines, replay
 from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.exchange.exchange import JSON, SSE
+from lightgate.gateway.request.passed import of_answer
 from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.ledger.journal.notes import ExchangeNote, Settled
 from lightgate.route.prompt.cache_key import Beside, cache_key, cacheable
@@ -43,7 +44,7 @@ def shared_name(exchange: Exchange) -> bytes | None:
         streamed=request.streamed,
         targets=alias.targets,
         cap=exchange.cap,
-        extra=caller.extra,
+        extra=of_answer(caller.passed),
         policy=caller.overrides.policy,
     )
     tenant = "" if caller.key is None else caller.key.id

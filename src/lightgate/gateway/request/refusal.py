@@ -108,7 +108,7 @@ def status_of(error: AttemptError) -> int:
     code = error.code if isinstance(error, HttpRefused | StreamError) else None
     if isinstance(error, StreamError):
         code = named_status(error.word, code)
-    if code is not None and (code in _CLIENTS_FAULT or code == 429):
+    if code is not None and (code in _CLIENTS_FAULT or code in {429, 508}):
         return code
     if isinstance(error, TooLarge):
         return 502  # the provider's answer was, not the client's request

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, CredentialsError
+from lightgate.gateway.served.own_address import check_not_own
 from lightgate.gateway.served.priors import gather_priors, priors_of
 from lightgate.gateway.served.snapshot import Reach, Snapshot, WorkerTerms
 from lightgate.gateway.served.tiers import tiers_of
@@ -44,6 +46,7 @@ def make_snapshot(
     tiers_of(aliases)  # a check that cannot be loaded stops the start here, not in every worker
     return Snapshot(
         made_ns=SYSTEM.wall_ns(),
+        instance=secrets.token_hex(8),
         providers=_reachable(config, env, at),
         aliases=aliases,
         keys=tuple(keys),
@@ -73,7 +76,7 @@ def _reachable(config: Config, env: Mapping[str, str], at: datetime) -> dict[str
         if name not in found and ready and variable is not None:
             try:
                 found[name] = _reach(f"{name}/any", config, env, at)
-            except ConfigError:  # a templated address without its variables: not asked for
+            except ConfigError:  # no address, or the gateway's own: the file does not ask for it
                 continue
     return found
 
@@ -91,6 +94,7 @@ def _reach(spec: str, config: Config, env: Mapping[str, str], at: datetime) -> R
     if not ready:
         raise CredentialsError(f"The environment variable {variable} is not set.")
     name = target.provider.name
+    check_not_own(config, name, target.base_url)
     return Reach(
         provider=target.provider,
         base_url=target.base_url,

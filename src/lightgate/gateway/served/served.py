@@ -39,6 +39,7 @@ class Served:
         self.snapshot = snapshot
         self.terms = snapshot.terms
         self.keyring = Keyring(snapshot.keys)
+        self.instance = snapshot.instance
         self._env = env
         self.aliases: dict[str, Alias] = {alias.name: alias for alias in snapshot.aliases}
         self.targets: dict[str, ServedTarget] = {}
@@ -98,6 +99,7 @@ class Served:
             self._target(name, model, reach),
             TokenPrices(reach.prices.get(model), hourly=reach.hourly_cost is not None),
             abort_stops_billing=bool(reach.provider.abort.stops_billing),
+            instance=self.instance,
         )
 
     def _target(self, name: str, model: str, reach: Reach) -> Target:

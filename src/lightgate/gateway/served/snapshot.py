@@ -60,6 +60,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = VERSION
     made_ns: int
+    instance: str = ""  # names this gateway to itself, should a request come back to it
     providers: dict[str, Reach]
     aliases: tuple[Alias, ...] = ()
     keys: tuple[KeyRecord, ...] = ()

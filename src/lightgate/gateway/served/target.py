@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from lightgate.provider.target import Target
     from lightgate.route.plan.hedge import TargetPrice
 
-# What a client may say to the provider beside its body; everything else stays here.
-FORWARDED: Final = frozenset((b"anthropic-beta", b"openai-beta"))
 _encode: Final = msgspec.json.Encoder().encode
 _USAGE: Final = msgspec.Raw(b'{"include_usage":true}')
 _TRUE: Final = msgspec.Raw(b"true")
@@ -33,6 +31,7 @@ class ServedTarget:
     """A target with everything made ready that does not change from request to request."""
 
     __slots__ = (
+        "_instance",
         "_model",
         "_native",
         "_origin",
@@ -40,15 +39,20 @@ class ServedTarget:
         "_ways",
         "abort_stops_billing",
         "name_bytes",
+        "passes",
         "prices",
         "target",
     )
 
-    def __init__(self, target: Target, prices: TokenPrices, *, abort_stops_billing: bool) -> None:
+    def __init__(
+        self, target: Target, prices: TokenPrices, *, abort_stops_billing: bool, instance: str = ""
+    ) -> None:
         self.target = target
         self.name_bytes = target.name.encode("ascii", "replace")  # for a header: printable
         self.prices = prices
         self.abort_stops_billing = abort_stops_billing
+        self.passes = frozenset(name.encode() for name in target.provider.passes)
+        self._instance = instance
         self._origin, root = split_url(target.base_url)
         self._root = root.rstrip("/")
         provider = target.provider
@@ -127,6 +131,8 @@ class ServedTarget:
             ("accept", accept),
             *self.target.headers(),
         )
+        if self._instance:
+            headers = (*headers, ("x-lightgate-hop", self._instance))
         head = head_block(self._origin, self._root + self._path(dialect, streamed), headers)
         way = self._ways[endpoint.dialect, endpoint.kind, streamed] = dialect, head
         return way

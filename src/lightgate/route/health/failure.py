@@ -98,6 +98,7 @@ STATUSES: Final[Mapping[int, Failure]] = MappingProxyType(
         502: GATEWAY,
         503: OVERLOADED,
         504: GATEWAY,
+        508: _hard("loop", again=False),  # its address leads back to a gateway
         520: GATEWAY,
         521: GATEWAY,
         522: GATEWAY,
