@@ -33,6 +33,11 @@ TREE: dict[str, Any] = {
                         {"say": "Done: it is written."},
                     ],
                 },
+                "free": {
+                    "exact": {"ttft_ms": 1, "gap_ms": 0},
+                    "turns": [{"calls": [{"tool": "run", "arguments": {"input": "ls"}}],
+                               "say": "Done."}],
+                },
                 "thing": {
                     "exact": {"ttft_ms": 1, "gap_ms": 0},
                     "turns": [{"calls": [{"tool": "*", "arguments": {"a": 1}}], "say": '{"a":1}'}],
@@ -66,12 +71,10 @@ FIRST: dict[str, Any] = {
 KINDS: tuple[Kind, ...] = ("chat", "responses", "messages", "gemini")
 
 
-def asked(kind: Kind, model: str, *more: Any, tools: bool = True, **fields: Any) -> SimRequest:
+def asked(kind: Kind, model: str, *more: Any, **fields: Any) -> SimRequest:
     field = {"gemini": "contents", "responses": "input"}.get(kind, "messages")
     talk = [FIRST.get(kind, FIRST["other"]), *more]
-    tree = {"model": model, "max_tokens": 500, field: talk, **fields}
-    if tools:
-        tree["tools"] = TOOLS[kind]
+    tree = {"model": model, "max_tokens": 500, field: talk, "tools": TOOLS[kind], **fields}
     return read_request(kind, msgspec.json.encode(tree), model if kind == "gemini" else "")
 
 
@@ -113,7 +116,7 @@ def test_after_the_result_comes_the_text(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_its_tool_a_turn_says_the_last_text(kind: Kind) -> None:
-    document, _ = answered(asked(kind, "agent", tools=False))
+    document, _ = answered(asked(kind, "agent", tools=[]))
     assert "Done: it is written." in msgspec.json.encode(document).decode()
 
 
@@ -123,6 +126,17 @@ def test_a_star_is_the_demanded_tool_and_no_call_where_none_is_allowed() -> None
     assert call_in("chat", document) == ("write", {"a": 1})
     document, _ = answered(asked("chat", "thing", tool_choice="none"))
     assert document["choices"][0]["message"]["content"] == '{"a":1}'
+
+
+@pytest.mark.parametrize("place", ["tools", "input"])
+def test_free_text_and_namespaces_of_responses(place: str) -> None:
+    offered = [{"type": "namespace", "name": "files", "tools": [{"type": "custom", "name": "run"}]}]
+    item = {"type": "additional_tools", "role": "developer", "tools": offered}
+    more, tools = ([], offered) if place == "tools" else ([item], [])
+    document, _ = answered(asked("responses", "free", *more, tools=tools))
+    (call,) = document["output"]
+    assert (call["type"], call["input"], call["namespace"]) == ("custom_tool_call", "ls", "files")
+    assert "arguments" not in call
 
 
 def test_a_call_that_does_not_fit_is_not_begun() -> None:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.json import decode, encode
 
 from lightgate.sim.answer.script import REASONING, TEXT, TOOL, Counts
+from lightgate.sim.answer.tools import OfferedTool
 from lightgate.sim.world import UsageStyle
 
 _PLAIN: Final = (
@@ -97,7 +98,7 @@ class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     thoughts: TokenText
     words: TokenText
     tool_words: TokenText
-    tool_name: str
+    tool: OfferedTool
     usage: UsageStyle
     usage_asked: bool = False  # stream_options.include_usage
     reasoning_field: str = "reasoning_content"
@@ -105,6 +106,11 @@ class SimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     finish: str | None = None  # verbatim finish reason, instead of `reason`
     finish_every: bool = False
     null_choices: bool = False
+
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool that is called."""
+        return self.tool.name
 
     def reason_in(self, names: dict[str, str]) -> str | None:
         """The finish reason in a dialect's words; a verbatim one as it is, `null` as None."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from lightgate.sim.answer.tools import count_results, read_choice, tool_names
+from lightgate.sim.answer.tools import OfferedTool, count_results, offered_tools, read_choice
 
 if TYPE_CHECKING:
     from lightgate.sim.world import Family
@@ -50,7 +50,7 @@ class SimRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool: bool  # a tool call is demanded
     no_tool: bool  # a tool call is forbidden
     tool_name: str | None  # the tool that is demanded, else the first on offer
-    tools: tuple[str, ...]  # the names on offer
+    tools: tuple[OfferedTool, ...]  # on offer
     results: int  # of tools, in the conversation so far
     json: bool  # the text must be JSON
     inputs: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ def read_request(
     if content is None:
         raise BadSimRequest(f"The field `{field}` is missing.")
     prompt = "".join(map(_text, (*map(tree.get, _SYSTEM), content)))
-    choice, cap, tools = read_choice(tree), _cap(kind, tree), tool_names(tree.get("tools"))
+    choice, cap, tools = read_choice(tree), _cap(kind, tree), offered_tools(tree)
     return SimRequest(
         kind=kind,
         model=model,
@@ -98,7 +98,7 @@ def read_request(
         prompt=prompt,
         tool=choice.demanded,
         no_tool=choice.forbidden,
-        tool_name=choice.name or next(iter(tools), None),
+        tool_name=choice.name or next((tool.name for tool in tools), None),
         tools=tools,
         results=count_results(content),
         json=_wants_json(tree),

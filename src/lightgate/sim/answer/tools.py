@@ -35,21 +35,41 @@ def read_choice(tree: dict[str, Any]) -> ToolChoice:
     return ToolChoice(demanded, kind == "none", name if isinstance(name, str) else None)
 
 
-def tool_names(tools: Any) -> tuple[str, ...]:
-    """The names of the functions on offer, in their order."""
-    out: list[str] = []
+class OfferedTool(NamedTuple):
+    """A tool that a request offers; OpenAI's responses have free text and namespaces as well."""
+
+    name: str
+    free_text: bool = False  # a custom tool: its input is any text instead of JSON
+    namespace: str | None = None
+
+
+def offered_tools(tree: dict[str, Any]) -> tuple[OfferedTool, ...]:
+    """The tools on offer, in their order; those of an input item come after the request's own."""
+    items = tree.get("input")
+    lists = [tree.get("tools")]
+    lists += [
+        item.get("tools")
+        for item in (items if isinstance(items, list) else ())
+        if isinstance(item, dict) and item.get("type") == "additional_tools"
+    ]
+    return tuple(tool for tools in lists for tool in _offered(tools, None))
+
+
+def _offered(tools: Any, namespace: str | None) -> list[OfferedTool]:
+    out: list[OfferedTool] = []
     for tool in tools if isinstance(tools, list) else ():
         if not isinstance(tool, dict):
             continue
-        several = tool.get("functionDeclarations") or tool.get("tools")
-        if isinstance(several, list):  # Gemini's declarations, a namespace of OpenAI's responses
-            out += tool_names(several)
-            continue
-        inner = tool.get("function")
-        name = (inner if isinstance(inner, dict) else tool).get("name")
-        if isinstance(name, str):
-            out.append(name)
-    return tuple(out)
+        name, inner = tool.get("name"), tool.get("function")
+        if isinstance(declared := tool.get("functionDeclarations"), list):
+            out += _offered(declared, None)
+        elif tool.get("type") == "namespace":
+            out += _offered(tool.get("tools"), name if isinstance(name, str) else None)
+        elif isinstance(inner, dict) and isinstance(inner.get("name"), str):
+            out.append(OfferedTool(inner["name"]))
+        elif isinstance(name, str):
+            out.append(OfferedTool(name, tool.get("type") == "custom", namespace))
+    return out
 
 
 def count_results(content: Any) -> int:

@@ -14,7 +14,8 @@ from lightgate.sim.answer.script import Counts
 
 if TYPE_CHECKING:
     from lightgate.sim.answer.request import SimRequest
-    from lightgate.sim.world import ScriptedTurn
+    from lightgate.sim.answer.tools import OfferedTool
+    from lightgate.sim.world import ScriptedCall, ScriptedTurn
 
 ANY_TOOL = "*"
 
@@ -23,7 +24,7 @@ class Scripted(NamedTuple):
     """The words of one answer: a text, or the arguments of a call of `tool`."""
 
     text: GivenText
-    tool: str | None = None
+    tool: OfferedTool | None = None
     arguments: GivenText = GivenText("")
     named: bool = False  # the tool's name is a token of its own, as in OpenAI's chat
 
@@ -49,7 +50,14 @@ def script_turn(turns: tuple[ScriptedTurn, ...], request: SimRequest) -> Scripte
     turn = turns[min(request.results, len(turns) - 1)]
     for call in () if request.no_tool else turn.calls:
         name = request.tool_name if call.tool == ANY_TOOL else call.tool
-        if name is not None and (call.tool == ANY_TOOL or name in request.tools):
-            arguments = GivenText(encode(call.arguments).decode())
-            return Scripted(GivenText(""), name, arguments, named=request.kind == "chat")
+        for tool in request.tools:
+            if tool.name == name:
+                words = GivenText(_words(call, tool))
+                return Scripted(GivenText(""), tool, words, named=request.kind == "chat")
     return Scripted(GivenText(turn.say or turns[-1].say))
+
+
+def _words(call: ScriptedCall, tool: OfferedTool) -> str:
+    """The arguments as JSON; the argument `input` alone for a tool that takes free text."""
+    text = call.arguments.get("input")
+    return text if tool.free_text and isinstance(text, str) else encode(call.arguments).decode()

@@ -8,6 +8,7 @@ from msgspec.json import encode
 
 from lightgate.clock.source import SYSTEM
 from lightgate.sim.answer.answer import TOOL_NAME, JsonText, Prose, SimAnswer
+from lightgate.sim.answer.tools import OfferedTool
 from lightgate.sim.dialects import anthropic, gemini, openai, responses
 from lightgate.sim.weather import NS
 
@@ -77,11 +78,11 @@ def _answer(request: SimRequest, planned: PlannedRequest) -> SimAnswer:
     prose = Prose(planned.number, wide=plan.shape.wide)
     words: TokenText = JsonText(counts.text) if request.json and counts.text else prose
     tool_words: TokenText = JsonText(max(arguments, 0))
-    tool_name = request.tool_name
+    tool = OfferedTool(request.tool_name or TOOL_NAME)
     thoughts = words
     if (scripted := planned.scripted) is not None:
         thoughts, words = prose, scripted.text
-        tool_words, tool_name = scripted.arguments, scripted.tool
+        tool_words, tool = scripted.arguments, scripted.tool or tool
     return SimAnswer(
         id=planned.id,
         created=SYSTEM.wall_ns() // NS,
@@ -93,7 +94,7 @@ def _answer(request: SimRequest, planned: PlannedRequest) -> SimAnswer:
         thoughts=thoughts,
         words=words,
         tool_words=tool_words,
-        tool_name=tool_name or TOOL_NAME,
+        tool=tool,
         usage=plan.shape.usage,
         usage_asked=request.usage_asked,
         reasoning_field=plan.shape.reasoning_field,

@@ -77,7 +77,8 @@ class ResponseRenderer:
         return out
 
     def _delta(self, item: int, first: int, tokens: int) -> bytes:
-        name = _DELTAS[item]
+        free_text = item == TOOL and self._answer.tool.free_text
+        name = b"response.custom_tool_call_input.delta" if free_text else _DELTAS[item]
         number, self._number = self._number, self._number + 1
         return (
             b'event: %b\ndata: {"type":"%b","sequence_number":%d,"item_id":"%b",'
@@ -110,6 +111,8 @@ class ResponseRenderer:
             part = {"type": "summary_text", "text": text}
             out = self._event("response.reasoning_summary_text.done", {**spot, "text": text})
             out += self._event("response.reasoning_summary_part.done", {**spot, "part": part})
+        elif self._answer.tool.free_text:
+            out = self._event("response.custom_tool_call_input.done", {**place, "input": text})
         else:
             name = "response.function_call_arguments.done"
             out = self._event(name, {**place, "name": self._answer.tool_name, "arguments": text})
@@ -134,8 +137,13 @@ class ResponseRenderer:
             part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
             content = [part] if done else []
             return fields | {"status": status, "role": "assistant", "content": content}
-        call = {"call_id": f"call_{self._answer.id}", "name": self._answer.tool_name}
-        return fields | {"status": status, "arguments": text, **call}
+        tool = self._answer.tool
+        call = {"call_id": f"call_{self._answer.id}", "name": tool.name}
+        if tool.namespace is not None:
+            call["namespace"] = tool.namespace
+        if tool.free_text:
+            fields["type"] = "custom_tool_call"
+        return fields | {"status": status, "input" if tool.free_text else "arguments": text, **call}
 
     def _final(self) -> dict[str, object]:
         counts = self._answer.counts
