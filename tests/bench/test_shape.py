@@ -44,13 +44,13 @@ def within(pacer: Pacer, seconds: float) -> list[int]:
 
 @pytest.mark.parametrize(
     ("text", "per_s"),
-    [("20/s", 20.0), ("90/m", 1.5), ("0.5/s", 0.5), ("1800/h", 0.5), (" 3/s ", 3.0)],
+    [("20/s", 20.0), ("90/m", 1.5), ("0.5/s", 0.5), ("1800/h", 0.5), (" 3/s ", 3.0), ("5", 5.0)],
 )
 def test_rates(text: str, per_s: float) -> None:
     assert parse_rate(text).per_s == per_s
 
 
-@pytest.mark.parametrize("text", ["20", "/s", "-1/s", "1e3/s", "20/d", "20 / s", "", "nan/s"])
+@pytest.mark.parametrize("text", ["20/", "/s", "-1/s", "1e3/s", "20/d", "20 / s", "", "nan/s"])
 def test_what_is_no_rate(text: str) -> None:
     with pytest.raises(UsageError, match="is no rate"):
         parse_rate(text)
@@ -75,6 +75,7 @@ def test_every_shape_is_read() -> None:
     [
         ("waves", None, "is no load shape"),
         ("closed:8", None, "is no load shape"),
+        ("posson", "20/s", "is no load shape. Did you mean poisson"),
         ("trace:", None, "is no load shape"),
         ("ramp", None, "is no load shape"),
         ("constant", None, "needs a rate"),

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import os
+import pty
+import re
+import struct
+import subprocess
 import sys
+import termios
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
     Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
     Serve = Callable[..., AbstractAsyncContextManager[int]]
     Run = Callable[..., Awaitable["Ran"]]
+    OnTerminal = Callable[..., str]
 
 
 # A socket, a task or an error that nobody took care of says so on stderr.
@@ -78,6 +86,31 @@ def run(start: Callable[..., Awaitable[asyncio.subprocess.Process]]) -> Run:
         return said
 
     return whole
+
+
+@pytest.fixture
+def on_terminal(environment: dict[str, str], tmp_path: Path) -> OnTerminal:
+    """Run `lightgate ARGS` on a terminal of so many columns and give what it showed there."""
+
+    def shown(columns: int, *args: str, **more: str) -> str:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        with subprocess.Popen(
+            [sys.executable, "-m", "lightgate", *args],
+            stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=tmp_path,
+            env=environment | {"TERM": "xterm"} | more,
+        ) as process:  # fmt: skip
+            os.close(theirs)
+            parts = []
+            with contextlib.suppress(OSError):  # the other end is closed: how a terminal ends
+                while part := os.read(ours, 65536):
+                    parts.append(part)
+            os.close(ours)
+            assert process.wait(100) == 0
+        text = b"".join(parts).decode().replace("\r\n", "\n")
+        return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+    return shown
 
 
 @pytest.fixture

@@ -223,7 +223,15 @@ async def test_a_folder_with_a_run_is_not_overwritten(run: Run, world: str, tmp_
         (("x=http://127.0.0.1:1/v1#m", "--hourly-cost", "y=2"), 2, "names no target"),
         (("x=http://127.0.0.1:1/v1#m", "--resume"), 2, "needs --out"),
         (("x=http://127.0.0.1:1/v1#m", "--prompts", "none.jsonl"), 2, "none.jsonl"),
-        (("--world", "selftest", "lab/none"), 2, "has: lab/s1"),
+        (("--world", "selftest", "lab/none"), 2, "has no target 'lab/none'"),
+        (("x=http://127.0.0.1:1/v1#m", "--max-inflight", "9"), 2, "a load with a rate"),
+        (("http://127.0.0.1:1/v1",), 2, "needs a name before it and a model after it"),
+        (("http://127.0.0.1:1/v1#m",), 2, "needs a name before it: NAME=URL#MODEL"),
+        (("http://u:secret@h/v1",), 2, "credentials do not belong into a URL"),
+        (("x=http://h/v1/chat/completions#m",), 2, "which is 'http://h/v1' here"),
+        (("x=http://127.0.0.1:1/v1#m", "--rate", "5"), 2, "needs an end"),
+        (("x=http://127.0.0.1:1/v1#m", "--rate", "5", "--shape", "posson"), 2, "mean poisson?"),
+        (("x=http://127.0.0.1:1/v1#m", "--rate", "5", "--shape", "closed"), 2, "takes no --rate"),
         (("x=http://127.0.0.1:1/v1#m", "--tools"), 2, "--tools needs --turns"),
         (("x=http://127.0.0.1:1/v1#m", "--find-rate"), 2, "needs a limit"),
         (("x=http://127.0.0.1:1/v1#m", "--sweep", "--find-rate"), 2, "take one target"),
@@ -235,6 +243,48 @@ async def test_bad_input_is_one_sentence(
     ran = await run("bench", *words)
     assert ran.code == code, ran.err
     assert said in ran.sentence
+    assert "secret" not in ran.err
+
+
+@pytest.mark.parametrize("verb", ["bench", "doctor"])
+async def test_a_url_alone_is_answered_with_the_command_that_works(
+    run: Run, serving: Serve, verb: str
+) -> None:
+    body = b'{"object":"list","data":[{"id":"llama-3.2-1b"},{"id":"b\'ad"},{"id":"other"}]}'
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+        writer.write(head % len(body) + body)
+        await writer.drain()
+
+    async with serving(script) as port:
+        ran = await run(verb, f"http://127.0.0.1:{port}/v1/")
+    assert ran.code == 2
+    wanted = f"Try: lightgate {verb} 'mine=http://127.0.0.1:{port}/v1#llama-3.2-1b'"
+    assert f"  {wanted} It also has other.\n" in ran.err
+
+
+async def test_requests_above_the_cap_are_dropped_and_counted(
+    run: Run, world: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    burst = ("--shape", "burst:12 every 60s", "--max-inflight", "4")
+    ran = await run("bench", "swift/m", "--world", world, *burst, *QUICK, "--out", str(out))
+    assert ran.code == 0, ran.err
+    (cell,) = RunFolder(out).run().cells
+    assert (cell.requests, cell.offered_share) == (4, 4 / 12)
+    assert "only 33% of the asked load was offered" in cell.steady_note
+
+
+async def test_a_rate_without_a_unit_or_a_shape_is_per_second_at_random(
+    run: Run, world: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    words = ("swift", "--world", world, "--rate", "50", *QUICK, "--out", str(out))
+    ran = await run("bench", *words)
+    assert ran.code == 0, ran.err
+    assert {cell.load for cell in RunFolder(out).run().cells} == {"50/s poisson"}
 
 
 async def test_a_key_that_is_refused_is_exit_5(run: Run, serving: Serve) -> None:

@@ -12,6 +12,8 @@ import trustme
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from cli.conftest import Ran, Run, Script, Serve
 
@@ -241,3 +243,67 @@ async def test_the_keys_of_the_environment_stay_there(run: Run) -> None:
     assert states["azure"]["key_env"] == "AZURE_OPENAI_API_KEY"
     assert states["azure"]["hint"]
     assert KEY not in done.out + done.err
+
+
+def listing(body: bytes, live: bytes = b'{"status":"ok"}', status: int = 200) -> Script:
+    """A server with a list of models and a health check."""
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b" /health/live " in head:
+            writer.write(refusing(200, live))
+        else:
+            writer.write(refusing(status, body))
+        await writer.drain()
+
+    return script
+
+
+LISTED = b'{"object":"list","data":[{"id":"m","object":"model","owned_by":"llamacpp"}]}'
+
+
+@pytest.mark.parametrize(
+    ("script", "state", "says"),
+    [
+        (listing(LISTED), "ok", ""),
+        (listing(LISTED, status=401), "key refused", "answered 401"),
+        (listing(b'{"error":"Loading model"}', status=503), "failed", "answered 503"),
+        (listing(HTML), "not running", "it is not llama.cpp (local)"),
+        (listing(b"{}", status=404), "not running", "it is not llama.cpp (local)"),
+    ],
+    ids=["itself", "keyed", "loading", "a page", "another"],
+)
+async def test_who_answers_at_a_local_address(
+    run: Run, serving: Serve, tmp_path: Path, script: Script, state: str, says: str
+) -> None:
+    async with serving(script) as port:
+        (tmp_path / "lightgate.toml").write_text(
+            f'[providers.llamacpp]\nbase_url = "http://127.0.0.1:{port}/v1"\n'
+        )
+        done: Ran = await run("doctor", "--json", "--all")
+    found = next(r for r in json.loads(done.out)["providers"] if r["name"] == "llamacpp")
+    assert found["state"] == state
+    assert says in found["says"]
+
+
+async def test_our_own_gateway_is_not_taken_for_llama_cpp(
+    run: Run, tmp_path: Path, start: Callable[..., Awaitable[asyncio.subprocess.Process]]
+) -> None:
+    where = ("--port", "0", "--console-port", "0", "--data", "data", "--log", "json")
+    up = await start("up", "--demo", *where)
+    assert up.stderr is not None
+    try:
+        said: dict[str, str] = {}
+        while "gateway" not in said:
+            said = json.loads(await up.stderr.readline())
+        base_url = said["gateway"]
+        (tmp_path / "lightgate.toml").write_text(f'[providers.llamacpp]\nbase_url = "{base_url}"\n')
+        done: Ran = await run("doctor")
+        listed: Ran = await run("models", "--json")
+    finally:
+        up.terminate()
+        await up.communicate()
+    assert "llamacpp is not running: A Lightgate gateway answers at" in done.err
+    assert not any(line.startswith("llamacpp") for line in done.out.splitlines())
+    row = next(row for row in json.loads(listed.out) if row["provider"] == "llamacpp")
+    assert (row["ready"], row["state"]) == (False, "not running")

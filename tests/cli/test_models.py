@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,9 @@ from lightgate.ledger.store.store import Ledger
 from lightgate.provider.catalogue import catalogue
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import asyncio
+
+    from cli.conftest import OnTerminal, Ran, Run, Serve
 
 
 @pytest.fixture(autouse=True)
@@ -34,26 +38,82 @@ def rows(capsys: pytest.CaptureFixture[str], *args: str) -> list[dict[str, Any]]
     return found
 
 
-def test_every_provider_and_who_is_ready(
+@pytest.fixture
+def nobody_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server of this machine answers, whatever runs here."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    tables = [
+        f'[providers.{row.name}]\nbase_url = "http://127.0.0.1:{port}/v1"\n'
+        for row in catalogue().values()
+        if row.local
+    ]
+    Path("lightgate.toml").write_text("".join(tables), "utf-8")
+
+
+@pytest.mark.usefixtures("nobody_runs")
+def test_every_provider_and_which_can_be_called(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "secret-value")
     found = {row["provider"]: row for row in rows(capsys)}
     assert set(found) == set(catalogue())
-    ready = {name for name, row in found.items() if row["ready"]}
-    assert ready == {"gemini", *(row.name for row in catalogue().values() if row.local)}
+    assert {name for name, row in found.items() if row["ready"]} == {"gemini"}
+    local = {row.name for row in catalogue().values() if row.local}
+    assert {row["state"] for name, row in found.items() if name in local} == {"not running"}
     assert found["gemini"]["key_env"] == "GOOGLE_API_KEY"
+    assert found["groq"]["state"] == "no key"
     assert found["groq"]["abort_stops_billing"] is False
     assert found["cerebras"]["abort_stops_billing"] is None
     assert "secret-value" not in json.dumps(found)
 
 
+@pytest.mark.usefixtures("nobody_runs")
+def test_a_key_without_the_rest_is_not_ready(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "secret-value")
+    azure = next(row for row in rows(capsys) if row["provider"] == "azure")
+    assert (azure["ready"], azure["state"]) == (False, "not set up")
+    assert "AZURE_OPENAI_RESOURCE" in azure["remark"]
+    assert main(["models"]) == 0
+    assert "azure is not set up: Azure OpenAI needs" in capsys.readouterr().out
+
+
+async def test_local_servers_are_asked(run: Run, serving: Serve, tmp_path: Path) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        body = b'{"object":"list","data":[]}' if b"/v1/models" in head else b"{}"
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n")
+        writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
+        await writer.drain()
+
+    async with serving(script) as port:
+        (tmp_path / "lightgate.toml").write_text(
+            f'[providers.vllm]\nbase_url = "http://127.0.0.1:{port}/v1"\n'
+        )
+        done: Ran = await run("models", "--json")
+    vllm = next(row for row in json.loads(done.out) if row["provider"] == "vllm")
+    assert (vllm["ready"], vllm["state"]) == (True, "running")
+
+
+@pytest.mark.usefixtures("nobody_runs")
 def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in catalogue())
-    assert "billed to the end" in shown
-    assert "unknown" in shown
+    assert "not billed" in shown
+
+
+@pytest.mark.parametrize("args", [["models"], ["models", "groq"], ["prices", "llama-3.3"]])
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_word_is_broken_on_a_terminal(
+    columns: int, args: list[str], on_terminal: OnTerminal
+) -> None:
+    narrow, wide = on_terminal(columns, *args), on_terminal(4_000, *args)
+    assert set(wide.split()) <= set(narrow.split())
+    assert max(map(len, narrow.splitlines())) <= columns
+    assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" not in narrow  # the tables of a run have no lines
 
 
 def test_models_of_one_provider(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +123,7 @@ def test_models_of_one_provider(capsys: pytest.CaptureFixture[str]) -> None:
     assert llama["rates"]["cached"] is None
     assert main(["models", "groq"]) == 0
     shown = capsys.readouterr().out
+    assert shown.startswith("Groq: https://api.groq.com/openai/v1 (key in GROQ_API_KEY)\n")
     assert "groq/llama-3.3-70b-versatile" in shown
     assert "as of 20" in shown
 

@@ -47,10 +47,25 @@ def test_patterns(pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "openai/gpt-4o" not in found
 
 
-def test_unknown_is_null_and_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_is_null_and_a_dot(capsys: pytest.CaptureFixture[str]) -> None:
     assert rates(capsys, "groq/llama-3.3-70b-versatile").popitem()[1]["cached"] is None
+    assert main(["prices", "groq/*"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    head, row = shown[0], next(line for line in shown if "llama-3.3-70b-versatile" in line)
+    assert dict(zip(head.split(), row.split(), strict=False))["cached"] == "·"
+
+
+def test_a_column_that_says_nothing_is_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main(["prices", "groq/llama-3.3-70b-versatile"]) == 0
-    assert "unknown" in capsys.readouterr().out
+    head, _, caption = capsys.readouterr().out.splitlines()
+    assert head.split() == ["target", "input", "output"]
+    assert "Prices as of 20" in caption
+    (tmp_path / "lightgate.toml").write_text('[prices."lab/s1"]\ninput = 1\noutput = 2\n')
+    assert main(["prices", "*/*-s1*"]) == 0
+    assert main(["prices", "lab/*"]) == 0
+    assert "override" in capsys.readouterr().out
 
 
 def test_nothing_matches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lightgate.dialect.neutral.build import cannot
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import Dialect, dialect_for
 from lightgate.dialect.request import Message, Request
@@ -60,3 +61,9 @@ def test_each_dialect_builds_everything_it_can_say() -> None:
 def test_a_family_without_the_endpoint_says_so(family: str, kind: str) -> None:
     with pytest.raises(UsageError, match=f"{family}.*{kind}"):
         dialect_for(family, kind)  # type: ignore[arg-type] # parametrised literals
+
+
+def test_the_advice_about_a_field_can_be_followed() -> None:
+    # `extra` is a word of our own Python request: a client's body with it is refused.
+    hint = cannot("anthropic", "logit_bias").hint
+    assert hint == "Leave 'logit_bias' out, or ask for a model whose provider has it."

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lightgate.cli.options import config_option, read_config
+from lightgate.cli.options import config_option, read_config, refuse_urls_alone
 from lightgate.cli.output import emit_json, note
 from lightgate.errors import LightgateError, ThresholdMissed, UsageError
 
@@ -42,40 +42,69 @@ PROFILES = ("voice", "coding", "agent", "batch")
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--world", help="Bench every simulated provider of this world instead.")
-@click.option("--concurrency", default="1,8,32", show_default=True, help="In flight, by comma.")
+@click.option(
+    "--concurrency",
+    default="1,8,32",
+    show_default=True,
+    help="Requests in flight at once; one load for each number.",
+)
 @click.option("--requests", type=click.IntRange(1), help="Requests per target and load.")
-@click.option("--precision", help="More requests, until medians are that sure, e.g. 4%.")
+@click.option("--precision", help="Go on until each median is known that well, e.g. 4%.")
 @click.option("--duration", help="Time per load instead of a number of requests, e.g. 60s.")
-@click.option("--rate", help="Of an open load, e.g. 20/s; where --find-rate begins.")
+@click.option("--rate", help="Requests sent per time, e.g. 20/s or 90/m; where --find-rate begins.")
 @click.option(
     "--shape",
-    default="closed",
-    show_default=True,
-    help="closed, constant, poisson, ramp:A..B, burst:N every T or trace:FILE.",
+    show_default="closed; poisson with --rate",
+    help="When requests are sent: closed, constant, poisson, ramp:A..B, burst:N every T or"
+    " trace:FILE.",
 )
-@click.option("--sweep", is_flag=True, help="Double the concurrency until nothing is gained.")
+@click.option(
+    "--sweep", is_flag=True, help="Double the requests in flight until nothing is gained."
+)
 @click.option("--find-rate", is_flag=True, help="Find the highest rate that keeps --fail-if.")
+@click.option(
+    "--max-inflight", type=click.IntRange(1), help="Of a rate: drop what would be in flight above."
+)
 @click.option("--turns", type=click.IntRange(1), help="Conversations of so many turns.")
 @click.option("--tools", is_flag=True, help="With --turns: an agent that calls tools.")
 @click.option("--prompt-tokens", default=512, show_default=True, help="Tokens of every prompt.")
 @click.option("--max-tokens", default=512, show_default=True, help="Tokens of every answer.")
-@click.option("--prompts", type=click.Path(path_type=Path), help="Own prompts: JSONL or lines.")
+@click.option(
+    "--prompts",
+    type=click.Path(path_type=Path),
+    help="Own prompts: a file of JSON lines or of plain ones.",
+)
 @click.option("--cached", is_flag=True, help="Let prompts share a long beginning, on purpose.")
-@click.option("--temperature", default=0.0, show_default=True, help="Below 0: do not send one.")
-@click.option("--profile", type=click.Choice(PROFILES), help="Judge goodput by this use's SLO.")
+@click.option(
+    "--temperature",
+    default=0.0,
+    show_default=True,
+    help="Sampling temperature; below 0 none is sent.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice(PROFILES),
+    help="Count as good what meets the limits of this use.",
+)
 @click.option("--hourly-cost", help="Dollars per hour of a self-hosted target: NAME=2.69 or 2.69.")
 @click.option("--key-env", metavar="VAR", help="Variable with the key of NAME=URL#MODEL targets.")
 @config_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run's files.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--fail-if", "limits", multiple=True, help='E.g. "ttft_p95>500ms"; repeatable.')
-@click.option("--seed", type=int, help="The run's chance; a fresh one by default.")
-@click.option("--together", is_flag=True, help="All targets at once instead of in turns; no A/A.")
-@click.option("--aa/--no-aa", default=True, help="Compare the first target with itself too.")
+@click.option("--seed", type=int, help="Seed of everything random in the run; new by default.")
+@click.option("--together", is_flag=True, help="All targets at once instead of in turns.")
+@click.option(
+    "--aa/--no-aa", default=True, help="Measure the first target twice, to see what chance does."
+)
 @click.option(
     "--processes", type=click.IntRange(1, 64), help="Client processes; one per 1,000 in flight."
 )
-@click.option("--stamps", type=click.Choice(["kernel", "read"]), help="Who stamps a read.")
+@click.option(
+    "--stamps",
+    type=click.Choice(["kernel", "read"]),
+    help="Take times from the kernel or at the read.",
+)
 @click.option("--max-cost", help="Stop when this many dollars are spent.")
 @click.option("--yes", is_flag=True, help="Agree to the estimated cost.")
 @click.option("--json", "as_json", is_flag=True, help="Print the run as JSON.")
@@ -88,6 +117,8 @@ def command(**given: Any) -> int:
     from lightgate.bench.judge.slo import parse
 
     checks = [parse(text) for text in given["limits"]]
+    paced = given["rate"] is not None and not given["find_rate"]
+    given["shape"] = given["shape"] or ("poisson" if paced else "closed")
     with _targets(given) as targets:
         order = _order(given, targets)
         _agree(order, given)
@@ -112,6 +143,7 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
                 "Name a target to measure.",
                 hint="provider/model, NAME=URL#MODEL, or --world tables-2025 to see how it looks.",
             )
+        refuse_urls_alone("bench", names)
         config = read_config(given["config_file"])
         found = tuple(
             resolve(name, env=os.environ, config=config, key_env=given["key_env"]) for name in names
@@ -126,11 +158,21 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
     world = load(given["world"])
     with SimProcess(SimOptions(world=given["world"], seed=given["seed"] or 1)) as sim:
         every = targets(sim.facts, world)
-        wanted = [target for target in every if not names or target.name in names]
-        if not wanted or len(wanted) < len(set(names)):
-            known = ", ".join(target.name for target in every)
-            raise UsageError(f"The world {given['world']!r} has: {known}.")
+        for name in names:
+            if not any(_is_named(target, name) for target in every):
+                raise UsageError(
+                    f"The world {given['world']!r} has no target {name!r}.",
+                    hint=f"It has {', '.join(target.name for target in every)}.",
+                )
+        wanted = [
+            target for target in every if not names or any(_is_named(target, n) for n in names)
+        ]
         yield _priced(tuple(wanted), given["hourly_cost"])
+
+
+def _is_named(target: Target, name: str) -> bool:
+    """Whether a name on the command line means this simulated target, or all of its provider."""
+    return name in {target.name, target.name.partition("/")[0]}
 
 
 def _priced(targets: tuple[Target, ...], text: str | None) -> tuple[Target, ...]:
@@ -211,6 +253,11 @@ def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
     shape = parse_shape(given["shape"], rate=given["rate"], duration_ns=duration, seed=seed)
     if not isinstance(shape, Closed):
         return [_open_load(shape, given, duration)]
+    if given["max_inflight"] is not None:
+        raise UsageError(
+            "--max-inflight belongs to a load with a rate.",
+            hint="In a closed loop --concurrency says how many are in flight.",
+        )
     return [
         Loading(
             label=f"c={workers}",
@@ -232,10 +279,21 @@ def _open_load(shape: Shape, given: dict[str, Any], duration: int | None) -> Loa
     requests = given["requests"]
     if isinstance(pacer, TraceFile):
         trace = read_trace(pacer.path, speed=pacer.speed, duration_ns=duration, count=requests)
-        return Loading(label=trace.label, pacer=trace, requests=len(trace.entries))
+        return Loading(
+            label=trace.label,
+            pacer=trace,
+            requests=len(trace.entries),
+            max_inflight=given["max_inflight"],
+        )
     if requests is None and duration is None:
         raise UsageError("An open load needs an end.", hint="Add --requests 500 or --duration 60s.")
-    return Loading(label=pacer.label, pacer=pacer, requests=requests, duration_ns=duration)  # type: ignore[arg-type] # what is left is a pacer
+    return Loading(
+        label=pacer.label,
+        pacer=pacer,  # type: ignore[arg-type] # what is left is a pacer
+        requests=requests,
+        duration_ns=duration,
+        max_inflight=given["max_inflight"],
+    )
 
 
 def _enough(workers: int) -> int:

@@ -35,7 +35,7 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?)%?")
 @click.option(
     "--metric", "metrics", multiple=True, help="Only this one, such as ttft_ms; repeatable."
 )
-@click.option("--seed", default=1, show_default=True, help="Of the resampling.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the resampling.")
 @json_option
 def command(
     *,

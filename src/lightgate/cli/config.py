@@ -18,7 +18,11 @@ def command() -> None:
     """Work with `lightgate.toml`: every problem at once, every value with its source."""
 
 
-@command.command("check", epilog="Example: lightgate config check --json")
+@command.command(
+    "check",
+    short_help="List every problem of the file.",
+    epilog="Example: lightgate config check --json",
+)
 @config_option
 @json_option
 def check(*, config_file: Path | None, as_json: bool) -> int:
@@ -53,7 +57,11 @@ def check(*, config_file: Path | None, as_json: bool) -> int:
     return Exit.OK
 
 
-@command.command("explain", epilog="Example: lightgate config explain --json")
+@command.command(
+    "explain",
+    short_help="Show every value and its source.",
+    epilog="Example: lightgate config explain --json",
+)
 @config_option
 @json_option
 def explain(*, config_file: Path | None, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lightgate.cli.options import config_option, json_option, read_config
+from lightgate.cli.options import config_option, json_option, read_config, refuse_urls_alone
 from lightgate.cli.output import Column, emit_json, emit_table, note
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def command(
 
     from lightgate.bench.run.doctor import check_clock, examine, verdict
 
+    refuse_urls_alone("doctor", targets)
     clock = uvloop.run(check_clock())
     findings = uvloop.run(examine(targets, os.environ, key_env, read_config(config_file)))
     shown = [f for f in findings if show_all or f.state not in {"no key", "not running"}]
@@ -52,6 +53,8 @@ def command(
     else:
         note(_clock_line(clock))
         _print(shown, hidden=len(findings) - len(shown))
+        for other in [] if show_all else [f for f in findings if f.occupied]:
+            note(f"{other.name} is not running: {other.says}")
     error = verdict(findings, named=bool(targets))
     if error is not None:
         raise error
@@ -71,24 +74,27 @@ def _print(shown: list[DoctorFinding], *, hidden: int) -> None:
         note(f"None of {hidden} known providers has a key here, and no local one is running.")
         note("  Set e.g. GROQ_API_KEY, or name a target: NAME=URL#MODEL; --all lists them.")
         return
-    columns = [Column("name"), Column("state"), Column("key")]
-    columns += [Column(f"{part} ms", "right") for part in ("dns", "tcp", "tls", "first byte")]
-    columns += [Column("ttft ms", "right"), Column("")]
+    columns = [Column("name"), Column("state"), Column("key"), Column("dns ms", "right")]
+    columns += [Column(f"{part} ms", "right", joined=True) for part in ("tcp", "tls", "first byte")]
+    columns.append(Column("ttft ms", "right", joined=True))
+    rows = [
+        (
+            f.name,
+            f.state,
+            f.key_env or "",
+            *(
+                "" if v is None else f"{v:.1f}"
+                for v in (f.dns_ms, f.tcp_ms, f.tls_ms, f.first_byte_ms, f.ttft_ms)
+            ),
+            f.says,
+        )
+        for f in shown
+    ]
+    kept = [at for at in range(len(columns) + 1) if at < 2 or any(row[at] for row in rows)]
+    columns.append(Column("remark", prose=True))
     emit_table(
-        columns,
-        [
-            (
-                f.name,
-                f.state,
-                f.key_env or "",
-                *(
-                    "" if v is None else f"{v:.1f}"
-                    for v in (f.dns_ms, f.tcp_ms, f.tls_ms, f.first_byte_ms, f.ttft_ms)
-                ),
-                f.says,
-            )
-            for f in shown
-        ],
+        [columns[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
         caption=f"{hidden} more have no key here or are not running; --all lists them."
         if hidden
         else "",

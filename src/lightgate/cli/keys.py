@@ -122,7 +122,11 @@ def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wish
         note("It is the first: from now on the gateway answers only requests with a key.")
 
 
-@command.command("list", epilog="Example: lightgate keys list --json")
+@command.command(
+    "list",
+    short_help="List the keys and their terms.",
+    epilog="Example: lightgate keys list --json",
+)
 @_place
 @json_option
 def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
@@ -166,7 +170,9 @@ def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     )  # fmt: skip
 
 
-@command.command("revoke", epilog="Example: lightgate keys revoke ci")
+@command.command(
+    "revoke", short_help="Refuse a key from now on.", epilog="Example: lightgate keys revoke ci"
+)
 @click.argument("key", metavar="ID|NAME")
 @_place
 @json_option

@@ -11,10 +11,13 @@ import click
 
 from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
+from lightgate.errors import LightgateError
 from lightgate.provider.catalogue import known_providers, provider_named
-from lightgate.provider.target import key_variable
+from lightgate.provider.target import key_variable, resolve
+from lightgate.report.tables.figures import DOT
 
 if TYPE_CHECKING:
+    from lightgate.bench.run.doctor import DoctorFinding
     from lightgate.config.model import Config
     from lightgate.price.rates import ListedModel
     from lightgate.provider.catalogue import Provider
@@ -45,7 +48,8 @@ if TYPE_CHECKING:
 def command(**given: Any) -> None:
     """List the providers, or the models of one PROVIDER with their list prices.
 
-    "ready" means that a key was found in the environment, or that none is needed. With --priors or
+    A provider is "ready" when its key is in the environment; the key is not tried (`lightgate
+    doctor` does that). A server on this machine is asked whether it is "running". With --priors or
     --caps: what the ledger says about the models of the configuration.
     """
     provider, about, as_json = given["provider"], given["about"], given["as_json"]
@@ -67,41 +71,52 @@ def command(**given: Any) -> None:
 
 
 def _show_providers(config: Config | None, *, as_json: bool) -> None:
-    rows = [_facts(row, config) for row in known_providers(config).values()]
+    import uvloop
+
+    from lightgate.bench.run.doctor import examine_local
+
+    local = uvloop.run(examine_local(os.environ, config))
+    rows = [_facts(row, config, local.get(row.name)) for row in known_providers(config).values()]
     if as_json:
         emit_json(rows)
         return
-    columns = [
-        Column(t) for t in ("provider", "title", "dialect", "ready", "key", "abort", "base URL")
-    ]
-    words = {True: "stops billing", False: "billed to the end", None: UNKNOWN}
+    columns = [Column(t) for t in ("provider", "state", "key", "dialect", "cancelled")]
+    cancelled = {True: "not billed", False: "billed", None: DOT}
     emit_table(
         columns,
         [
             (
                 row["provider"],
-                row["title"],
-                row["dialect"],
-                "yes" if row["ready"] else "no",
+                row["state"],
                 row["key_env"] or "none needed",
-                words[row["abort_stops_billing"]],
-                row["base_url"] or "not set",
+                row["dialect"],
+                cancelled[row["abort_stops_billing"]],
             )
             for row in rows
         ],
-        caption="`lightgate models PROVIDER` lists its models and prices.",
+        caption="cancelled: whether the rest of an answer is billed after the client has left;"
+        f" {DOT} = not known. `lightgate models PROVIDER` lists a provider's address, models and"
+        " prices.",
     )
+    for row in rows:
+        if row["remark"]:
+            click.echo(f"{row['provider']} is {row['state']}: {row['remark']}")
 
 
-def _facts(provider: Provider, config: Config | None) -> dict[str, Any]:
-    variable, ready = key_variable(provider, config, os.environ)
+def _facts(
+    provider: Provider, config: Config | None, local: DoctorFinding | None = None
+) -> dict[str, Any]:
+    variable, _ = key_variable(provider, config, os.environ)
+    state, remark = _state(provider, config, local)
     return {
         "provider": provider.name,
         "title": provider.title,
         "base_url": provider.base_url or None,
         "dialect": provider.dialect,
         "local": provider.local,
-        "ready": ready,
+        "ready": state in {"ready", "running"},
+        "state": state,
+        "remark": remark or None,
         "key_env": variable,
         "abort_stops_billing": provider.abort.stops_billing,
         "abort_source": provider.abort.source or None,
@@ -113,6 +128,23 @@ def _facts(provider: Provider, config: Config | None) -> dict[str, Any]:
     }
 
 
+def _state(
+    provider: Provider, config: Config | None, local: DoctorFinding | None
+) -> tuple[str, str]:
+    """Whether a provider can be called from here, in one word or two, and a remark."""
+    _, found = key_variable(provider, config, os.environ)
+    if not found:
+        return "no key", ""
+    try:
+        resolve(f"{provider.name}/any", env=os.environ, config=config)
+    except LightgateError as error:  # a variable of the base URL is not set, or the key is no key
+        return "not set up", error.message
+    if local is None:
+        return "ready", ""
+    remark = local.says if local.occupied or local.state == "failed" else ""
+    return ("running" if local.state == "ok" else local.state), remark
+
+
 def _show_models(provider: Provider, *, as_json: bool) -> None:
     from lightgate.price.rates import models_of
 
@@ -121,26 +153,35 @@ def _show_models(provider: Provider, *, as_json: bool) -> None:
     if as_json:
         emit_json([_model_facts(provider, model) for model in listed])
         return
+    click.echo(_headline(provider))
     if not listed:
-        click.echo(f"No list of {provider.title}'s models is known; any of them can be called:")
+        click.echo("No list of its models is known here; any of them can be called:")
         click.echo(f"  {provider.name}/MODEL")
         return
+    click.echo()
     columns = [Column("target"), Column("context", "right")]
-    columns += [Column(f"{name} $/Mtok", "right") for name in ("input", "output", "cached")]
+    columns += [Column(name, "right") for name in ("input", "output", "cached")]
     emit_table(
         columns,
         [
             (
                 f"{provider.name}/{model.id}" + (" (deprecated)" if model.deprecated else ""),
-                str(model.context_window) if model.context_window is not None else UNKNOWN,
-                dollars(model.rates.input),
-                dollars(model.rates.output),
-                dollars(model.rates.cached),
+                f"{model.context_window:,}" if model.context_window is not None else DOT,
+                dollars(model.rates.input, DOT),
+                dollars(model.rates.output, DOT),
+                dollars(model.rates.cached, DOT),
             )
             for model in listed
         ],
-        caption=f"{len(listed)} models; list prices as of {listed[0].rates.as_of or UNKNOWN}.",
+        caption=f"{len(listed)} models; list prices in dollars per million tokens, as of"
+        f" {listed[0].rates.as_of or UNKNOWN}; {DOT} = not known.",
     )
+
+
+def _headline(provider: Provider) -> str:
+    keys = " or ".join(provider.key_env)
+    key = f"key in {keys}" if keys else "no key needed"
+    return f"{provider.title}: {provider.base_url or 'no base URL is set'} ({key})"
 
 
 def _model_facts(provider: Provider, model: ListedModel) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lightgate.config.load import find_config, load_config
+from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
     from lightgate.config.model import Config
@@ -26,3 +27,29 @@ def read_config(config_file: Path | None) -> Config | None:
     """The configuration of a verb: that of `--config`, else of the usual places, else None."""
     path = find_config(config_file, env=os.environ, cwd=Path.cwd())
     return None if path is None else load_config(path)
+
+
+def refuse_urls_alone(verb: str, specs: tuple[str, ...]) -> None:
+    """Raise for a target that is a URL alone; the hint is the command with what it should be.
+
+    The server behind the URL is asked for its models, so that the command can be copied.
+    """
+    from lightgate.provider.target import url_alone
+
+    for spec in specs:
+        alone = url_alone(spec)
+        if alone is None:
+            continue
+        import uvloop
+
+        from lightgate.bench.run.doctor import models_at
+
+        base_url, model = alone
+        names = (model,) if model else uvloop.run(models_at(base_url))
+        first = names[0] if names else "MODEL"
+        others = f" It also has {', '.join(names[1:4])}." if len(names) > 1 else ""
+        wants = "a name before it" + ("" if model else " and a model after it")
+        raise UsageError(
+            f"A target that is a URL needs {wants}: NAME=URL#MODEL.",
+            hint=f"Try: lightgate {verb} 'mine={base_url}#{first}'{others}",
+        )

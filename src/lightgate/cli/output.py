@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
 UNKNOWN = "unknown"
-# Wide enough that a table that goes into a file or a pipe is never folded.
-_PIPE_WIDTH = 4_000
 
 
 class Column(NamedTuple):
-    """A column's heading and side; numbers go right."""
+    """A column's heading and side; numbers go right, prose may be folded on a narrow terminal.
+
+    A column that is `joined` stays beside the one before it where a table is printed in parts.
+    """
 
     title: str
     justify: Literal["left", "right"] = "left"
+    prose: bool = False
+    joined: bool = False
 
 
 def emit_json(data: object) -> None:
@@ -34,24 +37,27 @@ def emit_json(data: object) -> None:
 def emit_table(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], *, caption: str = ""
 ) -> None:
-    """Write a table to stdout; colours and folding only on a terminal."""
-    from rich import box
+    """Write a table to stdout; only a terminal gets colours, and parts that fit its width."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
+
+    from lightgate.report.tables.layout import PIPE_WIDTH, TextColumn, print_columns
 
     terminal = sys.stdout.isatty()
     page = io.StringIO()
     console = Console(file=sys.stdout if terminal else page, highlight=False)
     if not terminal:
-        console.width = _PIPE_WIDTH
-    table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column.title, justify=column.justify, overflow="fold")
-    for row in rows:
-        # Text, not markup: a model's name may hold square brackets.
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
+        console.width = PIPE_WIDTH
+    listed = list(rows)
+    groups: list[list[TextColumn]] = []
+    for at, column in enumerate(columns):
+        cells = tuple(row[at] for row in listed)
+        made = TextColumn(column.title, cells, column.justify == "right", column.prose)
+        if column.joined:
+            groups[-1].append(made)
+        else:
+            groups.append([made])
+    print_columns(groups, console)
     if caption:
         console.print(Text(caption, style="dim"))
     for line in page.getvalue().splitlines():
@@ -63,10 +69,10 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def dollars(amount: Decimal | None) -> str:
-    """Dollars without trailing zeros, or "unknown"."""
+def dollars(amount: Decimal | None, unknown: str = UNKNOWN) -> str:
+    """Dollars without trailing zeros; `unknown` where the amount is not known."""
     if amount is None:
-        return UNKNOWN
+        return unknown
     text = format(amount.normalize(), "f")
     whole, point, part = text.partition(".")
     return f"{whole}.{part.ljust(2, '0')}" if point else f"{whole}.00"

@@ -12,6 +12,7 @@ from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
 from lightgate.provider.catalogue import known_providers
 from lightgate.provider.target import own_rates
+from lightgate.report.tables.figures import DOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ def command(*, pattern: str | None, config_file: Path | None, as_json: bool) -> 
     """Show prices in dollars per million tokens, of all targets or those that match PATTERN.
 
     PATTERN is a part of provider/model, or a pattern with *, ? and [...]. Your own prices in
-    lightgate.toml come before the list's. An unknown price is "unknown" (null in JSON), never 0.
+    lightgate.toml come before the list's. An unknown price is a dot (null in JSON), never 0.
     """
     config = read_config(config_file)
     rows = {name: rates for name, rates in _all_rates(config).items() if _matches(name, pattern)}
@@ -40,21 +41,43 @@ def command(*, pattern: str | None, config_file: Path | None, as_json: bool) -> 
     if not rows:
         click.echo(f"No price is known for {pattern!r}." if pattern else "No price is known.")
         return
-    columns = [Column("target")]
-    columns += [Column(kind.replace("_", " "), "right") for kind in _KINDS]
-    columns += [Column("source"), Column("as of")]
+    columns, cells = _columns(rows)
+    dates = {rates.as_of or UNKNOWN for rates in rows.values()}
+    dated = f" Prices as of {dates.pop()}." if len(dates) == 1 else ""
     emit_table(
         columns,
-        [
-            (name, *_cells(rates), rates.source, rates.as_of or UNKNOWN)
-            for name, rates in rows.items()
-        ],
-        caption="Dollars per million tokens. +: more for longer prompts.",
+        cells,
+        caption=f"Dollars per million tokens; {DOT} = not known; + = more for longer prompts."
+        + dated,
     )
 
 
-def _cells(rates: Rates) -> list[str]:
-    cells = [dollars(getattr(rates, kind)) for kind in _KINDS]
+def _columns(rows: dict[str, Rates]) -> tuple[list[Column], list[list[str]]]:
+    """The table: a column that would say nothing, or the same on every line, is left out."""
+    kinds = [
+        kind
+        for kind in _KINDS
+        if kind in {"input", "output"}
+        or any(getattr(rates, kind) is not None for rates in rows.values())
+    ]
+    columns = [
+        Column("target"),
+        *(Column(kind.replace("_", " "), "right", joined=kind == "batch_output") for kind in kinds),
+    ]
+    cells = [[name, *_cells(rates, kinds)] for name, rates in rows.items()]
+    if any(rates.source != "list" for rates in rows.values()):
+        columns.append(Column("source"))
+        for row, rates in zip(cells, rows.values(), strict=True):
+            row.append(rates.source)
+    if len({rates.as_of for rates in rows.values()}) > 1:
+        columns.append(Column("as of"))
+        for row, rates in zip(cells, rows.values(), strict=True):
+            row.append(rates.as_of or DOT)
+    return columns, cells
+
+
+def _cells(rates: Rates, kinds: list[str]) -> list[str]:
+    cells = [dollars(getattr(rates, kind), DOT) for kind in kinds]
     return [f"{cells[0]}+", *cells[1:]] if rates.tiered else cells
 
 

@@ -60,16 +60,38 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
     type=click.Choice(POLICIES),
     help="Policy to rehearse; repeatable.  [default: fastest, voice]",
 )
-@click.option("--race", type=click.IntRange(1, 8), default=1, show_default=True, help="Fan-out.")
+@click.option(
+    "--race",
+    type=click.IntRange(1, 8),
+    default=1,
+    show_default=True,
+    help="Targets that are asked at once.",
+)
 @click.option("--hedge", default="auto", show_default=True, help="off, auto, p75 to p99, or 800ms.")
-@click.option("--seeds", type=click.IntRange(1, 1000), default=8, show_default=True, help="Runs.")
-@click.option("--requests", type=click.IntRange(min=1), help="Requests a run.  [default: 6000]")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=8,
+    show_default=True,
+    help="Runs, each with other random numbers.",
+)
+@click.option(
+    "--requests", type=click.IntRange(min=1), help="Requests in each run.  [default: 6000]"
+)
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
-@click.option("--target", "targets", multiple=True, help="Target of the pool; repeatable.")
+@click.option("--target", "targets", multiple=True, help="Only this target; repeatable.")
 @click.option("--load", type=click.IntRange(min=1), help="Requests in flight to assume.")
-@click.option("--correlation", type=click.FloatRange(0, 1), help="Of log TTFT between targets.")
-@click.option("--prompt-tokens", type=click.IntRange(min=1), help="A prompt.  [default: 512]")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="An answer.  [default: 512]")
+@click.option(
+    "--correlation",
+    type=click.FloatRange(0, 1),
+    help="How much targets are slow together (of log TTFT).",
+)
+@click.option(
+    "--prompt-tokens", type=click.IntRange(min=1), help="Tokens of a prompt.  [default: 512]"
+)
+@click.option(
+    "--max-tokens", type=click.IntRange(min=1), help="Tokens of an answer.  [default: 512]"
+)
 @click.option(
     "--data", type=click.Path(path_type=Path), help="Folder of the gateway whose ledger is read."
 )

@@ -46,6 +46,7 @@ def command() -> None:
 
 @command.command(
     "add",
+    short_help="Add a benchmark that is repeated.",
     epilog="Example: lightgate schedule add nightly --every 6h --jitter 20m --"
     " groq/llama-3.3-70b-versatile --concurrency 1,8 --requests 60",
 )

@@ -24,10 +24,15 @@ STAMPS = {"kernel": ("kernel",), "read": ("read",), "both": ("kernel", "read")}
 @click.command("selftest", epilog="Example: lightgate selftest --quick")
 @click.option("--quick", is_flag=True, help="Fewer requests: about three minutes instead of six.")
 @click.option(
-    "--stamps", type=click.Choice(sorted(STAMPS)), help="Who stamps a read; both by default."
+    "--stamps",
+    type=click.Choice(sorted(STAMPS)),
+    help="Take times from the kernel or at the read; both by default.",
 )
 @click.option(
-    "--concurrency", default="1,32,256,1024", show_default=True, help="Streams at once, by comma."
+    "--concurrency",
+    default="1,32,256,1024",
+    show_default=True,
+    help="Streams at once; one row for each number.",
 )
 @click.option("--scenario", "only", multiple=True, help="Only this one, e.g. S3; repeatable.")
 @click.option("--pin/--no-pin", default=True, help="Keep client and simulator on their own cores.")

@@ -29,13 +29,21 @@ _COLUMNS = (
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", default=9000, show_default=True, type=click.IntRange(0, 65535), help="0: a free one."
+    "--port",
+    default=9000,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 takes a free one.",
 )
 @click.option(
-    "--seed", default=1, show_default=True, type=int, help="The same seed, the same dice."
+    "--seed",
+    default=1,
+    show_default=True,
+    type=int,
+    help="The same seed gives the same answers and delays.",
 )
 @click.option("--ports", "own_ports", is_flag=True, help="Also one port for each provider.")
-@click.option("--trouble", is_flag=True, help="Also the ports that are wrong on purpose.")
+@click.option("--trouble", is_flag=True, help="Also open ports that misbehave on purpose.")
 @click.option("--worlds", "list_worlds", is_flag=True, help="List the shipped worlds and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when ready.")
 def command(  # noqa: PLR0913 - one parameter an option

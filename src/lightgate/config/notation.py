@@ -47,6 +47,9 @@ def duration_text(nanoseconds: int) -> str:
     return f"{Decimal(nanoseconds) / 1_000_000_000:f}s"
 
 
+_ENDPOINTS: Final = ("/chat/completions", "/completions", "/responses", "/messages", "/embeddings")
+
+
 def check_base_url(text: str) -> str:
     """A base URL without its trailing slash; ValueError says in one sentence what is wrong."""
     if any(c.isspace() or not c.isprintable() or c in "{}<>" for c in text):
@@ -62,7 +65,12 @@ def check_base_url(text: str) -> str:
         raise ValueError("a base URL has no fragment (#...)")
     if "\\" in text or any(segment in {".", ".."} for segment in parts.path.split("/")):
         raise ValueError("its path may not hold '.', '..' or a backslash")
-    return text.rstrip("/")
+    base_url = text.rstrip("/")
+    for ending in _ENDPOINTS:
+        if base_url.endswith(ending):
+            short = base_url.removesuffix(ending)
+            raise ValueError(f"{ending} is added to a base URL, which is {short!r} here")
+    return base_url
 
 
 def _check_authority(parts: SplitResult) -> None:

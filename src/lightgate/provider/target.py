@@ -73,6 +73,14 @@ def resolve(
     key_env: str | None = None,
 ) -> Target:
     """Read `provider/model` or `NAME=URL#MODEL`; `key_env` names the variable with the key."""
+    alone = url_alone(spec)
+    if alone is not None:
+        base_url, model = alone
+        wants = "a name before it" + ("" if model else " and a model after it")
+        raise UsageError(
+            f"A target that is a URL needs {wants}: NAME=URL#MODEL.",
+            hint=f"Write it like 'mine={base_url}#{model or 'MODEL'}'.",
+        )
     head, equals, rest = spec.partition("=")
     if equals and "/" not in head:
         return _from_url(head, rest, env=env, key_env=key_env)
@@ -123,6 +131,17 @@ def key_variable(
     return (None, True) if free else (provider.key_env[0], False)
 
 
+def url_alone(spec: str) -> tuple[str, str] | None:
+    """The base URL and the model of a URL that was given where a target belongs; None if not."""
+    if not spec.lower().startswith(("http://", "https://")):
+        return None
+    url, _, model = spec.partition("#")
+    try:
+        return check_base_url(url), model
+    except ValueError as reason:
+        raise UsageError(f"The URL of a target is wrong: {reason}.", hint=_FORMS) from None
+
+
 def _from_url(name: str, rest: str, *, env: Mapping[str, str], key_env: str | None) -> Target:
     """A target outside the catalogue: an OpenAI-compatible base URL and a model."""
     if not _NAME.fullmatch(name):
@@ -130,13 +149,15 @@ def _from_url(name: str, rest: str, *, env: Mapping[str, str], key_env: str | No
             f"{name!r} cannot name a target; use letters, digits, '-', '_' and '.'.", hint=_FORMS
         )
     url, _, model = rest.partition("#")
-    if not model:
-        raise UsageError(f"The target {name!r} names no model.", hint=_FORMS)
-    _check_model(model)
     try:
         base_url = check_base_url(url)
     except ValueError as reason:
         raise UsageError(f"The URL of target {name!r} is wrong: {reason}.", hint=_FORMS) from None
+    if not model:
+        raise UsageError(
+            f"The target {name!r} names no model.", hint=f"Write it like '{name}={base_url}#MODEL'."
+        )
+    _check_model(model)
     return Target(
         name=name,
         provider=own_provider(name, base_url),

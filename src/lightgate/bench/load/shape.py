@@ -7,6 +7,7 @@ nothing that a server does can move them. Pure: the same shape and seed give the
 
 from __future__ import annotations
 
+import difflib
 import math
 import random
 import re
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
 NS_PER_S: Final = 1_000_000_000
 _UNIT_NS: Final = {"s": NS_PER_S, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S}
-_RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)/(s|m|h)")
+_RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?:/(s|m|h))?")
 _RAMP: Final = re.compile(r"(\S+?)\.\.(\S+?)(?: over (\S+))?")
 _BURST: Final = re.compile(r"([1-9][0-9]{0,6}) every (\S+)")
 _SCALED: Final = re.compile(r"(.+?)(?: x([0-9]{1,6}(?:\.[0-9]{1,6})?))?", re.DOTALL)
+_UNPACED: Final = ("closed", "ramp", "burst", "trace")  # shapes that take no --rate
+_KINDS: Final = ("constant", "poisson", *_UNPACED)
 _FORMS: Final = (
     "Shapes: closed, constant, poisson, ramp:1/s..50/s, burst:50 every 10s, trace:FILE,"
     " trace:FILE x2."
@@ -196,11 +199,11 @@ Shape = Closed | Constant | Poisson | Ramp | Burst | TraceFile
 
 
 def parse_rate(text: str) -> Rate:
-    """Read a rate such as "20/s", "90/m" or "0.5/s"; zero is allowed only by a ramp."""
+    """Read a rate such as "20/s", "90/m" or "5", which is 5/s; zero is allowed only by a ramp."""
     match = _RATE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is no rate.", hint='Write it like "20/s", "90/m" or "300/h".')
-    return Rate(Fraction(match[1]), _UNIT_NS[match[2]])
+    return Rate(Fraction(match[1]), _UNIT_NS[match[2] or "s"])
 
 
 def parse_shape(
@@ -211,10 +214,11 @@ def parse_shape(
     if kind in {"constant", "poisson"}:
         pace = _pace(text, rest if colon else rate)
         return Constant(pace) if kind == "constant" else Poisson(pace, seed)
-    if rate is not None:
+    if rate is not None and kind in _UNPACED:
         raise UsageError(
             f"The shape {text!r} takes no --rate.",
-            hint="A rate belongs to the shapes constant and poisson.",
+            hint=f"Add --shape poisson to send {rate} at random times, or --shape constant to"
+            " send it evenly.",
         )
     if kind == "closed" and not colon:
         return Closed()
@@ -224,7 +228,9 @@ def parse_shape(
         return _burst(text, rest)
     if kind == "trace" and rest:
         return _trace(text, rest)
-    raise UsageError(f"{text!r} is no load shape.", hint=_FORMS)
+    near = difflib.get_close_matches(kind, _KINDS, n=1)
+    means = f" Did you mean {near[0]}?" if near else ""
+    raise UsageError(f"--shape {text!r} is no load shape.{means}", hint=_FORMS)
 
 
 def _pace(text: str, rate: str | None) -> Rate:

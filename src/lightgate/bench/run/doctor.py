@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import time
 from typing import TYPE_CHECKING, Final, Literal
@@ -34,9 +35,13 @@ if TYPE_CHECKING:
     from lightgate.config.model import Config
     from lightgate.provider.catalogue import Provider
     from lightgate.provider.target import Target
+    from lightgate.wire.client.fetch import Fetched
+    from lightgate.wire.origin import Origin
 
 
 DEADLINES: Final = Deadlines(connect_s=4, first_byte_s=20, idle_s=20, total_s=30)
+LOCAL_DEADLINES: Final = Deadlines(connect_s=1, first_byte_s=2, idle_s=2, total_s=3)
+_TYPED: Final = re.compile(r"[\w@.:/+-]{1,120}")  # a name that a shell takes as it is
 State = Literal["ok", "no key", "key refused", "unreachable", "not running", "failed"]
 
 
@@ -53,6 +58,7 @@ class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     ttft_ms: float | None = None
     says: str = ""
     hint: str = ""  # what to do about it
+    occupied: bool = False  # something else answers at the address of this local server
 
 
 async def examine(
@@ -71,6 +77,35 @@ async def examine(
         return list(await asyncio.gather(*(_reach(client, row, env, config) for row in rows)))
     finally:
         await client.close()
+
+
+async def examine_local(
+    env: Mapping[str, str], config: Config | None = None
+) -> dict[str, DoctorFinding]:
+    """Ask the servers of this machine that the catalogue knows for their models; by name."""
+    client = Client(watch_lag=False)
+    rows = [row for row in known_providers(config).values() if row.local]
+    try:
+        found = await asyncio.gather(*(_reach(client, row, env, config) for row in rows))
+    finally:
+        await client.close()
+    return {finding.name: finding for finding in found}
+
+
+async def models_at(base_url: str) -> tuple[str, ...]:
+    """The names of the models that a server lists without a key; empty where it lists none."""
+    client = Client(watch_lag=False)
+    try:
+        origin, root = split_url(base_url)
+        answer = await fetch(client, origin, f"{root.rstrip('/')}/models", (), LOCAL_DEADLINES)
+    except LightgateError:
+        return ()
+    finally:
+        await client.close()
+    listed = _member(answer.body, "data")
+    rows = listed if answer.status == 200 and isinstance(listed, list) else []
+    names = (row.get("id") for row in rows if isinstance(row, dict))
+    return tuple(name for name in names if isinstance(name, str) and _TYPED.fullmatch(name))
 
 
 async def _call(client: Client, target: Target) -> DoctorFinding:
@@ -107,12 +142,13 @@ async def _reach(
     key, usable = key_variable(provider, config, env)
     if not usable:
         return DoctorFinding(name=name, state="no key", says=f"set {key}")
+    deadlines = LOCAL_DEADLINES if provider.local else DEADLINES
     try:
         target = resolve(f"{name}/any", env=env, config=config)
         origin, root = split_url(target.base_url)
-        answer = await fetch(
-            client, origin, root.rstrip("/") + "/models", target.headers(), DEADLINES
-        )
+        path = root.rstrip("/") + "/models"
+        answer = await fetch(client, origin, path, target.headers(), deadlines)
+        other = await _other_service(client, origin, provider, answer) if provider.local else ""
     except AttemptError as error:
         state: State = "not running" if provider.local else "unreachable"
         return DoctorFinding(
@@ -122,12 +158,41 @@ async def _reach(
         return DoctorFinding(
             name=name, state="failed", key_env=key, says=error.message, hint=error.hint
         )
+    if other:
+        return DoctorFinding(name=name, state="not running", key_env=key, says=other, occupied=True)
     # Any other status is an answer: not every provider has a list of models.
     state = "key refused" if answer.status in {401, 403} else "ok"
     if answer.status >= 500:
         state = "failed"
     says = "" if state == "ok" else f"answered {answer.status}"
     return _finding(name, answer.marks, state=state, key_env=key, says=says)
+
+
+async def _other_service(
+    client: Client, origin: Origin, provider: Provider, answer: Fetched
+) -> str:
+    """Say what else answers at a local server's usual address; empty where it is that server."""
+    try:
+        health = await fetch(client, origin, "/health/live", deadlines=LOCAL_DEADLINES)
+    except AttemptError:  # a server that does not know the path may just hang up
+        service = None
+    else:
+        service = _member(health.body, "service")
+    if service == "lightgate":
+        return f"A Lightgate gateway answers at {origin}, not {provider.title}."
+    listed = answer.status == 200 and isinstance(_member(answer.body, "data"), list)
+    if listed or answer.status in {401, 403} or answer.status >= 500:
+        return ""
+    return f"What answers at {origin} has no list of models: it is not {provider.title}."
+
+
+def _member(body: bytes, name: str) -> object:
+    """A member of a JSON object; None where the text is not such an object."""
+    try:
+        document = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return None
+    return document.get(name) if isinstance(document, dict) else None
 
 
 def _finding(name: str, marks: Marks, **facts: object) -> DoctorFinding:

@@ -187,6 +187,7 @@ class Bench:
             concurrency=load.concurrency or 1,
             ramp_s=(load.concurrency or 1) / STARTS_PER_S,
             duration_ns=load.duration_ns,
+            max_inflight=load.max_inflight,
             give_up=min(GIVE_UP, max(size, 3)),  # a whole turn, where turns are short
             cool_down_s=30.0,
             deadlines=self._order.deadlines,

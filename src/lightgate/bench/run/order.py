@@ -81,6 +81,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     requests: int | None = None
     duration_ns: int | None = None
     block: int | None = None  # requests of one target in a block; None: as fits their number
+    max_inflight: int | None = None  # of a plan; what cannot be sent is dropped and counted
     precision: float | None = None  # wished half width of the medians' intervals, as a share
 
     @property

@@ -31,7 +31,7 @@ def refuse(request: Request, dialect: str, *fields: str) -> None:
 
 def cannot(dialect: str, field: str, why: str = "") -> Untranslatable:
     """Make the error for a fact that a dialect has no words for; dropping it would be a lie."""
-    hint = f"Leave {field!r} out, or pass the provider's own field in `extra`."
+    hint = f"Leave {field!r} out, or ask for a model whose provider has it."
     return Untranslatable(field, why, dialect=dialect, hint=hint)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lightgate.wire.door.reply import Reply
 
 _JSON: Final = ((b"content-type", b"application/json"),)
-_LIVE: Final = b'{"status":"live"}'
+_LIVE: Final = b'{"status":"live","service":"lightgate"}'  # `doctor` knows a gateway by it
 _READY: Final = b'{"status":"ready"}'
 _DRAINING: Final = b'{"status":"draining"}'
 

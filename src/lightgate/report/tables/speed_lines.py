@@ -19,9 +19,9 @@ from lightgate.report.tables.figures import (
     percent,
     shorten,
 )
+from lightgate.report.tables.layout import GAP, PIPE_WIDTH, TextColumn, print_columns
 from lightgate.report.tables.speed_report import definition, grade_of, small_sentence, ttft_of
 from lightgate.report.tables.summary_csv import harmless
-from lightgate.report.tables.text import PIPE_WIDTH, TextColumn, fit, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _SMALL_LINES: Final = 12  # groups that are named below the table
 _GROUPS: Final = (1, 4, 6, 10)  # columns that stay together: speed, TTFT, how many and how dear
-_GAP: Final = 2  # between two columns
 _NARROWEST: Final = 16  # of the names
 _MILLION: Final = 1_000_000
 _COLUMNS: Final = (
@@ -137,8 +136,7 @@ def print_speed(report: SpeedReport, console: Console) -> None:
     console.print(Text(title(report), style="bold"))
     console.print()
     if report.rows:
-        for group in fit(_columns(report, console.width), console.width):
-            console.print(table(group))
+        print_columns(_columns(report, console.width), console)
         console.print()
     for line in notes(report):
         console.print(Text(line, style="dim"))
@@ -152,7 +150,7 @@ def _columns(report: SpeedReport, width: int) -> list[list[TextColumn]]:
         for head, shown in zip(heads(report), zip(*rows, strict=True), strict=True)
     ]
     groups = [columns[start:stop] for start, stop in pairwise(_GROUPS)]
-    widest = max(sum(column.width + _GAP for column in group) for group in groups)
+    widest = max(sum(column.width + GAP for column in group) for group in groups)
     room = max(width - widest, _NARROWEST)
     names = tuple(shorten(name, room) for name in columns[0].cells)
     return [[TextColumn(columns[0].title, names, right=False)], *groups]

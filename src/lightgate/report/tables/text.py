@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from lightgate.report.charts.curves import curves
 from lightgate.report.tables.arrange import (
@@ -34,6 +34,7 @@ from lightgate.report.tables.figures import (
     probability,
     shorten,
 )
+from lightgate.report.tables.layout import PIPE_WIDTH, TextColumn, print_columns
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
     break_even_sentence,
@@ -45,31 +46,15 @@ from lightgate.report.tables.sentences import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import Console
-    from rich.table import Table
 
     from lightgate.ledger.runs.run import CellSummary, Run
     from lightgate.report.tables.arrange import Block, CellRow
 
 TIE: Final = "≈"
-PIPE_WIDTH: Final = 4_000  # so wide that a table in a file or a pipe is never folded
-_GAP: Final = 2  # between two columns
 _LONGEST_NAME: Final = 28
-
-
-class TextColumn(NamedTuple):
-    """A heading and its cells; numbers go right."""
-
-    title: str
-    cells: tuple[str, ...]
-    right: bool = True
-
-    @property
-    def width(self) -> int:
-        """In characters."""
-        return max(len(text) for text in (self.title, *self.cells))
 
 
 def print_run(run: Run, console: Console, *, with_curves: bool = True) -> None:
@@ -126,42 +111,10 @@ def _print_block(block: Block, console: Console) -> None:
     if not block.rows:
         console.print(Text("  nothing was measured"))
         return
-    for group in fit(_columns(block), console.width):
-        console.print(table(group))
+    print_columns(_columns(block), console)
     failing = failing_sentence(block)
     if failing:
         console.print(Text(failing))
-
-
-def table(columns: Sequence[TextColumn]) -> Table:
-    """Columns side by side, for rich to print."""
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(
-            Text(column.title), justify="right" if column.right else "left", no_wrap=True
-        )
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        made.add_row(*(Text(cell) for cell in cells))
-    return made
-
-
-def fit(groups: Sequence[Sequence[TextColumn]], width: int) -> Iterator[list[TextColumn]]:
-    """Put groups of columns side by side while they fit; the names of the targets begin each."""
-    names_of, *others = groups
-    together = list(names_of)
-    for group in others:
-        if len(together) > len(names_of) and _width([*together, *group]) > width:
-            yield together
-            together = list(names_of)
-        together += group
-    yield together
-
-
-def _width(columns: Sequence[TextColumn]) -> int:
-    return sum(column.width + _GAP for column in columns) - _GAP
 
 
 def _columns(block: Block) -> list[list[TextColumn]]:
