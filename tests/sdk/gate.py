@@ -72,10 +72,10 @@ def config_text(sim_port: int, reciter_port: int) -> str:
                 f'[providers.{prefix}{name}]\nbase_url = "http://127.0.0.1:{root}/{version}"\n'
                 f'dialect = "{family}"\napi_key = "none"'
             )
-    # Of the catalogue: the one that has the endpoint for responses, which others are told by chat.
-    lines.append(
-        f'[providers.openai]\nbase_url = "http://127.0.0.1:{sim_port}/lab/v1"\napi_key = "none"'
-    )
+    # Of the catalogue: they have the endpoints that other providers need not have.
+    for name, root in (("openai", "lab/v1"), ("anthropic", "claude/v1"), ("gemini", "gem/v1beta")):
+        url = f"http://127.0.0.1:{sim_port}/{root}"
+        lines.append(f'[providers.{name}]\nbase_url = "{url}"\napi_key = "none"')
     for name, targets in ALIASES.items():
         lines.append(
             f"[models.{name}]\ntargets = {json.dumps(targets)}\n"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Kind = Literal["chat", "completion", "responses", "embedding"]
+Kind = Literal["chat", "completion", "responses", "embedding", "count"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ToolWord = Literal["auto", "none", "required"]
 Untold = Literal["drop", "refuse"]

@@ -21,6 +21,7 @@ from lightgate.dialect.request import Request
 from lightgate.errors import Malformed, StreamError, UsageError
 
 if TYPE_CHECKING:
+    from lightgate.dialect.neutral.dialect import WholeFacts
     from lightgate.dialect.neutral.events import Reader
     from lightgate.dialect.neutral.items import Writer
     from lightgate.dialect.request import Untold
@@ -143,6 +144,31 @@ class Translator:
         return taken
 
 
+class WholeTranslator(Translator):
+    """Translates one answer of an endpoint that never streams, by the facts in it."""
+
+    __slots__ = ("_facts_head", "_read", "_write")
+
+    def __init__(self, source: WholeFacts, target: WholeFacts, head: AnswerHead) -> None:
+        self._read = source.read
+        self._write = target.write
+        self._facts_head = head
+
+    @property
+    def failed(self) -> Fault | None:
+        """The error that was written to the client: a whole answer has none."""
+        return None
+
+    @property
+    def closed(self) -> bool:
+        """Whether everything is written: a whole answer is, once it is there."""
+        return True
+
+    def whole(self, body: bytes) -> bytes:
+        """Translate the answer; AttemptError if it is none."""
+        return self._write(self._read(body), self._facts_head)
+
+
 def translator(
     source: str,
     target: str,
@@ -157,6 +183,9 @@ def translator(
     `model` is what the client asked for, `created` in seconds since 1970. `include_usage`: the
     client asked for chat's usage chunk.
     """
+    read, write = facts_of(source), facts_of(target)
+    if read is not None and write is not None:
+        return WholeTranslator(read, write, AnswerHead(model, id, created, include_usage))
     if source not in TRANSLATED:
         raise UsageError(f"There is no translation from {source!r}.")
     writer = DIALECTS[target].writer if target in DIALECTS else None
@@ -164,6 +193,12 @@ def translator(
         raise UsageError(f"There is no translation to {target!r}.")
     head = AnswerHead(model, id, created, include_usage)
     return Translator(DIALECTS[source].reader, writer(head), head)
+
+
+def facts_of(dialect: str) -> WholeFacts | None:
+    """Return how the whole answers of a dialect are read and written by their facts."""
+    found = DIALECTS.get(dialect)
+    return None if found is None else found.facts
 
 
 def error_body(

@@ -9,6 +9,7 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM, Clock
 from lightgate.sim.answer.plan import AnswerPlan, ErrorAnswer, PlannedRequest
+from lightgate.sim.answer.request import WHOLE_KINDS
 from lightgate.sim.answer.script import (
     HANG,
     WHOLE,
@@ -159,7 +160,7 @@ def _length(
     request: SimRequest, shape: AnswerShape, scripted: Scripted | None
 ) -> tuple[Counts, str]:
     """The tokens of the answer by kind, and why it ends."""
-    if request.kind == "embeddings":
+    if request.kind in WHOLE_KINDS:
         return Counts(0, 0, 0, 0), "stop"
     if scripted is not None:
         return scripted.length(request.cap, shape.reasoning)
@@ -204,7 +205,7 @@ def _stalls(stall: Stall, number: int, dice: Dice) -> bool:
 def _write_script(plan: AnswerPlan, request: SimRequest, counts: Counts, pace: Pace) -> None:
     if plan.error is not None:
         _write_error(plan, 0)
-    elif request.stream and request.kind != "embeddings":
+    elif request.stream and request.kind not in WHOLE_KINDS:
         plan.script = stream_script(counts, pace, plan.shape, tail_of(request, plan.shape))
     else:
         plan.script = whole_script(counts, pace)

@@ -21,6 +21,8 @@ LOCKED = {
         "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings",
         "/v1/messages", "/v1beta/models/lab/plain:generateContent",
         "/v1beta/models/lab/plain:streamGenerateContent?alt=sse",
+        "/v1/messages/count_tokens", "/v1/responses/input_tokens",
+        "/v1/models/lab/plain:countTokens", "/v1beta/models/lab/plain:countTokens",
     ),
     "GET": (
         "/v1/models", "/v1beta/models", "/v1/models/lab/plain", "/v1beta/models/lab/plain",
@@ -40,7 +42,7 @@ NOWHERE = (
     "/openapi.json", "/v1beta/models/..:generateContent", "/v1beta/models/%2e%2e:generateContent",
     "/v1beta/models/a/../b:generateContent", "/v1beta/models/a%2f%2e%2e%2fb:generateContent",
     "/v1beta/models/%00:generateContent", "/v1beta/models/a%0d%0ab:generateContent",
-    "/v1beta/models/lab/plain:countTokens", "/v1beta/models/lab/plain:streamGenerateContent",
+    "/v1beta/models/lab/plain:countToken", "/v1beta/models/lab/plain:streamGenerateContent",
     "/v1beta/models//:generateContent", "/v1beta/files", "/v1/files", "/v1/batches", "/sim/log",
     "/lab/v1/chat/completions", "/health", "/health/live/", "/health/live%20", "/v1/models;x",
 )  # fmt: skip

@@ -143,7 +143,7 @@ def test_targets() -> None:
     assert call == ("gemini", "a/b", True, False)
     assert find_endpoint("openai", stream) is None
     assert (
-        find_endpoint("gemini", read_path(b"/gem/v1beta/models/a:countTokens", known, None)) is None
+        find_endpoint("gemini", read_path(b"/gem/v1beta/models/a:countToken", known, None)) is None
     )
 
 

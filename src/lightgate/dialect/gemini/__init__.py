@@ -14,6 +14,7 @@ DIALECT: Final = Dialect(
     name=GEMINI,
     family="gemini",
     kind="chat",
+    verb="generateContent",
     builder=build,
     reader=READER,
     read=read,

@@ -59,6 +59,17 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     effort: Callable[[Body], str] = _no_effort
 
 
+class WholeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of an answer that is never streamed, for its translation.
+
+    `read` finds them in a provider's body and raises AttemptError where they are missing; `write`
+    says them to a client. Dialects of one kind of endpoint have the same facts.
+    """
+
+    read: Callable[[bytes], Any]
+    write: Callable[[Any, AnswerHead], bytes]
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """The request and answer format of one kind of endpoint.
 
@@ -68,6 +79,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     dialects that have a `read`, and answers to dialects that have a `writer`. `camel`: names in a
     client's body may be in snake_case as well. `whole_only` are fields of a request whose answer
     cannot be streamed.
+
+    `verb` is Gemini's word behind the model in the path. `address` writes a target's model into a
+    client's body that names it anywhere but in `model`. `free`: no provider charges for it. Answers
+    without tokens are translated by their `facts`.
     """
 
     name: str
@@ -85,6 +100,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     assembler: Callable[[], Assembler] | None = None
     whole_only: tuple[str, ...] = ()
     shape: Shape = Shape()
+    verb: str = ""
+    address: Callable[[dict[str, msgspec.Raw], str], dict[str, msgspec.Raw]] | None = None
+    free: bool = False
+    facts: WholeFacts | None = None
 
     def build(self, request: Request, quirks: Quirks = DEFAULT_QUIRKS) -> Built:
         """Build a provider's request; UsageError names a field that the dialect cannot express."""

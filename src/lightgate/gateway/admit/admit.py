@@ -87,6 +87,9 @@ def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
     if state.journal.waiting and not state.journal.accepts():
         raise Refusing(_DISK_FULL)
     request, key, served, steps = exchange.request, exchange.caller.key, exchange.served, plan.steps
+    if request.endpoint.free:
+        admit_free(state, key)
+        return
     out = exchange.cap or request.max_tokens
     if request.answers > 1:
         out = (out or USUAL_ANSWER) * request.answers

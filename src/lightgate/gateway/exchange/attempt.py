@@ -17,7 +17,7 @@ from lightgate.errors import (
     Malformed,
     StreamError,
 )
-from lightgate.gateway.served.price import NO_BILL, USUAL_ANSWER, Bill, believed, dollars
+from lightgate.gateway.served.price import FREE, NO_BILL, USUAL_ANSWER, Bill, believed, dollars
 from lightgate.provider.call import Call
 from lightgate.route.health.failure import CANCELLED, FINE, Failure, named_status, what
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.around import ReplyAround
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.gateway.request.refusal import Refusal
     from lightgate.gateway.served.target import ServedTarget
@@ -90,7 +91,7 @@ class ExchangeFacts(AttemptOwner, Protocol):
 
     state: State
     inbound: Inbound
-    reply: Reply | SharedAnswer
+    reply: Reply | SharedAnswer | ReplyAround
     caller: Caller
     request: ClientRequest
     alias: Alias
@@ -338,6 +339,8 @@ class Attempt(Call):
         policy, broken by the provider by what came of it.
         """
         prices, request = self.target.prices, self.exchange.request
+        if request.endpoint.free:
+            return FREE
         if called.error is None:
             if not prices.known:
                 return prices.unpriced

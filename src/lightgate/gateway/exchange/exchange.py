@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.around import ReplyAround
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.ledger.journal.notes import Settled
     from lightgate.route.plan.alias import Alias
@@ -132,7 +133,7 @@ class Exchange:
         self,
         state: State,
         inbound: Inbound,
-        reply: Reply | SharedAnswer,
+        reply: Reply | SharedAnswer | ReplyAround,
         caller: Caller,
         request: ClientRequest,
         alias: Alias,

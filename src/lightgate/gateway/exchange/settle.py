@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.outcome import Outcome
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
@@ -30,6 +30,73 @@ def settle(state: State, exchange: ExchangeFacts) -> Settled:
         tokens = sum([_tokens(exchange, attempt) for attempt in attempts])
         state.spend.settle(key.id, exchange.reserved, spent, exchange.reserved_tokens, tokens)
     return settled
+
+
+class MadeAnswer(Protocol):
+    """An answer that was made for another request, as far as it is written down."""
+
+    @property
+    def target(self) -> str:
+        """The target that made it."""
+        ...
+
+    @property
+    def tokens_in(self) -> int | None:
+        """The tokens of its request."""
+        ...
+
+    @property
+    def tokens_out(self) -> int | None:
+        """Its own tokens."""
+        ...
+
+
+def settle_free(
+    state: State,
+    exchange: ExchangeFacts,
+    made: MadeAnswer | None,
+    first_out_ns: int | None,
+    status: int = 200,
+) -> None:
+    """Write an exchange down that no target was asked for: no attempts, no cost."""
+    inbound, request, caller = exchange.inbound, exchange.request, exchange.caller
+    done = exchange.reply.finished and first_out_ns is not None
+    now = state.now_ns()
+    fine = done and status == 200
+    note = ExchangeNote(
+        exchange.id,
+        exchange.request_id.decode("ascii"),
+        None if caller.key is None else caller.key.id,
+        request.model,
+        exchange.alias.policy,
+        "",
+        None if made is None else made.target,
+        exchange.cache,
+        status if done else 499,
+        (Outcome.OK if fine else Outcome.HTTP_ERROR if done else Outcome.CANCELLED).value,
+        None,
+        request.endpoint.dialect,
+        request.streamed,
+        exchange.wall_ns,
+        inbound.accepted_ns,
+        inbound.first_byte_ns,
+        inbound.received_ns,
+        now if first_out_ns is None else first_out_ns,
+        None,
+        None,
+        first_out_ns,
+        None,
+        now if done else None,
+        now,
+        None if made is None else made.tokens_in,
+        None if made is None else made.tokens_out,
+        0,
+        None,
+        None,
+        caller.tags,
+        state.worker,
+    )
+    state.journal.settle(Settled(note, ()))
 
 
 def _teach(state: State, exchange: ExchangeFacts) -> None:
@@ -162,7 +229,7 @@ def _status(exchange: ExchangeFacts) -> int:
 
 def _tokens(exchange: ExchangeFacts, attempt: Attempt) -> int:
     called = attempt.called
-    if called is None:
+    if called is None or exchange.request.endpoint.free:
         return 0
     said = called.tokens.tokens_in
     return (exchange.request.tokens_in if said is None else said) + (called.tokens.out or 0)

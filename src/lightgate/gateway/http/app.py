@@ -11,6 +11,7 @@ from lightgate.gateway.admit.auth import authorize, read_caller
 from lightgate.gateway.admit.overrides import SOUND_ID
 from lightgate.gateway.exchange.caller import NEVER, Caller
 from lightgate.gateway.exchange.cascade import begin
+from lightgate.gateway.http.count import answer_count
 from lightgate.gateway.http.models import model_body, models_body
 from lightgate.gateway.http.requests import look_up
 from lightgate.gateway.http.shared import Shared, shared_name
@@ -65,6 +66,9 @@ class Gateway:
                     return
                 caller = read_caller(state, inbound, endpoint)
             exchange = open_exchange(state, inbound, reply, caller)
+            if caller.endpoint.kind == "count":
+                answer_count(state, exchange, reply)
+                return
             if exchange.alias.cache.mode != "off":
                 name = shared_name(exchange)
                 if name is not None:

@@ -14,9 +14,9 @@ from lightgate.gateway.cache.follower import Made, Participant, follower_lines
 from lightgate.gateway.cache.memory import AnswerEnding, KeepTerms, Owner, Tempo, hit_lines, replay
 from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.exchange.exchange import JSON, SSE
+from lightgate.gateway.exchange.settle import settle_free
 from lightgate.gateway.request.passed import of_answer
 from lightgate.gateway.request.refusal import Refusal, Refusing
-from lightgate.ledger.journal.notes import ExchangeNote, Settled
 from lightgate.route.prompt.cache_key import Beside, cache_key, cacheable
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.gateway.exchange.state import State
+    from lightgate.ledger.journal.notes import Settled
     from lightgate.wire.door.reply import Reply
 
 
@@ -161,43 +162,6 @@ class Shared:
         status: int = 200,
     ) -> None:
         """Write the exchange down: no attempts, no cost."""
-        state, exchange = self._state, self._exchange
-        inbound, request, caller = exchange.inbound, exchange.request, exchange.caller
-        done = self._reply.finished and first_out_ns is not None
-        now = state.now_ns()
-        fine = done and status == 200
-        note = ExchangeNote(
-            exchange.id,
-            exchange.request_id.decode("ascii"),
-            None if caller.key is None else caller.key.id,
-            request.model,
-            exchange.alias.policy,
-            "",
-            None if made is None else made.target,
-            cache,
-            status if done else 499,
-            (Outcome.OK if fine else Outcome.HTTP_ERROR if done else Outcome.CANCELLED).value,
-            None,
-            request.endpoint.dialect,
-            request.streamed,
-            exchange.wall_ns,
-            inbound.accepted_ns,
-            inbound.first_byte_ns,
-            inbound.received_ns,
-            now if first_out_ns is None else first_out_ns,
-            None,
-            None,
-            first_out_ns,
-            None,
-            now if done else None,
-            now,
-            None if made is None else made.tokens_in,
-            None if made is None else made.tokens_out,
-            0,
-            None,
-            None,
-            caller.tags,
-            state.worker,
-        )
-        settled = Settled(note, ())
-        state.journal.settle(settled)
+        self._exchange.cache = cache
+        self._exchange.reply = self._reply
+        settle_free(self._state, self._exchange, made, first_out_ns, status)

@@ -28,6 +28,7 @@ _GEMINI_NAMES: Final = {  # Google reads both spellings, and so must we
     "generation_config": "generationConfig",
     "max_output_tokens": _GEMINI_CAP,
     "candidate_count": "candidateCount",
+    "generate_content_request": "generateContentRequest",
 }
 _ACTED_ON: Final = frozenset(
     {"model", "stream", "stream_options", "n", "best_of", "prompt"}.union(*_CAPS.values())
@@ -138,7 +139,7 @@ def read_request_body(endpoint: Endpoint, body: bytes) -> ClientRequest:
 
 def _read_each(endpoint: Endpoint, fields: Fields, body: bytes) -> ClientRequest:
     """Read the facts of a body field by field."""
-    if endpoint.dialect == "gemini":
+    if endpoint.model is not None:
         fields = _gemini(fields)
     else:
         _check_names(fields)

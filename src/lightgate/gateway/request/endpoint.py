@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from lightgate.dialect.registry import DIALECTS
 
 if TYPE_CHECKING:
+    from lightgate.dialect.registry import Dialect
     from lightgate.dialect.request import Kind
 
 Verb = Literal["call", "models", "model", "request", "live", "ready"]
@@ -17,7 +18,8 @@ Verb = Literal["call", "models", "model", "request", "live", "ready"]
 class Endpoint(NamedTuple):
     """What a path means; `model` and `stream` are set where the path itself says them (Gemini).
 
-    `tokens`: the answer is generated token by token, as the dialect says.
+    `tokens`: the answer is generated token by token, as the dialect says. `free`: no provider
+    charges for it.
     """
 
     verb: Verb
@@ -27,14 +29,17 @@ class Endpoint(NamedTuple):
     stream: bool | None = None
     id: str | None = None
     tokens: bool = True
+    free: bool = False
+
+
+def _call(one: Dialect, model: str | None = None, stream: bool | None = None) -> Endpoint:
+    return Endpoint("call", one.name, one.kind, model, stream, tokens=one.tokens, free=one.free)
 
 
 # Each dialect with a path of its own: /v1/chat/completions, /v1/messages and so on.
-_CALLS: Final = {
-    f"/v1{one.path}".encode(): Endpoint("call", one.name, one.kind, tokens=one.tokens)
-    for one in DIALECTS.values()
-    if one.path
-}
+_CALLS: Final = {f"/v1{one.path}".encode(): _call(one) for one in DIALECTS.values() if one.path}
+# And those whose path ends in a verb of Google's, behind the model.
+_VERBS: Final = {one.verb.encode(): one for one in DIALECTS.values() if one.verb}
 _READS: Final = {
     b"/v1/models": Endpoint("models"),
     b"/v1beta/models": Endpoint("models", "gemini"),
@@ -42,7 +47,8 @@ _READS: Final = {
     b"/health/ready": Endpoint("ready"),
 }
 _GEMINI: Final = re.compile(
-    rb"/v1(?:beta)?/models/([A-Za-z0-9_.:/%@-]{1,256}):(generateContent|streamGenerateContent)"
+    rb"/v1(?:beta)?/models/([A-Za-z0-9_.:/%%@-]{1,256}):(streamGenerateContent|%b)"
+    % b"|".join(_VERBS)
 )
 _GEMINI_VERB: Final = re.compile(rb"/v1/models/[^?]*:[A-Za-z]+(?:\?|$)")
 _MODEL: Final = re.compile(  # and no verb of Google's behind it
@@ -110,4 +116,5 @@ def _gemini(match: re.Match[bytes], query: bytes) -> Found | None:
     stream = match[2] == b"streamGenerateContent"
     if stream and b"alt=sse" not in query.split(b"&"):
         return None  # without it Gemini sends one JSON array, which no client of ours asks for
-    return Found(Endpoint("call", "gemini", "chat", model, stream), (b"POST",))
+    dialect = _VERBS[b"generateContent" if stream else match[2]]
+    return Found(_call(dialect, model, stream), (b"POST",))

@@ -33,6 +33,7 @@ class Bill(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_BILL: Final = Bill(None, None, None)
+FREE: Final = Bill(0, "list", None)  # of an endpoint that no provider charges for
 
 
 class TokenPrices:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from lightgate.dialect.registry import DIALECTS, dialect_for
+from lightgate.dialect.registry import DIALECTS, counterpart, dialect_for
 from lightgate.errors import UsageError
 from lightgate.gateway.request.body import with_cap
 from lightgate.provider.prepare import Prepared, head_block
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _encode: Final = msgspec.json.Encoder().encode
 _USAGE: Final = msgspec.Raw(b'{"include_usage":true}')
 _TRUE: Final = msgspec.Raw(b"true")
+# Endpoints that every provider of a family is asked for; the others must be among its kinds.
+_IMPLIED: Final = frozenset(("chat", "completion", "embedding"))
 
 
 class ServedTarget:
@@ -60,7 +62,7 @@ class ServedTarget:
             one.name
             for one in DIALECTS.values()
             if one.family == provider.dialect
-            and (one.kind != "responses" or "responses" in provider.kinds)
+            and (one.kind in _IMPLIED or one.kind in provider.kinds)
         }
         self._ways: dict[tuple[str, str, bool], tuple[Dialect, bytes]] = {}
         self._model = msgspec.Raw(_encode(target.model))
@@ -76,9 +78,14 @@ class ServedTarget:
 
     def answer_dialect(self, endpoint: Endpoint) -> Dialect:
         """The dialect in which this target will answer."""
+        asked = DIALECTS[endpoint.dialect]
         if endpoint.dialect in self._native:
-            return dialect_for(self.target.provider.dialect, endpoint.kind)
-        if DIALECTS[endpoint.dialect].read is None:
+            return asked
+        if asked.facts is not None:
+            found = counterpart(self.target.provider.dialect, endpoint.kind)
+            if found is not None and found.name in self._native:
+                return found
+        if asked.facts is not None or asked.read is None:
             raise UsageError(
                 f"{self.target.name} has no endpoint for {endpoint.dialect}.",
                 hint="Ask an OpenAI-compatible target, or use /v1/chat/completions.",
@@ -107,7 +114,7 @@ class ServedTarget:
         dialect, head = way
         dropped: tuple[str, ...] = ()
         if endpoint.dialect == dialect.name:
-            body = self._same(request, cap, streamed)
+            body = self._same(request, dialect, cap, streamed)
         else:
             made = self._translated(request, dialect, cap, streamed, untranslatable)
             body, dropped = made.body, made.dropped
@@ -137,14 +144,18 @@ class ServedTarget:
         way = self._ways[endpoint.dialect, endpoint.kind, streamed] = dialect, head
         return way
 
-    def _same(self, request: ClientRequest, cap: int | None, streamed: bool) -> bytes:
+    def _same(
+        self, request: ClientRequest, spoken: Dialect, cap: int | None, streamed: bool
+    ) -> bytes:
         """The client's own body; only the model, the cap and the wish for usage are ours."""
         fields: Fields = request.fields
         dialect = request.endpoint.dialect
         quirks = self.target.provider.quirks
         if cap is not None:
             fields = with_cap(dialect, fields, cap, quirks.max_tokens_field)
-        if dialect == "gemini":
+        if spoken.verb:
+            if spoken.address is not None:
+                fields = spoken.address(fields, self.target.model)
             return _encode(fields)
         fields = dict(fields)
         fields["model"] = self._model
@@ -175,7 +186,7 @@ class ServedTarget:
         neutral = msgspec.structs.replace(
             neutral,
             model=self.target.model,
-            kind="chat",
+            kind=dialect.kind,
             max_tokens=cap if cap is not None else neutral.max_tokens,
         )
         return dialect.build(neutral, self.target.provider.quirks)
@@ -184,9 +195,7 @@ class ServedTarget:
         if dialect.path:
             return dialect.path
         model = quote(self.target.model.removeprefix("models/"), safe="")
-        return (
-            f"/models/{model}:{'streamGenerateContent?alt=sse' if streamed else 'generateContent'}"
-        )
+        return f"/models/{model}:{'streamGenerateContent?alt=sse' if streamed else dialect.verb}"
 
 
 def _with_usage(raw: msgspec.Raw | None) -> msgspec.Raw:

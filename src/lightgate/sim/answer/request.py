@@ -14,15 +14,35 @@ from lightgate.sim.answer.tools import OfferedTool, count_results, offered_tools
 if TYPE_CHECKING:
     from lightgate.sim.world import Family
 
-Kind = Literal["chat", "completions", "responses", "embeddings", "messages", "gemini"]
+Kind = Literal[
+    "chat",
+    "completions",
+    "responses",
+    "embeddings",
+    "input_tokens",
+    "messages",
+    "count_tokens",
+    "gemini",
+    "countTokens",
+    "embedContent",
+    "batchEmbedContents",
+]
 FAMILY_OF: Final[dict[Kind, Family]] = {
     "chat": "openai",
     "completions": "openai",
     "responses": "openai",
     "embeddings": "openai",
+    "input_tokens": "openai",
     "messages": "anthropic",
+    "count_tokens": "anthropic",
     "gemini": "gemini",
+    "countTokens": "gemini",
+    "embedContent": "gemini",
+    "batchEmbedContents": "gemini",
 }
+COUNTS: Final = frozenset(("input_tokens", "count_tokens", "countTokens"))
+VECTORS: Final = frozenset(("embeddings", "embedContent", "batchEmbedContents"))
+WHOLE_KINDS: Final = COUNTS | VECTORS  # answers that are never streamed, and have no tokens
 LONGEST: Final = 1_000_000  # tokens
 _SYSTEM: Final = ("system", "systemInstruction", "instructions")  # each dialect's own
 
@@ -78,6 +98,8 @@ def read_request(
         raise BadSimRequest("The body is not valid JSON.") from None
     if not isinstance(tree, dict):
         raise BadSimRequest("The body is not a JSON object.")
+    if kind == "countTokens" and isinstance(tree.get("generateContentRequest"), dict):
+        tree = tree["generateContentRequest"]
     model = path_model or tree.get("model")
     if not isinstance(model, str) or not model:
         raise BadSimRequest("The field `model` is missing.")
@@ -89,7 +111,7 @@ def read_request(
     return SimRequest(
         kind=kind,
         model=model,
-        stream=stream if kind == "gemini" else tree.get("stream") is True,
+        stream=stream if path_model else tree.get("stream") is True,
         cap=cap,
         fill=tree.get("ignore_eos") is True,
         least=_count(tree.get("min_tokens"), "min_tokens", 0, cap or LONGEST) or 0,
@@ -102,7 +124,7 @@ def read_request(
         tools=tools,
         results=count_results(content),
         json=_wants_json(tree),
-        inputs=_inputs(content) if kind == "embeddings" else (),
+        inputs=_inputs(kind, content) if kind in VECTORS else (),
         encoding="base64" if tree.get("encoding_format") == "base64" else "float",
         dimensions=_dimensions(tree),
     )
@@ -114,11 +136,17 @@ def _content(kind: Kind, tree: dict[str, Any]) -> tuple[Any, str]:
         "completions": "prompt",
         "responses": "input",
         "embeddings": "input",
+        "input_tokens": "input",
         "messages": "messages",
+        "count_tokens": "messages",
         "gemini": "contents",
+        "countTokens": "contents",
+        "embedContent": "content",
+        "batchEmbedContents": "requests",
     }[kind]
     content = tree.get(field)
-    if kind in {"chat", "messages", "gemini"} and not (isinstance(content, list) and content):
+    listed = field in {"messages", "contents", "requests"}
+    if listed and not (isinstance(content, list) and content):
         content = None
     if kind == "messages" and content is not None and "max_tokens" not in tree:
         return None, "max_tokens"
@@ -158,12 +186,17 @@ def _wants_json(tree: dict[str, Any]) -> bool:
 
 
 def _dimensions(tree: dict[str, Any]) -> int | None:
-    value = tree.get("dimensions")
+    requests = tree.get("requests")
+    if isinstance(requests, list) and requests and isinstance(requests[0], dict):
+        tree = requests[0]
+    value = tree.get("dimensions") or tree.get("outputDimensionality")
     return min(value, 4096) if isinstance(value, int) and value > 0 else None
 
 
-def _inputs(content: Any) -> tuple[str, ...]:
+def _inputs(kind: Kind, content: Any) -> tuple[str, ...]:
     items = content if isinstance(content, list) else [content]
+    if kind != "embeddings":
+        return tuple(_text(item) for item in items)
     if items and all(isinstance(item, int) for item in items):
         items = [items]  # one text as token ids
     return tuple(item if isinstance(item, str) else repr(item) for item in items)

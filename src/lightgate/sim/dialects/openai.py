@@ -13,6 +13,8 @@ from lightgate.sim.answer.answer import plain, split_tokens
 from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, TOOL, USAGE, Tail
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from lightgate.sim.answer.answer import SimAnswer
     from lightgate.sim.answer.request import SimRequest
     from lightgate.sim.world import UsageStyle
@@ -217,6 +219,14 @@ class CompletionRenderer(_ChunkRenderer):
         return self._document("text_completion", {"index": 0, "text": text, "logprobs": None})
 
 
+def vector_of(text: str, dimensions: int | None) -> NDArray[np.float32]:
+    """Make the unit vector of a text: the same in every dialect."""
+    rng = np.random.Generator(np.random.PCG64(zlib.crc32(text.encode())))
+    vector = rng.standard_normal(dimensions or _DIMENSIONS).astype(np.float32)
+    vector /= np.linalg.norm(vector)
+    return vector
+
+
 class EmbeddingRenderer:
     """One list of embeddings: unit vectors that depend on the text alone."""
 
@@ -235,9 +245,7 @@ class EmbeddingRenderer:
         request = self._request
         data = []
         for index, text in enumerate(self._inputs):
-            rng = np.random.Generator(np.random.PCG64(zlib.crc32(text.encode())))
-            vector = rng.standard_normal(request.dimensions or _DIMENSIONS).astype(np.float32)
-            vector /= np.linalg.norm(vector)
+            vector = vector_of(text, request.dimensions)
             value: object = [round(float(x), 7) for x in vector]
             if request.encoding == "base64":
                 value = base64.b64encode(vector.tobytes()).decode()

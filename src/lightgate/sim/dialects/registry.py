@@ -8,8 +8,10 @@ from msgspec.json import encode
 
 from lightgate.clock.source import SYSTEM
 from lightgate.sim.answer.answer import TOOL_NAME, JsonText, Prose, SimAnswer
+from lightgate.sim.answer.request import COUNTS, VECTORS
 from lightgate.sim.answer.tools import OfferedTool
 from lightgate.sim.dialects import anthropic, gemini, openai, responses
+from lightgate.sim.dialects.counts import CountRenderer, GeminiEmbeddingRenderer
 from lightgate.sim.weather import NS
 
 if TYPE_CHECKING:
@@ -56,9 +58,14 @@ def tail_of(request: SimRequest, shape: AnswerShape) -> Tail:
 
 def renderer_of(request: SimRequest, planned: PlannedRequest, *, array: bool) -> Renderer:
     """The renderer of the request's dialect; `array` is a Gemini stream as one JSON array."""
-    if request.kind == "embeddings":
+    if request.kind in COUNTS:
+        return CountRenderer(request)
+    if request.kind in VECTORS:
         emptied = planned.plan.null_choices or planned.plan.empty
-        return openai.EmbeddingRenderer(request, () if emptied else request.inputs)
+        inputs = () if emptied else request.inputs
+        if request.kind == "embeddings":
+            return openai.EmbeddingRenderer(request, inputs)
+        return GeminiEmbeddingRenderer(request, inputs)
     answer = _answer(request, planned)
     if request.kind == "gemini":
         return gemini.GeminiRenderer(answer, array=array)

@@ -19,7 +19,15 @@ _POSTS: Final[dict[tuple[Family, str], Kind]] = {
     ("openai", "v1/completions"): "completions",
     ("openai", "v1/responses"): "responses",
     ("openai", "v1/embeddings"): "embeddings",
+    ("openai", "v1/responses/input_tokens"): "input_tokens",
     ("anthropic", "v1/messages"): "messages",
+    ("anthropic", "v1/messages/count_tokens"): "count_tokens",
+}
+_GEMINI_KINDS: Final[dict[str, Kind]] = {
+    "generateContent": "gemini",
+    "countTokens": "countTokens",
+    "embedContent": "embedContent",
+    "batchEmbedContents": "batchEmbedContents",
 }
 _VERSION: Final[dict[Family, str]] = {"openai": "v1", "anthropic": "v1", "gemini": "v1beta"}
 _KEY_HEADERS: Final = (b"x-api-key", b"api-key", b"x-goog-api-key")
@@ -66,11 +74,10 @@ def find_endpoint(family: Family, path: SimPath) -> SimEndpoint | None:
     model, _, method = rest.rpartition(":")
     if head not in {"v1beta", "v1"} or not model:
         return None
-    if method == "generateContent":
-        return SimEndpoint("gemini", model)
     if method == "streamGenerateContent":
         return SimEndpoint("gemini", model, stream=True, array=path.query.get("alt") != "sse")
-    return None
+    found = _GEMINI_KINDS.get(method)
+    return None if found is None else SimEndpoint(found, model)
 
 
 def find_key(headers: tuple[tuple[bytes, bytes], ...], query: dict[str, str]) -> str | None:

@@ -1,0 +1,1 @@
+"""Endpoints that hold no conversation: completions, embeddings, counts of tokens, sound."""

@@ -1,0 +1,58 @@
+"""What the official SDKs see of the endpoints beside chat, of every provider's dialect."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sdk.environment import HERE, run_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from subprocess import CompletedProcess
+
+    from sdk.gate import Gate
+
+pytestmark = pytest.mark.sdk
+every_sdk = pytest.mark.parametrize("sdk", ["openai", "anthropic", "google"])
+COUNTED = len("Tell me what a lighthouse is for, and who keeps it.") // 4
+
+
+@pytest.fixture(scope="session")
+def drive_beside(gate: Gate) -> Callable[[str], CompletedProcess[str]]:
+    """Run an SDK's driver of these endpoints, once, against the gateway."""
+
+    @functools.cache
+    def run(sdk: str) -> CompletedProcess[str]:
+        facts = json.dumps({"url": gate.url, "keys": gate.keys})
+        return run_in(sdk, HERE / f"endpoints_{sdk}.py", facts)
+
+    return run
+
+
+@pytest.fixture
+def beside(
+    sdk: str, require: Callable[[str], None], drive_beside: Callable[[str], CompletedProcess[str]]
+) -> dict[str, Any]:
+    """What came of an SDK's calls, by case."""
+    require(sdk)
+    done = drive_beside(sdk)
+    assert done.returncode == 0, done.stderr
+    cases: dict[str, Any] = json.loads(done.stdout)
+    return cases
+
+
+@every_sdk
+@pytest.mark.parametrize("target", ["openai/plain", "anthropic/plain", "gemini/plain", "lab/plain"])
+def test_tokens_are_counted(beside: dict[str, Any], target: str) -> None:
+    """By the provider where it counts, else by an estimate that says so."""
+    case = beside[f"count-{target}"]
+    assert case["error"] is None, case
+    if case["source"] == "provider":
+        assert case["tokens"] == COUNTED
+    else:
+        assert COUNTED * 0.7 <= case["tokens"] <= COUNTED * 1.8
+    assert case["source"] == ("estimate" if target == "lab/plain" else "provider")
