@@ -146,6 +146,29 @@ def test_another_period_and_another_limit(folder: Path, capsys: pytest.CaptureFi
     assert data["small"] == []
 
 
+def test_first_figures_while_nothing_has_enough(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ("--by", "target", "--last", "2d", "--json", "--data", str(folder))
+    assert json.loads(said(capsys, *few))["preliminary"] is False  # 620 of one target
+    rare = ("--by", "target", "--last", "3d", "--data", str(folder))
+    assert "First figures" not in said(capsys, *rare)
+    shutil.rmtree(folder)
+    with Ledger.open("sqlite", folder) as ledger, ledger.writing() as connection:
+        wall_ns = int(NOW.timestamp() - 60) * NS_PER_S
+        notes = [attempt("lab/new", n, wall_ns, seconds=2.0, failed=False) for n in range(7)]
+        rollup = Rollup()
+        for one in notes:
+            rollup.add(exchange_note(one.facts.exchange_id), [one], [one.row()])
+        ledger.insert(connection, schema.attempt_notes, [one.row() for one in notes])
+        rollup.write(ledger, connection)
+    text = said(capsys, "--data", str(folder))
+    assert "First figures: no model has 500 successful requests yet" in text
+    assert any(line.startswith("new ") for line in text.splitlines())
+    strict = said(capsys, "--data", str(folder), "--min-requests", "500")
+    assert "n too small (fewer than 500): 1 model with 7 requests: new (7)." in strict
+
+
 @pytest.mark.parametrize(
     ("name", "start"),
     [

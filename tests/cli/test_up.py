@@ -202,6 +202,9 @@ async def test_with_nothing_at_all_it_is_alive(serve: Serve) -> None:
         targets = {row["target"] for row in json.loads(body)["rows"]}
         assert all(target.startswith("sim-") for target in targets)
         assert "sim-groq" in (await up.get("/metrics", console=True))[1].decode()
+        while b" is the fastest: " not in (await up.get("/report", console=True))[1]:
+            await asyncio.sleep(0.2)  # until a model has had its six first answers
+        assert b"First figures: no model has 500" in (await up.get("/report", console=True))[1]
         up.process.send_signal(signal.SIGINT)
         assert await up.end() == 0
     with sqlite3.connect(up.data / "ledger.sqlite") as ledger:

@@ -44,8 +44,7 @@ class ReportPeriod(NamedTuple):
 @click.option(
     "--min-requests",
     type=click.IntRange(min=1),
-    default=500,
-    show_default=True,
+    show_default="500; 6 while no group has 500",
     help="Successful requests that a group needs to be judged.",
 )
 @click.option(
@@ -75,7 +74,7 @@ def command(**given: Any) -> None:
     Only successful requests count, and only groups with enough of them get a grade. Every number
     comes with its n; the median with its 95 % interval.
     """
-    from lightgate.report.tables.speed_report import SpeedQuestion, arranged
+    from lightgate.report.tables.speed_report import MIN_REQUESTS, SpeedQuestion, arranged, relaxed
 
     out: Path | None = given["out"]
     shown = Shown(_form("json" if given["as_json"] else given["form"], out), out)
@@ -84,9 +83,11 @@ def command(**given: Any) -> None:
         by=given["by"],
         since=_stamp(period.until - period.length),
         until=_stamp(period.until),
-        min_requests=given["min_requests"],
+        min_requests=given["min_requests"] or MIN_REQUESTS,
     )
     rows = _rows(asked.by, period, data=given["data"], config_file=given["config_file"])
+    if given["min_requests"] is None:
+        asked = relaxed(rows, asked)
     _show(arranged(rows, asked), shown)
 
 

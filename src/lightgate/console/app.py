@@ -168,7 +168,7 @@ def label_names(data: Path) -> KnownNames:
 def _report(console: ConsoleContext, by: str) -> str:
     from lightgate.ledger.store.queries import speed_rows
     from lightgate.report.pages.speed_page import speed_report_html
-    from lightgate.report.tables.speed_report import SpeedQuestion
+    from lightgate.report.tables.speed_report import SpeedQuestion, relaxed
 
     until = datetime.fromtimestamp(console.clock.wall_ns() // 1_000_000_000, UTC)
     last = timedelta(days=REPORT_DAYS)
@@ -177,4 +177,5 @@ def _report(console: ConsoleContext, by: str) -> str:
         {"by": by, "since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "until": f"{until:%Y-%m-%dT%H:%M:%SZ}"},
         SpeedQuestion,
     )
-    return speed_report_html(speed_rows(console.ledger, last, asked.by, until), asked)
+    rows = speed_rows(console.ledger, last, asked.by, until)
+    return speed_report_html(rows, relaxed(rows, asked))

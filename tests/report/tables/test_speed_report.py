@@ -25,6 +25,7 @@ from lightgate.report.tables.speed_report import (
     band_of,
     bands_text,
     grade_of,
+    relaxed,
     small_sentence,
     ttft_of,
 )
@@ -49,6 +50,23 @@ def test_a_group_at_the_limit_is_judged() -> None:
     assert [one.name for one in report.rows] == ["a"]
     assert small_sentence(report).endswith("1 target with 499 requests")
     assert small_sentence(arranged([], ASKED)) == ""
+
+
+def test_while_no_group_has_enough_the_first_figures_are_shown() -> None:
+    rows = [row("a", 50.0, 499), row("b", 60.0, 6), row("c", 70.0, 5)]
+    asked = relaxed(rows, ASKED)
+    report = arranged(rows, asked)
+    assert [one.name for one in report.rows] == ["b", "a"]
+    first, small, _ = notes(report)
+    assert first.startswith("First figures: no target has 500 successful requests yet, so those")
+    assert small == "n too small (fewer than 6): 1 target with 5 requests: c (5)."
+    assert "First figures: no target" in speed_report_html(rows, asked)
+
+
+def test_once_a_group_has_enough_only_such_groups_are_judged() -> None:
+    rows = [row("a", 50.0, 500), row("b", 60.0, 499)]
+    assert relaxed(rows, ASKED) == ASKED
+    assert not any("First figures" in line for line in notes(arranged(rows, ASKED)))
 
 
 def test_a_group_without_a_speed_comes_last() -> None:
@@ -158,7 +176,9 @@ def test_the_page_does_not_call_an_overlap_a_victory() -> None:
 def test_a_page_without_groups_says_so() -> None:
     asked = msgspec.structs.replace(ASKED, by="model")
     page = speed_report_html([], asked)
-    assert "No model has 500 successful requests in this period." in page
+    assert "There was no successful request in this period." in page
+    small = speed_report_html([row("a", 50.0, 499)], asked)
+    assert "No model has 500 successful requests in this period." in small
     assert "<table" not in page
 
 

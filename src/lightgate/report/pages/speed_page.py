@@ -53,6 +53,8 @@ def speed_report_html(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> str:
 
 def _finding(report: SpeedReport) -> str:
     first = next((row for row in report.rows if row.speed_total_p50 is not None), None)
+    if not report.requests:
+        return "There was no successful request in this period."
     if first is None:
         least = report.asked.min_requests
         return f"No {report.asked.by} has {least:,} successful requests in this period."

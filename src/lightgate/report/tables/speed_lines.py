@@ -20,7 +20,13 @@ from lightgate.report.tables.figures import (
     shorten,
 )
 from lightgate.report.tables.layout import GAP, PIPE_WIDTH, TextColumn, print_columns
-from lightgate.report.tables.speed_report import definition, grade_of, small_sentence, ttft_of
+from lightgate.report.tables.speed_report import (
+    definition,
+    grade_of,
+    preliminary_sentence,
+    small_sentence,
+    ttft_of,
+)
 from lightgate.report.tables.summary_csv import harmless
 
 if TYPE_CHECKING:
@@ -115,7 +121,7 @@ def title(report: SpeedReport) -> str:
 
 def notes(report: SpeedReport) -> list[str]:
     """What stands below the table: groups that are too small, and what the numbers are."""
-    lines = []
+    lines = [line] if (line := preliminary_sentence(report)) else []
     if report.small:
         named = [
             f"{shorten(clean(row.name), 60)} ({row.successes:,})"

@@ -21,16 +21,21 @@ if TYPE_CHECKING:
 
 By = Literal["model", "provider", "target"]
 MIN_REQUESTS: Final = 500
+FEWEST: Final = smallest_n(0.5)  # requests without which a median has no interval
 LAST_DAYS: Final = 14
 
 
 class SpeedQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report is about: grouping, period (RFC 3339, UTC), and how many are enough."""
+    """What the report is about: grouping, period (RFC 3339, UTC), and how many are enough.
+
+    `preliminary`: no group has had `MIN_REQUESTS` yet, and fewer are taken as enough.
+    """
 
     by: By = "model"
     since: str
     until: str
     min_requests: int = MIN_REQUESTS
+    preliminary: bool = False
 
 
 class SpeedReport(NamedTuple):
@@ -44,6 +49,16 @@ class SpeedReport(NamedTuple):
     def requests(self) -> int:
         """Successful requests of all groups, the small ones too."""
         return sum(row.successes for row in (*self.rows, *self.small))
+
+
+def relaxed(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> SpeedQuestion:
+    """The question with the fewest requests that have an interval, while no group has enough.
+
+    A gateway that was started a minute ago has figures to show, and each comes with its interval.
+    """
+    if any(row.successes >= asked.min_requests for row in rows):
+        return asked
+    return msgspec.structs.replace(asked, min_requests=FEWEST, preliminary=True)
 
 
 def arranged(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> SpeedReport:
@@ -95,6 +110,16 @@ def definition(asked: SpeedQuestion) -> str:
         f"requests only, groups of at least {asked.min_requests:,}. TTFT: from sending to the "
         f"first token, streamed requests only. {bands_text()}; 1\N{EN DASH}2 where the 95 % "
         "interval cannot decide."
+    )
+
+
+def preliminary_sentence(report: SpeedReport) -> str:
+    """That no group has enough requests yet; empty where one has, and where there is nothing."""
+    if not report.asked.preliminary or not report.rows:
+        return ""
+    return (
+        f"First figures: no {report.asked.by} has {MIN_REQUESTS:,} successful requests yet, so"
+        f" those with at least {FEWEST} are shown. The 95 % interval says how little is known."
     )
 
 
