@@ -29,7 +29,7 @@ label for metrics, and (for the errors of one attempt) the outcome class.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final, NamedTuple
 
 
 class Exit(IntEnum):
@@ -92,12 +92,33 @@ class ThresholdMissed(LightgateError):  # noqa: N818 - a missed limit is a resul
     label = "threshold"
 
 
+class ErrorWords(NamedTuple):
+    """A provider's own words for an error, cleaned; `kind` is its `type`, or Google's `status`.
+
+    `family` is the family of dialects that they belong to, empty where no provider said anything.
+    """
+
+    code: str | int | None = None
+    kind: str = ""
+    param: str = ""
+    family: str = ""
+
+    @property
+    def said(self) -> bool:
+        """Whether the provider named the error, beside its sentence."""
+        return bool(self.code is not None or self.kind or self.param)
+
+
+NO_WORDS: Final = ErrorWords()
+
+
 class AttemptError(LightgateError):
-    """One attempt at a provider failed."""
+    """One attempt at a provider failed; `words` are the provider's own for it."""
 
     status = 502
     label = "attempt"
     outcome: ClassVar[str] = "stream_error"
+    words: ErrorWords = NO_WORDS
 
 
 class Unreachable(AttemptError):  # noqa: N818 - reads as what the endpoint is
@@ -175,10 +196,17 @@ class HttpRefused(AttemptError):  # noqa: N818 - names the event
     outcome = "http_error"
 
     def __init__(
-        self, message: str, *, code: int, hint: str = "", retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        code: int,
+        hint: str = "",
+        retry_after_s: float | None = None,
+        words: ErrorWords = NO_WORDS,
     ) -> None:
         super().__init__(message, hint=hint)
         self.code = code
+        self.words = words
         self.retry_after_s = retry_after_s
 
 
@@ -190,9 +218,15 @@ class RateLimited(HttpRefused):
     outcome = "rate_limited"
 
     def __init__(
-        self, message: str, *, code: int = 429, hint: str = "", retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        code: int = 429,
+        hint: str = "",
+        retry_after_s: float | None = None,
+        words: ErrorWords = NO_WORDS,
     ) -> None:
-        super().__init__(message, code=code, hint=hint, retry_after_s=retry_after_s)
+        super().__init__(message, code=code, hint=hint, retry_after_s=retry_after_s, words=words)
 
 
 class StreamError(AttemptError):
@@ -204,11 +238,18 @@ class StreamError(AttemptError):
     label = "stream_error"
 
     def __init__(
-        self, message: str, *, hint: str = "", code: int | None = None, word: str = ""
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        code: int | None = None,
+        word: str = "",
+        words: ErrorWords = NO_WORDS,
     ) -> None:
         super().__init__(message, hint=hint)
         self.code = code
         self.word = word
+        self.words = words
 
 
 class EmptyAnswer(AttemptError):  # noqa: N818 - names the event

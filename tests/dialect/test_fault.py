@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lightgate.dialect.errors import MESSAGE_LIMIT, Fault, clean, malformed
 from lightgate.dialect.registry import dialect_for
+from lightgate.errors import ErrorWords
 
 DIALECT = dialect_for("openai", "chat")
 
@@ -100,7 +101,64 @@ DIALECT = dialect_for("openai", "chat")
     ],
 )
 def test_error_answers(status: int, body: str, expected: Fault) -> None:
-    assert DIALECT.fault(status, body.encode()) == expected
+    found = DIALECT.fault(status, body.encode())
+    assert (found.code, found.message, found.status) == (
+        expected.code, expected.message, expected.status,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            (
+                '{"error":{"message":"m","type":"invalid_request_error","param":"messages",'
+                '"code":"context_length_exceeded"}}'
+            ),
+            ErrorWords("context_length_exceeded", "invalid_request_error", "messages"),
+        ),
+        ('{"error":{"message":"m","type":"x","code":null}}', ErrorWords(None, "x")),
+        (  # vLLM
+            '{"error":{"message":"m","type":"BadRequestError","param":null,"code":400}}',
+            ErrorWords(400, "BadRequestError"),
+        ),
+        (
+            '{"type":"error","error":{"type":"overloaded_error","message":"m"}}',
+            ErrorWords(None, "overloaded_error"),
+        ),
+        (
+            '{"error":{"code":400,"message":"m","status":"INVALID_ARGUMENT"}}',
+            ErrorWords(400, "INVALID_ARGUMENT"),
+        ),
+        (  # Mistral, three ways
+            (
+                '{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body",'
+                '"stream_options","include_usage"],"msg":"Extra inputs are not permitted"}]},'
+                '"type":"invalid_request_error","param":null,"code":null}'
+            ),
+            ErrorWords("extra_forbidden", "", "stream_options.include_usage"),
+        ),
+        (
+            (
+                '{"object":"error","message":"{\\"detail\\":[{\\"type\\":\\"extra_forbidden\\",'
+                '\\"loc\\":[\\"body\\",\\"user\\"],\\"msg\\":\\"Extra inputs\\"}]}","code":"1000"}'
+            ),
+            ErrorWords("extra_forbidden", "", "user"),
+        ),
+        (
+            (
+                '{"object":"Error","detail":[{"type":"missing","loc":["body","tools",0,"function"],'
+                '"msg":"Field required"}],"type":"invalid_request_error","code":3001}'
+            ),
+            ErrorWords("missing", "", "tools.0.function"),
+        ),
+        ('{"message":"no"}', ErrorWords()),
+        ('{"error":{"message":"m","code":"sk-proj-abc123DEF456ghi789"}}', ErrorWords("***")),
+        ('{"error":{"message":"m","code":["a"],"type":{},"param":7}}', ErrorWords()),
+    ],
+)
+def test_an_errors_own_words_are_kept(body: str, words: ErrorWords) -> None:
+    assert DIALECT.fault(400, body.encode()).words == words
 
 
 @pytest.mark.parametrize(
@@ -153,7 +211,9 @@ def test_a_key_at_the_limit_is_masked_before_the_cut() -> None:
 
 def test_another_familys_error_in_a_good_answer_is_that_error() -> None:
     body = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
-    assert malformed(body) == Fault("overloaded_error", "Overloaded", None)
+    assert malformed(body) == Fault(
+        "overloaded_error", "Overloaded", None, ErrorWords(None, "overloaded_error")
+    )
 
 
 @settings(max_examples=200, derandomize=True, deadline=None, database=None)

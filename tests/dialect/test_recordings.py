@@ -45,11 +45,14 @@ def events(body: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def state(scanner: Scanner) -> dict[str, Any]:
+    error = msgspec.to_builtins(scanner.error)
+    if error is not None:
+        del error["words"]  # tests/dialect/test_fault.py has them
     return {
         "usage": msgspec.to_builtins(scanner.usage),
         "usage_running": scanner.usage_running,
         "finish": scanner.finish,
-        "error": msgspec.to_builtins(scanner.error),
+        "error": error,
         "done": scanner.done,
         "chars": scanner.chars,
         "reasoning_weight": scanner.reasoning_weight,

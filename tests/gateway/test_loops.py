@@ -47,6 +47,7 @@ async def test_an_alias_that_points_at_the_gateway_makes_one_exchange(
     rig = await looped(start)
     answer = await rig.chat("again", stream=stream)
     assert answer.status == 508
+    assert answer.json["error"]["code"] == "loop"
     assert "come back to the gateway" in answer.json["error"]["message"]
     assert answer.headers["x-should-retry"] == "false"
     [settled] = rig.settled()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.errors import UsageError
+from lightgate.errors import NO_WORDS, ErrorWords, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,12 +100,13 @@ class Fault(msgspec.Struct, frozen=True):
     """An error that a provider reports.
 
     `code` is its own word for it, or ours (malformed, blocked, http_NNN, error). `status` is an
-    HTTP status that it named, None where it named none.
+    HTTP status that it named, None where it named none. `words` are its own, as it said them.
     """
 
     code: str
     message: str
     status: int | None = None
+    words: ErrorWords = NO_WORDS
 
 
 def clean(text: str, limit: int = MESSAGE_LIMIT) -> str:
@@ -124,7 +125,8 @@ def fault(status: int, body: bytes) -> Fault:
     found = _from_bytes(body)
     if found is not None:
         code = found.code if found.code != "error" else f"http_{status}"
-        return Fault(code, found.message or f"The provider answered {status}.", status)
+        message = found.message or f"The provider answered {status}."
+        return Fault(code, message, status, found.words)
     return Fault(f"http_{status}", _plain(body) or f"The provider answered {status}.", status)
 
 
@@ -162,7 +164,14 @@ def from_value(value: Any) -> Fault | None:
         if isinstance(inner, list) and inner and isinstance(inner[0], dict):
             return _made(inner[0], _sentence(inner[0]))
     message = value.get("message") or value.get("msg")
-    return _made(value, message) if isinstance(message, str) else None
+    found = None
+    if isinstance(message, dict | list):
+        found = from_value(message)
+    elif isinstance(message, str):
+        if message.startswith('{"detail"'):  # JSON inside JSON: Mistral
+            found = _from_bytes(message.encode())
+        found = found or _made(value, message)
+    return found
 
 
 def error_of(value: Any) -> Fault:
@@ -185,7 +194,25 @@ def _made(source: dict[str, Any], message: str) -> Fault:
         elif isinstance(word, str) and word and word != "error":
             words.append(word)
     code = clean(words[0], CODE_LIMIT) if words else f"http_{status}" if status else "error"
-    return Fault(code, clean(message), status)
+    return Fault(code, clean(message), status, _words(source))
+
+
+def _words(source: dict[str, Any]) -> ErrorWords:
+    """Keep the names that an error object has for itself; a checked field is named by its place."""
+    code, place = source.get("code"), source.get("loc")
+    kinds = (source.get(field) for field in ("type", "error_type", "status"))
+    kind = next((word for word in kinds if isinstance(word, str) and word != "error"), "")
+    param = source.get("param")
+    if isinstance(place, list):  # of FastAPI and pydantic: [{"type", "loc", "msg"}]
+        steps = [str(step) for step in place[:8] if step != "body"]
+        return ErrorWords(clean(kind, CODE_LIMIT), "", clean(".".join(steps), CODE_LIMIT))
+    if isinstance(code, bool) or not isinstance(code, str | int) or code == "":
+        code = None
+    return ErrorWords(
+        clean(code, CODE_LIMIT) if isinstance(code, str) else code,
+        clean(kind, CODE_LIMIT),
+        clean(param, CODE_LIMIT) if isinstance(param, str) else "",
+    )
 
 
 def _sentence(error: dict[str, Any]) -> str:

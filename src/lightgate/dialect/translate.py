@@ -16,6 +16,7 @@ from lightgate.dialect.neutral.item_stream import ItemStream
 from lightgate.dialect.neutral.items import AnswerHead, KeptItems
 from lightgate.dialect.neutral.json_text import dumped
 from lightgate.dialect.neutral.omit import Omissions
+from lightgate.dialect.neutral.terms import terms
 from lightgate.dialect.registry import DIALECTS, TRANSLATED
 from lightgate.dialect.request import Request
 from lightgate.errors import Malformed, StreamError, UsageError
@@ -118,9 +119,9 @@ class Translator:
         self._items.end()
         return self._taken()
 
-    def fail(self, status: int, *, message: str, code: str) -> bytes:
-        """End a begun stream with an error of our own; like `error_event`, but in sequence."""
-        self._items.fail(Fault(code, message, status))
+    def fail(self, fault: Fault) -> bytes:
+        """End a begun stream with an error; like `error_event`, but in sequence."""
+        self._items.fail(fault)
         return self._taken()
 
     def whole(self, body: bytes) -> bytes:
@@ -132,7 +133,7 @@ class Translator:
         if fault is not None:
             if fault.code == "malformed":
                 raise Malformed(fault.message)
-            raise StreamError(fault.message, code=fault.status)
+            raise StreamError(fault.message, code=fault.status, word=fault.code, words=fault.words)
         return self._writer.whole(kept.items, items.ending())
 
     def _taken(self) -> bytes:
@@ -201,16 +202,16 @@ def facts_of(dialect: str) -> WholeFacts | None:
     return None if found is None else found.facts
 
 
-def error_body(
-    dialect: str, status: int, *, message: str, code: str, param: str | None = None
-) -> bytes:
+def error_body(dialect: str, fault: Fault, param: str | None = None) -> bytes:
     """Write an error answer in a dialect's shape; Anthropic and Gemini have no place for a code."""
-    return dumped(DIALECTS[dialect].error_words(status, message, code, param))
+    found = DIALECTS[dialect]
+    return dumped(found.error_words(terms(found.family, fault, param)))
 
 
-def error_event(dialect: str, status: int, *, message: str, code: str) -> bytes:
+def error_event(dialect: str, fault: Fault) -> bytes:
     """Write the error that ends a stream whose status was already 200.
 
     No terminal marker follows: a client that overlooks the error must not see a good end.
     """
-    return DIALECTS[dialect].error_event(status, message, code)
+    found = DIALECTS[dialect]
+    return found.error_event(terms(found.family, fault))

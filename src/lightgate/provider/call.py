@@ -22,6 +22,7 @@ from lightgate.errors import (
     AttemptError,
     Cancelled,
     EmptyAnswer,
+    ErrorWords,
     HttpRefused,
     Malformed,
     RateLimited,
@@ -382,7 +383,23 @@ class Call:
 
     def _error(self, fault: Fault) -> StreamError:
         sentence = f"{self._where} sent an error: {self._said(fault)}"
-        return StreamError(sentence, code=fault.status, word=fault.code)
+        return StreamError(sentence, code=fault.status, word=fault.code, words=self._words(fault))
+
+    def misread(self, fault: Fault) -> StreamError:
+        """The error for an answer that ended in a fault when it was translated."""
+        said, words = self._said(fault), self._words(fault)
+        return StreamError(said, code=fault.status, word=fault.code, words=words)
+
+    def _words(self, fault: Fault) -> ErrorWords:
+        """The provider's words for its error, without our key."""
+        code, kind, param, _ = fault.words
+        without = self.prepared.without_key
+        return ErrorWords(
+            without(code) if isinstance(code, str) else code,
+            without(kind),
+            without(param),
+            self.prepared.dialect.family,
+        )
 
     def _said(self, fault: Fault) -> str:
         return self.prepared.without_key(fault.message)
@@ -394,11 +411,11 @@ class Call:
         status = self.status or 0
         fault = self.prepared.dialect.fault(status, b"".join(self._body))
         sentence = f"{where} answered {status}: {self._said(fault)}"
-        wait_s = retry_after_s(self.headers)
+        wait_s, words = retry_after_s(self.headers), self._words(fault)
         if status == 429:
-            return RateLimited(sentence, retry_after_s=wait_s)
+            return RateLimited(sentence, retry_after_s=wait_s, words=words)
         hint = "Check the key for this provider." if status in {401, 403} else ""
-        return HttpRefused(sentence, code=status, hint=hint, retry_after_s=wait_s)
+        return HttpRefused(sentence, code=status, hint=hint, retry_after_s=wait_s, words=words)
 
     def _said_finish(self, finish: str | None) -> str | None:
         return None if finish is None else self.prepared.without_key(finish)

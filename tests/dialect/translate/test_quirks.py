@@ -11,6 +11,7 @@ from dialect.translate.cases import events, made
 from dialect.translate.heard import STREAMS, WHOLES
 from dialect.translate.speakers import event, typed
 from dialect.translate.tables import READ, WRITE
+from lightgate.dialect.errors import Fault
 from lightgate.dialect.registry import TRANSLATED as DIALECTS
 from lightgate.errors import Malformed, StreamError
 
@@ -366,7 +367,7 @@ def test_an_overloaded_provider_is_overloaded_in_every_dialect() -> None:
 def test_a_begun_response_fails_in_sequence() -> None:
     telling = made(CHAT, "openai-responses")
     stream = telling.event(*chunk({"content": "a"}))
-    stream += telling.fail(504, message="No token for 60 s.", code="timeout")
+    stream += telling.fail(Fault("timeout", "No token for 60 s.", 504))
     said = [(name, json.loads(data)) for name, data in events(stream)]
     assert [one["sequence_number"] for _, one in said] == list(range(len(said)))
     assert said[-1][0] == b"response.failed"

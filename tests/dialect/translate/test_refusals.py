@@ -8,6 +8,7 @@ import pytest
 
 from dialect.translate.cases import events
 from dialect.translate.tables import WORDS
+from lightgate.dialect.errors import Fault
 from lightgate.dialect.registry import TRANSLATED as DIALECTS
 from lightgate.dialect.translate import error_body, error_event, translator
 from lightgate.errors import UsageError
@@ -15,16 +16,20 @@ from lightgate.errors import UsageError
 SAID = {"message": 'No such model "x".\n', "code": "model_not_found"}
 
 
+def said(status: int) -> Fault:
+    return Fault(SAID["code"], SAID["message"], status)
+
+
 def test_the_shapes_of_a_body() -> None:
     for dialect in ("openai-chat", "openai-responses", "openai-embeddings", "openai-completions"):
-        assert json.loads(error_body(dialect, 404, **SAID, param="model")) == {
+        assert json.loads(error_body(dialect, said(404), "model")) == {
             "error": {"type": "invalid_request_error", "param": "model", **SAID}
         }
-    assert json.loads(error_body("anthropic-messages", 404, **SAID)) == {
+    assert json.loads(error_body("anthropic-messages", said(404))) == {
         "type": "error",
         "error": {"type": "not_found_error", "message": SAID["message"]},
     }
-    assert json.loads(error_body("gemini", 404, **SAID)) == {
+    assert json.loads(error_body("gemini", said(404))) == {
         "error": {"code": 404, "message": SAID["message"], "status": "NOT_FOUND"}
     }
 
@@ -43,13 +48,13 @@ def test_the_shapes_of_a_body() -> None:
 )
 def test_the_words_of_a_status(status: int, words: tuple[str, str, str]) -> None:
     dialects = ("openai-chat", "anthropic-messages", "gemini")
-    found = [json.loads(error_body(d, status, **SAID))["error"] for d in dialects]
+    found = [json.loads(error_body(d, said(status)))["error"] for d in dialects]
     assert (found[0]["type"], found[1]["type"], found[2]["status"]) == words
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_error_event_is_one_event_without_a_terminal_marker(dialect: str) -> None:
-    stream = error_event(dialect, 502, **SAID)
+    stream = error_event(dialect, said(502))
     ((name, data),) = events(stream)
     body = json.loads(data)
     named = {"openai-responses": b"error", "anthropic-messages": b"error"}
@@ -57,7 +62,7 @@ def test_an_error_event_is_one_event_without_a_terminal_marker(dialect: str) -> 
     if dialect == "openai-responses":
         assert body == {"type": "error", "param": None, "sequence_number": 0, **SAID}
     else:
-        assert body == json.loads(error_body(dialect, 502, **SAID))
+        assert body == json.loads(error_body(dialect, said(502)))
 
 
 def test_every_status_has_a_word_in_every_dialect() -> None:

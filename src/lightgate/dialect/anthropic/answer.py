@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.clock.tokens import Usage
-from lightgate.dialect.errors import status_of, word_of
+from lightgate.dialect.errors import word_of
 from lightgate.dialect.kinds import REASONING, TOOL
 from lightgate.dialect.neutral.events import CUT
 from lightgate.dialect.neutral.folding import (
@@ -22,6 +22,7 @@ from lightgate.dialect.neutral.folding import (
 )
 from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dumped, named
+from lightgate.dialect.neutral.terms import ErrorTerms, terms
 from lightgate.errors import Malformed, StreamError
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class MessagesWriter(Writer):
 
     def fail(self, fault: Fault) -> None:
         """Write an error."""
-        self.out.append(error_event(status_of(fault), fault.message, fault.code))
+        self.out.append(error_event(terms("anthropic", fault)))
 
     def whole(self, items: list[Item], ending: Ending) -> bytes:
         """Write the message object; a call that was cut off in mid-argument is left out."""
@@ -189,15 +190,15 @@ def usage_words(usage: Usage) -> dict[str, Any]:
     return out
 
 
-def error_words(status: int, message: str, code: str, param: str | None = None) -> dict[str, Any]:  # noqa: ARG001 - no place for either
+def error_words(said: ErrorTerms) -> dict[str, Any]:
     """Write an error in this dialect's shape."""
-    kind = word_of(ERROR_WORDS, status)
-    return {"type": "error", "error": {"type": kind, "message": message}}
+    kind = said.kind or word_of(ERROR_WORDS, said.status)
+    return {"type": "error", "error": {"type": kind, "message": said.message}}
 
 
-def error_event(status: int, message: str, code: str) -> bytes:
+def error_event(said: ErrorTerms) -> bytes:
     """Write the error that ends a stream."""
-    return named(b"error", error_words(status, message, code))
+    return named(b"error", error_words(said))
 
 
 class MessagesAssembler:

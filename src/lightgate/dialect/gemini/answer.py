@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lightgate.dialect.errors import status_of, word_of
+from lightgate.dialect.errors import word_of
 from lightgate.dialect.kinds import REASONING, TOOL
 from lightgate.dialect.neutral.events import CUT
 from lightgate.dialect.neutral.folding import (
@@ -23,6 +23,7 @@ from lightgate.dialect.neutral.folding import (
 )
 from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dicts_of, dumped, event
+from lightgate.dialect.neutral.terms import ErrorTerms, terms
 from lightgate.errors import Malformed
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class GeminiWriter(Writer):
 
     def fail(self, fault: Fault) -> None:
         """Write an error."""
-        self.out.append(error_event(status_of(fault), fault.message, fault.code))
+        self.out.append(error_event(terms("gemini", fault)))
 
     def whole(self, items: list[Item], ending: Ending) -> bytes:
         """Write the answer as one chunk."""
@@ -209,15 +210,15 @@ def usage_words(usage: Usage) -> dict[str, Any]:
     return out
 
 
-def error_words(status: int, message: str, code: str, param: str | None = None) -> dict[str, Any]:  # noqa: ARG001 - no place for either
+def error_words(said: ErrorTerms) -> dict[str, Any]:
     """Write an error in this dialect's shape."""
-    word = word_of(ERROR_WORDS, status)
-    return {"error": {"code": status, "message": message, "status": word}}
+    word = said.kind or word_of(ERROR_WORDS, said.status)
+    return {"error": {"code": said.status, "message": said.message, "status": word}}
 
 
-def error_event(status: int, message: str, code: str) -> bytes:
+def error_event(said: ErrorTerms) -> bytes:
     """Write the error that ends a stream."""
-    return event(error_words(status, message, code))
+    return event(error_words(said))
 
 
 class GeminiAssembler:

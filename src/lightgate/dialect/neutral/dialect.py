@@ -12,6 +12,7 @@ from lightgate.dialect.neutral.events import Reader
 from lightgate.dialect.neutral.fields import Fields, Sheet
 from lightgate.dialect.neutral.folding import Assembler
 from lightgate.dialect.neutral.items import AnswerHead, Writer
+from lightgate.dialect.neutral.terms import ErrorTerms
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.request import Built, Kind, Request
 from lightgate.dialect.scanner import DEFAULT_QUIRKS, Scanner
@@ -92,8 +93,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     tokens: bool = True
     builder: Callable[[Request, Quirks], Built]
     reader: Reader
-    error_words: Callable[[int, str, str, str | None], dict[str, Any]]
-    error_event: Callable[[int, str, str], bytes]
+    error_words: Callable[[ErrorTerms], dict[str, Any]]
+    error_event: Callable[[ErrorTerms], bytes]
     read: Callable[[Fields, Sheet], None] | None = None
     camel: bool = False
     writer: Callable[[AnswerHead], Writer] | None = None

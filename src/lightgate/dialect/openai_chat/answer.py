@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lightgate.dialect.errors import status_of, word_of
+from lightgate.dialect.errors import word_of
 from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.items import Writer
 from lightgate.dialect.neutral.json_text import dumped, event
+from lightgate.dialect.neutral.terms import ErrorTerms, terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +119,7 @@ class ChatWriter(Writer):
 
     def fail(self, fault: Fault) -> None:
         """Write an error."""
-        self.out.append(error_event(status_of(fault), fault.message, fault.code))
+        self.out.append(error_event(terms("openai", fault)))
 
     def whole(self, items: list[Item], ending: Ending) -> bytes:
         """Write the chat.completion object."""
@@ -203,12 +204,13 @@ def usage_words(usage: Usage) -> dict[str, Any]:
     }
 
 
-def error_words(status: int, message: str, code: str, param: str | None = None) -> dict[str, Any]:
+def error_words(said: ErrorTerms) -> dict[str, Any]:
     """Write an error in the shape of all OpenAI endpoints."""
-    kind = word_of(ERROR_WORDS, status)
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    kind = said.kind or word_of(ERROR_WORDS, said.status)
+    words = {"message": said.message, "type": kind, "param": said.param, "code": said.code}
+    return {"error": words}
 
 
-def error_event(status: int, message: str, code: str) -> bytes:
+def error_event(said: ErrorTerms) -> bytes:
     """Write the error that ends a stream."""
-    return event(error_words(status, message, code))
+    return event(error_words(said))

@@ -12,6 +12,7 @@ from lightgate.dialect.neutral.events import CUT, Likely, Logprob
 from lightgate.dialect.neutral.folding import encoded, object_of
 from lightgate.dialect.neutral.items import Writer
 from lightgate.dialect.neutral.json_text import dumped, named
+from lightgate.dialect.neutral.terms import ErrorTerms, terms
 from lightgate.dialect.openai_responses.events import LAST
 from lightgate.errors import Malformed
 
@@ -112,7 +113,7 @@ class ResponsesWriter(Writer):
     def fail(self, fault: Fault) -> None:
         """Fail the response, or write an error where none has begun yet."""
         if not self._started:
-            self._event("error", error_fields(fault.message, fault.code, self._number))
+            self._event("error", error_fields(terms("openai", fault), self._number))
             return
         response = self._response("failed", self._done)
         code = _CODES.get(status_of(fault), "server_error")
@@ -248,15 +249,15 @@ def usage_words(usage: Usage) -> dict[str, Any]:
     }
 
 
-def error_fields(message: str, code: str, number: int) -> dict[str, Any]:
+def error_fields(said: ErrorTerms, number: int) -> dict[str, Any]:
     """Write the `error` event of a response that never was."""
-    fields = {"type": "error", "code": code, "message": message, "param": None}
+    fields = {"type": "error", "code": said.code, "message": said.message, "param": said.param}
     return {**fields, "sequence_number": number}
 
 
-def error_event(status: int, message: str, code: str) -> bytes:  # noqa: ARG001 - dialects are called alike
+def error_event(said: ErrorTerms) -> bytes:
     """Write the error that ends a stream."""
-    return named(b"error", error_fields(message, code, 0))
+    return named(b"error", error_fields(said, 0))
 
 
 class _Raw(msgspec.Struct, gc=False):

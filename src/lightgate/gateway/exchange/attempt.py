@@ -222,7 +222,7 @@ class Attempt(Call):
         """What is wrong with an answer that its own dialect's scanner took for one."""
         if self._translator is not None and self._translator.failed is not None:
             fault = self._translator.failed
-            return StreamError(self.prepared.without_key(fault.message), word=fault.code)
+            return self.misread(fault)
         if called.streamed or self.prepared.dialect.name != self.exchange.request.endpoint.dialect:
             try:
                 self.whole_body()
@@ -275,7 +275,7 @@ class Attempt(Call):
         else:
             status = called.status
             if isinstance(error, StreamError):
-                status = named_status(error.word, error.code) or status
+                status = named_status(error.word, error.code, error.words.kind) or status
             hurried = exchange.caller.overrides.hurried
             self.failure = what(called.outcome, status, error, hurried=hurried)
             self.unstreamable = exchange.assembles and _will_not_stream(status, error)
@@ -409,7 +409,7 @@ class Attempt(Call):
             return refusal.event(self.exchange.request.endpoint.dialect)
         if translated.failed is not None or translated.closed:
             return b""
-        return translated.fail(refusal.status, message=refusal.message, code=refusal.code)
+        return translated.fail(refusal.fault)
 
     def dropped_header(self) -> bytes:
         """The fields that the target was not told, as a header line."""

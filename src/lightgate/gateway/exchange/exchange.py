@@ -25,7 +25,7 @@ from lightgate.gateway.exchange.passing import passed_lines
 from lightgate.gateway.exchange.settle import settle
 from lightgate.gateway.exchange.stream import StreamAttempt
 from lightgate.gateway.exchange.whole import AssembledAttempt
-from lightgate.gateway.request.refusal import Refusal, of_attempts, of_error, status_of
+from lightgate.gateway.request.refusal import Refusal, broken_off, of_attempts, of_error
 from lightgate.route.form.size import bucket
 from lightgate.route.plan.course import AUTO_TTFT_NS
 from lightgate.route.plan.finish import WORTH, ExpectedAnswer, Rival, waits_ns
@@ -484,11 +484,7 @@ class Exchange:
 
     def _break(self, attempt: Attempt, error: AttemptError) -> None:
         """End an answer that broke off after the commit: one error event, then the end."""
-        self.refusal = Refusal(
-            status=status_of(error),
-            message=f"The answer broke off. {attempt.step.target}: {error.message}",
-            code=error.label,
-        )
+        self.refusal = broken_off(attempt.step.target, error)
         if self.reply.finished:
             return
         self.reply.keep_alive = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.errors import AttemptError, Malformed, StreamError, TooLarge
+from lightgate.errors import AttemptError, Malformed, TooLarge
 from lightgate.gateway.exchange.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -141,6 +141,5 @@ class StreamAttempt(Attempt):
             where = self.prepared.origin.authority
             return Malformed(f"{where} did not stream although it was asked to.")
         if self._translator is not None and self._translator.failed is not None:
-            fault = self._translator.failed
-            return StreamError(self.prepared.without_key(fault.message), word=fault.code)
+            return self.misread(self._translator.failed)
         return None

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from lightgate.dialect.errors import Fault
 from lightgate.dialect.translate import error_body, error_event
-from lightgate.errors import AttemptError, HttpRefused, LightgateError, StreamError, TooLarge
+from lightgate.errors import (
+    NO_WORDS,
+    AttemptError,
+    ErrorWords,
+    HttpRefused,
+    LightgateError,
+    StreamError,
+    TooLarge,
+)
 from lightgate.route.health.failure import named_status
 
 if TYPE_CHECKING:
@@ -35,14 +44,13 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     param: str | None = None
     retry_after_s: float | None = None
+    words: ErrorWords = NO_WORDS  # of the provider that refused
     exhausted: bool = False  # our own candidates are: the client need not try again at once
     allow: bytes = b""  # methods that would do
 
     def send(self, reply: WholeReply, dialect: str, headers: bytes = b"") -> None:
         """Send it as a whole answer; `headers` are whole lines."""
-        body = error_body(
-            dialect, self.status, message=self.message, code=self.code, param=self.param
-        )
+        body = error_body(dialect, self.fault, self.param)
         lines = _JSON + headers
         if self.retry_after_s is not None:
             lines += b"retry-after: %d\r\n" % max(1, -(-self.retry_after_s // 1))
@@ -54,7 +62,12 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     def event(self, dialect: str) -> bytes:
         """Say it inside a stream that has begun."""
-        return error_event(dialect, self.status, message=self.message, code=self.code)
+        return error_event(dialect, self.fault)
+
+    @property
+    def fault(self) -> Fault:
+        """The refusal as an error of a provider, which dialects have words for."""
+        return Fault(self.code, self.message, self.status, self.words)
 
 
 class Refusing(Exception):  # noqa: N818 - carries an answer, not an error of ours
@@ -84,8 +97,11 @@ def of_attempts(
     """A refusal after every candidate failed; names each target and what happened there."""
     last = failures[-1][1]
     status = status_of(last)
-    if status in _CLIENTS_FAULT:
-        return Refusal(status=status, message=last.message, code=last.label, exhausted=True)
+    words = _words_of(last, status)
+    if status in _CLIENTS_FAULT and len(failures) == 1:
+        return Refusal(
+            status=status, message=last.message, code=last.label, words=words, exhausted=True
+        )
     waits = [
         error.retry_after_s
         for _, error in failures
@@ -98,16 +114,39 @@ def of_attempts(
         status=status,
         message=f"No target could answer. {told}",
         code=last.label,
-        retry_after_s=min(waits) if waits else None,
+        words=words,
+        retry_after_s=min(waits) if waits and status not in _CLIENTS_FAULT else None,
         exhausted=True,
     )
+
+
+def broken_off(target: str, error: AttemptError) -> Refusal:
+    """A refusal of the rest of an answer that has begun."""
+    status = status_of(error)
+    return Refusal(
+        status=status,
+        message=f"The answer broke off. {target}: {error.message}",
+        code=error.label,
+        words=_words_of(error, status),
+    )
+
+
+def _words_of(error: AttemptError, status: int) -> ErrorWords:
+    """The provider's words for an error; none for one that is about the gateway's own account."""
+    code = error.code if isinstance(error, HttpRefused | StreamError) else None
+    if code is not None and code != status and code < 500:
+        return NO_WORDS
+    words = error.words
+    if code != status and words.family == "gemini":  # its word is another one for the status
+        words = words._replace(kind="")
+    return words
 
 
 def status_of(error: AttemptError) -> int:
     """Our status for an attempt's error; a refused provider key is not the client's fault."""
     code = error.code if isinstance(error, HttpRefused | StreamError) else None
     if isinstance(error, StreamError):
-        code = named_status(error.word, code)
+        code = named_status(error.word, code, error.words.kind)
     if code is not None and (code in _CLIENTS_FAULT or code in {429, 508}):
         return code
     if isinstance(error, TooLarge):

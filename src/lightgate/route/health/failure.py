@@ -202,9 +202,9 @@ def by_status(status: int, message: str = "") -> Failure:
     return SERVER if status >= 500 else ODD_STATUS
 
 
-def named_status(code: str, status: int | None = None) -> int | None:
-    """The status that an error inside a 200 means, by its number or its word; None if unknown."""
-    return status if status is not None else NAMED.get(code)
+def named_status(code: str, status: int | None = None, kind: str = "") -> int | None:
+    """The status that an error inside a 200 means, by its number or its words; None if unknown."""
+    return status if status is not None else NAMED.get(code, NAMED.get(kind))
 
 
 def _late(error: DeadlineMissed, status: int | None, *, hurried: bool) -> Failure:
