@@ -32,6 +32,12 @@ $(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt
 	.venv-engine-$*/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
 	@touch $@
 
+# What installs the command for a user; the tests install it with that, far from this folder.
+.venv-pipx/stamp: requirements/pipx.txt
+	$(PYTHON) -m venv .venv-pipx
+	.venv-pipx/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
+	@touch $@
+
 test: lint types layers unit
 
 lint: $(VENV)/test.stamp
@@ -46,7 +52,7 @@ layers: $(VENV)/test.stamp
 
 SDKS := .venv-sdk-openai/stamp .venv-sdk-anthropic/stamp .venv-sdk-google/stamp .venv-sdk-langchain/stamp
 
-unit: $(VENV)/test.stamp $(SDKS) .venv-engine-llama/stamp
+unit: $(VENV)/test.stamp $(SDKS) .venv-engine-llama/stamp .venv-pipx/stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
@@ -68,9 +74,9 @@ soak: $(VENV)/test.stamp
 
 # Pin every dependency with its hashes again; the *.in files say what is wanted.
 lock: $(VENV)/test.stamp
-	cd requirements && for set in build run test sdk-openai sdk-anthropic sdk-google sdk-langchain engine-llama; do \
+	cd requirements && for set in build run test pipx sdk-openai sdk-anthropic sdk-google sdk-langchain engine-llama; do \
 	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-sdk-* .venv-engine-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-pipx .venv-sdk-* .venv-engine-* .mypy_cache .ruff_cache .pytest_cache .hypothesis

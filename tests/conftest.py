@@ -39,6 +39,7 @@ LONG = (
     "bench/test_selftest.py",
     "console/test_serve.py",
     "test_packaging.py",
+    "test_installed.py",
 )
 
 if TYPE_CHECKING:
