@@ -10,6 +10,7 @@ import sqlite3
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import psutil
 import pytest
 
@@ -285,6 +286,71 @@ async def test_a_killed_parent_leaves_no_child(serve: Serve, config: Path) -> No
         assert await up.aliases() == {"fast"}
 
 
+async def kept(port: int, rounds: int, stop: asyncio.Event) -> tuple[int, int]:
+    """Ask on kept connections until told to stop; the answers, and the connections that it took."""
+    done = opened = 0
+    body = ask(tokens=2)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n"
+    while not stop.is_set():
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        opened += 1
+        for _ in range(rounds):
+            writer.write(head % len(body) + body)
+            answer = await reader.readuntil(b"0\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200"), answer
+            assert b"[DONE]" in answer
+            done += 1
+            if b"connection: close" in answer.lower() or stop.is_set():
+                break
+        writer.close()
+    return done, opened
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_reload_under_load_fails_no_request(
+    serve: Serve, config: Path, run: Run, workers: str
+) -> None:
+    async with serve("--no-demo", "--workers", workers, "--drain", "5s") as up:
+        names = [f"worker-{n}" for n in range(int(workers))]
+        before, stop = {name: up.pid(name) for name in names}, asyncio.Event()
+        load = [
+            asyncio.ensure_future(kept(up.state.port, rounds, stop))
+            for rounds in (1, 1, 10**6, 10**6)
+        ]
+        ran = await run("reload", "--data", str(up.data), "--json")
+        assert ran.code == 0, ran.err
+        assert json.loads(ran.out)["workers"] == names
+        after = {name: up.pid(name) for name in names}
+        assert not set(before.values()) & set(after.values())
+        stop.set()
+        seen = await asyncio.gather(*load)
+        assert all(done > 0 for done, _ in seen)
+        assert sum(opened for _, opened in seen[2:]) > 2  # kept ones were told to come anew
+
+
+async def test_a_stopped_worker_is_replaced_and_what_waited_is_served(
+    serve: Serve, config: Path
+) -> None:
+    async with serve("--no-demo", "--workers", "2") as up:
+        stopped = up.pid("worker-1")
+        os.kill(stopped, signal.SIGSTOP)
+        waiting = [
+            asyncio.ensure_future(http(up.state.port, "POST", "/v1/chat/completions", ask()))
+            for _ in range(40)
+        ]
+        told = await up.said("was silent for 5 s")
+        assert told["child"] == "worker-1"
+        served = await asyncio.gather(*waiting, return_exceptions=True)
+        # What the stopped process had accepted dies with it; what waited in its queue does not.
+        assert [one for one in served if isinstance(one, tuple)] == [
+            one for one in served if isinstance(one, tuple) and one[0] == 200
+        ]
+        assert sum(isinstance(one, tuple) for one in served) >= 39
+        while not up.children["worker-1"].ready:
+            await asyncio.sleep(0.02)
+        assert (await up.get("/health/ready"))[0] == 200
+
+
 # Reloading
 
 
@@ -303,6 +369,42 @@ async def test_a_broken_file_changes_nothing_and_a_good_one_is_taken_over(
         await up.said("The configuration was taken over")
         while await up.aliases() != {"faster"}:
             await asyncio.sleep(0.02)
+
+
+async def test_an_emptied_file_is_taken_over_only_by_force(
+    serve: Serve, config: Path, run: Run
+) -> None:
+    async with serve("--no-demo") as up:
+        change(config, lambda _: "")
+        up.process.send_signal(signal.SIGHUP)
+        told = await up.said("has no model, the one in force has 1")
+        assert "reload --force" in told["hint"]
+        assert await up.aliases() == {"fast"}
+        ran = await run("reload", "--data", str(up.data))
+        assert ran.code == 1
+        assert "was not taken over" in ran.err
+        assert await up.aliases() == {"fast"}
+        ran = await run("reload", "--data", str(up.data), "--force")
+        assert ran.code == 0, ran.err
+        while await up.aliases() != set():
+            await asyncio.sleep(0.02)
+
+
+async def test_readiness_names_the_worker_that_does_not_serve(serve: Serve, config: Path) -> None:
+    async with serve("--no-demo", "--workers", "2") as up:
+        assert await up.get("/health/ready") == (200, b'{"status":"ready"}')
+        state = up.state
+        missing = [msgspec.structs.replace(c, ready=c.name != "worker-1") for c in state.children]
+        fresh = msgspec.structs.replace(state, children=tuple(missing))
+        (up.data / "supervisor.json").write_bytes(msgspec.json.encode(fresh))
+        status, body = await up.get("/health/ready")
+        assert (status, json.loads(body)["not_ready"]) == (503, ["worker-1"])
+
+
+async def test_a_reload_without_a_gateway(run: Run, tmp_path: Path) -> None:
+    ran = await run("reload", "--data", str(tmp_path / "none"))
+    assert ran.code == 1
+    assert "No `lightgate up` runs on" in ran.err
 
 
 async def test_a_changed_file_is_noticed(serve: Serve, config: Path) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +22,12 @@ from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process import logs
 from lightgate.gateway.process.apart import apart
-from lightgate.gateway.process.lock import DataFolderLock, SupervisorState
+from lightgate.gateway.process.lock import (
+    FORCED,
+    WORKER,
+    DataFolderLock,
+    SupervisorState,
+)
 from lightgate.gateway.process.port import ReservedPort, is_loopback
 from lightgate.gateway.process.prepare import (
     Preparation,
@@ -30,18 +36,21 @@ from lightgate.gateway.process.prepare import (
     restore_spend,
 )
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
+from lightgate.gateway.spend.shares import WORKERS as MOST_WORKERS
 from lightgate.ledger.store.keys import KeyRecord, instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from lightgate.gateway.process.lock import ChildState
+    from lightgate.gateway.process.port import WorkerSockets
     from lightgate.gateway.process.prepare import ServedNames
 
 CONSOLE_HOST: Final = "127.0.0.1"
 ORPHANS_S: Final = 4.0  # the children of a predecessor that was killed are gone by then
 AFTER_DRAIN_S: Final = 5.0
 CONSOLE_STOP_S: Final = 20.0
+SILENT_S: Final = 5  # after which a worker or the console is taken for hung
 # After the start, until the ledger is asked what is known of targets: soon, since the snapshot of
 # the start does not wait for it; then when a new target may have answered; then now and then.
 PRIORS_S: Final = (2.0, 60.0, 600.0)
@@ -78,6 +87,8 @@ async def launch(options: UpOptions) -> None:
         settings, patience_s = up.settings, ORPHANS_S if folder.stale else 0.0
         gateway = await ReservedPort.make(settings.host, settings.port, patience_s=patience_s)
         with gateway:
+            up.sockets = gateway.share(settings.workers)
+            up.leave = gateway.stop_listening
             console = await ReservedPort.make(
                 CONSOLE_HOST, options.console_port, option="--console-port", patience_s=patience_s
             )
@@ -107,6 +118,9 @@ class Launch:
         self.data = Path(self.settings.data)
         self._keys: tuple[KeyRecord, ...] = ()
         self._port = self._console_port = 0  # known once they are reserved
+        self.sockets: list[WorkerSockets] = []  # one worker's each
+        self.leave: Callable[[], None] = lambda: None  # refuses connections from then on
+        self._generation = 0  # how often the processes were replaced
 
     def require_keys(self) -> None:
         """Read the keys; a gateway that other machines can reach must have a usable one."""
@@ -126,13 +140,17 @@ class Launch:
         started = instant_text(SYSTEM.wall_ns())
 
         def changed(children: tuple[ChildState, ...]) -> None:
-            folder.write(self._state(started, children))
+            state = self._state(started, children)
+            done, error = supervisor.reloads, supervisor.reload_error
+            folder.write(msgspec.structs.replace(state, reloads=done, reload_error=error))
 
         supervisor = Supervisor(
             reload=self._reload,
             watched=lambda: self._prepare.path,
             known=self._known,
             changed=changed,
+            renew=self._successors,
+            leave=self.leave,
         )
         async with supervisor:
             # Workers need no console: the two start side by side.
@@ -166,7 +184,10 @@ class Launch:
         prepare.path = find_config(self._options.config_file, env=os.environ, cwd=Path.cwd())
         fresh = apart(prepare.settings)
         keys = apart(lambda: keys_in(fresh.ledger))
-        apart(lambda: prepare.put_snapshot(keys, first=False))
+        mark = self.data / FORCED
+        forced = mark.exists()
+        mark.unlink(missing_ok=True)
+        apart(lambda: prepare.put_snapshot(keys, first=False, forced=forced))
         before, self.settings, self._keys = self.settings, fresh, keys
         for field, name in _NEEDS_RESTART.items():
             if getattr(before, field) != getattr(fresh, field):
@@ -201,20 +222,36 @@ class Launch:
 
     # What runs
 
+    def _successors(self) -> list[ChildSpec]:
+        """The children that take the places of those that run."""
+        if 2 * len(self.sockets) > MOST_WORKERS:
+            raise LightgateError(f"More than {MOST_WORKERS // 2} workers need a restart.")
+        self._generation += 1
+        return [*self._workers(), self._console()]
+
     def _workers(self) -> list[ChildSpec]:
+        """One worker for each set of sockets.
+
+        Its number, under which it counts and keeps its journal, is free while its predecessor runs.
+        """
         drain_s = self.settings.drain_ns / 1e9
+        first = (self._generation % 2) * len(self.sockets)
         where = ("--data", str(self.data), "--host", self.settings.host, "--port", str(self._port))
         return [
             ChildSpec(
-                name=f"worker-{index}",
-                argv=_module("lightgate.gateway.process.worker", *where, "--index", str(index),
-                             "--drain-s", f"{drain_s:g}"),
+                name=f"{WORKER}{index}",
+                argv=_module("lightgate.gateway.process.worker", *where, "--index",
+                             str(first + index), "--drain-s", f"{drain_s:g}",
+                             *(() if index else ("--probes",))),
                 env=self._environment(),
                 stage=WORKERS,
                 stop_s=drain_s + AFTER_DRAIN_S,
                 reloads=True,
+                retire_signal=signal.SIGUSR1,
+                silent_s=SILENT_S,
+                sockets=sockets,
             )
-            for index in range(self.settings.workers)
+            for index, sockets in enumerate(self.sockets)
         ]  # fmt: skip
 
     def _console(self) -> ChildSpec:
@@ -227,6 +264,7 @@ class Launch:
             env=self._environment(),
             stage=CONSOLE,
             stop_s=CONSOLE_STOP_S,
+            silent_s=SILENT_S,
         )  # fmt: skip
 
     def _environment(self) -> dict[str, str]:

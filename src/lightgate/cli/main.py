@@ -27,6 +27,7 @@ class Verb(NamedTuple):
 
 VERBS = (
     Verb("up", "The gateway, its console and, without a key, a demo."),
+    Verb("reload", "New configuration and version, no refused connection."),
     Verb("bench", "How fast targets are, at your load, from here."),
     Verb("report", "How fast production was, from the ledger."),
     Verb("compare", "Two runs: what got slower, surely."),

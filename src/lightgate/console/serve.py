@@ -22,7 +22,7 @@ from lightgate.console.guard import ConsoleAccess
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
 from lightgate.errors import ConfigError
-from lightgate.gateway.process.child import end_with_parent
+from lightgate.gateway.process.child import beat, end_with_parent
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
 from lightgate.gateway.process.port import is_loopback, refused
 from lightgate.ledger.locate import LEDGER_ENV, LedgerPlace, locate
@@ -81,11 +81,13 @@ def run(options: ConsoleOptions, ledger_made: Callable[[], object] | None = None
     if ledger_made is not None:
         ledger_made()
     with sock, place.open() as ledger:
-        asyncio.run(_serve(sock, ledger, options, secret))
+        asyncio.run(_serve(sock, ledger, options, secret, supervised=shared))
     return 0
 
 
-async def _serve(sock: socket.socket, ledger: Ledger, options: ConsoleOptions, secret: str) -> None:
+async def _serve(
+    sock: socket.socket, ledger: Ledger, options: ConsoleOptions, secret: str, *, supervised: bool
+) -> None:
     totals = Totals()
     totals.begin(ledger, SYSTEM.wall_ns())
     keep = Keep() if options.retention_s is None else Keep(raw_days=options.retention_s / DAY_S)
@@ -107,6 +109,7 @@ async def _serve(sock: socket.socket, ledger: Ledger, options: ConsoleOptions, s
     looking = asyncio.ensure_future(_look(console))
     sys.stdout.write(f'{{"ready": true, "port": {sock.getsockname()[1]}}}\n')
     sys.stdout.flush()
+    beating = asyncio.ensure_future(_beat()) if supervised else None
     gc.collect()
     gc.freeze()  # what is here now stays; the collector need not look at it again
     asked = asyncio.ensure_future(told.wait())
@@ -118,6 +121,15 @@ async def _serve(sock: socket.socket, ledger: Ledger, options: ConsoleOptions, s
     await working  # the last pass first: requests are still answered meanwhile
     server.should_exit = True
     await serving
+    if beating is not None:
+        beating.cancel()
+
+
+async def _beat() -> None:
+    """Tell the supervisor every second that the console still works through its events."""
+    while True:
+        beat()
+        await asyncio.sleep(1.0)
 
 
 async def _look(console: ConsoleContext) -> None:

@@ -96,6 +96,75 @@ async def test_a_crashed_child_is_started_again(tmp_path: Path) -> None:
         assert alone(states).pid not in {None, first.pid}
 
 
+async def test_a_silent_child_is_killed_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lightgate.gateway.process.child.SECOND_S", 0.02)
+    states: list[tuple[ChildState, ...]] = []
+    async with Supervisor(changed=states.append) as supervisor:
+        await supervisor.start(serving(silent_s=3))
+        first = alone(states).pid
+        await until(lambda: alone(states).restarts >= 1 and alone(states).ready)
+        assert alone(states).pid not in {None, first}
+
+
+async def test_a_child_that_is_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    mark = tmp_path / "once"
+    code = f"""
+        if not os.path.exists({str(mark)!r}):
+            open({str(mark)!r}, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        {READY}
+        signal.pause()
+    """
+    async with Supervisor() as supervisor:
+        await supervisor.start(spec(code))
+        assert supervisor.states()[0].restarts == 1
+
+
+async def test_a_successor_serves_before_its_predecessor_is_told(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    code = f"""
+        def note(number, frame):
+            open({str(told)!r}, "w").write(signal.Signals(number).name)
+            sys.exit(0)
+        signal.signal(signal.SIGUSR1, note)
+        {READY}
+        signal.pause()
+    """
+    fresh = [serving(retire_signal=signal.SIGUSR1)]
+    async with Supervisor(reload=lambda: None, renew=lambda: fresh) as supervisor:
+        await supervisor.start(spec(code, retire_signal=signal.SIGUSR1))
+        first = supervisor.states()[0].pid
+        os.kill(os.getpid(), signal.SIGUSR2)
+        await until(lambda: supervisor.reloads == 1)
+        assert supervisor.reload_error == ""
+        (state,) = supervisor.states()
+        assert state.ready
+        assert state.pid not in {None, first}
+        assert told.read_text() == "SIGUSR1"
+
+
+async def test_a_child_that_cannot_run_twice_is_stopped_first(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fresh = [noting(log, "second ")]
+    async with Supervisor(reload=lambda: None, renew=lambda: fresh) as supervisor:
+        await supervisor.start(noting(log, "first "))
+        supervisor.replace_all()
+        await until(lambda: supervisor.reloads == 1)
+        assert log.read_text() == "first SIGTERM\n"
+        assert supervisor.states()[0].ready
+
+
+async def test_a_successor_that_does_not_start_leaves_the_predecessor_alone() -> None:
+    fresh = [spec("sys.exit(1)", retire_signal=signal.SIGUSR1)]
+    async with Supervisor(reload=lambda: None, renew=lambda: fresh) as supervisor:
+        await supervisor.start(serving(retire_signal=signal.SIGUSR1))
+        first = supervisor.states()[0]
+        supervisor.replace_all()
+        await until(lambda: supervisor.reloads == 1)
+        assert "did not start" in supervisor.reload_error
+        assert supervisor.states() == (first,)
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [("sys.exit(3)", ConfigError), ("sys.exit(1)", LightgateError), ("print('hello')", None)],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from lightgate.errors import LightgateError
 from lightgate.gateway.admit.admit import admit, open_exchange
 from lightgate.gateway.admit.auth import authorize, read_caller
@@ -20,7 +22,7 @@ from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 from lightgate.gateway.served.served import ModelUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from lightgate.gateway.exchange.state import State
@@ -35,11 +37,12 @@ _DRAINING: Final = b'{"status":"draining"}'
 
 
 class Gateway:
-    """Handles the requests of one worker."""
+    """Handles the requests of one worker; `unready` names the workers that do not serve."""
 
-    def __init__(self, state: State, data: Path) -> None:
+    def __init__(self, state: State, data: Path, unready: Callable[[], list[str]] = list) -> None:
         self._state = state
         self._data = data
+        self._unready = unready
 
     def gate(self, inbound: Inbound, reply: Reply) -> None:
         """Refuse a request by its head alone: a body without a key is never read."""
@@ -112,9 +115,7 @@ class Gateway:
         if path.verb == "live":
             reply.whole(200, _JSON, _LIVE)
         elif path.verb == "ready":
-            reply.whole(
-                503 if state.draining else 200, _JSON, _DRAINING if state.draining else _READY
-            )
+            self._ready(reply)
         else:
             key = authorize(state, inbound, state.wall_ns())
             if path.verb == "models":
@@ -123,6 +124,17 @@ class Gateway:
                 reply.whole(200, _JSON, self._model(inbound, path.model or "", key))
             else:
                 self._tasks(inbound, reply, self._look_up(reply, path.id or "", key))
+
+    def _ready(self, reply: Reply) -> None:
+        """Say whether every worker of this gateway listens, and which of them do not."""
+        missing = [] if self._state.draining else self._unready()
+        if self._state.draining:
+            reply.whole(503, _JSON, _DRAINING)
+        elif missing:
+            told = {"status": "not ready", "not_ready": missing}
+            reply.whole(503, _JSON, msgspec.json.encode(told))
+        else:
+            reply.whole(200, _JSON, _READY)
 
     async def _look_up(self, reply: Reply, id_: str, key: KeyRecord | None) -> None:
         reply.whole(200, _JSON, await look_up(self._state, self._data, id_, key))

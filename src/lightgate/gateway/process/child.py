@@ -23,18 +23,23 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process.lock import ChildState
 from lightgate.gateway.process.logs import say
+from lightgate.gateway.process.port import WorkerSockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
     from lightgate.clock.source import Clock
 
+SECOND_S: Final = 1.0
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 10.0
+KILLED_STARTS: Final = 3
+PATIENT_S: Final = 1.0  # a longer pause before the next life is too long for waiting connections
 HEALTHY_S: Final = 60.0
 PARENT_DEATH_ENV: Final = "LIGHTGATE_ENDS_WITH_PARENT"
 GRACE_S: Final = 1.5  # of a child without a parent; what it has written to a file is safe
 _STDIN: Final = 0
+_STDOUT: Final = 1
 _LINE_LIMIT: Final = 1 << 20
 _NOT_STARTED: Final = 127  # as a shell says it
 _log = logging.getLogger(__name__)
@@ -56,6 +61,9 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     stop_signal: int = signal.SIGTERM
     stop_s: float = 5.0
     reloads: bool = False  # gets SIGHUP when the configuration has changed
+    retire_signal: int | None = None  # ends it gently beside its successor; None: it runs alone
+    silent_s: int | None = None  # killed after so many seconds without a line on stdout
+    sockets: WorkerSockets | None = None  # listened on in every life; named in `--fds`
 
 
 class Backoff:
@@ -106,10 +114,10 @@ class Child:
         if self.ready:
             self._send(number)
 
-    async def stop(self, budget_s: float) -> None:
+    async def stop(self, budget_s: float, number: int | None = None) -> None:
         """Ask it to end, wait for the budget, then kill it; it is gone afterwards."""
         self._stopping.set()
-        self._send(self.spec.stop_signal)
+        self._send(self.spec.stop_signal if number is None else number)
         done, _ = await asyncio.wait({self._task}, timeout=budget_s)
         if not done:
             say(_log, logging.WARNING, f"{self.spec.name} did not end in time and is killed",
@@ -138,6 +146,8 @@ class Child:
                 pause_s = backoff.after(healthy_s)
                 say(_log, logging.ERROR, f"{self.spec.name} ended by itself and is started again",
                     child=self.spec.name, code=code, pause_s=pause_s)  # fmt: skip
+                if pause_s > PATIENT_S and self.spec.sockets is not None:
+                    self.spec.sockets.close()  # connections go to the other workers
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), pause_s)
                 self.restarts += 1
@@ -148,7 +158,12 @@ class Child:
                 self.ended.set_result(None)
 
     def _over(self, code: int) -> bool:
-        """Whether there is no next life: the first one never served, or one is all it gets."""
+        """Whether there is no next life: the first one never served, or one is all it gets.
+
+        A child that was killed while it started (a negative code) is started again, a few times.
+        """
+        if not self.first.done() and code < 0 and self.restarts < KILLED_STARTS:
+            return False
         if not self.first.done():
             kind = {2: UsageError, 3: ConfigError}.get(code, LightgateError)
             self.first.set_exception(
@@ -198,8 +213,13 @@ class Child:
         return 0.0, code
 
     async def _spawn(self) -> asyncio.subprocess.Process:
+        sockets = self.spec.sockets
+        fds = () if sockets is None else sockets.open()
+        named = ("--fds", ",".join(map(str, fds))) if fds else ()
         return await asyncio.create_subprocess_exec(
             *self.spec.argv,
+            *named,
+            pass_fds=fds,
             stdin=asyncio.subprocess.PIPE,  # never written; our death closes it
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, **self.spec.env, PARENT_DEATH_ENV: "1"},
@@ -231,10 +251,32 @@ class Child:
         return facts
 
     async def _drain(self, process: asyncio.subprocess.Process) -> None:
-        """Read and drop what else the child prints, so that its pipe is never full."""
-        if process.stdout is not None:
-            while await process.stdout.read(65536):
-                pass
+        """Read and drop what else the child prints; kill a child that has fallen silent.
+
+        Silence is counted in seconds that passed here one by one: where the whole machine stood
+        still, so did this process, and the child is not to blame.
+        """
+        if process.stdout is None:
+            return
+        silent_s = 0
+        while True:
+            try:
+                if not await asyncio.wait_for(process.stdout.read(65536), SECOND_S):
+                    return
+                silent_s = 0
+            except TimeoutError:
+                silent_s += 1
+                limit = self.spec.silent_s
+                if limit is not None and silent_s == limit and not self._stopping.is_set():
+                    say(_log, logging.ERROR, f"{self.spec.name} was silent for {limit} s and is"
+                        " killed", child=self.spec.name, pid=process.pid)  # fmt: skip
+                    self._send(signal.SIGKILL)
+
+
+def beat() -> None:
+    """Tell the parent that this process still works through its events: an empty line a second."""
+    with contextlib.suppress(OSError):
+        os.write(_STDOUT, b"\n")
 
 
 def end_with_parent(env: MutableMapping[str, str], *, grace_s: float = GRACE_S) -> bool:

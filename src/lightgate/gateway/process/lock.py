@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 STATE: Final = "supervisor.json"
 LOCK: Final = "supervisor.lock"
+FORCED: Final = "reload-forced"  # a file that lets the next reload remove every model or key
+WORKER: Final = "worker-"  # begins the name of a worker
 
 
 class ChildState(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,8 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     console_host: str
     console_port: int
+    reloads: int = 0  # replacements of all processes that have ended, well or not
+    reload_error: str = ""  # of the last of them
     children: tuple[ChildState, ...] = ()
 
 
@@ -79,6 +83,14 @@ def read_state(data: Path) -> SupervisorState | None:
         return msgspec.json.decode((data / STATE).read_bytes(), type=SupervisorState)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def unready(data: Path) -> list[str]:
+    """The workers of a data folder that do not serve now; none where no supervisor says so."""
+    state = read_state(data)
+    workers = [] if state is None else [c for c in state.children if c.name.startswith(WORKER)]
+    serving = {worker.name for worker in workers if worker.ready}
+    return sorted({worker.name for worker in workers} - serving)
 
 
 def _locked(data: Path) -> int:

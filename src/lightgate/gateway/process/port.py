@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
-from lightgate.wire.link.listen import open_sockets
+from lightgate.wire.link.listen import listen_at, open_sockets
 
 if TYPE_CHECKING:
     import socket
@@ -28,6 +28,29 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class WorkerSockets:
+    """The listening sockets of one worker, one for each address, which outlive the worker.
+
+    A connection that comes while no worker accepts waits in the socket's queue for the next one.
+    """
+
+    def __init__(self, bound: list[socket.socket]) -> None:
+        self._bound = bound
+        self._sockets: list[socket.socket] = []
+
+    def open(self) -> tuple[int, ...]:
+        """The descriptors of the sockets; they are opened where they are not."""
+        if not self._sockets:
+            self._sockets = [listen_at(one) for one in self._bound]
+        return tuple(one.fileno() for one in self._sockets)
+
+    def close(self) -> None:
+        """Refuse what waits: no worker will come soon."""
+        for sock in self._sockets:
+            sock.close()
+        self._sockets = []
+
+
 class ReservedPort:
     """A port that is bound with SO_REUSEPORT and not listened on.
 
@@ -39,6 +62,19 @@ class ReservedPort:
         self.host = host
         self.port = port
         self._sockets = sockets
+        self._shared: list[WorkerSockets] = []
+
+    def share(self, workers: int) -> list[WorkerSockets]:
+        """Listen with sockets of its own for each worker; the system spreads connections evenly."""
+        self._shared = [WorkerSockets(self._sockets) for _ in range(workers)]
+        for one in self._shared:
+            one.open()
+        return self._shared
+
+    def stop_listening(self) -> None:
+        """Refuse connections from now on; the port stays reserved."""
+        for one in self._shared:
+            one.close()
 
     @classmethod
     async def make(
@@ -77,6 +113,7 @@ class ReservedPort:
 
     def close(self) -> None:
         """Release the port."""
+        self.stop_listening()
         for sock in self._sockets:
             sock.close()
         self._sockets.clear()

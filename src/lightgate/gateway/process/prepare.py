@@ -15,6 +15,7 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
+from lightgate.errors import ConfigError
 from lightgate.gateway.process.logs import secrets_of
 from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import KeyRecord, read_keys
@@ -77,14 +78,19 @@ class Preparation:
             secrets=secrets_of(config, os.environ),
         )
 
-    def put_snapshot(self, keys: tuple[KeyRecord, ...], *, first: bool) -> ServedNames:
+    def put_snapshot(
+        self, keys: tuple[KeyRecord, ...], *, first: bool, forced: bool = False
+    ) -> ServedNames:
         """Put the snapshot in force.
 
-        The `first` one has the priors of the last life: no database delays the start.
+        The `first` one has the priors of the last life: no database delays the start. A later one
+        that would remove every model or every key is a ConfigError, unless it is `forced`.
         """
         from lightgate.gateway.served.snapshot import put_snapshot
 
         made = self.make_snapshot(keys, self.first_priors() if first else self.priors())
+        if not first and not forced:
+            _refuse_emptied(made, self._data())
         put_snapshot(self._data(), made)
         model = made.aliases[0].name if made.aliases else None
         return ServedNames(providers=tuple(made.providers), model=model)
@@ -156,6 +162,24 @@ class Preparation:
         from lightgate.sim.world_file import load
 
         return load(self._world)
+
+
+def _refuse_emptied(made: Snapshot, data: Path) -> None:
+    """Refuse a snapshot without models or keys where the one in force has some."""
+    from lightgate.gateway.served.snapshot import SnapshotFailed, read_snapshot
+
+    try:
+        before = read_snapshot(data)
+    except SnapshotFailed:
+        return
+    for word, old, new in (
+        ("model", before.aliases, made.aliases), ("key", before.keys, made.keys)
+    ):  # fmt: skip
+        if old and not new:
+            raise ConfigError(
+                f"The new configuration has no {word}, the one in force has {len(old)}.",
+                hint="`lightgate reload --force` takes it over all the same.",
+            )
 
 
 def keys_in(place: LedgerPlace) -> tuple[KeyRecord, ...]:

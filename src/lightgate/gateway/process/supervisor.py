@@ -44,7 +44,8 @@ class Supervisor:
 
     `reload` reads the configuration again and puts it in force, or raises and changes nothing.
     `watched` names the file to look at, `known` is the version of it that was read. `changed` gets
-    the children's states whenever a process starts or ends.
+    the children's states whenever a process starts or ends. `renew` gives the children that take
+    the places of those with the same names (SIGUSR2), and `leave` is called when the end begins.
     """
 
     def __init__(
@@ -54,12 +55,19 @@ class Supervisor:
         watched: Callable[[], Path | None] = lambda: None,
         known: Look = None,
         changed: Callable[[tuple[ChildState, ...]], None] = lambda _: None,
+        renew: Callable[[], list[ChildSpec]] = list,
+        leave: Callable[[], None] = lambda: None,
     ) -> None:
         self._reload = reload
         self._watched = watched
         self._known = known
         self._changed = changed
+        self._renew = renew
+        self._leave = leave
         self._children: list[Child] = []
+        self._replacing: asyncio.Task[None] | None = None
+        self.reloads = 0  # replacements that have ended
+        self.reload_error = ""  # of the last one
         self._told = asyncio.Event()
         self._hurry = asyncio.Event()
         self._failed: LightgateError | None = None
@@ -70,6 +78,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGTERM, self.stop, "SIGTERM")
         loop.add_signal_handler(signal.SIGINT, self.stop, "SIGINT")
         loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+        loop.add_signal_handler(signal.SIGUSR2, self.replace_all)
         return self
 
     async def __aexit__(
@@ -80,7 +89,7 @@ class Supervisor:
     ) -> None:
         await self._drain()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):
             loop.remove_signal_handler(number)
 
     async def start(self, *specs: ChildSpec) -> list[dict[str, Any]]:
@@ -138,6 +147,61 @@ class Supervisor:
         say(_log, logging.INFO, "The configuration was taken over", why=why)
         return True
 
+    def replace_all(self) -> None:
+        """Read the configuration again, and replace the children one after the other."""
+        if self._replacing is not None and not self._replacing.done():
+            say(_log, logging.WARNING, "The processes are being replaced already")
+        elif not self._told.is_set():
+            self._replacing = asyncio.ensure_future(self._replace_all())
+
+    async def _replace_all(self) -> None:
+        """Start a successor before its predecessor ends, where two of a kind can run at once."""
+        self.reload_error = ""
+        try:
+            if self.reload("SIGUSR2"):
+                await self._succeed_all()
+                say(_log, logging.INFO, "Every process was replaced")
+            else:
+                self.reload_error = "The configuration was not taken over; the log says why."
+        except StoppedEarly:
+            return
+        except LightgateError as error:
+            self.reload_error = error.message
+            say(_log, logging.ERROR, f"{error.message} What was not replaced goes on.")
+        except Exception as error:  # noqa: BLE001 - a reload that fails must not end what runs
+            self.reload_error = f"{type(error).__name__}; the log says more."
+            _log.exception("The processes were not replaced")
+        self.reloads += 1
+        self._tell()
+
+    async def _succeed_all(self) -> None:
+        leaving: list[asyncio.Future[None]] = []
+        try:
+            for spec in self._renew():
+                await self._succeed(spec, leaving)
+        finally:
+            await asyncio.gather(*leaving)
+
+    async def _succeed(self, spec: ChildSpec, leaving: list[asyncio.Future[None]]) -> None:
+        """Put one child in the place of the child of the same name."""
+        old = next(child for child in self._children if child.spec.name == spec.name)
+        if old.spec.retire_signal is None:
+            await self._retire(old)
+            await self.start(spec)
+            return
+        try:
+            await self.start(spec)
+        except LightgateError:
+            self._children.pop()  # it never served; its predecessor goes on
+            raise
+        leaving.append(asyncio.ensure_future(self._retire(old)))
+
+    async def _retire(self, child: Child) -> None:
+        await child.stop(child.spec.stop_s, child.spec.retire_signal)
+        if child in self._children:
+            self._children.remove(child)
+        self._tell()
+
     async def _first_facts(self, child: Child, told: asyncio.Future[Any]) -> dict[str, Any]:
         either: set[asyncio.Future[Any]] = {child.first, told}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -174,6 +238,10 @@ class Supervisor:
     async def _drain(self) -> None:
         """Stop the stages one after the other, each within its children's time."""
         self._told.set()
+        self._leave()
+        if self._replacing is not None:
+            self._replacing.cancel()
+            await asyncio.wait({self._replacing})
         ordered = sorted(self._children, key=lambda child: child.spec.stage)
         for _, stage in itertools.groupby(ordered, key=lambda child: child.spec.stage):
             await self._stop_stage(list(stage))

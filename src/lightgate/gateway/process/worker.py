@@ -2,8 +2,9 @@
 
     python -m lightgate.gateway.process.worker --data DIR --index I --host H --port P
 
-It prints one line of JSON when it serves. SIGTERM drains it, SIGHUP makes it look at the snapshot
-at once; it looks by itself twice a second. It ends with its parent.
+It prints one line of JSON when it serves, then an empty one a second. SIGTERM drains it; SIGUSR1
+too, but for idle connections, which get one more answer. SIGHUP makes it look at the snapshot at
+once; it looks by itself twice a second. It ends with its parent.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,7 +29,8 @@ from lightgate.gateway.cache.disk import BUSY_S, DiskCache
 from lightgate.gateway.exchange.journal import JournalWriter
 from lightgate.gateway.exchange.state import State
 from lightgate.gateway.http.app import Gateway
-from lightgate.gateway.process.child import end_with_parent
+from lightgate.gateway.process.child import beat, end_with_parent
+from lightgate.gateway.process.lock import unready
 from lightgate.gateway.process.logs import secrets_of, start_child
 from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.sharing import SHARE_TICKS, FormSharing
@@ -56,6 +59,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     drain_s: float = 30.0
+    fds: tuple[int, ...] = ()  # listening sockets, opened by the supervisor; none: it opens its own
+    probes: bool = False  # asks targets that nobody asks
+    supervised: bool = False
 
 
 class Worker:
@@ -64,6 +70,7 @@ class Worker:
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._stop = asyncio.Event()
+        self._gentle = False
         self._look = asyncio.Event()
         self._seen = self._mark()
         self._disk: DiskCache | None = None
@@ -79,7 +86,7 @@ class Worker:
         self._keep_answers(served)
         self._learn()
         limits = DoorLimits(body_bytes=served.terms.max_body_bytes)
-        gateway = Gateway(self.state, options.data)
+        gateway = Gateway(self.state, options.data, lambda: unready(options.data))
         self._door = Door(gateway.handle, limits=limits, gate=gateway.gate)
 
     def _learn(self) -> None:
@@ -90,9 +97,11 @@ class Worker:
         self._ticks = 0
         self._keeping: asyncio.Future[None] | None = None
         state.each_second.append(self._share)
-        if options.index == 0:
+        if options.supervised:
+            state.each_second.append(beat)
+        if options.probes:
             prober = Prober(state, self.client, state.learned.observer, state.journal)
-            state.each_second.append(prober.look)
+            state.each_second.append(lambda: None if self._gentle else prober.look())
 
     def _share(self) -> None:
         self._ticks += 1
@@ -121,29 +130,46 @@ class Worker:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         loop.add_signal_handler(signal.SIGINT, self._stop.set)
+        loop.add_signal_handler(signal.SIGUSR1, self._retire)
         loop.add_signal_handler(signal.SIGHUP, self._look.set)
         options = self._options
-        port = await self._door.listen(options.host, options.port, reuse_port=True)
+        if options.fds:
+            sockets = [socket.socket(fileno=fd) for fd in options.fds]
+            for sock in sockets:
+                sock.setblocking(False)
+            port = await self._door.accept_from(sockets)
+        else:
+            port = await self._door.listen(options.host, options.port, reuse_port=True)
         tasks = [loop.create_task(self.state.tick()), loop.create_task(self._watch())]
         sys.stdout.write(json.dumps({"ready": True, "port": port}) + "\n")
         sys.stdout.flush()
         gc.collect()
         gc.freeze()  # what is here now stays; the collector need not look at it again
         await self._stop.wait()
-        for task in tasks:
-            task.cancel()
-        await self._end()
+        await self._end(tasks)
 
-    async def _end(self) -> None:
-        """Not ready, no new connections, streams finish within the budget, the rest are told."""
+    def _retire(self) -> None:
+        """Leave the place to a successor, which accepts from the same sockets already."""
+        self._gentle = True
+        self._stop.set()
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Not ready, no new connections, streams finish within the budget, the rest are told.
+
+        A worker with a successor goes on as it was meanwhile: it may still get requests.
+        """
         state, budget_s = self.state, self._options.drain_s
-        state.draining = True
-        drained = asyncio.create_task(self._door.drain(budget_s))
+        state.draining = not self._gentle
+        for task in () if self._gentle else tasks:
+            task.cancel()
+        drained = asyncio.create_task(self._door.drain(budget_s, gentle=self._gentle))
         done, _ = await asyncio.wait({drained}, timeout=max(0.0, budget_s - 0.5))
         if not done:
             for exchange in tuple(state.exchanges):
                 exchange.stop()
         await drained
+        for task in tasks:
+            task.cancel()
         await state.cache.single_flight.settled(1.0)  # exchanges that outlived their clients
         await self.client.close()
         if self._keeping is not None:
@@ -208,6 +234,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--drain-s", type=float, default=30.0)
+    parser.add_argument("--fds", default="", help="descriptors of listening sockets")
+    parser.add_argument("--probes", action="store_true", help="ask targets that nobody asks")
     given = parser.parse_args(arguments)
     options = WorkerOptions(
         data=given.data,
@@ -215,12 +243,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         host=given.host,
         port=given.port,
         drain_s=given.drain_s,
+        fds=tuple(int(fd) for fd in given.fds.split(",") if fd),
+        probes=given.probes,
+        supervised=end_with_parent(os.environ),
     )
 
     async def serve() -> None:
         await Worker(options).run()
 
-    end_with_parent(os.environ)
     start_child(os.environ, secrets=secrets_of(None, os.environ, also=_key_variables(options.data)))
     try:
         uvloop.run(serve())

@@ -18,6 +18,7 @@ from lightgate.wire.link.stamper import Stamper
 if TYPE_CHECKING:
     import socket
     import ssl
+    from collections.abc import Sequence
 
     from lightgate.clock.marks import StampSource
     from lightgate.wire.door.connection import ServedLink
@@ -59,6 +60,7 @@ class Door:
         self._stamper = Stamper("kernel") if stamp == "kernel" else None
         self._tls = tls
         self._listeners: list[_Listener] = []
+        self._kind = False  # drains without closing a connection that a client may be writing to
 
     @property
     def connections(self) -> int:
@@ -67,16 +69,24 @@ class Door:
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Start accepting; the port that was bound (a free one for 0)."""
-        sockets = await open_sockets(host, port, reuse_port=reuse_port)
+        return await self.accept_from(await open_sockets(host, port, reuse_port=reuse_port))
+
+    async def accept_from(self, sockets: Sequence[socket.socket]) -> int:
+        """Start accepting from sockets that are bound; the port of the first."""
         for sock in sockets:
             self._listeners.append(await self._listener(sock))
         bound: int = sockets[0].getsockname()[1]
         return bound
 
-    async def drain(self, budget_s: float) -> None:
-        """Accept no more, let running replies finish within the budget, then abort the rest."""
+    async def drain(self, budget_s: float, *, gentle: bool = False) -> None:
+        """Accept no more, let running replies finish within the budget, then abort the rest.
+
+        Idle connections are closed at once. With `gentle` each gets one more reply within the
+        budget, which tells the client that it is the last: no request meets a closed connection.
+        """
+        self._kind = gentle
         self._stop_accepting()
-        for connection in tuple(self._service.connections):
+        for connection in () if gentle else tuple(self._service.connections):
             connection.retire()
         try:
             async with asyncio.timeout(budget_s):
@@ -91,6 +101,7 @@ class Door:
 
     async def close(self) -> None:
         """Stop now: sockets are closed, handlers cancelled and waited for."""
+        self._kind = False
         self._stop_accepting()
         for connection in tuple(self._service.connections):
             connection.abort()
@@ -111,7 +122,7 @@ class Door:
         )
 
     def _greet(self, link: ServedLink, peer: str, accepted_ns: int) -> None:
-        if self._service.closing:
+        if self._service.closing and not self._kind:
             link.abort()
         else:
             ServerConnection(link, self._service, peer, accepted_ns)

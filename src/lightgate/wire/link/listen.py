@@ -50,6 +50,13 @@ async def open_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket
     return sockets
 
 
+def listen_at(bound: socket.socket) -> socket.socket:
+    """A listening socket at the address of a bound one, which shares the port with it."""
+    sock = socket.socket(bound.family, bound.type, bound.proto)
+    _bound(sock, bound.getsockname(), reuse_port=True).listen(BACKLOG)
+    return sock
+
+
 def _bound(sock: socket.socket, where: tuple[object, ...], *, reuse_port: bool) -> socket.socket:
     try:
         sock.setblocking(False)
