@@ -16,13 +16,13 @@ label for metrics, and (for the errors of one attempt) the outcome class.
         │   └── TlsFailed                  handshake or certificate; never retried in plain text
         ├── DeadlineMissed        timeout  connect, first_byte, idle or total
         ├── PeerReset             reset    the connection broke before the answer was complete
-        ├── Truncated             truncated  the answer ended cleanly without a terminal marker
+        ├── Truncated             truncated  the answer ended cleanly, without marker or finish
         ├── Malformed             stream_error  not HTTP, not SSE, not JSON, not this dialect
         │   └── TooLarge                   more bytes than the limit allows
         ├── HttpRefused           http_error  a status of 400 and above
         │   └── RateLimited       rate_limited  429, with the wait that the provider named
         ├── StreamError           stream_error  an error object inside an answer of status 200
-        ├── EmptyAnswer           empty    200 without a single token
+        ├── EmptyAnswer           empty    200 with neither token nor reason
         └── Cancelled             cancelled  Lightgate closed it
 """
 
@@ -170,7 +170,7 @@ class PeerReset(AttemptError):  # noqa: N818 - names the event
 
 
 class Truncated(AttemptError):  # noqa: N818 - names the event
-    """The answer ended cleanly but without its terminal marker."""
+    """The answer ended cleanly, with neither its terminal marker nor a finish reason."""
 
     label = "truncated"
     outcome = "truncated"
@@ -253,7 +253,7 @@ class StreamError(AttemptError):
 
 
 class EmptyAnswer(AttemptError):  # noqa: N818 - names the event
-    """The answer has status 200 and not a single token."""
+    """The answer has status 200, not a single token, and no reason for that."""
 
     label = "empty"
     outcome = "empty"

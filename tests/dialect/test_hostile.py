@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import dialect_for
 
 if TYPE_CHECKING:
@@ -183,13 +182,23 @@ def test_an_answer_is_not_refused_for_its_bill(speaker: tuple[Family, Kind], odd
     assert scanner.error is None
 
 
-def test_a_provider_without_a_marker_ends_at_the_end_of_the_body() -> None:
+def test_an_answer_without_a_marker_ends_at_the_end_of_the_body() -> None:
     chunk = b'{"choices":[{"delta":{"content":"a"},"finish_reason":%b}]}'
-    for finish, done in ((b'"stop"', True), (b"null", False)):
-        scanner = dialect_for("openai", "chat").scanner(Quirks(done_marker=False))
+    ends = ((b'"stop"', "finish"), (b"null", None), (b'""', None), (b'"null"', None))
+    for finish, end in ends:
+        scanner = dialect_for("openai", "chat").scanner()
         scanner.event(b"", chunk % finish)
+        assert (scanner.done, scanner.ended_by) == (False, None)
         scanner.eof()
-        assert scanner.done is done
+        assert (scanner.done, scanner.ended_by) == (end is not None, end)
+
+
+def test_a_marker_is_the_end_whatever_follows() -> None:
+    scanner = dialect_for("openai", "chat").scanner()
+    scanner.event(b"", b'{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}')
+    scanner.event(b"", b"[DONE]")
+    scanner.eof()
+    assert (scanner.done, scanner.ended_by) == (True, "marker")
 
 
 def test_a_finish_reason_is_a_short_word() -> None:

@@ -138,6 +138,44 @@ async def test_nothing_but_a_role_is_empty(answer: Answer) -> None:
     assert called.outcome is Outcome.EMPTY
 
 
+REASONED = b'"usage":{"prompt_tokens":3,"completion_tokens":64,"completion_tokens_details":%b}' % (
+    b'{"reasoning_tokens":64}'
+)
+
+
+@pytest.mark.parametrize(
+    ("finish", "outcome"),
+    [
+        (b'"length"', Outcome.OK),
+        (b'"content_filter"', Outcome.OK),
+        (b'"tool_calls"', Outcome.OK),
+        (b'"stop"', Outcome.EMPTY),
+        (b'"eos"', Outcome.EMPTY),
+        (b"null", Outcome.EMPTY),
+    ],
+)
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_reason_explains_an_answer_without_a_token(
+    answer: Answer, finish: bytes, outcome: Outcome, *, streamed: bool
+) -> None:
+    choice = b'{"index":0,"%b":{"content":null},"finish_reason":%b}'
+    if streamed:
+        last = b'data: {"choices":[%b],%b}\n\n' % (choice % (b"delta", finish), REASONED)
+        called, marks = await answer([SSE, chunk(role="assistant", content=""), last, DONE])
+    else:
+        body = b'{"choices":[%b],%b}' % (choice % (b"message", finish), REASONED)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        called, marks = await answer(head % len(body) + body)
+    assert called.outcome is outcome
+    assert called.streamed is streamed
+    assert (called.tokens.out, called.tokens.reasoning) == (64, 64)
+    assert (marks.first, marks.last) == (None, None)
+    assert marks.end is not None
+    if outcome is Outcome.OK:
+        assert called.finish_reason == finish.strip(b'"').decode()
+        assert called.end == ("marker" if streamed else "finish")
+
+
 async def test_a_rate_limit_says_how_long(answer: Answer) -> None:
     body = b'{"error":{"message":"slow down"}}'
     called, _ = await answer(

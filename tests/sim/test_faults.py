@@ -46,11 +46,19 @@ def outcome_of(answer: Answer) -> str:
         return "stream_error"
     if any("error" in chunk for chunk in chunks):
         outcome = "stream_error"
-    elif "[DONE]" not in events:
-        outcome = "truncated" if answer.end == "complete" else "reset"
+    elif "[DONE]" not in events and answer.end != "complete":
+        outcome = "reset"
+    elif "[DONE]" not in events and finish_of(chunks) is None:
+        outcome = "truncated"
     else:
-        outcome = "ok" if tokens_in(chunks) else "empty"
+        explained = finish_of(chunks) not in {None, "stop"}
+        outcome = "ok" if tokens_in(chunks) or explained else "empty"
     return outcome
+
+
+def finish_of(chunks: list[Any]) -> str | None:
+    choices = [choice for chunk in chunks for choice in chunk["choices"] or []]
+    return next((choice["finish_reason"] for choice in choices if choice["finish_reason"]), None)
 
 
 def tokens_in(chunks: list[Any]) -> int:

@@ -31,7 +31,6 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     # "effort": reasoning_effort; "object": reasoning {effort or max_tokens}; "none": not known
     reasoning_style: Literal["effort", "object", "none"] = "effort"
     schema: bool = True  # knows response_format json_schema
-    done_marker: bool = True  # ends with [DONE]; False: a finish reason, then the end of the body
 
     def adapt(self, body: dict[str, Any], dialect: str) -> None:
         """Change a plain body of chat or completions to what this provider takes.

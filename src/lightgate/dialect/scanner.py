@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
 from lightgate.dialect.kinds import NONE, REASONING, TEXT, TOOL
-from lightgate.dialect.neutral.events import Listener
-from lightgate.dialect.quirks import Quirks
+from lightgate.dialect.neutral.events import SILENT, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lightgate.clock.outcome import End
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.neutral.events import Logprob, Place, Reader
 
-DEFAULT_QUIRKS: Final = Quirks()
 BROKEN_FINISHES: Final = frozenset({"abort", "error"})  # the server gave up, whatever it calls it
 _LEARNED: Final = frozenset({TEXT, REASONING})
 _PATIENCE: Final = 4  # skeletons in a row that may be of no use before learning becomes rare
@@ -36,12 +35,12 @@ class Scanner(Listener):
     `usage_running` are the output tokens so far where the provider counts along from its first
     token on, else -1. `weight` are the bytes of text in the last event's token-bearing deltas,
     `reasoning_weight` the bytes of all reasoning text, `chars` the characters of all text.
-    `finish` is the provider's own word.
+    `finish` is the provider's own word, `done` whether the answer is complete, and `ended_by` what
+    said so.
     """
 
     __slots__ = (
         "_cut",
-        "_eof_ends",
         "_name",
         "_now",
         "_pieces",
@@ -57,6 +56,7 @@ class Scanner(Listener):
         "_wait",
         "chars",
         "done",
+        "ended_by",
         "error",
         "finish",
         "kinds",
@@ -66,14 +66,14 @@ class Scanner(Listener):
         "weight",
     )
 
-    def __init__(self, reader: Reader, quirks: Quirks = DEFAULT_QUIRKS) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._eof_ends = reader.eof_ends or not quirks.done_marker
         self.usage: Usage | None = None
         self.usage_running = -1
         self.finish: str | None = None
         self.error: Fault | None = None
         self.done = False
+        self.ended_by: End | None = None
         self.kinds = NONE
         self.weight = 0
         self.chars = 0
@@ -121,12 +121,19 @@ class Scanner(Listener):
         self._reader.whole(self, body)
         self.kinds |= self._now
         self.done = self.error is None
+        self.ended_by = None if self.finish is None else "finish"
         return self._now
 
     def eof(self) -> None:
-        """Note that the body ended; without a terminal marker `done` stays false."""
-        if self._eof_ends and self.finish is not None:
+        """Note that the body ended by its own framing; after a finish reason that is the end."""
+        if self.finish is not None and not self.done and self.error is None:
             self.end()
+            self.ended_by = "finish"
+
+    @property
+    def explains(self) -> bool:
+        """Whether the finish reason says why an answer has no token; a mere stop does not."""
+        return self.finish is not None and self.finish.lower() not in self._reader.bare
 
     def _parse(self, name: bytes, data: bytes, *, known: bool = False) -> int:
         """Read an event in full; `known`: the skeleton fits, it is the text that does not."""
@@ -190,7 +197,7 @@ class Scanner(Listener):
         refusal: Any = None,  # noqa: ARG002
     ) -> None:
         """Note a finish reason; the first one wins, and null is none."""
-        if not isinstance(word, str) or not word:
+        if not isinstance(word, str) or word.lower() in SILENT:
             return
         self._plain = False
         if word.lower() not in self._reader.finishes:
@@ -210,6 +217,7 @@ class Scanner(Listener):
         """Note the terminal marker; what follows is ignored."""
         self._plain = False
         self.done = True
+        self.ended_by = "marker"
         self._start = 0
 
     # The skeleton.

@@ -78,9 +78,9 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Call:
     """One call of one target, under way or about to be.
 
-    `complete`: the terminal marker of a stream has come. `pass_on`, where the owner has set it,
-    gets the bytes of a read that is one plain token event, past the sink; it returns whether the
-    receiver is slower than the provider, and then `crowded` is called.
+    `complete`: a stream has said all, its terminal marker included, where it has one. `pass_on`,
+    where the owner has set it, gets the bytes of a read that is one plain token event, past the
+    sink; it returns whether the receiver is slower than the provider, and then `crowded` is called.
     """
 
     __slots__ = (
@@ -111,7 +111,7 @@ class Call:
         self.sink = sink
         self.pass_on: Callable[[bytes], bool] | None = None
         self._kernel = False
-        self._scanner = Scanner(prepared.dialect.reader, prepared.quirks)
+        self._scanner = Scanner(prepared.dialect.reader)
         self._sse: SseSplitter | None = None  # only for an answer that is really a stream
         self._body: list[bytes] = []
         self._size = 0
@@ -340,9 +340,7 @@ class Call:
         """Whether an answer that broke off had already said all, terminal marker included."""
         if not isinstance(failure, (Malformed, Truncated)) and failure.outcome != "reset":
             return False
-        self._scanner.eof()  # where the end of the body is the marker, a finish reason says all
-        self.complete = self._scanner.done
-        return self._scanner.done and self._scanner.error is None and self._has_tokens()
+        return self._scanner.done and self._scanner.error is None and self._answers()
 
     def _verdict(self) -> AttemptError | None:
         """What is wrong with an exchange that was complete by its own framing."""
@@ -357,9 +355,11 @@ class Call:
                 )
             return self._error(scanner.error)
         if not scanner.done and self._sse is not None:
-            return Truncated(f"{self._where} ended the stream without its terminal marker.")
-        if not scanner.kinds and not self._has_tokens():
-            return EmptyAnswer(f"{self._where} answered 200 without a single token.")
+            return Truncated(
+                f"{self._where} ended the stream without its terminal marker or a finish reason."
+            )
+        if not scanner.kinds and not self._answers():
+            return EmptyAnswer(f"{self._where} answered 200 without a token or a reason for that.")
         return None
 
     @property
@@ -404,8 +404,10 @@ class Call:
     def _said(self, fault: Fault) -> str:
         return self.prepared.without_key(fault.message)
 
-    def _has_tokens(self) -> bool:
-        return bool(self._scanner.kinds) or not self.prepared.dialect.tokens
+    def _answers(self) -> bool:
+        """Whether there is an answer: tokens, or a finish reason that says why there are none."""
+        scanner = self._scanner
+        return bool(scanner.kinds) or scanner.explains or not self.prepared.dialect.tokens
 
     def _refused(self, where: str) -> HttpRefused:
         status = self.status or 0
@@ -442,6 +444,7 @@ class Call:
             first_kinds=self._first_kinds,
             bytes_in=0 if self._trip is None else self._trip.bytes_in,
             bytes_out=len(self.prepared.payload) if self.marks.send is not None else 0,
+            end=scanner.ended_by if error is None else None,
         )
 
 

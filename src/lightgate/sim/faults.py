@@ -209,11 +209,27 @@ def _bad_chunk(plan: AnswerPlan, argument: Argument) -> None:
     plan.script.add(plan.script.end_ns, CUT)
 
 
-def _empty(plan: AnswerPlan, _: Argument) -> None:
-    script = plan.script
+def _empty(plan: AnswerPlan, argument: Argument) -> None:
     plan.empty = True
+    _without_tokens(plan, argument)
+
+
+def _no_text(plan: AnswerPlan, argument: Argument) -> None:
+    """Count every token as hidden reasoning, and end with the reason."""
+    plan.hidden = True
+    plan.finish = None if argument.text == "length" else argument.text
+
+
+def _without_tokens(plan: AnswerPlan, _: Argument) -> None:
+    script = plan.script
     beats = zip(script.at_ns, script.kind, strict=True)
     script.replace(*[beat for beat in beats if beat[1] not in BURSTS])
+
+
+def _no_marker(plan: AnswerPlan, _: Argument) -> None:
+    index = plan.script.first_of(DONE)
+    if index is not None:
+        plan.script.remove(index)
 
 
 def _no_last_chunk(plan: AnswerPlan, _: Argument) -> None:
@@ -348,10 +364,14 @@ _ROWS: Final = (  # name, id, what it does, outcome, argument, its default
     SimFault("choices-null", "F9", "status 200 with `choices: null`", "empty",
              early=_change(null_choices=True)),
     SimFault("empty", "F9", "status 200, a proper end, and not one token", "empty", late=_empty),
+    SimFault("no-text", "F9", "status 200, this finish reason, every token hidden in the usage",
+             "ok", "reason", "length", early=_no_text, late=_without_tokens),
     SimFault("stream-error", "F10", "an error event inside the stream, then the end",
              "stream_error", "tokens before it", "1", late=_stream_error),
     SimFault("truncated", "F11", "ends cleanly without finish and terminal marker", "truncated",
              "tokens before it", "5", late=_truncated),
+    SimFault("no-marker", "F11", "finish reason sent, terminal marker missing, a proper end", "ok",
+             late=_no_marker, streams_only=True),
     SimFault("no-last-chunk", "F11", "terminal marker sent, last HTTP chunk missing", "ok",
              late=_no_last_chunk, streams_only=True),
     SimFault("reset", "F12", "TCP reset inside the answer", "reset",

@@ -103,8 +103,8 @@ class SimProvider:
             id=blake2b(f"{self._seed}/{self.name}/{number}".encode(), digest_size=12).hexdigest(),
             start_ns=start_ns,
             plan=plan,
-            counts=Counts(0, 0, 0, 0) if plan.empty else counts,
-            reason=reason,
+            counts=_counted(plan, counts),
+            reason="stop" if plan.empty else "length" if plan.hidden else reason,
             scripted=scripted,
             load=load,
             outcome=outcome,
@@ -154,6 +154,13 @@ class SimProvider:
         until_ns = start_ns + plan.script.end_ns
         self._slots.hold(slot, until_ns)
         return start_ns, (slot, until_ns)
+
+
+def _counted(plan: AnswerPlan, counts: Counts) -> Counts:
+    """The tokens that the usage counts, once the plan is made."""
+    if plan.empty:
+        return Counts(0, 0, 0, 0)
+    return Counts(0, counts.total, 0, 0) if plan.hidden else counts
 
 
 def _length(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lightgate.config.model import Config
+    from lightgate.provider.call import Called
     from lightgate.provider.catalogue import Provider
     from lightgate.provider.target import Target
     from lightgate.wire.client.fetch import Fetched
@@ -129,9 +130,16 @@ async def _call(client: Client, target: Target) -> DoctorFinding:
         marks,
         state=state,
         ttft_ms=timing.ms_between(marks.send, marks.first),
-        says=called.error.message if called.error is not None else "",
+        says=called.error.message if called.error is not None else _silent(called),
         hint=called.error.hint if called.error is not None else "",
     )
+
+
+def _silent(called: Called) -> str:
+    """What to say of a good answer without a token: a model that thinks needs more than a few."""
+    if called.kinds:
+        return ""
+    return f"it answers, without text: the answer ended with {called.finish_reason!r}"
 
 
 async def _reach(

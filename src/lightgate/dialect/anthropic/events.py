@@ -233,4 +233,5 @@ def _or(value: int | None, other: int | None) -> int | None:
     return other if value is None else value
 
 
-READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES)
+# After a tool's result Claude may end its turn without a word, and Anthropic calls that an answer.
+READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES, bare=frozenset())

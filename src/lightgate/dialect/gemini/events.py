@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.clock.tokens import Usage
-from lightgate.dialect.errors import Fault, clean, error_of, malformed
+from lightgate.dialect.errors import error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, TEXT, TOOL
-from lightgate.dialect.neutral.events import Likely, Logprob, Reader, finishes, stray
+from lightgate.dialect.neutral.events import Likely, Logprob, Reader, bare_stops, finishes, stray
 from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ FINISHES: Final = finishes(
         "image_safety image_prohibited_content image_recitation",
     }
 )
+
+
+_BLOCKED: Final = "PROHIBITED_CONTENT"  # a blocked prompt whose reason is none of the above
 
 
 class _Call(msgspec.Struct, gc=False):
@@ -126,8 +129,9 @@ def _chunk(listener: Listener, chunk: _Chunk) -> None:
     if chunk.error is not None:
         listener.fail(error_of(chunk.error))
     if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
-        reason = clean(str(chunk.prompt_feedback.block_reason))
-        listener.fail(Fault("blocked", f"The provider blocked the prompt: {reason}."))
+        word = chunk.prompt_feedback.block_reason
+        known = isinstance(word, str) and word.lower() in FINISHES
+        listener.stop(word if known else _BLOCKED)
     if chunk.usage_metadata is not None:
         listener.use(_usage_of(chunk.usage_metadata))
     if chunk.candidates:
@@ -220,4 +224,4 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES, eof_ends=True)
+READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES, bare=bare_stops(FINISHES))

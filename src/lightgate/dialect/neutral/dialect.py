@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -15,11 +15,12 @@ from lightgate.dialect.neutral.items import AnswerHead, Writer
 from lightgate.dialect.neutral.terms import ErrorTerms
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.request import Built, Kind, Request
-from lightgate.dialect.scanner import DEFAULT_QUIRKS, Scanner
+from lightgate.dialect.scanner import Scanner
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+DEFAULT_QUIRKS: Final = Quirks()
 Family = Literal["openai", "anthropic", "gemini"]
 Body: TypeAlias = Mapping[str, msgspec.Raw]  # the fields of a client's request, undecoded
 
@@ -119,9 +120,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
                 raise
             raise error.at(place) from None  # a client knows its own words, not ours
 
-    def scanner(self, quirks: Quirks = DEFAULT_QUIRKS) -> Scanner:
+    def scanner(self) -> Scanner:
         """Make the clock's listener for one answer."""
-        return Scanner(self.reader, quirks)
+        return Scanner(self.reader)
 
     def fault(self, status: int, body: bytes) -> Fault:
         """Read an error answer; its shape need not be this dialect's own."""

@@ -43,6 +43,7 @@ Place = int | str  # how a reader knows a call or an item again
 
 CUT: Final[frozenset[Reason]] = frozenset({"length", "context", "filter"})  # may end in mid-word
 DONE: Final = b"[DONE]"
+SILENT: Final = frozenset({"", "null", "none", "finish_reason_unspecified"})  # no reason at all
 
 
 class Likely(msgspec.Struct, frozen=True):
@@ -142,19 +143,24 @@ class Reader(NamedTuple):
     """The reader of a dialect: each function reports to a listener what the bytes say.
 
     `finishes` maps the dialect's words for an end, in lower case, to ours; a word that is not
-    there is an error, since to call it a good end would be a guess. `eof_ends`: there is no
-    terminal marker; a finish reason, then the end of the body, is one.
+    there is an error, since to call it a good end would be a guess. `bare` are the words that do
+    not explain an answer without a token; any other word does.
     """
 
     event: Callable[[Listener, bytes, bytes], None]
     whole: Callable[[Listener, bytes], None]
     finishes: Mapping[str, Reason] = {}
-    eof_ends: bool = False
+    bare: frozenset[str] = frozenset({"stop"})
 
 
 def finishes(words: Mapping[Reason, str]) -> dict[str, Reason]:
     """Map a dialect's words for an end to ours; `words` has them by reason, between spaces."""
     return {word: reason for reason, said in words.items() for word in said.split()}
+
+
+def bare_stops(words: Mapping[str, Reason]) -> frozenset[str]:
+    """Collect a dialect's words for a mere stop."""
+    return frozenset(word for word, reason in words.items() if reason == "stop")
 
 
 def marker(listener: Listener, data: bytes) -> None:

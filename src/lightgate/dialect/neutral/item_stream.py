@@ -8,11 +8,11 @@ order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
 from lightgate.dialect.kinds import REASONING, REFUSAL, TOOL
-from lightgate.dialect.neutral.events import CUT, Listener
+from lightgate.dialect.neutral.events import CUT, SILENT, Listener
 from lightgate.dialect.neutral.items import CallPlaces, Ending, Item, arguments_of
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.neutral.events import Logprob, Place, Reason
     from lightgate.dialect.neutral.items import ItemListener
-
-SILENT: Final = frozenset({"", "null", "none", "finish_reason_unspecified"})  # no reason at all
 
 
 class ItemStream(Listener):

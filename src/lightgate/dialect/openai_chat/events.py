@@ -13,7 +13,15 @@ from msgspec import UNSET, UnsetType
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import DONE, Reader, finishes, logprobs_of, marker, stray
+from lightgate.dialect.neutral.events import (
+    DONE,
+    Reader,
+    bare_stops,
+    finishes,
+    logprobs_of,
+    marker,
+    stray,
+)
 from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of, dicts_of
 
 if TYPE_CHECKING:
@@ -277,4 +285,4 @@ def usage_of(said: ChatUsage | None) -> Usage | None:
     )
 
 
-READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES)
+READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES, bare=bare_stops(FINISHES))

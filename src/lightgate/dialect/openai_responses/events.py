@@ -9,7 +9,7 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import Fault, error_of, malformed
 from lightgate.dialect.kinds import AUDIO, REASONING, REFUSAL, TEXT, TOOL
-from lightgate.dialect.neutral.events import DONE, Reader, finishes, logprobs_of
+from lightgate.dialect.neutral.events import DONE, Reader, bare_stops, finishes, logprobs_of
 from lightgate.dialect.neutral.json_text import Count, decoded
 
 if TYPE_CHECKING:
@@ -293,4 +293,4 @@ def _usage_of(said: _Usage | None) -> Usage | None:
     )
 
 
-READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES)
+READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES, bare=bare_stops(FINISHES))

@@ -282,8 +282,11 @@ class Attempt(Call):
             wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
             observer.failed(target, size, now, began, (self.failure, wait_s))
         self.bill = self._billed(called)
-        if error is not None and not self.lost:
-            exchange.failures.append((target, error))
+        if error is not None:
+            if not self.lost:
+                exchange.failures.append((target, error))
+        elif called.streamed and not self.heard:  # complete, and without a token
+            self.release()
         self.driver.over(self)
 
     def broke(self, defect: BaseException) -> None:

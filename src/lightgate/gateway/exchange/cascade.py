@@ -294,9 +294,10 @@ class Escalation:
         if not attempt.heard:
             attempt.heard = True
             state = exchange.state
-            state.learned.observer.spoke(
-                attempt.step.target, exchange.size, state.now_ns(), attempt.began_ns
-            )
+            if attempt.marks.first is not None:
+                state.learned.observer.spoke(
+                    attempt.step.target, exchange.size, state.now_ns(), attempt.began_ns
+                )
         if not ahead.waits(attempt):
             exchange.winner = attempt
             exchange.first_in_ns = attempt.marks.first
@@ -376,7 +377,7 @@ class Escalation:
         """Check the whole answer of a tier, and hand it over; None: it failed, and is kept."""
         exchange = self.exchange
         data = hold.take()
-        if exchange.request.streamed and not attempt.complete:
+        if exchange.request.streamed:
             data += attempt.closing()
         verdict = self._verdict(attempt, data) if self._turns[place].checked else None
         move = self._course.answered(place, None if verdict is None else verdict.state)

@@ -313,7 +313,8 @@ class Exchange:
         now = state.now_ns()
         if not attempt.heard:
             attempt.heard = True
-            state.learned.observer.spoke(attempt.step.target, self.size, now, attempt.began_ns)
+            if attempt.marks.first is not None:
+                state.learned.observer.spoke(attempt.step.target, self.size, now, attempt.began_ns)
         if now < attempt.held_ns:
             return False
         if len(self.attempts) > 1:
@@ -391,7 +392,7 @@ class Exchange:
             data = b""
         elif not ended:
             reply.send(data)
-        if self.first_out_ns is None:
+        if self.first_out_ns is None and self.first_in_ns is not None:
             self.first_out_ns = now_ns()
         if ended:
             self.last_out_ns = now_ns()
@@ -459,7 +460,7 @@ class Exchange:
             self.refusal = None  # of a target that could not be told the request
             marks = attempt.marks
             if not self.request.streamed:
-                self.answer(attempt, marks.end if self.assembles else marks.last)
+                self.answer(attempt, marks.end if self.assembles else marks.last or marks.end)
             else:
                 # A provider whose stream ends with its body, not with a marker.
                 self.last_out_ns = self.state.now_ns()

@@ -73,15 +73,17 @@ class StreamAttempt(Attempt):
             return
         self._held.append(out)
         self._size += len(out)
-        self._useful = self._useful or kinds != 0
-        if kinds and self._released():
-            return
+        if kinds or (self.complete and self._answers()):
+            self._useful = True
+            if self._released():
+                return
         if self._size > HELD_LIMIT:
             raise TooLarge(f"More than {HELD_LIMIT} bytes came before the first token.")
 
     def release(self) -> None:
         """Hand over what was held back: no better attempt came."""
         self.held_ns = 0
+        self._useful = self._useful or self.called is not None  # it ended well, without a token
         self._released()
 
     def conveys(self, send: Callable[[bytes], bool]) -> Callable[[bytes], bool] | None:
@@ -94,6 +96,8 @@ class StreamAttempt(Attempt):
         if self.committed or not self._useful or not owner.commit(self):
             return self.committed
         self.committed = True
+        if self.called is not None:
+            self._held.append(self.closing())
         out = b"".join(self._held)
         self._held.clear()
         owner.deliver(self, out, ended=self.complete)

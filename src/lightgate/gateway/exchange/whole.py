@@ -48,7 +48,7 @@ class AssembledAttempt(Attempt):
             take(name, event)
         if self._assembly.size > WHOLE_LIMIT:
             raise self._too_large()
-        if kinds:
+        if kinds or (self.complete and self._answers()):
             self._useful = True
         if events and self._released() and self.complete:
             (self.exchange.cascade or self.exchange).deliver(self, b"", ended=True)
@@ -56,6 +56,7 @@ class AssembledAttempt(Attempt):
     def release(self) -> None:
         """Take the client: no better attempt came."""
         self.held_ns = 0
+        self._useful = self._useful or (self.called is not None and self.called.streamed)
         if not self._released() and self.body:
             self.heard = True  # it answered whole at once, though it was asked to stream
             (self.exchange.cascade or self.exchange).commit(self)

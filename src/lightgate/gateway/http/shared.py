@@ -145,8 +145,10 @@ class Shared:
         shared.made = made
         if not sound:
             return
-        won = next((a for a in settled.attempts if a.facts.target == note.winner), None)
+        won = next((a for a in settled.attempts if a.facts.won is not False), None)
         reason = None if won is None else won.finish_reason
+        if won is not None and won.last is None and reason is not None:
+            return  # an answer without a token: the next request may well get one
         outcome = Outcome(note.outcome)
         ending = AnswerEnding(note.status, outcome, outcome is Outcome.OK, reason)
         terms = KeepTerms(self._exchange.alias.cache, state.now_ns(), state.draw())

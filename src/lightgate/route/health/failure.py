@@ -151,7 +151,7 @@ _RESET: Final = _hard("reset")
 _TRUNCATED: Final = _hard("truncated")
 _TOO_LARGE: Final = _soft("too_large", again=False)
 _MALFORMED: Final = _hard("malformed")
-_EMPTY: Final = _soft("empty")  # a small max_tokens or a filter can cause it, too
+_EMPTY: Final = _soft("empty")  # one prompt can cause it, too
 _STREAM_ERROR: Final = _hard("stream_error")
 
 # A 404 is the target's own (a wrong model or base URL) unless it is about a thing by whose id only

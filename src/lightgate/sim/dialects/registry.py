@@ -106,7 +106,8 @@ def _answer(request: SimRequest, planned: PlannedRequest) -> SimAnswer:
         usage_asked=request.usage_asked,
         reasoning_field=plan.shape.reasoning_field,
         events=plan.shape.events,
-        finish=plan.finish,
+        # Anthropic's `end_turn` is a reason: an answer without one has none.
+        finish="null" if plan.empty and request.kind == "messages" else plan.finish,
         finish_every=plan.finish_every,
         null_choices=plan.null_choices,
     )
