@@ -8,6 +8,7 @@ the gateway's attempts are calls too, and are told the end by `over`.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
     from lightgate.dialect.errors import Fault
     from lightgate.dialect.request import Request
+    from lightgate.provider.secret import Secret
     from lightgate.provider.target import Target
     from lightgate.wire.client.client import Client
     from lightgate.wire.client.response import Headers
@@ -48,6 +50,24 @@ if TYPE_CHECKING:
 WHOLE_LIMIT: Final = 32 * 1024 * 1024  # an answer that is not streamed
 # Finish reasons that hold no secret, whoever says them.
 _PLAIN_FINISHES: Final = frozenset(("stop", "length", "tool_calls", "end_turn", "STOP", None))
+# Header fields with a provider's own name for a request, the best one first: OpenAI and most
+# others, Anthropic, Azure, Bedrock, Mistral, DeepSeek, NVIDIA, Cloudflare in front of any of them.
+ID_FIELDS: Final = {
+    b"x-request-id": 0,
+    b"request-id": 1,
+    b"apim-request-id": 2,
+    b"x-amzn-requestid": 3,
+    b"mistral-correlation-id": 4,
+    b"x-ds-trace-id": 5,
+    b"nvcf-reqid": 6,
+    b"cf-ray": 7,
+}
+# What is left of a rate limit; the values are numbers, times and words.
+LIMIT_FIELDS: Final = (b"x-ratelimit-", b"anthropic-ratelimit-", b"ratelimit-")
+MOST_LIMITS: Final = 32
+LONGEST_LIMIT: Final = 80  # characters of such a name
+_SOUND_ID: Final = re.compile(rb"[!-~]{1,128}")
+_SOUND_LIMIT: Final = re.compile(rb"[ -~]{1,128}")
 REFUSAL_LIMIT: Final = 64 * 1024  # an error answer: enough of it to understand
 
 
@@ -98,9 +118,11 @@ class Call:
         "_trip",
         "complete",
         "headers",
+        "limits",
         "marks",
         "pass_on",
         "prepared",
+        "said_id",
         "sink",
         "status",
     )
@@ -118,6 +140,8 @@ class Call:
         self._first_kinds = 0
         self._running = -1  # completion tokens so far, where the provider counts along
         self.headers: Headers = []
+        self.said_id = b""  # the provider's own name for the request
+        self.limits: list[tuple[bytes, bytes]] = []  # header fields about its rate limits
         self._trip: Roundtrip | None = None
         self._stamper: Stamper | None = None
         self._steps = 0
@@ -199,10 +223,32 @@ class Call:
         self.marks.headers = stamp
         self.status = status
         self.headers = headers
+        best = len(ID_FIELDS)
+        for name, value in headers:
+            rank = ID_FIELDS.get(name)
+            if rank is not None:
+                if rank < best and _SOUND_ID.fullmatch(value):
+                    best, self.said_id = rank, value
+            elif (
+                name.startswith(LIMIT_FIELDS)
+                and len(self.limits) < MOST_LIMITS
+                and len(name) <= LONGEST_LIMIT
+                and _SOUND_LIMIT.fullmatch(value)
+            ):
+                self.limits.append((name, value))
+        if self.prepared.key is not None and (self.said_id or self.limits):
+            self._hide_key(self.prepared.key)
         if status == 200 and self.prepared.streamed:
             kind = next((v for n, v in headers if n == b"content-type"), b"")
             if kind.lower().startswith(b"text/event-stream"):
                 self._sse = SseSplitter()
+
+    def _hide_key(self, key: Secret) -> None:
+        """Forget header fields in which a provider repeats our key."""
+        secret = key.reveal().encode()
+        if secret in self.said_id:
+            self.said_id = b""
+        self.limits = [pair for pair in self.limits if secret not in b" ".join(pair)]
 
     def on_body(self, data: bytes, stamp: int, since: int) -> None:  # noqa: C901, PLR0912 - for every token: no calls that can be spared
         """Scan one read."""
@@ -445,6 +491,7 @@ class Call:
             bytes_in=0 if self._trip is None else self._trip.bytes_in,
             bytes_out=len(self.prepared.payload) if self.marks.send is not None else 0,
             end=scanner.ended_by if error is None else None,
+            provider_request_id=self.said_id.decode("ascii") or None,
         )
 
 

@@ -119,7 +119,7 @@ async def test_exactly_these_fields_reach_a_client(behind: Behind, upstream: Ups
     ours = {
         "content-type", "x-request-id", "x-lightgate-id", "x-lightgate-attempts", "date",
         "x-lightgate-policy", "x-lightgate-cache", "x-lightgate-target", "x-lightgate-overhead-ms",
-        "server-timing",
+        "server-timing", "x-ratelimit-remaining", "x-lightgate-provider-request-id",
     }  # fmt: skip
     upstream.script = chat_stream(fields=fields)
     streamed = await rig.chat("raw/m")
@@ -139,6 +139,8 @@ async def test_exactly_these_fields_reach_a_client(behind: Behind, upstream: Ups
     for answer in (streamed, entire, refused):
         assert answer.headers["x-request-id"] != "theirs"
         assert answer.headers["x-lightgate-target"] == "raw/m"
+        assert answer.headers["x-lightgate-provider-request-id"] == "theirs"
+        assert answer.headers["x-ratelimit-remaining"] == "1"
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -553,7 +553,7 @@ class Exchange:
             lines += b"x-lightgate-complexity: %b\r\n" % plan.level.encode()
         return lines if self.cascade is None else lines + self.cascade.header(attempt)
 
-    def headers(self, attempt: Attempt | None) -> bytes:
+    def headers(self, attempt: Attempt | None) -> bytes:  # noqa: C901 - for every answer: a call for each line would cost more than the line
         """What happened so far, for the client: whole header lines.
 
         Every value is a number, a name of the configuration or checked when it came in.
@@ -578,6 +578,10 @@ class Exchange:
         named = b"%bx-lightgate-target: %b\r\n" % (common, attempt.target.name_bytes)
         if attempt.prepared.dropped:
             named += attempt.dropped_header()
+        if attempt.said_id:
+            named += b"x-lightgate-provider-request-id: %b\r\n" % attempt.said_id
+        for limit in attempt.limits:
+            named += b"%b: %b\r\n" % limit
         sent, seen = self.attempts[0].marks.send, self.first_in_ns or marks.first or marks.last
         if sent is None or seen is None:
             return named
