@@ -64,6 +64,7 @@ class Rig:
         self.port = port
         self.data = data
         self.keys: dict[str, str] = {}  # name to the key itself
+        self.gateway: Gateway
 
     @property
     def exchanges(self) -> set[Exchange]:
@@ -151,6 +152,7 @@ async def start(tmp_path: Path, own: OwnTime) -> AsyncIterator[Start]:
         limits = more.get("limits") or DoorLimits()
         door = Door(gateway.handle, limits=limits, gate=gateway.gate)
         rig = Rig(sim, state, door, await door.listen("127.0.0.1", 0), data)
+        rig.gateway = gateway
         rig.keys = {name: secret for name, (secret, _) in made.items()}
         rigs.append(rig)
         return rig
@@ -158,6 +160,7 @@ async def start(tmp_path: Path, own: OwnTime) -> AsyncIterator[Start]:
     yield begin
     for rig in rigs:
         await rig.door.close()
+        rig.gateway.close()
         await rig.state.client.close()
         rig.state.journal.close()
         if rig.state.spend is not None:

@@ -17,12 +17,36 @@ def count(client: Any, model: str) -> dict[str, Any]:
     return {"tokens": raw.parse().input_tokens, "source": raw.headers["x-lightgate-count-source"]}
 
 
+def talk(client: Any, model: str) -> dict[str, Any]:
+    """Two turns by id, the first asked for again, its items listed, then deleted."""
+    first = client.responses.create(model=model, input=WORDS, max_output_tokens=12)
+    asked = {"model": model, "input": "And then?", "previous_response_id": first.id}
+    with client.responses.stream(**asked, max_output_tokens=12) as stream:
+        stream.until_done()
+        second = stream.get_final_response()
+    again = client.responses.retrieve(first.id)
+    items = list(client.responses.input_items.list(first.id))
+    client.responses.delete(first.id)
+    try:
+        client.responses.retrieve(first.id)
+    except openai.NotFoundError as error:
+        gone = error.status_code
+    return {
+        "same": again.output_text == first.output_text != "",
+        "tokens": [first.usage.input_tokens, second.usage.input_tokens],
+        "text": second.output_text,
+        "items": [item.content[0].text for item in items],
+        "gone": gone,
+    }
+
+
 def main() -> None:
     url, keys = through.facts()
     client = openai.OpenAI(base_url=f"{url}/v1", api_key=keys["open"], max_retries=0)
     cases = through.Cases()
     for model in TARGETS:
         cases.take(f"count-{model}", count, client, model)
+        cases.take(f"talk-{model}", talk, client, model)
     cases.print()
 
 

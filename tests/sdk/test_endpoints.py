@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.sdk
 every_sdk = pytest.mark.parametrize("sdk", ["openai", "anthropic", "google"])
-COUNTED = len("Tell me what a lighthouse is for, and who keeps it.") // 4
+every_target = pytest.mark.parametrize(
+    "target", ["openai/plain", "anthropic/plain", "gemini/plain", "lab/plain"]
+)
+WORDS = "Tell me what a lighthouse is for, and who keeps it."
+COUNTED = len(WORDS) // 4
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +50,7 @@ def beside(
 
 
 @every_sdk
-@pytest.mark.parametrize("target", ["openai/plain", "anthropic/plain", "gemini/plain", "lab/plain"])
+@every_target
 def test_tokens_are_counted(beside: dict[str, Any], target: str) -> None:
     """By the provider where it counts, else by an estimate that says so."""
     case = beside[f"count-{target}"]
@@ -56,3 +60,15 @@ def test_tokens_are_counted(beside: dict[str, Any], target: str) -> None:
     else:
         assert COUNTED * 0.7 <= case["tokens"] <= COUNTED * 1.8
     assert case["source"] == ("estimate" if target == "lab/plain" else "provider")
+
+
+@pytest.mark.parametrize("sdk", ["openai"])
+@every_target
+def test_a_response_is_kept_and_gone_on_from(beside: dict[str, Any], target: str) -> None:
+    """By the provider where it keeps responses, else by the gateway: the client cannot tell."""
+    case = beside[f"talk-{target}"]
+    assert case["error"] is None, case
+    assert (case["same"], case["items"], case["gone"]) == (True, [WORDS], 404)
+    first, second = case["tokens"]
+    assert second > first + 2
+    assert len(case["text"]) == 48

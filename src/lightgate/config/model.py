@@ -59,6 +59,20 @@ class BreakerTable(ConfigTable):
         return self
 
 
+class ResponsesTable(ConfigTable):
+    """The responses that are kept for `previous_response_id`; read by the gateway."""
+
+    keep: Flag = Field(
+        default=True, description="keep translated responses unless a request says store = false"
+    )
+    ttl: Duration = Field(
+        default=parse_duration("24h"), description="how long after the last use of its conversation"
+    )
+    max_bytes: Whole = Field(
+        default=256 * 1_048_576, ge=1_048_576, description="largest size of all that is kept"
+    )
+
+
 class GatewayTable(ConfigTable):
     """The gateway's address, workers and files; read by the gateway."""
 
@@ -79,6 +93,9 @@ class GatewayTable(ConfigTable):
         description="silence after which a stream gets an SSE comment",
     )
     breaker: BreakerTable = Field(default_factory=BreakerTable, description="circuit breaker")
+    responses: ResponsesTable = Field(
+        default_factory=ResponsesTable, description="responses that are kept"
+    )
 
 
 class LedgerTable(ConfigTable):

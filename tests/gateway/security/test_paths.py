@@ -18,17 +18,32 @@ if TYPE_CHECKING:
 OPEN = ("/health/live", "/health/ready")
 LOCKED = {
     "POST": (
-        "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings",
-        "/v1/messages", "/v1beta/models/lab/plain:generateContent",
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/responses",
+        "/v1/embeddings",
+        "/v1/messages",
+        "/v1beta/models/lab/plain:generateContent",
         "/v1beta/models/lab/plain:streamGenerateContent?alt=sse",
-        "/v1/messages/count_tokens", "/v1/responses/input_tokens",
-        "/v1/models/lab/plain:countTokens", "/v1beta/models/lab/plain:countTokens",
+        "/v1/messages/count_tokens",
+        "/v1/responses/input_tokens",
+        "/v1/models/lab/plain:countTokens",
+        "/v1beta/models/lab/plain:countTokens",
     ),
     "GET": (
-        "/v1/models", "/v1beta/models", "/v1/models/lab/plain", "/v1beta/models/lab/plain",
+        "/v1/models",
+        "/v1beta/models",
+        "/v1/models/lab/plain",
+        "/v1beta/models/lab/plain",
         "/v1/requests/some-id",
+        "/v1/responses/resp_1",
+        "/v1/responses/resp_1/input_items",
     ),
 }  # fmt: skip
+CHANGING = (
+    ("DELETE", "/v1/responses/resp_1"),
+    ("POST", "/v1/responses/resp_1/cancel"),
+)
 NOWHERE = (
     "/", "//", "/v1", "/v1/", "/v1/chat", "/v1/chat/completions/", "/V1/chat/completions",
     "/v1//chat/completions", "/v1/./chat/completions", "/v1/x/../chat/completions",
@@ -68,12 +83,17 @@ async def test_without_a_key_only_health_answers(start: Start) -> None:
         assert (await rig.ask(path)).status == 401, path
     for path in LOCKED["POST"]:
         assert (await rig.ask(path, {})).status == 401, path
+    for method, path in CHANGING:
+        got = await say(rig.port, f"{method} {path} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+        assert got.startswith(b"HTTP/1.1 401"), path
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"])
 async def test_other_methods_do_nothing(start: Start, method: str) -> None:
     rig = await start()
     for path in (*OPEN, *LOCKED["GET"], *LOCKED["POST"]):
+        if (method, path) in CHANGING:
+            continue
         raw = f"{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"
         got = await say(rig.port, f"{raw}content-length: 2\r\n\r\n{{}}".encode())
         assert int(got.split(b" ")[1]) in {404, 405, 501}, path

@@ -16,7 +16,9 @@ from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.http.count import answer_count
 from lightgate.gateway.http.models import model_body, models_body
 from lightgate.gateway.http.requests import look_up
+from lightgate.gateway.http.responses import Responses
 from lightgate.gateway.http.shared import Shared, shared_name
+from lightgate.gateway.kept.talk import previous_of
 from lightgate.gateway.request.endpoint import Endpoint, dialect_of, find
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 from lightgate.gateway.served.served import ModelUnknown
@@ -25,12 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
+    from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.gateway.exchange.state import State
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.wire.door.inbound import Inbound
     from lightgate.wire.door.reply import Reply
 
 _JSON: Final = ((b"content-type", b"application/json"),)
+_OPEN: Final = frozenset(("live", "ready"))  # endpoints that need no key
+_BY_ITEMS: Final = frozenset(("responses", "count"))  # requests that may go on from a response
 _LIVE: Final = b'{"status":"live","service":"lightgate"}'  # `doctor` knows a gateway by it
 _READY: Final = b'{"status":"ready"}'
 _DRAINING: Final = b'{"status":"draining"}'
@@ -43,6 +48,7 @@ class Gateway:
         self._state = state
         self._data = data
         self._unready = unready
+        self._responses = Responses(state, data)
 
     def gate(self, inbound: Inbound, reply: Reply) -> None:
         """Refuse a request by its head alone: a body without a key is never read."""
@@ -50,6 +56,8 @@ class Gateway:
             endpoint = self._endpoint(inbound)
             if endpoint.verb == "call":
                 read_caller(self._state, inbound, endpoint)
+            elif endpoint.verb not in _OPEN:
+                authorize(self._state, inbound, self._state.wall_ns())
         except Refusing as refusing:
             refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
 
@@ -69,14 +77,9 @@ class Gateway:
                     return
                 caller = read_caller(state, inbound, endpoint)
             exchange = open_exchange(state, inbound, reply, caller)
-            if caller.endpoint.kind == "count":
-                answer_count(state, exchange, reply)
+            if caller.endpoint.kind in _BY_ITEMS or exchange.alias.cache.mode != "off":
+                self._begin(exchange, reply)
                 return
-            if exchange.alias.cache.mode != "off":
-                name = shared_name(exchange)
-                if name is not None:
-                    self._tasks(inbound, reply, Shared(state, exchange, reply).run(name))
-                    return
             admit(state, exchange)
             begin(exchange)
         except Refusing as refusing:
@@ -85,6 +88,46 @@ class Gateway:
             if reply.started:
                 raise
             of_error(error).send(reply, _tongue(inbound), self._named(inbound))
+
+    def _begin(self, exchange: Exchange, reply: Reply) -> None:
+        """Begin an exchange whose request or answer has to do with others."""
+        state = self._state
+        kind = exchange.request.endpoint.kind
+        previous = previous_of(exchange.request.fields) if kind in _BY_ITEMS else None
+        if previous is not None:
+            self._tasks(exchange.inbound, reply, self._go_on(exchange, reply, previous))
+            return
+        if kind == "count":
+            answer_count(state, exchange, reply)
+            return
+        if exchange.alias.cache.mode != "off":
+            name = shared_name(exchange)
+            if name is not None:
+                shared = Shared(state, exchange, reply)
+                if kind == "responses":
+                    shared.around = self._responses.around
+                self._tasks(exchange.inbound, reply, shared.run(name))
+                return
+        if kind == "responses":
+            exchange.reply = self._responses.around(exchange, reply)
+        admit(state, exchange)
+        begin(exchange)
+
+    async def _go_on(self, exchange: Exchange, reply: Reply, previous: str) -> None:
+        """Begin an exchange that goes on from a response."""
+        asked = exchange.request.endpoint.kind
+        if asked == "responses":
+            exchange.reply = self._responses.around(exchange, reply)
+        await self._responses.go_on(exchange, previous)
+        if asked == "count":
+            answer_count(self._state, exchange, reply)
+        else:
+            admit(self._state, exchange)
+            begin(exchange)
+
+    def close(self) -> None:
+        """Write what waits to be written."""
+        self._responses.close()
 
     def _tasks(self, inbound: Inbound, reply: Reply, work: Coroutine[None, None, None]) -> None:
         """Carry out what has to wait for something, as a task that ends with its client."""
@@ -122,6 +165,8 @@ class Gateway:
                 reply.whole(200, _JSON, models_body(state.served, key, _shape(inbound)))
             elif path.verb == "model":
                 reply.whole(200, _JSON, self._model(inbound, path.model or "", key))
+            elif path.id is not None and path.verb != "request":
+                self._tasks(inbound, reply, self._responses.answer(inbound, reply, path, key))
             else:
                 self._tasks(inbound, reply, self._look_up(reply, path.id or "", key))
 

@@ -20,11 +20,14 @@ from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.route.prompt.cache_key import Beside, cache_key, cacheable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lightgate.gateway.cache.follower import Part
     from lightgate.gateway.cache.memory import KeptAnswer
     from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.around import ReplyAround
     from lightgate.ledger.journal.notes import Settled
     from lightgate.wire.door.reply import Reply
 
@@ -60,6 +63,7 @@ class Shared:
         self._exchange = exchange
         self._reply = reply
         self._name = b""
+        self.around: Callable[[Exchange, SharedAnswer], ReplyAround] | None = None
 
     async def run(self, name: bytes) -> None:
         """Answer from the cache, from a call that is under way, or by a call."""
@@ -126,7 +130,7 @@ class Shared:
             own = b"x-request-id: %b\r\n" % exchange.request_id
             refusing.refusal.send(shared, exchange.request.endpoint.dialect, own)
             return
-        exchange.reply = shared
+        exchange.reply = shared if self.around is None else self.around(exchange, shared)
         shared.watch(exchange)
         settled = state.loop.create_future()
         exchange.on_over = settled.set_result

@@ -87,6 +87,7 @@ class Worker:
         self._learn()
         limits = DoorLimits(body_bytes=served.terms.max_body_bytes)
         gateway = Gateway(self.state, options.data, lambda: unready(options.data))
+        self._gateway = gateway
         self._door = Door(gateway.handle, limits=limits, gate=gateway.gate)
 
     def _learn(self) -> None:
@@ -177,6 +178,7 @@ class Worker:
         self._sharing.share()
         if self._disk is not None:
             self._disk.close()
+        self._gateway.close()
         state.journal.close()
         if state.spend is not None:
             state.spend.close()

@@ -6,18 +6,54 @@ stream, and kept responses are looked at as they pass.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lightgate.wire.door.reply import Reply
+
+class ClientReply(Protocol):
+    """A reply that an exchange writes to: a client's, or an answer that several clients share."""
+
+    started: bool
+    finished: bool
+    keep_alive: bool
+    on_lost: Callable[[], object] | None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether who reads is slower than what is sent."""
+        ...
+
+    def start(
+        self, status: int, headers: bytes, *, length: int | None = None, first: bytes = b""
+    ) -> None:
+        """Send the head."""
+
+    def send(self, data: bytes) -> bool:
+        """Send a piece of the body; whether who reads is slower."""
+        ...
+
+    def finish(self, trailer: bytes = b"", *, last: bytes = b"") -> None:
+        """End the body."""
+
+    def whole(self, status: int, headers: bytes, body: bytes) -> None:
+        """Send a complete answer."""
+
+    def abort(self) -> None:
+        """Close the socket in this turn of the loop."""
+
+    def fail(self, error: Exception | None) -> None:
+        """End the reply because of a defect."""
+
+    async def drain(self) -> None:
+        """Wait while who reads is slower."""
 
 
 class ReplyAround:
     """Passes everything on to a reply."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: ClientReply) -> None:
         self.inner = reply
         # A token after the first is one call here; a subclass that must see each overrides it.
         self.send: Callable[[bytes], bool] = reply.send

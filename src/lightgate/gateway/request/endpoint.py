@@ -9,10 +9,22 @@ from urllib.parse import unquote
 from lightgate.dialect.registry import DIALECTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lightgate.dialect.registry import Dialect
     from lightgate.dialect.request import Kind
 
-Verb = Literal["call", "models", "model", "request", "live", "ready"]
+Verb = Literal[
+    "call",
+    "models",
+    "model",
+    "request",
+    "response",
+    "response_items",
+    "response_cancel",
+    "live",
+    "ready",
+]
 
 
 class Endpoint(NamedTuple):
@@ -54,6 +66,12 @@ _GEMINI_VERB: Final = re.compile(rb"/v1/models/[^?]*:[A-Za-z]+(?:\?|$)")
 _MODEL: Final = re.compile(  # and no verb of Google's behind it
     rb"/v1(beta)?/models/(?!.*:[a-z]+[A-Z][A-Za-z]*$)([A-Za-z0-9_.:/%@-]{1,256})"
 )
+_RESPONSE: Final = re.compile(rb"/v1/responses/([A-Za-z0-9_.:=-]{1,200})(/input_items|/cancel|)")
+_RESPONSE_VERBS: Final[dict[bytes, tuple[Verb, tuple[bytes, ...]]]] = {
+    b"": ("response", (b"GET", b"HEAD", b"DELETE")),
+    b"/input_items": ("response_items", (b"GET", b"HEAD")),
+    b"/cancel": ("response_cancel", (b"POST",)),
+}
 _REQUEST: Final = re.compile(rb"/v1/requests/([A-Za-z0-9_.:-]{1,128})")
 
 
@@ -73,15 +91,10 @@ def find(target: bytes) -> Found | None:
     read = _READS.get(path)
     if read is not None:
         return Found(read, (b"GET", b"HEAD"))
-    match = _GEMINI.fullmatch(path)
-    if match is not None:
-        return _gemini(match, query)
-    match = _MODEL.fullmatch(path)
-    if match is not None:
-        return _model(match)
-    match = _REQUEST.fullmatch(path)
-    if match is not None:
-        return Found(Endpoint("request", id=match[1].decode()), (b"GET", b"HEAD"))
+    for form, found in _FORMS:
+        match = form.fullmatch(path)
+        if match is not None:
+            return found(match, query)
     return None
 
 
@@ -100,7 +113,7 @@ def _name(raw: bytes) -> str | None:
     return model
 
 
-def _model(match: re.Match[bytes]) -> Found | None:
+def _model(match: re.Match[bytes], _query: bytes) -> Found | None:
     name = _name(match[2])
     if name is None:
         return None
@@ -118,3 +131,23 @@ def _gemini(match: re.Match[bytes], query: bytes) -> Found | None:
         return None  # without it Gemini sends one JSON array, which no client of ours asks for
     dialect = _VERBS[b"generateContent" if stream else match[2]]
     return Found(_call(dialect, model, stream), (b"POST",))
+
+
+def _response(match: re.Match[bytes], _query: bytes) -> Found:
+    verb, methods = _RESPONSE_VERBS[match[2]]
+    return Found(Endpoint(verb, "openai-responses", id=match[1].decode()), methods)
+
+
+def _request(match: re.Match[bytes], _query: bytes) -> Found:
+    return Found(Endpoint("request", id=match[1].decode()), (b"GET", b"HEAD"))
+
+
+# Paths with something in them, and what each means; the first that fits.
+_FORMS: Final[
+    tuple[tuple[re.Pattern[bytes], Callable[[re.Match[bytes], bytes], Found | None]], ...]
+] = (
+    (_GEMINI, _gemini),
+    (_MODEL, _model),
+    (_RESPONSE, _response),
+    (_REQUEST, _request),
+)

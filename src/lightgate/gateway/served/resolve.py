@@ -10,7 +10,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, CredentialsError
 from lightgate.gateway.served.own_address import check_not_own
 from lightgate.gateway.served.priors import gather_priors, priors_of
-from lightgate.gateway.served.snapshot import Reach, Snapshot, WorkerTerms
+from lightgate.gateway.served.snapshot import KeptTerms, Reach, Snapshot, WorkerTerms
 from lightgate.gateway.served.tiers import tiers_of
 from lightgate.provider.catalogue import catalogue
 from lightgate.provider.target import key_variable, own_rates, resolve
@@ -53,6 +53,11 @@ def make_snapshot(
         terms=WorkerTerms(
             keep_alive_ns=config.gateway.keep_alive,
             max_body_bytes=config.gateway.max_body_bytes,
+            responses=KeptTerms(
+                keep=config.gateway.responses.keep,
+                ttl_ns=config.gateway.responses.ttl,
+                max_bytes=config.gateway.responses.max_bytes,
+            ),
             breaker=Rules(
                 streak=breaker.streak, open_ns=breaker.open, max_open_ns=breaker.max_open
             ),

@@ -47,12 +47,21 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     prices: dict[str, Rates] = {}
 
 
+class KeptTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Which responses are kept for follow-ups: their contents, how long, and how much of it all."""
+
+    keep: bool = True
+    ttl_ns: int = 24 * 3600 * 1_000_000_000
+    max_bytes: int = 256 * 1024 * 1024
+
+
 class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all clients of a worker."""
 
     keep_alive_ns: int = 15_000_000_000
     max_body_bytes: int = 10 * 1024 * 1024
     breaker: Rules = Rules()
+    responses: KeptTerms = KeptTerms()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.served.price import TokenPrices
     from lightgate.provider.target import Target
     from lightgate.route.plan.hedge import TargetPrice
+    from lightgate.wire.origin import Origin
 
 _encode: Final = msgspec.json.Encoder().encode
 _USAGE: Final = msgspec.Raw(b'{"include_usage":true}')
@@ -128,6 +129,17 @@ class ServedTarget:
             target.api_key,
             dropped,
         )
+
+    def bare(self, method: bytes, path: str) -> tuple[Origin, bytes]:
+        """A request without a body, about something that the provider keeps."""
+        headers = (("accept", "application/json"), *self.target.headers())
+        head = head_block(self._origin, self._root + path, headers)
+        return self._origin, b"%b%b0\r\n\r\n" % (method, head.removeprefix(b"POST"))
+
+    def without_key(self, text: str) -> str:
+        """What the provider says, without the key that it may repeat."""
+        key = self.target.api_key
+        return text if key is None else text.replace(key.reveal(), "***")
 
     def _way(self, endpoint: Endpoint, streamed: bool) -> tuple[Dialect, bytes]:
         """Make the dialect and the header block of one endpoint ready, once."""

@@ -76,6 +76,8 @@ class SimRequest(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[str, ...] = ()
     encoding: str = "float"
     dimensions: int | None = None
+    previous: str | None = None  # the response that this one goes on from
+    store: bool = True  # whether a response may be asked for again
 
     @property
     def model_name(self) -> str:
@@ -127,6 +129,8 @@ def read_request(
         inputs=_inputs(kind, content) if kind in VECTORS else (),
         encoding="base64" if tree.get("encoding_format") == "base64" else "float",
         dimensions=_dimensions(tree),
+        previous=_previous(tree),
+        store=tree.get("store") is not False,
     )
 
 
@@ -183,6 +187,11 @@ def _wants_json(tree: dict[str, Any]) -> bool:
     if isinstance(config, dict) and config.get("responseMimeType") == "application/json":
         return True
     return isinstance(wanted, dict) and wanted.get("type") in {"json_object", "json_schema"}
+
+
+def _previous(tree: dict[str, Any]) -> str | None:
+    found = tree.get("previous_response_id")
+    return found if isinstance(found, str) and found else None
 
 
 def _dimensions(tree: dict[str, Any]) -> int | None:

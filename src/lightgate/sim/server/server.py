@@ -29,6 +29,7 @@ from lightgate.sim.server.routes import (
     read_path,
     world_document,
 )
+from lightgate.sim.server.stored import RESPONSES, StoredResponses
 from lightgate.sim.server.trouble_ports import TroublePorts
 from lightgate.sim.weather import Dice
 from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
@@ -84,6 +85,7 @@ class SimServer:
         self._own_ports = own_ports
         self._trouble = TroublePorts() if trouble else None
         self._providers: dict[str, SimProvider] = {}
+        self._stored: dict[str, StoredResponses] = {}
         self._doors: list[Door] = []
         self._pacer: SimPacer | None = None
         self._used = UsedConnections()
@@ -103,6 +105,7 @@ class SimServer:
             name: SimProvider(name, self.world, seed=self.seed, born_ns=born_ns)
             for name in self.world.providers
         }
+        self._stored = {name: StoredResponses() for name in self.world.providers}
         try:
             bound = await self._open(host, port, None)
             if self._own_ports:
@@ -144,12 +147,20 @@ class SimServer:
         headers = (_JSON, (b"x-request-id", request_id.encode()))
         try:
             _check_key(provider.spec.key, find_key(inbound.headers, path.query) or "")
+            stored = self._stored[path.provider]
+            if (
+                path.path.startswith(RESPONSES)
+                and find_endpoint(provider.spec.dialect, path) is None
+            ):
+                reply.whole(200, headers, stored.answer(inbound.method, path.path))
+                return
             if inbound.method == b"GET":
                 reply.whole(200, headers, _models_page(provider, path))
                 return
             endpoint = _endpoint(inbound, provider, path)
             reused = self._used.before(inbound.peer, inbound.accepted_ns)
             request, fault = _read(inbound, provider, endpoint)
+            request = stored.go_on(request)
         except BadSimRequest as error:
             body = error_body(provider.spec.dialect, error.status, str(error), request_id)
             reply.whole(error.status, headers, body)
@@ -160,6 +171,8 @@ class SimServer:
             planned.plan.script.replace((0, CUT))
             entry.outcome = "reset"
         renderer = renderer_of(request, planned, array=endpoint.array)
+        if request.kind == "responses" and planned.plan.error is None:
+            stored.put(request, renderer.whole())
         await self._play(_player(entry, planned.plan, request, renderer, reply), entry, planned)
 
     def _answer_own(self, inbound: Inbound, reply: Reply, path: SimPath) -> None:

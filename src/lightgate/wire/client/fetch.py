@@ -68,8 +68,15 @@ async def fetch(
         if any(c in "\r\n\0" for c in name + value):
             raise UsageError(f"The value of the header {name!r} has a line break in it.")
         lines.append(f"{name}: {value}")
+    payload = "\r\n".join((*lines, "", "")).encode("latin-1") + (body or b"")
+    return await fetch_whole(client, origin, payload, limit, deadlines)
+
+
+async def fetch_whole(
+    client: Client, origin: Origin, payload: bytes, limit: int, deadlines: Deadlines | None = None
+) -> Fetched:
+    """Send a request that is ready to be written, and wait for the whole answer."""
     marks = Marks()
     collector = _WholeBody(marks, limit)
-    payload = "\r\n".join((*lines, "", "")).encode("latin-1") + (body or b"")
     await client.ask(origin, payload, collector, marks, deadlines or Deadlines())
     return Fetched(collector.status, collector.headers, b"".join(collector.parts), marks)

@@ -1,0 +1,116 @@
+"""Conversations that go on from a kept response: its items, as a request's input says them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from lightgate.errors import UsageError
+from lightgate.gateway.request.refusal import Refusal, Refusing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.gateway.kept.store import KeptResponse
+    from lightgate.gateway.request.body import Fields
+
+PREVIOUS: Final = "previous_response_id"
+_word: Final = msgspec.json.Decoder(str | None)
+_items: Final = msgspec.json.Decoder(str | list[msgspec.Raw])
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+# A provider would look these up among its own, where they are not.
+_FOREIGN: Final = ("id", "status")
+
+
+def previous_of(fields: Fields) -> str | None:
+    """The response that a request goes on from; UsageError where the field is no id."""
+    raw = fields.get(PREVIOUS)
+    if raw is None:
+        return None
+    try:
+        return _word.decode(raw) or None
+    except msgspec.DecodeError:
+        raise UsageError(f"`{PREVIOUS}` is not a string.") from None
+
+
+def wants_kept(fields: Fields) -> bool:
+    """Whether the client lets its response be kept: unless it says no, as OpenAI has it."""
+    return bytes(fields.get("store", b"")) != b"false"
+
+
+def unknown_previous(id_: str) -> Refusing:
+    """The refusal of a follow-up to what is not there, in OpenAI's words for it."""
+    return Refusing(
+        Refusal(
+            status=404,
+            message=f"Previous response with id {id_[:200]!r} not found. It may be another key's,"
+            " older than [gateway.responses] ttl, or made with store = false: send the whole"
+            " conversation in `input`.",
+            code="previous_response_not_found",
+            param=PREVIOUS,
+        )
+    )
+
+
+def input_of(fields: Fields) -> bytes:
+    """The items that a request itself adds to the conversation, as a JSON list."""
+    raw = fields.get("input")
+    if raw is None:
+        return b"[]"
+    try:
+        found = _items.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise UsageError("`input` is not a text or a list.") from None
+    if isinstance(found, str):
+        return _encode([{"role": "user", "content": found}])
+    return bytes(raw)
+
+
+def put_together(chain: Sequence[KeptResponse], fields: Fields) -> Fields:
+    """The fields of a request that says the whole conversation itself."""
+    items: list[Any] = []
+    for kept in chain:
+        items += said_before(kept)
+    items += _decode(input_of(fields))
+    told = {name: value for name, value in fields.items() if name != PREVIOUS}
+    told["input"] = msgspec.Raw(_encode(items))
+    return told
+
+
+def said_before(kept: KeptResponse) -> list[Any]:
+    """The items of one turn: what was asked, then what was answered."""
+    asked = _decode(kept.input or b"[]")
+    answered = _decode(kept.response or b"{}").get("output") or []
+    return [*asked, *[_again(item) for item in answered if _usable(item)]]
+
+
+def _usable(item: Any) -> bool:
+    """Whether an item of an answer can be said again: reasoning without its seal cannot."""
+    if not isinstance(item, dict):
+        return False
+    return item.get("type") != "reasoning" or bool(item.get("encrypted_content"))
+
+
+def _again(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name not in _FOREIGN}
+
+
+def input_items(chain: Sequence[KeptResponse]) -> list[dict[str, Any]]:
+    """The items that a response was made of, each with an id, in the shape of OpenAI's list."""
+    items: list[Any] = []
+    for place, kept in enumerate(chain):
+        last = place == len(chain) - 1
+        items += _decode(kept.input or b"[]") if last else said_before(kept)
+    return [_listed(item, place) for place, item in enumerate(items) if isinstance(item, dict)]
+
+
+def _listed(item: dict[str, Any], place: int) -> dict[str, Any]:
+    kind = item.get("type") or "message"
+    found = {"id": f"item_{place}", **item, "type": kind}
+    content = found.get("content")
+    if kind == "message" and isinstance(content, str):
+        word = "output_text" if found.get("role") == "assistant" else "input_text"
+        found["content"] = [{"type": word, "text": content}]
+    return found

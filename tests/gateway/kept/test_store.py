@@ -1,0 +1,67 @@
+"""The file of kept responses: several workers, lost turns, a damaged file."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lightgate.gateway.kept.store import FILE, KeptResponse, ResponseStore
+from lightgate.gateway.served.snapshot import KeptTerms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def turn(id_: str, previous: str | None = None, owner: str = "k") -> KeptResponse:
+    return KeptResponse(
+        owner=owner, id=id_, target="a/b", previous=previous, made_ns=1, input=b"[]", response=b"{}"
+    )  # fmt: skip
+
+
+async def test_another_worker_finds_what_this_one_keeps(tmp_path: Path) -> None:
+    mine, other = (ResponseStore(tmp_path, KeptTerms()) for _ in range(2))
+    assert await other.find("k", "resp_1") is None
+    looking = asyncio.create_task(other.find("k", "resp_1"))  # before it is there
+    await asyncio.sleep(0)
+    mine.put(turn("resp_1"))
+    found = await looking
+    assert found is not None
+    assert found.id == "resp_1"
+    assert await other.find("someone", "resp_1") is None
+    mine.close()
+    other.close()
+
+
+async def test_a_conversation_without_one_of_its_turns_is_none(tmp_path: Path) -> None:
+    store = ResponseStore(tmp_path, KeptTerms())
+    for id_, previous in (("a", None), ("b", "a"), ("c", "b")):
+        store.put(turn(id_, previous))
+    assert [kept.id for kept in await store.chain("k", "c")] == ["a", "b", "c"]
+    await store.delete("k", "b")
+    assert await store.chain("k", "c") == []
+    store.close()
+
+
+async def test_a_turn_of_another_owner_is_not_part_of_a_conversation(tmp_path: Path) -> None:
+    store = ResponseStore(tmp_path, KeptTerms())
+    store.put(turn("theirs", owner="other"))
+    store.put(turn("mine", "theirs"))
+    assert await store.chain("k", "mine") == []
+    store.close()
+
+
+async def test_turns_in_a_circle_end(tmp_path: Path) -> None:
+    store = ResponseStore(tmp_path, KeptTerms())
+    store.put(turn("a", "b"))
+    store.put(turn("b", "a"))
+    assert await store.chain("k", "b") == []
+    store.close()
+
+
+async def test_a_damaged_file_keeps_nothing_and_breaks_nothing(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database" * 1000)
+    store = ResponseStore(tmp_path, KeptTerms())
+    store.put(turn("a"))
+    assert await store.find("k", "a") is None
+    assert await store.chain("k", "a") == []
+    store.close()
