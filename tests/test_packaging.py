@@ -49,8 +49,15 @@ def test_the_wheel_has_the_data_files(wheel: zipfile.ZipFile) -> None:
     inside = set(wheel.namelist())
     wanted = {"lightgate/py.typed", "lightgate/provider/catalogue.toml"}
     wanted |= {f"lightgate/sim/worlds/{name}.toml" for name in shipped()}
+    wanted |= {
+        path.relative_to(ROOT / "src").as_posix()
+        for path in (ROOT / "src").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     assert wanted - inside == set()
     assert len(shipped()) >= 5
+    for kind in ("worlds/", "console/static/", "assets/fonts/", "migrations/versions/", ".pem"):
+        assert any(kind in name for name in inside), kind
 
 
 def test_the_wheel_has_every_module_and_no_test(wheel: zipfile.ZipFile) -> None:

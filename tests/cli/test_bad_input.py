@@ -35,6 +35,8 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["models", "--config"], 2, "--config"),
         (["models", "--config", "gone.toml"], 3, "gone.toml"),
         (["prices", "--config", "."], 3, "no configuration file"),
+        (["up", "--world", "nowhere"], 2, "There is no world 'nowhere'."),
+        (["schedule", "remove", "x"], 2, "There is none at all;"),
     ],
 )
 def test_wrong_words(

@@ -4,7 +4,7 @@ import io
 import os
 import subprocess
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 import pytest
@@ -13,6 +13,9 @@ from lightgate import __version__, errors
 from lightgate.cli import main as entry
 from lightgate.cli.main import VERBS, cli, main
 from lightgate.errors import Exit
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def run_raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -136,3 +139,34 @@ def test_tables_have_no_colour_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "stdout", page)
     emit_table([Column("name"), Column("n", "right")], [("[bold]x", "1")], caption="one")
     assert page.getvalue() == "name     n\n[bold]x  1\none\n"
+
+
+@pytest.mark.parametrize("words", [[], ["keys"], ["schedule"], ["config"]])
+def test_without_a_verb_the_help_is_the_answer(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"Usage: lightgate {' '.join([*words, '[OPTIONS]'])}")
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+def test_no_help_is_cut(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.endswith("...") and "Usage: " not in line] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["keys", "list"], ["schedule", "list"], ["models", "--priors"], ["config", "explain"]],
+)
+def test_looking_leaves_nothing_behind(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("LIGHTGATE_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 0
+    assert list(tmp_path.iterdir()) == []

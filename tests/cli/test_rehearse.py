@@ -59,8 +59,8 @@ def test_help_has_an_example() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "Name one stage"),
-        (("--world", "T1", "--ledger"), "Name one stage"),
+        ((), "Say what to rehearse with"),
+        (("--world", "T1", "--ledger"), "Say what to rehearse with"),
         (("--world", "atlantis"), "no world 'atlantis'"),
         (("--world", "T1", "--target", "acme"), "no target 'acme'"),
         (("--world", "T1", "--hedge", "soon"), "no hedge"),

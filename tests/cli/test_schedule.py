@@ -54,7 +54,7 @@ def test_add_list_remove(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     run("remove", "nightly")
     capsys.readouterr()
     run("list")
-    assert capsys.readouterr().out == "There is no schedule.\n"
+    assert capsys.readouterr().out == "There is no schedule. `lightgate schedule add` makes one.\n"
 
 
 def test_the_data_folder_is_the_flags_or_the_configurations(tmp_path: Path) -> None:

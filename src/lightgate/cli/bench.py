@@ -19,7 +19,7 @@ from lightgate.cli.output import emit_json, note
 from lightgate.errors import LightgateError, ThresholdMissed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lightgate.bench.judge.slo import Check
     from lightgate.bench.load.shape import Shape
@@ -489,8 +489,15 @@ def _show(run: Run, folder: RunFolder | None, *, as_json: bool) -> None:
         console = Console(file=sys.stdout, width=None if terminal else 160, highlight=False)
         print_run(run, console)
     if folder is not None:
-        for path in write_report(folder):
-            note(f"wrote {path}")
+        note(_wrote(write_report(folder), folder.path))
+
+
+def _wrote(paths: Sequence[Path], folder: Path) -> str:
+    """One line about the files of a run: the page and the table by name, the charts counted."""
+    charts = sum(path.suffix in {".svg", ".png"} for path in paths)
+    named = [path.name for path in paths if path.suffix not in {".svg", ".png"}]
+    listed = ", ".join(named) + (f" and {charts} charts" if charts else "")
+    return f"wrote {listed} in {folder}"
 
 
 def _judge(run: Run, checks: list[Check]) -> None:

@@ -131,14 +131,8 @@ def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wish
 @json_option
 def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """List the keys with their terms; the keys themselves are not stored."""
-    with _find(data, config_file).open() as ledger:
-        with ledger.reading() as connection:
-            records = read_keys(connection)
-        spent = _spent(ledger)
-    rows = [
-        _facts(record) | {"spent_usd": spent[record.budget_period].get(record.id, Decimal(0))}
-        for record in records
-    ]
+    place = _find(data, config_file)
+    rows = [] if place.missing else _rows(place)
     if as_json:
         emit_json(rows)
         return
@@ -168,6 +162,18 @@ def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
         ],
         caption="Times are UTC. Spent: in the budget's period; the last seconds may be missing.",
     )  # fmt: skip
+
+
+def _rows(place: LedgerPlace) -> list[dict[str, Any]]:
+    """The facts of every key in a ledger, with what each has spent."""
+    with place.open() as ledger:
+        with ledger.reading() as connection:
+            records = read_keys(connection)
+        spent = _spent(ledger)
+    return [
+        _facts(record) | {"spent_usd": spent[record.budget_period].get(record.id, Decimal(0))}
+        for record in records
+    ]
 
 
 @command.command(

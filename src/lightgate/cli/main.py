@@ -26,22 +26,22 @@ class Verb(NamedTuple):
 
 
 VERBS = (
-    Verb("up", "The gateway, its console and, without a key, a demo."),
+    Verb("up", "Start the gateway and its console; without a key, a demo."),
     Verb("reload", "New configuration and version, no refused connection."),
-    Verb("bench", "How fast targets are, at your load, from here."),
-    Verb("report", "How fast production was, from the ledger."),
-    Verb("compare", "Two runs: what got slower, surely."),
-    Verb("reread", "A run under other tools' definitions."),
-    Verb("schedule", "Periodic benchmarks, with drift alerts."),
-    Verb("rehearse", "What each routing policy would have done."),
-    Verb("sim", "Simulated providers alone."),
-    Verb("selftest", "Prove the clock on this machine."),
-    Verb("doctor", "What works from here: keys, connections, clock."),
-    Verb("keys", "Virtual keys: budgets, limits and rights."),
-    Verb("models", "Providers, their models, and which have a key here."),
-    Verb("prices", "What tokens cost, in dollars per million."),
+    Verb("bench", "Measure how fast targets are, at your load, from here."),
+    Verb("report", "Show how fast production was, from the ledger."),
+    Verb("compare", "Compare two runs: what became slower."),
+    Verb("reread", "Read a run by other tools' definitions."),
+    Verb("schedule", "Repeat benchmarks and tell when something changes."),
+    Verb("rehearse", "Show what each routing policy would have done."),
+    Verb("sim", "Serve simulated providers alone."),
+    Verb("selftest", "Measure the error of the stopwatch on this machine."),
+    Verb("doctor", "Check what works from here: keys, connections, clock."),
+    Verb("keys", "Make, list and revoke the keys of clients."),
+    Verb("models", "List providers, their models, and which have a key here."),
+    Verb("prices", "Show what tokens cost, in dollars per million."),
     Verb("config", "Check, explain or import a configuration."),
-    Verb("version", "Version, Python, event loop and platform."),
+    Verb("version", "Show version, Python, event loop and platform."),
 )
 
 
@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Example: lightgate models groq",
+    epilog="Example: lightgate up",
 )
 @click.version_option(__version__, prog_name="lightgate", message="%(prog)s %(version)s")
 def cli() -> None:
@@ -144,6 +144,9 @@ def _say(error: Exception) -> int:
 
 def _say_click(error: click.ClickException) -> int:
     """Print an error that click found in the typed words, in the form of our own errors."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # nothing typed: that is a question
+        click.echo(error.format_message())
+        return Exit.OK
     click.echo(f"lightgate: {error.format_message()}", err=True)
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = context.command_path if context is not None else "lightgate"

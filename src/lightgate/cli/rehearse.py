@@ -134,7 +134,7 @@ def command(**given: Any) -> None:
 def _stage(given: dict[str, Any]) -> tuple[RehearsalSource, dict[str, Any]]:
     if bool(given["world"]) == given["from_ledger"]:
         raise UsageError(
-            "Name one stage: --world or --ledger.",
+            "Say what to rehearse with: --world or --ledger, one of them.",
             hint="lightgate rehearse --world T4, or --ledger --last 7d.",
         )
     if given["from_ledger"]:
@@ -204,7 +204,11 @@ def _world_facts(made: Scene) -> dict[str, Any]:
         f"{made.name}: {made.title}. {traffic.requests:,} requests at {traffic.rate:g}/s, {load},"
         f" {traffic.tokens_in} tokens in, {traffic.tokens_out} out."
     )
-    remarks = [] if made.priced else ["Prices: not all known; all targets at 1 and 4 dollars."]
+    remarks = (
+        []
+        if made.priced
+        else ["Not all prices are known: every target costs 1 dollar per million tokens in, 4 out."]
+    )
     targets = [offer.target for offer in made.offers]
     return {"stage": made.name, "title": title, "targets": targets, "remarks": remarks}
 
@@ -267,7 +271,7 @@ def picture(rows: Sequence[PolicyRow]) -> list[str]:
     return [
         f"{label:<{width}}  {axis}",
         *bars,
-        "Bars: all requests, 1 in 10, 1 in 100, 1 in 1,000 at the heights █ ▆ ▃ ▁; · is nobody.",
+        "Bars: all requests, 1 in 10, 1 in 100, 1 in 1,000 at the heights █ ▆ ▃ ▁; · is none.",
     ]
 
 

@@ -27,6 +27,7 @@ def _remember(ctx: click.Context, _: click.Parameter, value: Path | None) -> Non
     ctx.obj = value
 
 
+_NONE = "There is no schedule. `lightgate schedule add` makes one."
 _DATA = click.option(
     "--data",
     type=click.Path(path_type=Path),
@@ -108,7 +109,7 @@ def show(*, as_json: bool) -> None:
         emit_json(found)
         return
     if not found:
-        click.echo("There is no schedule.")
+        click.echo(_NONE)
         return
     titles = ("name", "every", "jitter", "due", "last started", "last result", "webhook")
     emit_table(
@@ -144,6 +145,10 @@ def execute(*, once: bool, as_json: bool) -> int:
     """
     import uvloop
 
+    from lightgate.bench.run.schedule import Schedules
+
+    if not Schedules(_data()).all():
+        note(_NONE)
     alerts: list[Alert] = []
     uvloop.run(_run(_data(), alerts, once=once))
     if as_json:

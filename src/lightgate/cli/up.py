@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from lightgate.cli.options import config_option
+
+WORLD: Final = "providers-2026"
 
 
 @click.command("up", epilog="Example: lightgate up --workers 4 --config lightgate.toml")
@@ -34,9 +36,7 @@ from lightgate.cli.options import config_option
     help="Simulated providers and light traffic; by default where there is neither a"
     " configuration nor a key.",
 )
-@click.option(
-    "--world", default="providers-2026", show_default=True, help="World of the demo: name or file."
-)
+@click.option("--world", default=WORLD, show_default=True, help="World of the demo: name or file.")
 @click.option("--drain", help="How long open streams may finish at the end; 30s by default.")
 @click.option(
     "--log",
@@ -54,4 +54,8 @@ def command(**given: Any) -> None:
     """
     from lightgate.cli.launch import UpOptions, launch
 
+    if given["world"] != WORLD:
+        from lightgate.sim.world_file import load
+
+        load(given["world"])  # a world that is not there is said before anything is started
     asyncio.run(launch(UpOptions(**given)))

@@ -24,10 +24,14 @@ SECOND = 1_000_000_000
 class Screen:
     """A console that counts how often it was written to."""
 
-    def __init__(self, *, terminal: bool) -> None:
+    def __init__(self, *, terminal: bool, width: int = 120) -> None:
         self.page = io.StringIO()
         self.console = Console(
-            file=self.page, force_terminal=terminal, width=120, highlight=False, color_system=None
+            file=self.page,
+            force_terminal=terminal,
+            width=width,
+            highlight=False,
+            color_system=None,
         )
 
     def draws(self) -> int:
@@ -50,6 +54,19 @@ def test_it_draws_at_most_four_times_a_second(sample: Sample) -> None:
             clock.advance(10_000_000)
             progress.tick(attempt)
         assert screen.draws() - before == 2 * SECOND // DRAW_NS
+
+
+def test_on_80_columns_the_bar_gives_way_to_the_last_column(sample: Sample) -> None:
+    clock, screen = ManualClock(), Screen(terminal=True, width=80)
+    with Progress(console=screen.console, clock=clock) as progress:
+        progress.begin_cell("groq/mixtral", "c=1", total=1000)
+        for attempt in attempts(sample, "groq/mixtral")[:10] or attempts(sample)[:10]:
+            clock.advance(DRAW_NS)
+            progress.tick(msgspec.structs.replace(attempt, target="groq/mixtral"))
+    heads = [line for line in screen.lines() if "TTFT p50" in line]
+    assert heads
+    assert all(line.rstrip().endswith("ETA") for line in heads)
+    assert all(len(line.rstrip()) <= 80 for line in heads)
 
 
 def test_a_line_has_what_was_measured_so_far(sample: Sample) -> None:

@@ -136,3 +136,12 @@ def test_an_empty_run_prints_what_there_is() -> None:
     text = plain(Run(id="r", started="now"))
     assert text.startswith("Run r · 0 targets\n")
     assert "interrupted" in text
+
+
+def test_sentences_go_on_further_to_the_right(sample: Sample) -> None:
+    lines = plain(sample.run, width=80, with_curves=False).splitlines()
+    start = lines.index("Why")
+    section = [line for line in lines[start + 1 :] if line]
+    assert max(map(len, section)) <= 80
+    assert any(line.startswith("    ") for line in section)
+    assert all(line.startswith("  ") for line in section[: section.index("Which to take")])

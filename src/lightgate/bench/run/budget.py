@@ -29,7 +29,7 @@ _CENT: Final = Decimal("0.01")
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """The requests planned for one target, and the dollars of one request.
 
-    `each` is None where the price is unknown; `free` where nobody bills by the token.
+    `each` is None where the price is unknown; `free` where tokens are not billed.
     """
 
     target: str
@@ -69,7 +69,7 @@ class CostEstimate(msgspec.Struct, frozen=True, kw_only=True):
         requests = sum(plan.requests + plan.probes for plan in self.plans)
         billed = [plan for plan in self.plans if not plan.free]
         if not billed:
-            return f"{requests:,} requests; nobody bills them by the token."
+            return f"{requests:,} requests; none of them is billed by the token."
         said = f"{requests:,} requests; at most {rounded_up(self.total)} dollars at list prices"
         if self.unknown:
             said += f", and the unknown price of {', '.join(self.unknown)}"

@@ -136,8 +136,13 @@ class Schedules:
         with self._changing() as book:
             kept = [schedule for schedule in book if schedule.name != name]
             if len(kept) == len(book):
-                names = ", ".join(schedule.name for schedule in book) or "none"
-                raise UsageError(f"There is no schedule {name!r}.", hint=f"There are: {names}.")
+                names = ", ".join(schedule.name for schedule in book)
+                raise UsageError(
+                    f"There is no schedule {name!r}.",
+                    hint=f"There are: {names}."
+                    if names
+                    else "There is none at all; `lightgate schedule add` makes one.",
+                )
             book[:] = kept
 
     def claim(self, now_ns: int, chance: Callable[[], float]) -> list[Schedule]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DOT: Final = "·"
 LEGEND: Final = (
-    f"{DOT} = no honest number: undefined, or too few samples "
+    f"{DOT} = no number: undefined, or too few samples "
     "(p50 needs 6, p90 36, p95 and slow 5 % 72, p99 368)"
 )
 

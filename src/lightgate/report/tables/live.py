@@ -36,6 +36,10 @@ LINE_NS: Final = 30_000_000_000  # between two signs of life without a terminal
 FINISHED_SHOWN: Final = 8
 _ENOUGH: Final = smallest_n(0.5)
 _BAR: Final = 16
+_SHORTEST_BAR: Final = 4
+_LONGEST_NAME: Final = 32
+_SHORTEST_NAME: Final = 8
+_BAR_AT: Final = 3  # its column
 _HEADS: Final = ["target", "load", "done", "", "in flight", "TTFT p50", "tok/s", "errors", "ETA"]
 _LEFT: Final = {0, 1, 3}  # columns of text
 _NS_PER_S: Final = 1_000_000_000
@@ -212,9 +216,13 @@ class Progress:
         from rich.text import Text
 
         now = self._clock.now_ns()
-        shown = [*self._finished, *self._open.values()]
-        rows = [_HEADS, *(_cells(cell, now) for cell in shown)]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(_HEADS))]
+        rows, widths = self._columns(now, _BAR, _LONGEST_NAME)
+        excess = sum(widths) + 2 * (len(widths) - 1) - self._console.width
+        if excess > 0:  # the bar, then the names give way, so that the last column is seen
+            bar = max(_SHORTEST_BAR, _BAR - excess)
+            spared = widths[_BAR_AT] - min(widths[_BAR_AT], bar)
+            longest = max(_SHORTEST_NAME, widths[0] - max(0, excess - spared))
+            rows, widths = self._columns(now, bar, longest)
         lines = [
             "  ".join(
                 text.ljust(width) if at in _LEFT else text.rjust(width)
@@ -226,6 +234,12 @@ class Progress:
         begin = len(self._heading()) + 1
         page.stylize("bold", begin, begin + len(lines[0]))
         return page
+
+    def _columns(self, now_ns: int, bar: int, longest: int) -> tuple[list[list[str]], list[int]]:
+        """The cells of every line, with a bar and names of these lengths, and the widths."""
+        shown = [*self._finished, *self._open.values()]
+        rows = [_HEADS, *(_cells(cell, now_ns, bar, longest) for cell in shown)]
+        return rows, [max(len(row[at]) for row in rows) for at in range(len(_HEADS))]
 
     def _heading(self) -> str:
         of = "" if self._cells is None else f" of {self._cells}"
@@ -242,17 +256,19 @@ def line(cell: CellProgress, now_ns: int) -> str:
     return f"{target} {load}: {done} requests{counted}, {figures}, {state}"
 
 
-def _cells(cell: CellProgress, now_ns: int) -> list[str]:
+def _cells(
+    cell: CellProgress, now_ns: int, bar: int = _BAR, longest: int = _LONGEST_NAME
+) -> list[str]:
     over = cell.ended_ns is not None
     ttft = cell.ttft_p50_ms()
     share = cell.share(now_ns)
     return [
-        shorten(clean(cell.target), 32),
+        shorten(clean(cell.target), longest),
         clean(cell.load),
         f"{cell.done:,}" if cell.total is None else f"{cell.done:,}/{cell.total:,}",
         ""
         if share is None or over
-        else "━" * round(share * _BAR) + "╌" * (_BAR - round(share * _BAR)),
+        else "━" * round(share * bar) + "╌" * (bar - round(share * bar)),
         DOT if over or cell.inflight is None else f"{cell.inflight():,}",
         DOT if ttft is None else f"{number(ttft)} ms",
         number(cell.speed_p50_tps()),

@@ -144,6 +144,9 @@ def print_speed(report: SpeedReport, console: Console) -> None:
     if report.rows:
         print_columns(_columns(report, console.width), console)
         console.print()
+    elif not report.requests:
+        console.print(Text("There was no successful request in this period."))
+        console.print()
     for line in notes(report):
         console.print(Text(line, style="dim"))
 

@@ -7,6 +7,7 @@ or cut; where no terminal looks on, every load is one table.
 from __future__ import annotations
 
 import io
+import textwrap
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -76,7 +77,20 @@ def print_run(run: Run, console: Console, *, with_curves: bool = True) -> None:
         console.print()
         console.print(Text(heading, style="bold"))
         for line in lines:
-            console.print(Text(f"  {line}"))
+            console.print(Text(_indented(line, console.width)), soft_wrap=True)
+
+
+def _indented(line: str, width: int) -> str:
+    """A sentence of a section; what does not fit on its line goes on further to the right."""
+    depth = " " * (2 + len(line) - len(line.lstrip()))
+    return textwrap.fill(
+        line.lstrip(),
+        width,
+        initial_indent=depth,
+        subsequent_indent=f"{depth}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def plain(run: Run, *, width: int = PIPE_WIDTH, with_curves: bool = True) -> str:
