@@ -13,7 +13,7 @@ from lightgate.config.model import ModelTable
 from lightgate.gateway.admit import overrides
 from lightgate.gateway.exchange import exchange
 from lightgate.gateway.request import endpoint, passed
-from lightgate.gateway.served import keys, price, served
+from lightgate.gateway.served import asked, keys, price, served
 from lightgate.gateway.spend import denial
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan import course
@@ -87,7 +87,7 @@ def test_every_code_has_its_row() -> None:
         del attempts[label]
     said = set(re.findall(r'code="([a-z_]+)"', SOURCE))
     said |= set(re.findall(r'reason="([a-z]+)"', inspect.getsource(denial)))
-    said |= {errors.UsageError.label, served.ModelUnknown.label}
+    said |= {errors.UsageError.label, asked.ModelUnknown.label}
     assert set(documented) == said | set(attempts)
     for label, status in attempts.items():
         assert documented[label] == str(status), label

@@ -22,6 +22,7 @@ from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process import logs
 from lightgate.gateway.process.apart import apart
+from lightgate.gateway.process.lists import ListKeeper, order_of
 from lightgate.gateway.process.lock import (
     FORCED,
     WORKER,
@@ -31,6 +32,7 @@ from lightgate.gateway.process.lock import (
 from lightgate.gateway.process.port import ReservedPort, is_loopback
 from lightgate.gateway.process.prepare import (
     Preparation,
+    ServedNames,
     keys_in,
     providers_with_key,
     restore_spend,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
     from lightgate.gateway.process.lock import ChildState
     from lightgate.gateway.process.port import WorkerSockets
-    from lightgate.gateway.process.prepare import ServedNames
 
 CONSOLE_HOST: Final = "127.0.0.1"
 ORPHANS_S: Final = 4.0  # the children of a predecessor that was killed are gone by then
@@ -54,8 +55,13 @@ SILENT_S: Final = 5  # after which a worker or the console is taken for hung
 # After the start, until the ledger is asked what is known of targets: soon, since the snapshot of
 # the start does not wait for it; then when a new target may have answered; then now and then.
 PRIORS_S: Final = (2.0, 60.0, 600.0)
+LISTS_S: Final = 3.0  # that the greeting waits for the providers' lists of models, at the most
 # The order of stopping: demo traffic, workers (streams finish), simulator, console (ships last).
 TRAFFIC, WORKERS, PROVIDERS, CONSOLE = range(4)
+AUTO: Final = (
+    "on: a model that several of your providers have is routed, hedged and failed over between"
+    " them; other providers mean other prices and terms"
+)
 _NEEDS_RESTART: Final = {
     "host": "host", "port": "port", "workers": "workers", "data": "data", "drain_ns": "drain",
 }  # fmt: skip
@@ -121,6 +127,7 @@ class Launch:
         self.sockets: list[WorkerSockets] = []  # one worker's each
         self.leave: Callable[[], None] = lambda: None  # refuses connections from then on
         self._generation = 0  # how often the processes were replaced
+        self._served = ServedNames(providers=(), model=None)  # known once there is a snapshot
 
     def require_keys(self) -> None:
         """Read the keys; a gateway that other machines can reach must have a usable one."""
@@ -135,6 +142,7 @@ class Launch:
     async def serve(self, folder: DataFolderLock, port: int, console_port: int) -> None:
         """Start all processes in their order, print the addresses, and keep the processes up."""
         self._port, self._console_port = port, console_port
+        self._prepare.port = port
         if any(key.budget_usd is not None for key in self._keys):
             apart(lambda: restore_spend(self.settings.ledger, self._keys))
         started = instant_text(SYSTEM.wall_ns())
@@ -160,15 +168,34 @@ class Launch:
                 await console
             finally:
                 console.cancel()
-            self._greet(served)
-            if self._demo and not self._usable():
-                with contextlib.suppress(StoppedEarly):  # it serves already: an end in order
-                    await supervisor.start(self._traffic())
-            priors = asyncio.ensure_future(self._keep_priors())
+            self._served = served
+            tasks = [asyncio.ensure_future(self._keep_priors())]
             try:
+                if not self._demo:  # the configuration of a demo names all models
+                    tasks.append(await self._keep_lists(supervisor))
+                self._greet(self._served)
+                if self._demo and not self._usable():
+                    with contextlib.suppress(StoppedEarly):  # it serves already: an end in order
+                        await supervisor.start(self._traffic())
                 await supervisor.run()
             finally:
-                priors.cancel()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+
+    async def _keep_lists(self, supervisor: Supervisor) -> asyncio.Task[None]:
+        """Begin to look after the lists of models; wait a moment for the first, to name a model."""
+
+        def renew() -> None:
+            self._served = apart(self._prepare.refresh_names)
+            supervisor.tell_reload()
+
+        keeper = ListKeeper(lambda: order_of(self._prepare), self.data, renew)
+        task = asyncio.ensure_future(keeper.run())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LISTS_S):
+                await keeper.looked.wait()
+        return task
 
     async def _start_data_plane(self, supervisor: Supervisor) -> ServedNames:
         """Start the workers; before them the simulator, whose port is in the snapshot."""
@@ -321,18 +348,29 @@ class Launch:
                 keys=who,
                 workers=workers,
                 providers=list(served.providers),
+                names=served.names,
+                auto=served.auto,
+                ignored=list(served.ignored),
+                try_model=served.model,
                 data=str(self.data),
             )
             return
         crew = "1 worker" if workers == 1 else f"{workers} workers"
         note(f"Gateway    {gateway}   ({crew}; {who})")
         note(f"Console    {console}   (live speeds, /metrics)")
-        note(f"Providers  {self._served(served)}")
+        note(f"Providers  {self._providers(served)}")
+        if served.model is not None:
+            more = f"; all {served.names}: GET /v1/models" if served.names > 1 else ""
+            note(f"Models     by their own names, such as {served.model}{more}")
+        if served.auto:
+            note(f"Auto       {AUTO}")
+        for name in served.ignored:
+            note(f"Ignored    {name}: it points at this gateway itself; clients may use it")
         note(f"Data       {self.data}")
         note(f"Try        {self._curl(served.model, keyed=keyed)}")
         note("Ctrl-C lets open streams finish and stops.")
 
-    def _served(self, served: ServedNames) -> str:
+    def _providers(self, served: ServedNames) -> str:
         names = [name for name in served.providers if not name.startswith("sim-")]
         real = ", ".join(names)
         facts = self._prepare.facts

@@ -92,6 +92,10 @@ class GatewayTable(ConfigTable):
         default=parse_duration("15s"),
         description="silence after which a stream gets an SSE comment",
     )
+    auto: Flag = Field(
+        default=False,
+        description="a bare model name is routed over all keyed providers that have the model",
+    )
     breaker: BreakerTable = Field(default_factory=BreakerTable, description="circuit breaker")
     responses: ResponsesTable = Field(
         default_factory=ResponsesTable, description="responses that are kept"

@@ -63,16 +63,13 @@ def models_of(price_provider: str, at: datetime) -> tuple[ListedModel, ...]:
     from genai_prices.data_snapshot import get_snapshot
 
     provider = next((p for p in get_snapshot().providers if p.id == price_provider), None)
-    return tuple(
-        ListedModel(
-            id=model.id,
-            name=model.name,
-            context_window=model.context_window,
-            deprecated=bool(model.deprecated),
-            rates=_rates(model, at),
-        )
-        for model in (provider.models if provider is not None else ())
-    )
+    return tuple(_listed(model, at) for model in (provider.models if provider is not None else ()))
+
+
+def listed_model(price_provider: str, model: str, at: datetime) -> ListedModel | None:
+    """The list's row for a model by the list's own rules, which also know dated names."""
+    found = _find(price_provider, model)
+    return None if found is None else _listed(found[1], at)
 
 
 def list_cost(
@@ -132,6 +129,16 @@ def _dated() -> tuple[date, ...]:
                 if isinstance(price.constraint, StartDateConstraint)
             )
     return tuple(sorted(days))
+
+
+def _listed(model: ModelInfo, at: datetime) -> ListedModel:
+    return ListedModel(
+        id=model.id,
+        name=model.name,
+        context_window=model.context_window,
+        deprecated=bool(model.deprecated),
+        rates=_rates(model, at),
+    )
 
 
 def _find(price_provider: str, model: str) -> tuple[Provider, ModelInfo] | None:

@@ -14,14 +14,13 @@ from lightgate.gateway.admit.overrides import SOUND_ID
 from lightgate.gateway.exchange.caller import NEVER, Caller
 from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.http.count import answer_count
-from lightgate.gateway.http.models import model_body, models_body
+from lightgate.gateway.http.models import ModelPages
 from lightgate.gateway.http.requests import look_up
 from lightgate.gateway.http.responses import Responses
 from lightgate.gateway.http.shared import Shared, shared_name
 from lightgate.gateway.kept.talk import previous_of
 from lightgate.gateway.request.endpoint import Endpoint, dialect_of, find
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
-from lightgate.gateway.served.served import ModelUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -49,6 +48,7 @@ class Gateway:
         self._data = data
         self._unready = unready
         self._responses = Responses(state, data)
+        self._models = ModelPages(state)
 
     def gate(self, inbound: Inbound, reply: Reply) -> None:
         """Refuse a request by its head alone: a body without a key is never read."""
@@ -162,9 +162,9 @@ class Gateway:
         else:
             key = authorize(state, inbound, state.wall_ns())
             if path.verb == "models":
-                reply.whole(200, _JSON, models_body(state.served, key, _shape(inbound)))
+                self._tasks(inbound, reply, self._list_models(inbound, reply, key))
             elif path.verb == "model":
-                reply.whole(200, _JSON, self._model(inbound, path.model or "", key))
+                reply.whole(200, _JSON, self._models.one(key, _shape(inbound), path.model or ""))
             elif path.id is not None and path.verb != "request":
                 self._tasks(inbound, reply, self._responses.answer(inbound, reply, path, key))
             else:
@@ -184,12 +184,8 @@ class Gateway:
     async def _look_up(self, reply: Reply, id_: str, key: KeyRecord | None) -> None:
         reply.whole(200, _JSON, await look_up(self._state, self._data, id_, key))
 
-    def _model(self, inbound: Inbound, name: str, key: KeyRecord | None) -> bytes:
-        body = model_body(self._state.served, key, _shape(inbound), name)
-        if body is None:
-            said = f"There is no model {name!r} here. GET /v1/models lists them."
-            raise Refusing(Refusal(status=404, message=said, code=ModelUnknown.label))
-        return body
+    async def _list_models(self, inbound: Inbound, reply: Reply, key: KeyRecord | None) -> None:
+        reply.whole(200, _JSON, await self._models.all(key, _shape(inbound)))
 
     def _endpoint(self, inbound: Inbound) -> Endpoint:
         found = find(inbound.target)

@@ -6,10 +6,11 @@ without the libraries for configuration and database.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -45,10 +46,34 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedNames(msgspec.Struct, frozen=True, kw_only=True):
-    """What a snapshot serves: its providers, and its first model if it has one."""
+    """What a snapshot serves: its providers, how many names, and a model for a first try.
+
+    `ignored` are variables with a base URL that leads back to this gateway.
+    """
 
     providers: tuple[str, ...]
     model: str | None
+    names: int = 0
+    auto: bool = False
+    ignored: tuple[str, ...] = ()
+
+
+class ListNews(msgspec.Struct, frozen=True):
+    """What came of a look at the providers' lists of models."""
+
+    changed: bool  # whether another snapshot is needed
+    problems: dict[str, str]  # by provider, why its list could not be fetched
+
+
+class ListOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What another process needs to know to fetch the lists; no key is in it."""
+
+    path: str | None
+    typed: dict[str, Any]
+    world: str | None
+    facts: dict[str, Any] | None
+    port: int | None
+    wanted: bool = False
 
 
 class Preparation:
@@ -60,8 +85,16 @@ class Preparation:
     def __init__(self, path: Path | None, typed: Mapping[str, Any], world: str | None) -> None:
         self.path = path
         self.facts: Mapping[str, Any] | None = None  # of the simulator, once it runs
-        self._typed = {name: value for name, value in typed.items() if value is not None}
-        self._world = world
+        self.port: int | None = None  # of the gateway itself, once it is reserved
+        self.typed = {name: value for name, value in typed.items() if value is not None}
+        self.world = world
+
+    @classmethod
+    def of(cls, order: ListOrder) -> Self:
+        """The preparation of an order that came from another process."""
+        made = cls(None if order.path is None else Path(order.path), order.typed, order.world)
+        made.facts, made.port = order.facts, order.port
+        return made
 
     def settings(self) -> UpSettings:
         """Read the configuration."""
@@ -92,8 +125,47 @@ class Preparation:
         if not first and not forced:
             _refuse_emptied(made, self._data())
         put_snapshot(self._data(), made)
-        model = made.aliases[0].name if made.aliases else None
-        return ServedNames(providers=tuple(made.providers), model=model)
+        return self._served(made)
+
+    def _served(self, made: Snapshot) -> ServedNames:
+        from lightgate.gateway.served.asked import AskedNames
+        from lightgate.gateway.served.example import example_name
+
+        return ServedNames(
+            providers=tuple(made.providers),
+            model=example_name(made),
+            names=len({*(alias.name for alias in made.aliases), *AskedNames(made).bare()}),
+            auto=made.auto,
+            ignored=self._own_base_urls(),
+        )
+
+    def refresh_lists(self, *, wanted: bool) -> ListNews:
+        """Fetch the lists of models that are too old; `wanted`: an unknown name was asked for."""
+        from lightgate.gateway.served.resolve import targets_of
+        from lightgate.provider.kept_lists import due, fetch_lists, keep_lists, read_lists
+
+        targets = targets_of(self._full(), self._env())
+        before = read_lists(self._data())
+        asked = due(targets, before, SYSTEM.wall_ns(), wanted=wanted)
+        if not asked:
+            return ListNews(False, {})
+        fresh = asyncio.run(fetch_lists(asked, before, SYSTEM.wall_ns()))
+        kept = {name: known for name, known in before.items() if name in targets}
+        keep_lists(self._data(), kept | fresh)
+        changed = any(
+            name not in before
+            or (known.models, known.problem) != (before[name].models, before[name].problem)
+            for name, known in fresh.items()
+        )
+        return ListNews(changed, {n: known.problem for n, known in fresh.items() if known.problem})
+
+    def refresh_names(self) -> ServedNames:
+        """Put what the lists of models say into the snapshot in force; its keys and priors stay."""
+        from lightgate.gateway.served.snapshot import refresh_names
+
+        made = self.make_snapshot((), {})
+        refresh_names(self._data(), made)
+        return self._served(made)
 
     def refresh_priors(self) -> None:
         """Put what the ledger has learned of targets into the snapshot in force."""
@@ -104,8 +176,20 @@ class Preparation:
     def make_snapshot(self, keys: tuple[KeyRecord, ...], priors: dict[str, Prior]) -> Snapshot:
         """Make a snapshot of the configuration and the price list."""
         from lightgate.gateway.served.resolve import make_snapshot
+        from lightgate.provider.kept_lists import read_lists
 
-        return make_snapshot(self._full(), keys, os.environ, priors=priors)
+        lists = read_lists(self._data())
+        return make_snapshot(self._full(), keys, self._env(), priors=priors, lists=lists)
+
+    def _env(self) -> dict[str, str]:
+        """The environment, without base URLs that lead back to this gateway."""
+        own = self._own_base_urls()
+        return {name: value for name, value in os.environ.items() if name not in own}
+
+    def _own_base_urls(self) -> tuple[str, ...]:
+        from lightgate.gateway.process.own_variables import own_base_urls
+
+        return () if self.port is None else own_base_urls(os.environ, self.port)
 
     def priors(self, *, strict: bool = False) -> dict[str, Prior]:
         """The priors of the configuration, the ledger and past runs."""
@@ -143,7 +227,7 @@ class Preparation:
         from lightgate.config.model import Config
 
         config = Config() if self.path is None else load_config(self.path)
-        gateway = config.gateway.model_copy(update=self._typed)
+        gateway = config.gateway.model_copy(update=self.typed)
         return config.model_copy(update={"gateway": gateway})
 
     def _full(self) -> Config:
@@ -157,11 +241,11 @@ class Preparation:
         return with_simulated(self._config(), msgspec.convert(self.facts, SimFacts), world)
 
     def _loaded_world(self) -> World | None:
-        if self._world is None:
+        if self.world is None:
             return None
         from lightgate.sim.world_file import load
 
-        return load(self._world)
+        return load(self.world)
 
 
 def _refuse_emptied(made: Snapshot, data: Path) -> None:

@@ -141,11 +141,15 @@ class Supervisor:
         except Exception:  # noqa: BLE001 - a reload that fails must not end what runs
             _log.exception("The configuration was not taken over; the old one stays")
             return False
+        self.tell_reload()
+        say(_log, logging.INFO, "The configuration was taken over", why=why)
+        return True
+
+    def tell_reload(self) -> None:
+        """Tell the workers that there is another snapshot; they would find it in a moment."""
         for child in self._children:
             if child.spec.reloads:
                 child.signal(signal.SIGHUP)
-        say(_log, logging.INFO, "The configuration was taken over", why=why)
-        return True
 
     def replace_all(self) -> None:
         """Read the configuration again, and replace the children one after the other."""

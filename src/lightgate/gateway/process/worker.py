@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import json
 import logging
@@ -39,6 +40,7 @@ from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.locate import LedgerPlace
+from lightgate.provider.kept_lists import WANTED
 from lightgate.wire.client.client import Client
 from lightgate.wire.door.door import Door, DoorLimits
 
@@ -98,6 +100,7 @@ class Worker:
         self._ticks = 0
         self._keeping: asyncio.Future[None] | None = None
         state.each_second.append(self._share)
+        state.each_second.append(self._want_lists)
         if options.supervised:
             state.each_second.append(beat)
         if options.probes:
@@ -114,6 +117,14 @@ class Worker:
                 loop = self.state.loop
                 self._keeping = loop.run_in_executor(None, self._sharing.keep, news)
         self._sharing.adopt()
+
+    def _want_lists(self) -> None:
+        """Tell the supervisor that a model was asked for that no list has."""
+        names = self.state.served.names
+        if names.missed:
+            names.missed = False
+            with contextlib.suppress(OSError):
+                (self._options.data / WANTED).touch(mode=0o600)
 
     def _keep_answers(self, served: Served) -> None:
         """Open the cache's second tier once some model needs it; in a thread, and lazily."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, CredentialsError
+from lightgate.gateway.served.names import bare_names, maker_rows, offers_of
 from lightgate.gateway.served.own_address import check_not_own
 from lightgate.gateway.served.priors import gather_priors, priors_of
 from lightgate.gateway.served.snapshot import KeptTerms, Reach, Snapshot, WorkerTerms
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
     from lightgate.config.model import Config, ModelTable
     from lightgate.ledger.store.keys import KeyRecord
-    from lightgate.price.rates import Rates
+    from lightgate.provider.model_list import ModelList
+    from lightgate.provider.target import Target
     from lightgate.route.form.prior import Prior
 
 
@@ -33,21 +36,22 @@ def make_snapshot(
     keys: Iterable[KeyRecord],
     env: Mapping[str, str],
     *,
-    at: datetime | None = None,
     priors: Mapping[str, Prior] | None = None,
+    lists: Mapping[str, ModelList] | None = None,
 ) -> Snapshot:
     """Resolve a configuration; ConfigError and CredentialsError say what is missing.
 
-    `priors` are by default those of the configuration alone.
+    `priors` are by default those of the configuration alone. `lists` are what providers said of
+    their models.
     """
-    at = at or datetime.now(UTC)
     breaker = config.gateway.breaker
     aliases = tuple(_alias(name, table) for name, table in config.models.items())
     tiers_of(aliases)  # a check that cannot be loaded stops the start here, not in every worker
+    providers = _reachable(config, env, lists or {})
     return Snapshot(
         made_ns=SYSTEM.wall_ns(),
         instance=secrets.token_hex(8),
-        providers=_reachable(config, env, at),
+        providers=providers,
         aliases=aliases,
         keys=tuple(keys),
         terms=WorkerTerms(
@@ -63,11 +67,14 @@ def make_snapshot(
             ),
         ),
         priors=dict(priors_of(gather_priors(config)) if priors is None else priors),
+        names=bare_names(providers, auto=config.gateway.auto),
+        auto=config.gateway.auto,
+        makers=maker_rows(),
     )
 
 
-def _reachable(config: Config, env: Mapping[str, str], at: datetime) -> dict[str, Reach]:
-    """Every provider that can be called, by name.
+def targets_of(config: Config, env: Mapping[str, str]) -> dict[str, Target]:
+    """A target at every provider that can be called, by the provider's name.
 
     A provider of a model's target must be complete; the others of the catalogue are added where the
     environment has their key.
@@ -75,15 +82,31 @@ def _reachable(config: Config, env: Mapping[str, str], at: datetime) -> dict[str
     wanted = {target.partition("/")[0]: target for target in _targets(config)}
     for name in config.providers:
         wanted.setdefault(name, f"{name}/any")
-    found = {name: _reach(target, config, env, at) for name, target in wanted.items()}
+    found = {name: _ready(target, config, env) for name, target in wanted.items()}
     for name, provider in catalogue().items():
         variable, ready = key_variable(provider, config, env)
         if name not in found and ready and variable is not None:
             try:
-                found[name] = _reach(f"{name}/any", config, env, at)
+                found[name] = _ready(f"{name}/any", config, env)
             except ConfigError:  # no address, or the gateway's own: the file does not ask for it
                 continue
     return found
+
+
+def _reachable(
+    config: Config, env: Mapping[str, str], lists: Mapping[str, ModelList]
+) -> dict[str, Reach]:
+    """Every provider that can be called, by name, with the models that it has."""
+    at = datetime.now(UTC)
+    named: dict[str, list[str]] = defaultdict(list)
+    for spec in (*_targets(config), *config.prices, *config.priors):
+        provider, _, model = spec.partition("/")
+        if model:
+            named[provider].append(model)
+    return {
+        name: _reach(target, config, env, (lists.get(name), named[name], at))
+        for name, target in targets_of(config, env).items()
+    }
 
 
 def _targets(config: Config) -> list[str]:
@@ -93,39 +116,41 @@ def _targets(config: Config) -> list[str]:
     return named
 
 
-def _reach(spec: str, config: Config, env: Mapping[str, str], at: datetime) -> Reach:
+def _ready(spec: str, config: Config, env: Mapping[str, str]) -> Target:
     target = resolve(spec, env=env, config=config)
     variable, ready = key_variable(target.provider, config, env)
     if not ready:
         raise CredentialsError(f"The environment variable {variable} is not set.")
+    check_not_own(config, target.provider.name, target.base_url)
+    return target
+
+
+def _reach(
+    target: Target,
+    config: Config,
+    env: Mapping[str, str],
+    known: tuple[ModelList | None, list[str], datetime],
+) -> Reach:
+    own, named, at = known
+    if own is not None and own.base_url != target.base_url:
+        own = None  # of another address
+    offers = offers_of(target.provider, own, named, at)
     name = target.provider.name
-    check_not_own(config, name, target.base_url)
+    for spec, table in config.prices.items():
+        provider, _, model = spec.partition("/")
+        if provider == name:
+            offers.prices[model] = own_rates(table)
+    variable, _ = key_variable(target.provider, config, env)
     return Reach(
         provider=target.provider,
         base_url=target.base_url,
         key_env=variable if target.api_key is not None else None,
         hourly_cost=target.hourly_cost,
-        prices=_prices(name, target.provider.price_provider, config, at),
+        prices=offers.prices,
+        models=offers.models,
+        listed=own is not None and own.fetched_ns is not None,
+        list_problem="" if own is None else own.problem,
     )
-
-
-def _prices(
-    name: str, price_provider: str | None, config: Config, at: datetime
-) -> dict[str, Rates]:
-    prices: dict[str, Rates] = {}
-    if price_provider is not None:
-        from lightgate.price.rates import models_of
-
-        prices = {
-            model.id: model.rates
-            for model in models_of(price_provider, at)
-            if model.rates.input is not None
-        }
-    for target, table in config.prices.items():
-        provider, _, model = target.partition("/")
-        if provider == name:
-            prices[model] = own_rates(table)
-    return prices
 
 
 def _alias(name: str, table: ModelTable) -> Alias:

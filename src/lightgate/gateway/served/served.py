@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Final
 
-from lightgate.errors import ConfigError, UsageError
+from lightgate.errors import ConfigError
+from lightgate.gateway.served.asked import AskedNames
 from lightgate.gateway.served.keys import Keyring
 from lightgate.gateway.served.price import TokenPrices
 from lightgate.gateway.served.target import ServedTarget
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 _MOST_LOOSE: Final = 1000  # targets under their own name, which clients may ask for at will
 
 
-class ModelUnknown(UsageError):  # noqa: N818 - names the event
-    """The client asked for a model that is not served here."""
-
-    status = 404
-    label = "model_not_found"
-
-
 class Served:
     """What a worker serves under one snapshot."""
 
@@ -44,6 +37,7 @@ class Served:
         self.aliases: dict[str, Alias] = {alias.name: alias for alias in snapshot.aliases}
         self.targets: dict[str, ServedTarget] = {}
         self._loose: dict[str, Alias] = {}
+        self.names = AskedNames(snapshot)
         self._prices: dict[str, dict[str, TargetPrice]] = {}
         self.tiers = tiers_of(snapshot.aliases)
         for alias in snapshot.aliases:
@@ -51,19 +45,25 @@ class Served:
                 self.targets.setdefault(target, self._make(target))
 
     def alias(self, model: str) -> Alias:
-        """The alias of a client's model name; a target under its own name is an alias of one."""
+        """The alias of a client's model name; a bare name or a target's own makes one.
+
+        ModelUnknown says why there is none, and what to ask for instead.
+        """
         found = self.aliases.get(model) or self._loose.get(model)
         if found is not None:
             return found
-        provider, slash, rest = model.partition("/")
-        if not slash or not rest or provider not in self.snapshot.providers:
-            raise self._unknown(model)
-        if any(c.isspace() or not c.isprintable() for c in rest):
-            raise self._unknown(model)
+        targets = self.names.targets(model)
         if len(self._loose) >= _MOST_LOOSE:
             self._forget()
-        self.targets.setdefault(model, self._make(model))
-        loose = self._loose[model] = Alias(name=model, targets=(model,))
+        for target in targets:
+            if target not in self.targets:
+                self.targets[target] = self._make(target)
+        loose = self._loose[model] = Alias(
+            name=model,
+            targets=targets,
+            policy="fastest" if len(targets) > 1 else "ordered",
+            hedge="auto" if len(targets) > 1 else "off",
+        )
         return loose
 
     @property
@@ -84,11 +84,6 @@ class Served:
             known = {target: price for target, price in found.items() if price is not None}
             self._prices[alias.name] = known
         return known
-
-    def models(self) -> tuple[str, ...]:
-        """Every name that clients may ask for: aliases first, then the targets behind them."""
-        targets = [target for alias in self.aliases.values() for target in alias.targets]
-        return tuple(dict.fromkeys((*self.aliases, *targets)))
 
     def _make(self, name: str) -> ServedTarget:
         provider, _, model = name.partition("/")
@@ -113,16 +108,12 @@ class Served:
             hourly_cost=reach.hourly_cost,
         )
 
-    def _unknown(self, model: str) -> ModelUnknown:
-        near = difflib.get_close_matches(model, self.models(), n=1)
-        shown = model[:80]
-        hint = f"Did you mean {near[0]!r}?" if near else "GET /v1/models lists what there is."
-        return ModelUnknown(f"The model {shown!r} is not served here.", hint=hint)
-
     def _forget(self) -> None:
-        """Drop the older half of targets under their own name; running requests keep theirs."""
-        kept = {target for alias in self.aliases.values() for target in alias.targets}
+        """Drop the older half of names that are no alias; running requests keep their targets."""
         for name in list(self._loose)[: _MOST_LOOSE // 2]:
             del self._loose[name]
-            if name not in kept:
-                self.targets.pop(name, None)
+            self._prices.pop(name, None)
+        aliases = (*self.aliases.values(), *self._loose.values())
+        kept = {target for alias in aliases for target in alias.targets}
+        for target in [target for target in self.targets if target not in kept]:
+            del self.targets[target]

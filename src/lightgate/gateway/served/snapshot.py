@@ -34,10 +34,28 @@ LOCK: Final = "snapshot.lock"  # held while a part of it is changed
 VERSION: Final = 1
 
 
+class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A model at a provider: the tokens it takes, and whether lists of models show it."""
+
+    context_window: int | None = None
+    shown: bool = True
+
+
+class MakerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider that makes models: a pattern of their names, and the variable for its key."""
+
+    provider: str
+    title: str
+    key_env: str
+    makes: str
+
+
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
     """A provider that can be called: its address, and the variable that holds its key.
 
-    `prices` are by model; a model without an entry has no known price.
+    `prices` are by model; a model without an entry has no known price. `models` are those that the
+    provider is known to have; `listed` says that its own list is among the sources, and
+    `list_problem` why it is not.
     """
 
     provider: Provider
@@ -45,6 +63,9 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     key_env: str | None = None
     hourly_cost: Decimal | None = None
     prices: dict[str, Rates] = {}
+    models: dict[str, ModelFacts] = {}
+    listed: bool = False
+    list_problem: str = ""
 
 
 class KeptTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +86,10 @@ class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a worker is told when it starts, and on every change."""
+    """Everything that a worker is told when it starts, and on every change.
+
+    `names` has the targets of every bare model name; with `auto` a name may mean several.
+    """
 
     version: int = VERSION
     made_ns: int
@@ -75,6 +99,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[KeyRecord, ...] = ()
     terms: WorkerTerms = WorkerTerms()
     priors: dict[str, Prior] = {}  # by target, where a source says something
+    names: dict[str, tuple[str, ...]] = {}
+    auto: bool = False
+    makers: tuple[MakerRow, ...] = ()
 
 
 class SnapshotFailed(LightgateError):  # noqa: N818 - names the event
@@ -124,6 +151,16 @@ def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
         if (data / FILE).exists():
             before = read_snapshot(data)
             put_snapshot(data, msgspec.structs.replace(before, keys=keys, made_ns=SYSTEM.wall_ns()))
+
+
+def refresh_names(data: Path, made: Snapshot) -> None:
+    """Put the providers' models and the bare names of another snapshot into the one in force."""
+    with _changing(data):
+        before = read_snapshot(data)
+        fresh = msgspec.structs.replace(
+            before, providers=made.providers, names=made.names, made_ns=SYSTEM.wall_ns()
+        )
+        put_snapshot(data, fresh)
 
 
 def refresh_priors(data: Path, priors: Mapping[str, Prior]) -> bool:

@@ -60,7 +60,26 @@ async def fetch(
     body: bytes | None = None,
 ) -> Fetched:
     """GET a path, or POST a body to it; any status is an answer, no redirect is followed."""
-    method, limit = ("GET", BODY_LIMIT) if body is None else ("POST", POSTED_LIMIT)
+    limit = BODY_LIMIT if body is None else POSTED_LIMIT
+    asked = Asked(path, headers, body, limit)
+    return await fetch_bounded(client, origin, asked, deadlines or Deadlines())
+
+
+class Asked(NamedTuple):
+    """A plain request; `limit` is the most bytes that its answer may have."""
+
+    path: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    limit: int = BODY_LIMIT
+
+
+async def fetch_bounded(
+    client: Client, origin: Origin, asked: Asked, deadlines: Deadlines
+) -> Fetched:
+    """Send a plain request; TooLarge where its answer is larger than it may be."""
+    path, headers, body, limit = asked
+    method = "GET" if body is None else "POST"
     lines = [f"{method} {path} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
     if body is not None:
         lines.append(f"content-length: {len(body)}")

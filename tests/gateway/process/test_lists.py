@@ -1,0 +1,159 @@
+"""The lists of models while the gateway runs: when they are fetched, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lightgate.clock.source import ManualClock
+from lightgate.gateway.process import lists
+from lightgate.gateway.process.lists import ListKeeper
+from lightgate.gateway.process.own_variables import leads_here, own_base_urls
+from lightgate.gateway.process.prepare import ListNews, ListOrder, Preparation
+from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
+from lightgate.ledger.store.keys import KeyTerms, new_key
+from lightgate.provider.kept_lists import AGAIN_NS, FRESH_NS, WANTED, keep_lists, read_lists
+from lightgate.provider.model_list import ModelList, OfferedModel
+from lightgate.route.form.prior import Prior
+from lightgate.sim.server.server import SimServer
+from lightgate.sim.world_file import load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ORDER = ListOrder(path=None, typed={}, world=None, facts=None, port=None)
+
+
+class Asked:
+    """Orders as they are given, and what comes of them."""
+
+    def __init__(self) -> None:
+        self.orders: list[ListOrder] = []
+        self.news: ListNews | None = ListNews(False, {})
+        self.changes = 0
+
+    async def __call__(self, order: ListOrder) -> ListNews | None:
+        self.orders.append(order)
+        return self.news
+
+    def changed(self) -> None:
+        self.changes += 1
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    made = Asked()
+    monkeypatch.setattr(lists, "_ask", made)
+    return made
+
+
+async def test_a_look_happens_at_the_start_when_wanted_and_when_old(
+    asked: Asked, tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    keeper = ListKeeper(lambda: ORDER, tmp_path, asked.changed, clock=clock)
+    assert await keeper.look()
+    assert not await keeper.look()
+    (tmp_path / WANTED).touch()
+    assert not await keeper.look()  # wanted, but a minute has not passed
+    clock.advance(AGAIN_NS)
+    assert await keeper.look()
+    assert not await keeper.look()
+    clock.advance(FRESH_NS)
+    assert await keeper.look()
+    assert [order.wanted for order in asked.orders] == [False, True, False]
+
+
+async def test_news_are_put_in_force_and_problems_said_once(
+    asked: Asked, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    keeper = ListKeeper(lambda: ORDER, tmp_path, asked.changed, clock=clock)
+    asked.news = ListNews(True, {"groq": "it refused the key with 401"})
+    for _ in range(2):
+        await keeper.look()
+        clock.advance(FRESH_NS)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert "The list of models of groq could not be fetched: it refused the key with 401" in said[0]
+    assert "groq/MODEL" in said[0]
+    assert asked.changes == 2
+
+
+async def test_a_process_of_its_own_fetches_and_keeps_the_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim = SimServer(load("providers-2026"), seed=1)
+    port = await sim.start()
+    for row in [name for name in os.environ if name.endswith(("_API_KEY", "_BASE_URL", "_TOKEN"))]:
+        monkeypatch.delenv(row)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/openai/v1")
+    order = ListOrder(path=None, typed={"data": str(tmp_path)}, world=None, facts=None, port=None)
+    try:
+        assert await lists._ask(order) == ListNews(True, {})
+        assert [model.id for model in read_lists(tmp_path)["openai"].models][:2] == [
+            "gpt-4-turbo",
+            "gpt-4o",
+        ]
+        assert await lists._ask(order) == ListNews(False, {})  # they are fresh
+    finally:
+        await sim.close()
+    snapshot = Preparation.of(order).make_snapshot((), {})
+    assert snapshot.names["gpt-4o"] == ("openai/gpt-4o",)
+    assert "gpt-4.1" not in snapshot.names  # the price list has it, this provider does not
+    assert "sk-test" not in json.dumps(order.typed)
+
+
+@pytest.mark.parametrize(
+    ("url", "own"),
+    [
+        ("http://127.0.0.1:8080/v1", True),
+        ("http://localhost:8080/v1", True),
+        ("http://[::1]:8080", True),
+        ("http://0.0.0.0:8080/v1", True),
+        ("http://127.0.0.1:8081/v1", False),
+        ("https://api.openai.com/v1", False),
+        ("http://192.0.2.7:8080/v1", False),
+        ("nonsense", False),
+    ],
+)
+def test_a_base_url_of_this_gateway_is_known(url: str, own: bool) -> None:
+    assert leads_here(url, 8080) is own
+    env = {"OPENAI_BASE_URL": url, "OTHER_BASE_URL": url}
+    assert own_base_urls(env, 8080) == (("OPENAI_BASE_URL",) if own else ())
+
+
+def test_a_variable_that_leads_back_to_the_gateway_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8080/v1")
+    prepare = Preparation(None, {"data": str(tmp_path)}, None)
+    prepare.port = 8080
+    snapshot = prepare.make_snapshot((), {})
+    assert snapshot.providers["openai"].base_url == "https://api.openai.com/v1"
+    assert prepare.put_snapshot((), first=True).ignored == ("OPENAI_BASE_URL",)
+
+
+def test_new_names_leave_the_keys_and_priors_of_the_snapshot_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    prepare = Preparation(None, {"data": str(tmp_path)}, None)
+    _, key = new_key(KeyTerms(name="mine"))
+    prior = Prior(100.0, 200.0, 50.0, 40.0)
+    put_snapshot(tmp_path, prepare.make_snapshot((key,), {"openai/gpt-4o": prior}))
+    url = "https://api.openai.com/v1"
+    models = (OfferedModel("gpt-8"),)
+    keep_lists(
+        tmp_path, {"openai": ModelList(base_url=url, tried_ns=1, fetched_ns=1, models=models)}
+    )
+    assert prepare.refresh_names().names == 1
+    found = read_snapshot(tmp_path)
+    assert found.names == {"gpt-8": ("openai/gpt-8",)}
+    assert found.keys == (key,)
+    assert found.priors == {"openai/gpt-4o": prior}
