@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -88,7 +88,7 @@ async def test_a_key_sees_and_uses_only_what_it_may_ask_for(start: Start) -> Non
     assert (await rig.chat("claude-opus-4-5", headers=key)).status == 403
 
 
-CHATS = {
+CHATS: dict[str, tuple[str, dict[str, Any]]] = {
     "openai": ("/v1/chat/completions", {"messages": []}),
     "anthropic": ("/v1/messages", {"messages": [], "max_tokens": 5}),
     "gemini": ("/v1beta/models/{model}:generateContent", {"contents": []}),
