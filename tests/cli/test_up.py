@@ -81,7 +81,8 @@ class Up:
     async def aliases(self) -> set[str]:
         status, body = await self.get("/v1/models")
         assert status == 200
-        return {row["id"] for row in json.loads(body)["data"] if "/" not in row["id"]}
+        rows = json.loads(body)["data"]
+        return {row["id"] for row in rows if row["owned_by"] == "lightgate"}
 
 
 async def http(
