@@ -139,6 +139,14 @@ class ConnectionFailed(Unreachable):
     """The connection was refused, unroutable, or not given by the proxy."""
 
 
+class NoDescriptor(AttemptError):  # noqa: N818 - reads as what is missing
+    """This process may open no more files; the provider has nothing to do with it."""
+
+    status = 503
+    label = "shortage"
+    outcome = "reset"
+
+
 class TlsFailed(Unreachable):
     """The handshake or the certificate failed; plain text is never tried instead."""
 

@@ -495,3 +495,21 @@ async def test_a_world_that_is_wrong(run: Run, tmp_path: Path, text: str, said: 
         done: Ran = await run(verb, "--world", str(world))
         assert (done.code, done.out) == (3, "")
         assert said in done.sentence
+
+
+async def test_only_workers_get_the_keys_of_providers(serve: Serve, config: Path) -> None:
+    async with serve("--no-demo", GROQ_API_KEY=CANARY) as up:
+        told = {
+            name: CANARY in psutil.Process(up.pid(name)).environ().values()
+            for name in ("worker-0", "console")
+        }
+    assert told == {"worker-0": True, "console": False}
+
+
+async def test_the_data_folder_is_closed_to_others(
+    serve: Serve, config: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir(mode=0o755)
+    async with serve("--no-demo") as up:
+        open_ones = [p.name for p in (up.data, *up.data.rglob("*")) if p.stat().st_mode & 0o077]
+    assert open_ones == []

@@ -37,6 +37,7 @@ from lightgate.gateway.process.prepare import (
     providers_with_key,
     restore_spend,
 )
+from lightgate.gateway.process.shelter import ENOUGH, keep_private, raise_descriptors
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
 from lightgate.gateway.spend.shares import WORKERS as MOST_WORKERS
 from lightgate.ledger.store.keys import KeyRecord, instant_text
@@ -88,7 +89,14 @@ async def launch(options: UpOptions) -> None:
     logs.start(options.log_form)
     up = Launch(options)
     logs.start(options.log_form, secrets=up.settings.secrets)
+    _, descriptors = raise_descriptors()
+    if descriptors < ENOUGH:
+        logs.say(_log, logging.WARNING, f"Only {descriptors} files may be open in one process:"
+                 " many streams at once will be refused. Raise the hard limit (ulimit -Hn).",
+                 descriptors=descriptors)  # fmt: skip
     with DataFolderLock(up.data) as folder:
+        for path in keep_private(up.data):
+            logs.say(_log, logging.WARNING, f"Others can read {path}, and its mode cannot be set")
         up.require_keys()
         settings, patience_s = up.settings, ORPHANS_S if folder.stale else 0.0
         gateway = await ReservedPort.make(settings.host, settings.port, patience_s=patience_s)
@@ -289,6 +297,7 @@ class Launch:
             argv=_module("lightgate.console", *where, "--port", str(self._console_port),
                          "--retention-s", f"{retention_s:g}"),
             env=self._environment(),
+            without=self._key_variables(),
             stage=CONSOLE,
             stop_s=CONSOLE_STOP_S,
             silent_s=SILENT_S,
@@ -300,6 +309,12 @@ class Launch:
             **self.settings.ledger.environment(),
         }
 
+    def _key_variables(self) -> frozenset[str]:
+        """The variables that hold a provider's key: only workers call providers."""
+        secrets = self.settings.secrets
+        holding = (name for name, value in os.environ.items() if value.strip() in secrets)
+        return frozenset(holding) - {logs.CONSOLE_SECRET_ENV}
+
     def _simulator(self) -> ChildSpec:
         from lightgate.sim.server.serve import SimOptions
 
@@ -307,6 +322,7 @@ class Launch:
         return ChildSpec(
             name="simulator",
             argv=_module("lightgate.sim", msgspec.json.encode(options).decode()),
+            without=self._key_variables(),
             stage=PROVIDERS,
             restart="never",  # its port is in the snapshot
         )
@@ -319,6 +335,7 @@ class Launch:
         return ChildSpec(
             name="traffic",
             argv=_module("lightgate.gateway.process.demo", msgspec.json.encode(traffic).decode()),
+            without=self._key_variables(),
             stage=TRAFFIC,
         )
 

@@ -239,6 +239,6 @@ def test_a_machine_without_descriptors_says_so(play: Play, monkeypatch: pytest.M
         with monkeypatch.context() as patch:
             patch.setattr("lightgate.wire.client.dial.socket.socket", full)
             error = await rig.fails(client, server.origin)
-        assert "no more open files" in error.message
+        assert "may open no more files" in error.message
 
     play(scene)

@@ -617,6 +617,46 @@ def test_drain(run: Callable[[Scene], None], stamp: StampSource) -> None:
     run(scene)
 
 
+def test_a_gentle_drain_closes_only_after_a_reply_that_says_so(
+    run: Callable[[Scene], None], stamp: StampSource
+) -> None:
+    async def scene() -> None:
+        gate, begun = asyncio.Event(), asyncio.Event()
+
+        async def handler(inbound: Inbound, reply: Reply) -> None:
+            if not begun.is_set():  # the first reply has sent its head when the drain begins
+                reply.start(200, ())
+                begun.set()
+                await gate.wait()
+                reply.send(b"streamed")
+                reply.finish()
+            else:
+                await echo(inbound, reply)
+
+        door, reader, writer = await opened(handler, stamp)
+        port = writer.get_extra_info("peername")[1]
+        idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+        await settle(lambda: door.connections == 2)
+        writer.write(GET)
+        await begun.wait()
+        draining = asyncio.create_task(door.drain(10, gentle=True))
+        await settle(lambda: not door._listeners)
+        gate.set()
+        streamed = await reader.readuntil(b"0\r\n\r\n")
+        assert b"connection: close" not in streamed
+        for lines, writes in ((reader, writer), (idle_reader, idle_writer)):
+            writes.write(GET)
+            status, head, _ = await answer(lines)
+            assert status == 200
+            assert b"connection: close\r\n" in head
+            assert await lines.read() == b""
+            writes.close()
+        await draining
+        assert door.connections == 0
+
+    run(scene)
+
+
 def test_drain_aborts_what_does_not_end(run: Callable[[Scene], None], stamp: StampSource) -> None:
     async def scene() -> None:
         started, cancelled = asyncio.Event(), asyncio.Event()

@@ -49,12 +49,14 @@ class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A child process: what to run, and how to start, restart and stop it.
 
     The child prints one line of JSON on stdout when it serves; its stderr is the parent's. Children
-    are stopped stage by stage, the lowest first. `env` is laid over the parent's environment.
+    are stopped stage by stage, the lowest first. `env` is laid over the parent's environment, less
+    the variables in `without`.
     """
 
     name: str
     argv: tuple[str, ...]
     env: dict[str, str] = {}
+    without: frozenset[str] = frozenset()  # variables of the parent's that it does not get
     stage: int = 0
     restart: Literal["always", "never"] = "always"
     ready_s: float = 20.0
@@ -222,10 +224,15 @@ class Child:
             pass_fds=fds,
             stdin=asyncio.subprocess.PIPE,  # never written; our death closes it
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, **self.spec.env, PARENT_DEATH_ENV: "1"},
+            env=self._environment(),
             limit=_LINE_LIMIT,
             start_new_session=True,  # Ctrl-C reaches the parent alone
         )
+
+    def _environment(self) -> dict[str, str]:
+        without = self.spec.without
+        kept = {name: value for name, value in os.environ.items() if name not in without}
+        return {**kept, **self.spec.env, PARENT_DEATH_ENV: "1"}
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Give a child that is not ready a moment to end with its own exit code."""

@@ -24,6 +24,7 @@ from lightgate.errors import (
     EmptyAnswer,
     Malformed,
     NameUnknown,
+    NoDescriptor,
     PeerReset,
     StreamError,
     TlsFailed,
@@ -58,6 +59,7 @@ def _soft(kind: str, *, again: bool = True) -> Failure:
 
 FINE: Final = Failure(kind="ok")
 CANCELLED: Final = Failure(kind="cancelled")  # the client left, or another attempt won
+SHORTAGE: Final = Failure(kind="shortage", free=True)  # of this machine's: no target would do
 CLIENT: Final = Failure(kind="client")  # the request itself is wrong, and would be elsewhere
 HURRIED: Final = Failure(kind="hurried", fails_over=True)  # missed a deadline of the client's own
 RATE_LIMITED: Final = _soft("rate_limited", again=False)
@@ -222,6 +224,7 @@ def _late(error: DeadlineMissed, status: int | None, *, hurried: bool) -> Failur
 _BY_CLASS: Final[tuple[tuple[type[AttemptError], Failure], ...]] = (
     (NameUnknown, _DNS),
     (TlsFailed, _TLS),
+    (NoDescriptor, SHORTAGE),
     (Unreachable, _CONNECT),
     (PeerReset, _RESET),
     (Truncated, _TRUNCATED),

@@ -11,7 +11,7 @@ import ssl
 import time
 from typing import TYPE_CHECKING, Final
 
-from lightgate.errors import AttemptError, ConnectionFailed, TlsFailed
+from lightgate.errors import AttemptError, ConnectionFailed, NoDescriptor, TlsFailed, Unreachable
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
@@ -39,6 +39,14 @@ class Dialer:
 
     async def dial(self, origin: Origin, marks: Marks) -> Link:
         """A connected link; the time of each part is written to the marks."""
+        try:
+            return await self._dial(origin, marks)
+        except Unreachable:
+            if _descriptor_left():
+                raise
+            raise _no_descriptor(str(origin)) from None
+
+    async def _dial(self, origin: Origin, marks: Marks) -> Link:
         proxy = self._proxies.choose(origin)
         host, port = (proxy.host, proxy.port) if proxy else (origin.host, origin.port)
         began = time.monotonic_ns()
@@ -137,18 +145,31 @@ async def _connect_one(address: SocketAddress, name: str) -> socket.socket:
     return sock
 
 
-def _unreachable(name: str, error: OSError) -> ConnectionFailed:
+def _unreachable(name: str, error: OSError) -> AttemptError:
     if error.errno == errno.ECONNREFUSED:
         return ConnectionFailed(
             f"{name} refused the connection.", hint="Is the server running, and is the port right?"
         )
     if error.errno in {errno.EMFILE, errno.ENFILE}:
-        return ConnectionFailed(
-            f"{name} could not be reached: this machine allows no more open files.",
-            hint="Raise the limit (ulimit -n) or lower the concurrency.",
-        )
+        return _no_descriptor(name)
     why = os.strerror(error.errno) if error.errno else error.__class__.__name__
     return ConnectionFailed(f"{name} could not be reached ({why}).", hint="Is the address right?")
+
+
+def _no_descriptor(name: str) -> NoDescriptor:
+    return NoDescriptor(
+        f"No connection to {name} could be opened: this process may open no more files.",
+        hint="Raise the limit (ulimit -n) or lower the concurrency.",
+    )
+
+
+def _descriptor_left() -> bool:
+    """Whether this process may open one more file: a resolver does not say that it could not."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 async def _tunnel(sock: socket.socket, proxy: Proxy, origin: Origin) -> None:

@@ -262,7 +262,7 @@ class ServerConnection:
             return
         if not self.link.is_open:  # aborted or closed by the handler; the link says no more
             self._leave()
-        elif self.service.closing or not reply.keep_alive:
+        elif not reply.keep_alive or self.service.ending:
             self._end()
         elif self.writing_paused:
             self._state = _FLUSH
@@ -271,7 +271,7 @@ class ServerConnection:
 
     def _next(self) -> None:
         """Turn to the next request, and to what has come of it already."""
-        if self.service.closing:
+        if self.service.ending:
             self._end()
             return
         self._state = _READING

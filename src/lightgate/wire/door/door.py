@@ -60,7 +60,6 @@ class Door:
         self._stamper = Stamper("kernel") if stamp == "kernel" else None
         self._tls = tls
         self._listeners: list[_Listener] = []
-        self._kind = False  # drains without closing a connection that a client may be writing to
 
     @property
     def connections(self) -> int:
@@ -84,7 +83,7 @@ class Door:
         Idle connections are closed at once. With `gentle` each gets one more reply within the
         budget, which tells the client that it is the last: no request meets a closed connection.
         """
-        self._kind = gentle
+        self._service.gentle = gentle
         self._stop_accepting()
         for connection in () if gentle else tuple(self._service.connections):
             connection.retire()
@@ -101,7 +100,7 @@ class Door:
 
     async def close(self) -> None:
         """Stop now: sockets are closed, handlers cancelled and waited for."""
-        self._kind = False
+        self._service.gentle = False
         self._stop_accepting()
         for connection in tuple(self._service.connections):
             connection.abort()
@@ -122,7 +121,7 @@ class Door:
         )
 
     def _greet(self, link: ServedLink, peer: str, accepted_ns: int) -> None:
-        if self._service.closing and not self._kind:
+        if self._service.ending:
             link.abort()
         else:
             ServerConnection(link, self._service, peer, accepted_ns)

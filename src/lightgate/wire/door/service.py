@@ -40,6 +40,7 @@ class Service:
         "connections",
         "emptied",
         "gate",
+        "gentle",
         "handler",
         "limits",
     )
@@ -50,7 +51,8 @@ class Service:
         self.handler = handler
         self.gate = gate
         self.limits = limits
-        self.closing = False  # every reply is its connection's last
+        self.closing = False  # every reply from here on says that it is its connection's last
+        self.gentle = False  # a connection ends after a reply that said so, not before
         self.connections: set[DoorConnection] = set()
         self.emptied = asyncio.Event()
         self._clock = clock
@@ -64,6 +66,11 @@ class Service:
             self._second = second
             self._date = formatdate(second, usegmt=True).encode()
         return self._date
+
+    @property
+    def ending(self) -> bool:
+        """Whether connections end now, also those whose last reply did not say so."""
+        return self.closing and not self.gentle
 
     def forget(self, connection: DoorConnection) -> None:
         """The connection and its handler are over."""
