@@ -50,7 +50,7 @@ types: $(VENV)/test.stamp
 layers: $(VENV)/test.stamp
 	$(BIN)/lint-imports
 
-SDKS := .venv-sdk-openai/stamp .venv-sdk-anthropic/stamp .venv-sdk-google/stamp .venv-sdk-langchain/stamp
+SDKS := .venv-sdk-openai/stamp .venv-sdk-anthropic/stamp .venv-sdk-google/stamp .venv-sdk-langchain/stamp .venv-sdk-clouds/stamp
 
 unit: $(VENV)/test.stamp $(SDKS) .venv-engine-llama/stamp .venv-pipx/stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST)
@@ -76,7 +76,7 @@ soak: $(VENV)/test.stamp
 
 # Pin every dependency with its hashes again; the *.in files say what is wanted.
 lock: $(VENV)/test.stamp
-	cd requirements && for set in build run test pipx sdk-openai sdk-anthropic sdk-google sdk-langchain engine-llama; do \
+	cd requirements && for set in build run test pipx sdk-openai sdk-anthropic sdk-google sdk-langchain sdk-clouds engine-llama; do \
 	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
 

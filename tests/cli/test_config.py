@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
 from lightgate.cli.main import main
 from lightgate.config.load import config_schema, parse_config
+from lightgate.dialect.request import Kind
 from lightgate.provider.catalogue import catalogue
 
 if TYPE_CHECKING:
@@ -224,3 +225,57 @@ def test_importing_into_a_file_never_overwrites(
     assert "exists already" in capsys.readouterr().err
     assert main(["config", "import-litellm", "gone.yaml"]) == 3
     assert "cannot be read" in capsys.readouterr().err
+
+
+OWN = """
+[providers.corp]
+base_url = "https://llm.corp.example/v1"
+api_key = "env:CORP_KEY"
+auth = "query:key"
+kinds = ["chat", "songs"]
+headers = { X-Team = "search", X-Door = "env:CORP_DOOR" }
+[providers.corp.query]
+api-version = "2024-10-21"
+[providers.corp.quirks]
+stream_usage = "no"
+[providers.two]
+like = "opnai"
+[models.m]
+targets = ["corp/x", "two/y"]
+"""
+
+
+def test_a_table_of_ones_own_is_checked_with_its_lines(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "lightgate.toml"
+    path.write_text(OWN)
+    assert main(["config", "check", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert [line.removeprefix(f"{path}:") for line in found["problems"]] == [
+        "6: providers.corp.kinds: 'songs' is none of " + ", ".join(get_args(Kind)),
+        "11: providers.corp.quirks.stream_usage: expected bool, got str",
+        "13: providers.two.like: 'opnai' is not a provider of the catalogue. Did you mean openai?",
+    ]
+    assert f"{path}:7: providers.corp.headers.X-Door: CORP_DOOR is not set" in found["warnings"]
+
+
+def test_a_table_of_ones_own_is_explained_without_its_secrets(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lightgate.toml"
+    text = OWN.replace(', "songs"', "").replace('"no"', "false").replace("opnai", "openai")
+    path.write_text(text)
+    monkeypatch.setenv("CORP_KEY", "CANARY-1")
+    monkeypatch.setenv("CORP_DOOR", "Basic CANARY-2")
+    rows = explained(capsys)
+    assert rows["providers.corp.auth"] == ("query:key", f"{path}:5")
+    assert rows["providers.corp.kinds"] == ("chat", f"{path}:6")
+    assert rows["providers.corp.headers.X-Team"] == ("search", f"{path}:7")
+    door = ("env:CORP_DOOR", f"{path}:7, set in the environment")
+    assert rows["providers.corp.headers.X-Door"] == door
+    assert rows["providers.corp.query.api-version"] == ("2024-10-21", f"{path}:9")
+    assert rows["providers.corp.quirks.stream_usage"] == ("false", f"{path}:11")
+    assert rows["providers.two.like"] == ("openai", f"{path}:13")
+    assert rows["providers.two.base_url"] == ("https://api.openai.com/v1", "catalogue")
+    assert "CANARY" not in str(rows)

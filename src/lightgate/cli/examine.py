@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lightgate.config.model import Config, ConfigTable
 from lightgate.config.notation import duration_text
 from lightgate.config.toml_text import key_path, line_numbers, line_of, value_text
-from lightgate.errors import CredentialsError, LightgateError, UsageError
+from lightgate.errors import ConfigError, CredentialsError, LightgateError, UsageError
 from lightgate.gateway.served.own_address import check_not_own
-from lightgate.provider.catalogue import catalogue, placeholders, provider_named
+from lightgate.provider.catalogue import (
+    ENV,
+    catalogue,
+    placeholders,
+    provider_named,
+    table_problems,
+)
 from lightgate.provider.secret import first_set
 from lightgate.provider.target import key_variable, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from lightgate.config.model import ProviderTable
     from lightgate.provider.catalogue import Provider
 
 Path = tuple[str | int, ...]
@@ -53,26 +60,34 @@ class Examiner:
         problems: dict[str, None] = {}
         warnings: dict[str, str] = {}  # each once, at its first place
 
-        def at(path: Path, said: str) -> str:
-            return f"{self._place(path)}: {key_path(path)}: {said}"
-
         for path, target in _targets(config):
+            name = target.partition("/")[0]
+            table = config.providers.get(name)
+            if table is not None and table_problems(name, table):
+                continue  # said below, at the provider's own table
             try:
-                missing = _missing(target.partition("/")[0], config, env)
+                missing = _missing(name, config, env)
                 if missing:
-                    warnings.setdefault(missing, at(path, missing))
+                    warnings.setdefault(missing, self._at(path, missing))
                 else:
                     found = resolve(target, env=env, config=config)
                     check_not_own(config, found.provider.name, found.base_url)
             except CredentialsError as error:
-                warnings.setdefault(error.message, at(path, error.message))
+                warnings.setdefault(error.message, self._at(path, error.message))
             except LightgateError as error:
-                problems[at(path, f"{error.message} {error.hint}".strip())] = None
-        for provider, table in config.providers.items():
-            if provider not in catalogue() and table.base_url is None:
+                problems[self._at(path, f"{error.message} {error.hint}".strip())] = None
+        for name, table in config.providers.items():
+            for place, said in table_problems(name, table):
+                problems[self._at(("providers", name, *place), said)] = None
+            if name not in catalogue() and table.base_url is None and table.like is None:
                 said = "needs a base_url, because the name is not in the catalogue"
-                problems[at(("providers", provider), said)] = None
+                problems[self._at(("providers", name), said)] = None
+            for path, said in _unset(name, table, env):
+                warnings.setdefault(said, self._at(path, said))
         return Findings(tuple(problems), tuple(warnings.values()))
+
+    def _at(self, path: Path, said: str) -> str:
+        return f"{self._place(path)}: {key_path(path)}: {said}"
 
     def rows(self) -> Iterator[ExplainedRow]:
         """All rows, in the order of the reference."""
@@ -113,12 +128,16 @@ class Examiner:
         path: Path = ("providers", name)
         try:
             provider = provider_named(name, self._config)
-        except UsageError:
+        except (UsageError, ConfigError):
             yield ExplainedRow(key_path(path), None, "unknown")
             return
         table = self._config.providers.get(name)
         said = table.model_fields_set if table is not None else frozenset[str]()
-        rest = "catalogue" if name in catalogue() else "default"
+        known = name in catalogue() or (table is not None and table.like is not None)
+        rest = "catalogue" if known else "default"
+        if table is not None and table.like is not None:
+            here = (*path, "like")
+            yield ExplainedRow(key_path(here), table.like, self._place(here))
         for key, value in _facts(provider).items():
             source = self._place((*path, key)) if key in said else rest
             yield ExplainedRow(key_path((*path, key)), value, source)
@@ -127,9 +146,28 @@ class Examiner:
             cost = format(table.hourly_cost, "f")
             here = (*path, "hourly_cost")
             yield ExplainedRow(key_path(here), cost, self._place(here))
+        if table is not None:
+            yield from self._told(provider, table, path)
         for variable, value in (table.variables if table is not None else {}).items():
             place: Path = (*path, "variables", variable)
             yield ExplainedRow(key_path(place), value, self._place(place))
+
+    def _told(self, provider: Provider, table: ProviderTable, path: Path) -> Iterator[ExplainedRow]:
+        """What the table says of every request; a value from the environment is not shown."""
+        for group, pairs in (("headers", provider.headers), ("query", provider.query)):
+            own = getattr(table, group)
+            for name, value in pairs:
+                here: Path = (*path, group, name)
+                source = self._place(here) if name in own else "catalogue"
+                if value.startswith(ENV):
+                    ready = first_set((value.removeprefix(ENV),), self._env) is not None
+                    source += f", {'set' if ready else 'not set'} in the environment"
+                yield ExplainedRow(key_path(here), value, source)
+        for quirk in table.quirks:
+            here = (*path, "quirks", quirk)
+            value = getattr(provider.quirks, quirk)
+            shown = "none" if value is None else _one(value)
+            yield ExplainedRow(key_path(here), shown, self._place(here))
 
     def _key(self, provider: Provider, path: Path, *, said: bool, rest: str) -> ExplainedRow:
         """The key's variable and whether it is set; never the key."""
@@ -146,7 +184,8 @@ class Examiner:
 
         at = datetime.now(UTC)
         for name in self._used():
-            row = catalogue().get(name)
+            table = self._config.providers.get(name)
+            row = catalogue().get((table.like if table is not None else None) or name)
             if row is None or row.price_provider is None:
                 continue
             listed = {f"{name}/{m.id}": m.rates for m in models_of(row.price_provider, at)}
@@ -170,6 +209,15 @@ def _targets(config: Config) -> Iterator[tuple[Path, str]]:
                 yield ("models", name, "tiers", step, "targets", number), target
 
 
+def _unset(name: str, table: ProviderTable, env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Where a provider's headers and query refer to a variable that is not set."""
+    for group, values in (("headers", table.headers), ("query", table.query)):
+        for key, value in values.items():
+            variable = value.removeprefix(ENV)
+            if value.startswith(ENV) and first_set((variable,), env) is None:
+                yield ("providers", name, group, key), f"{variable} is not set"
+
+
 def _missing(name: str, config: Config, env: Mapping[str, str]) -> str:
     """The sentence about what the environment lacks for this provider, or an empty text."""
     provider = provider_named(name, config)
@@ -189,6 +237,8 @@ def _facts(provider: Provider) -> dict[str, str | None]:
     return {
         "base_url": provider.base_url or None,
         "dialect": provider.dialect,
+        "auth": provider.auth,
+        "kinds": ", ".join(provider.kinds),
         "abort_stops_billing": None if stops is None else str(stops).lower(),
     }
 

@@ -6,7 +6,7 @@ Importing this module loads pydantic: only code that holds a configuration does 
 from __future__ import annotations
 
 from datetime import date
-from typing import Final, Literal, Self, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -14,6 +14,7 @@ from lightgate.config.notation import parse_duration
 from lightgate.config.values import (
     CHECKS,
     ApiKey,
+    Auth,
     AutoDuration,
     BaseUrl,
     Check,
@@ -25,6 +26,8 @@ from lightgate.config.values import (
     Name,
     Policy,
     Positive,
+    SentHeaders,
+    SentQuery,
     Share,
     SharedUrl,
     TargetName,
@@ -120,6 +123,11 @@ class SharedTable(ConfigTable):
 class ProviderTable(ConfigTable):
     """A provider: changes to a known one, or an endpoint of your own."""
 
+    like: Name | None = Field(
+        default=None,
+        description="a provider of the catalogue that this one is, under another name: a second"
+        " key, region or account",
+    )
     base_url: BaseUrl | None = Field(
         default=None, description="base URL; needed for an unknown name"
     )
@@ -128,6 +136,26 @@ class ProviderTable(ConfigTable):
     )
     api_key: ApiKey | None = Field(
         default=None, description='"env:NAME" or "none"; the key itself is refused'
+    )
+    auth: Auth | None = Field(
+        default=None,
+        description='how the key travels: "bearer", "header:NAME" or the name alone, "query:NAME",'
+        ' "none"; or what stands in for a key: "sigv4" (AWS)',
+    )
+    headers: SentHeaders = Field(
+        default_factory=dict,
+        description='further headers of every request; a value may be "env:NAME"',
+    )
+    query: SentQuery = Field(
+        default_factory=dict,
+        description="query parameters of every request, such as api-version; a value may be"
+        ' "env:NAME"',
+    )
+    kinds: tuple[str, ...] = Field(
+        default=(), description="endpoints it has, such as chat, responses and embedding"
+    )
+    quirks: dict[str, Any] = Field(
+        default_factory=dict, description="how it deviates from its dialect, quirk by quirk"
     )
     hourly_cost: Dollars | None = Field(
         default=None, description="self-hosted: dollars per hour instead of token prices"

@@ -18,6 +18,7 @@ _UNITS_NS: Final = {
     "h": 3_600_000_000_000,
     "d": 86_400_000_000_000,
 }
+MODEL_PLACE: Final = "{model}"
 DURATION_PATTERN: Final = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,9})?(us|ms|s|m|h|d)$"
 _DURATION: Final = re.compile(DURATION_PATTERN)
 _HOST: Final = re.compile(
@@ -51,7 +52,13 @@ _ENDPOINTS: Final = ("/chat/completions", "/completions", "/responses", "/messag
 
 
 def check_base_url(text: str) -> str:
-    """A base URL without its trailing slash; ValueError says in one sentence what is wrong."""
+    """A base URL without its trailing slash; ValueError says in one sentence what is wrong.
+
+    Its path, and nothing else of it, may hold `{model}`: the place of the model's name.
+    """
+    whole, path = text, text.partition("://")[2].partition("/")[2]
+    if MODEL_PLACE in path:
+        text = text[: -len(path)] + path.replace(MODEL_PLACE, "model")
     if any(c.isspace() or not c.isprintable() or c in "{}<>" for c in text):
         raise ValueError("a base URL holds no white space, braces or angle brackets")
     try:
@@ -65,7 +72,7 @@ def check_base_url(text: str) -> str:
         raise ValueError("a base URL has no fragment (#...)")
     if "\\" in text or any(segment in {".", ".."} for segment in parts.path.split("/")):
         raise ValueError("its path may not hold '.', '..' or a backslash")
-    base_url = text.rstrip("/")
+    base_url = whole.rstrip("/")
     for ending in _ENDPOINTS:
         if base_url.endswith(ending):
             short = base_url.removesuffix(ending)

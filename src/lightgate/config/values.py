@@ -21,6 +21,24 @@ _HEDGE_QUANTILE = re.compile(r"p(7[5-9]|8[0-9]|9[0-9])")
 _SURE = re.compile(r"logprobs>(-[0-9]{1,2}(\.[0-9]{1,6})?|-?0(\.0{1,6})?)")
 CHECKS: Final = ("json_schema", "not_refused", "not_truncated", "tool_arguments", "logprobs")
 OWN_CHECKS: Final = "lightgate.verify"  # the group of entry points
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")  # a header's name, by RFC 9110
+_PARAMETER = re.compile(r"[A-Za-z0-9_.~$-]{1,100}")
+# What every request gets from Lightgate itself; a second one would contradict it.
+_OUR_HEADERS: Final = frozenset(
+    (
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+    )
+) | frozenset(("expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
+# Words in the names of headers and parameters whose values are secrets.
+_SECRET_WORDS: Final = frozenset(
+    ("auth", "authorization", "code", "cookie", "credential", "credentials", "key", "passwd")
+) | frozenset(("password", "secret", "sig", "signature", "token"))
+_WAYS: Final = ("bearer", "none", "sigv4")  # that are no header's name
 
 
 def _auto_or_duration(value: object) -> int | None:
@@ -50,6 +68,60 @@ def _api_key(value: str) -> str:
             ' variable that holds it, or "none"'
         )
     return value
+
+
+def _auth(value: str) -> str:
+    """Check how a key travels; a header's name is kept in small letters."""
+    if value in _WAYS:
+        return value
+    way, colon, name = value.partition(":")
+    if not colon:
+        way, name = "header", value
+    if way == "header":
+        return _header_name(name).lower()
+    if way == "query" and _PARAMETER.fullmatch(name):
+        return value
+    raise ValueError('auth is "bearer", "header:NAME", "query:NAME", "sigv4" or "none"')
+
+
+def _header_name(value: str) -> str:
+    if not _TOKEN.fullmatch(value):
+        raise ValueError("the name of a header has letters, digits and '-'")
+    if value.lower() in _OUR_HEADERS or value.lower().startswith("x-lightgate-"):
+        raise ValueError("Lightgate writes this header itself")
+    return value
+
+
+def _parameter_name(value: str) -> str:
+    if not _PARAMETER.fullmatch(value):
+        raise ValueError("the name of a query parameter has letters, digits, '-', '_', '.' and '~'")
+    return value
+
+
+def _sent_value(value: str) -> str:
+    """Check the value of a header or a query parameter: a text, or "env:NAME"."""
+    if value.startswith("env:"):
+        if not _ENV_KEY.fullmatch(value):
+            raise ValueError('"env:NAME" names an environment variable, and this is not a name')
+    elif not value.isascii() or not value.isprintable() or value != value.strip() or not value:
+        raise ValueError("a value is a printable line of ASCII without space around it")
+    return value
+
+
+def _no_secrets(values: dict[str, str]) -> dict[str, str]:
+    """Refuse a secret in the file; the text is not repeated, because it may be one."""
+    for name, value in values.items():
+        words = set(re.split(r"[^a-z]+", name.lower())) | {name.lower().removeprefix("x-")}
+        if not value.startswith("env:") and (
+            words & _SECRET_WORDS or any(word.endswith(("key", "token")) for word in words)
+        ):
+            raise ValueError(
+                f'the value of {name} is a secret; write "env:NAME" with the name of the'
+                " environment variable that holds it"
+            )
+    if len({name.lower() for name in values}) != len(values):
+        raise ValueError("a name stands here twice")
+    return values
 
 
 def _target(value: str) -> str:
@@ -103,6 +175,14 @@ AutoDuration = Annotated[
     WithJsonSchema({"type": "string", "examples": ["auto", "8s"]}),
 ]
 ApiKey = Annotated[str, AfterValidator(_api_key)]
+Auth = Annotated[str, AfterValidator(_auth)]
+SentValue = Annotated[str, AfterValidator(_sent_value)]
+SentHeaders = Annotated[
+    dict[Annotated[str, AfterValidator(_header_name)], SentValue], AfterValidator(_no_secrets)
+]
+SentQuery = Annotated[
+    dict[Annotated[str, AfterValidator(_parameter_name)], SentValue], AfterValidator(_no_secrets)
+]
 Hedge = Annotated[str, AfterValidator(_hedge)]
 Check = Annotated[str, AfterValidator(_check)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]

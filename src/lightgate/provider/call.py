@@ -236,8 +236,9 @@ class Call:
                 and _SOUND_LIMIT.fullmatch(value)
             ):
                 self.limits.append((name, value))
-        if self.prepared.key is not None and (self.said_id or self.limits):
-            self._hide_key(self.prepared.key)
+        if self.prepared.secrets and (self.said_id or self.limits):
+            for secret in self.prepared.secrets:
+                self._hide_key(secret)
         if status == 200 and self.prepared.streamed:
             kind = next((v for n, v in headers if n == b"content-type"), b"")
             if kind.lower().startswith(b"text/event-stream"):

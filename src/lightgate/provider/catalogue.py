@@ -8,13 +8,13 @@ import re
 import tomllib
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args, get_type_hints
 
 import msgspec
 
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.request import Kind
-from lightgate.errors import UsageError
+from lightgate.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from lightgate.config.model import Config, ProviderTable
 
 Family = Literal["openai", "anthropic", "gemini"]
-Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "none"]
+Pairs = tuple[tuple[str, str], ...]
 
+LIVE: Final = frozenset(("sigv4",))  # ways in that a key may stand in for
+ENV: Final = "env:"  # before the name of the variable that holds a value
 _OWN_KINDS: Final[tuple[Kind, ...]] = ("chat", "completion", "embedding")
 # What a server of the user's own is told of a client's header fields, beside its dialect's.
 _OWN_PASSES: Final = ("idempotency-key", "traceparent", "tracestate")
@@ -56,18 +58,22 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     of the price list in requests, and `example` is a model for a first try. `base_url_env` is the
     variable from which the provider's official SDK reads its base URL; `base_url_path` is what
     that SDK adds.
-    `as_of` is the day on which the row was last held against public documentation or code.
+    `auth` is how the key travels: bearer, the name of a header, query:NAME, none; or sigv4, which
+    needs no key and takes one as a bearer's where there is one. A value of `headers` and `query`
+    is a text, or "env:NAME". `as_of` is the day on which the row was last held against public
+    documentation or code.
     """
 
     name: str
     title: str
     base_url: str
     dialect: Family = "openai"
-    auth: Auth = "bearer"
+    auth: str = "bearer"
     key_env: tuple[str, ...] = ()
     abort: AbortPolicy = AbortPolicy()
     quirks: Quirks = Quirks()
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: Pairs = ()
+    query: Pairs = ()
     passes: tuple[str, ...] = ()  # header fields of clients that it is told
     variables: tuple[Variable, ...] = ()
     price_provider: str | None = None
@@ -79,9 +85,25 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     base_url_path: str = ""
     local: bool = False
     kinds: tuple[Kind, ...] = ("chat",)
+    kinds_known: bool = False  # there are no others
     notes: str = ""
     docs: str = ""
     as_of: str = ""
+
+    def has_endpoint(self, kind: Kind) -> bool:
+        """Whether requests of a kind are sent here.
+
+        Chat, completions and embeddings are tried at every provider, unless the kinds of a table
+        say that there are no others, or the provider has responses in the place of chat.
+        """
+        if kind in self.kinds:
+            return True
+        return kind in _OWN_KINDS and not self.kinds_known and self.answers_at(kind) == kind
+
+    def answers_at(self, kind: Kind) -> Kind:
+        """The kind of endpoint for a request: responses where the provider has no chat."""
+        lacks = kind == "chat" and "chat" not in self.kinds and "responses" in self.kinds
+        return "responses" if lacks else kind
 
 
 @functools.cache
@@ -111,8 +133,10 @@ def read_catalogue(text: str) -> dict[str, Provider]:
 
 def provider_named(name: str, config: Config | None = None) -> Provider:
     """A provider of the catalogue or of the configuration, what the latter says laid over it."""
-    row = catalogue().get(name)
     table = config.providers.get(name) if config is not None else None
+    row = catalogue().get(name)
+    if row is None and table is not None and table.like is not None:
+        row = _named_anew(name, table)
     if row is None and table is None:
         known = {*catalogue(), *(config.providers if config is not None else ())}
         raise UsageError(
@@ -121,7 +145,36 @@ def provider_named(name: str, config: Config | None = None) -> Provider:
         )
     if row is None:
         row = own_provider(name, "")
-    return row if table is None else _laid_over(row, table)
+    if table is None:
+        return row
+    found = table_problems(name, table)
+    if found:
+        place, sentence = found[0]
+        raise ConfigError(f"[providers.{name}] {'.'.join(place)}: {sentence}.")
+    return _laid_over(row, table)
+
+
+def table_problems(name: str, table: ProviderTable) -> list[tuple[tuple[str, ...], str]]:
+    """What is wrong with a provider's table beside the catalogue: each key with its sentence."""
+    found: list[tuple[tuple[str, ...], str]] = []
+    if table.like is not None and name in catalogue():
+        found.append((("like",), f"{name!r} is in the catalogue itself; take another name for it"))
+    elif table.like is not None and table.like not in catalogue():
+        near = did_you_mean(table.like, catalogue())
+        said = f"{table.like!r} is not a provider of the catalogue. {near}".strip().rstrip("?.")
+        found.append((("like",), f"{said}?" if near else said))
+    kinds = get_args(Kind)
+    strange = [kind for kind in table.kinds if kind not in kinds]
+    found += [(("kinds",), f"{kind!r} is none of {', '.join(kinds)}") for kind in strange]
+    for quirk, value in table.quirks.items():
+        said = _quirk_problem(quirk, value)
+        if said:
+            found.append((("quirks", quirk), said))
+    carrier = _carrier(name, table)
+    if table.api_key != "none" and carrier in {header.lower() for header in table.headers}:
+        said = f'the key travels in {carrier}; auth = "none" leaves that header to you'
+        found.append((("headers",), said))
+    return found
 
 
 def own_provider(name: str, base_url: str) -> Provider:
@@ -147,6 +200,60 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(near)}?" if near else ""
 
 
+def references(provider: Provider) -> tuple[str, ...]:
+    """The environment variables that the values of a provider's headers and query stand in."""
+    values = [value for _, value in (*provider.headers, *provider.query)]
+    return tuple(
+        dict.fromkeys(value.removeprefix(ENV) for value in values if value.startswith(ENV))
+    )
+
+
+def _named_anew(name: str, table: ProviderTable) -> Provider | None:
+    row = catalogue().get(table.like or "")
+    if row is None:
+        return None
+    # Bare names and the SDK's variables stay with the provider of the catalogue's own name.
+    return msgspec.structs.replace(
+        row, name=name, title=f"{row.title} ({name})", makes="", base_url_env=""
+    )
+
+
+def _carrier(name: str, table: ProviderTable) -> str:
+    """The header that carries the key, or what else `auth` says."""
+    row = catalogue().get(table.like or name)
+    if table.dialect is not None and (row is None or table.dialect != row.dialect):
+        row = catalogue()[table.dialect]
+    auth = table.auth or (row.auth if row is not None else "bearer")
+    return "authorization" if auth == "bearer" or auth in LIVE else auth
+
+
+def _quirk_problem(name: str, value: object) -> str:
+    if name not in Quirks.__struct_fields__:
+        return f"there is no such quirk. {did_you_mean(name, Quirks.__struct_fields__)}".strip(" .")
+    try:
+        _quirks(Quirks(), {name: value})
+    except msgspec.ValidationError as reason:
+        wanted = str(reason).partition(" - at ")[0]
+        return wanted[:1].lower() + wanted[1:].replace("`", "")
+    return ""
+
+
+def _quirks(row: Quirks, changes: Mapping[str, object]) -> Quirks:
+    """A row's quirks with those of a table over them; "none" is the word for None."""
+    hints = get_type_hints(Quirks)
+    said = {
+        name: None if value == "none" and type(None) in get_args(hints[name]) else value
+        for name, value in changes.items()
+    }
+    return msgspec.convert({**msgspec.structs.asdict(row), **said}, Quirks)
+
+
+def _over(row: Pairs, given: Mapping[str, str]) -> Pairs:
+    """Pairs of a row with those of a table over them; names differ by more than their case."""
+    said = {name.lower() for name in given}
+    return (*(pair for pair in row if pair[0].lower() not in said), *given.items())
+
+
 def _laid_over(row: Provider, table: ProviderTable) -> Provider:
     changes: dict[str, object] = {}
     if table.base_url is not None:
@@ -156,6 +263,19 @@ def _laid_over(row: Provider, table: ProviderTable) -> Provider:
         home = catalogue()[table.dialect]
         changes |= {"dialect": home.dialect, "auth": home.auth, "headers": home.headers}
         changes["passes"] = (*_BETA[table.dialect], *_OWN_PASSES)
+    if table.auth is not None:
+        changes["auth"] = table.auth
+        if table.auth in LIVE:
+            changes["key_env"] = ()  # only a key that the table names stands in for it
+    if table.headers:
+        headers = changes.get("headers", row.headers)
+        changes["headers"] = _over(cast("Pairs", headers), table.headers)
+    if table.query:
+        changes["query"] = _over(row.query, table.query)
+    if table.kinds:
+        changes |= {"kinds": table.kinds, "kinds_known": True}
+    if table.quirks:
+        changes["quirks"] = _quirks(row.quirks, table.quirks)
     if table.abort_stops_billing is not None:
         changes["abort"] = AbortPolicy(
             stops_billing=table.abort_stops_billing, source="lightgate.toml"

@@ -65,11 +65,12 @@ class ListUnavailable(LightgateError):  # noqa: N818 - names the event
 
 async def fetch_models(client: Client, target: Target) -> tuple[OfferedModel, ...]:
     """The models that a provider lists for a key; ListUnavailable or AttemptError say why not."""
-    origin, root = split_url(target.base_url)
-    path, query = root.partition("?")[0].rstrip("/") + "/models", _first_page(target)
+    origin, _ = split_url(target.base_url)
+    query = _first_page(target)
     found: dict[str, OfferedModel] = {}
     for _ in range(MOST_PAGES):
-        asked = Asked(path + query, target.headers(), limit=MOST_BYTES)
+        path, headers = target.bare("GET", f"/models{query}")
+        asked = Asked(path, headers, limit=MOST_BYTES)
         answer = await fetch_bounded(client, origin, asked, DEADLINES)
         if answer.status != 200:
             raise ListUnavailable(_why(answer.status))

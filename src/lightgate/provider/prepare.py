@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -11,6 +12,7 @@ from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import Dialect, dialect_for
 from lightgate.errors import UsageError
 from lightgate.provider.secret import Secret
+from lightgate.provider.signer import Ask
 from lightgate.wire.origin import Origin, split_url
 
 if TYPE_CHECKING:
@@ -33,20 +35,12 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     dialect: Dialect
     quirks: Quirks
     streamed: bool
-    key: Secret | None = None
+    secrets: tuple[Secret, ...] = ()
     dropped: tuple[str, ...] = ()
 
     def without_key(self, text: str) -> str:
         """What a provider says may repeat the key that it refuses, whole or cut at the end."""
-        if self.key is None:
-            return text
-        key = self.key.reveal()
-        text = text.replace(key, "***")
-        if text.endswith(CUT):
-            for size in range(len(key) - 1, 3, -1):
-                if text.endswith(key[:size] + CUT):
-                    return f"{text[: -size - 1]}***"
-        return text
+        return without_secrets(text, self.secrets)
 
     def __repr__(self) -> str:
         return f"Prepared({self.origin}, {len(self.payload)} bytes)"
@@ -54,19 +48,42 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 
 def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prepared:
     """Build the request in the target's dialect; the host comes from the target alone."""
-    dialect = dialect_for(target.provider.dialect, request.kind)
-    built = dialect.build(request, target.provider.quirks)
+    provider = target.provider
+    dialect = dialect_for(provider.dialect, provider.answers_at(request.kind))
+    built = dialect.build(request, provider.quirks)
     origin, root = split_url(target.base_url)
+    path = target.path(root.rstrip("/") + built.path)
     headers = (*built.headers, *target.headers(), *extra_headers)
-    head = head_block(origin, root.rstrip("/") + built.path, headers)
+    if target.signer is not None:
+        ask = Ask("POST", origin.authority, path, headers, built.body)
+        headers += target.signer.sign(ask)
+    head = head_block(origin, path, headers)
     return Prepared(
         origin,
         b"%b%d\r\n\r\n%b" % (head, len(built.body), built.body),
         dialect,
-        target.provider.quirks,
+        provider.quirks,
         request.stream and dialect.tokens,
-        target.api_key,
+        target.secrets,
     )
+
+
+def without_secrets(text: str, secrets: tuple[Secret, ...]) -> str:
+    """A text with stars for secrets, as they are and as a URL spells them."""
+    for secret in secrets:
+        key = secret.reveal()
+        for spelled in {key, quote(key, safe="")}:
+            text = _without(text, spelled)
+    return text
+
+
+def _without(text: str, key: str) -> str:
+    text = text.replace(key, "***")
+    if text.endswith(CUT):
+        for size in range(len(key) - 1, 3, -1):
+            if text.endswith(key[:size] + CUT):
+                return f"{text[: -size - 1]}***"
+    return text
 
 
 def head_block(origin: Origin, path: str, headers: Pairs) -> bytes:

@@ -18,16 +18,18 @@ class Secret:
     """An API key; shown as stars everywhere except through `reveal`.
 
     Surrounding white space is dropped (keys often come from files); anything that an HTTP header
-    cannot carry is refused, so that a key can never add a header of its own.
+    cannot carry is refused, so that a key can never add a header of its own. `line`: the whole
+    value of a header, such as "Basic abc", which may hold spaces.
     """
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: str, *, origin: str = "the API key") -> None:
+    def __init__(self, value: str, *, origin: str = "the API key", line: bool = False) -> None:
         text = value.strip()
         if not text:
             raise CredentialsError(f"{origin} is empty.")
-        if not text.isascii() or any(c <= " " or c == "\x7f" for c in text):
+        lowest = " " if line else "!"
+        if not text.isascii() or any(c < lowest or c == "\x7f" for c in text):
             raise CredentialsError(
                 f"{origin} holds a character that no key has: a space, a line break or not ASCII.",
                 hint="Copy the key again; one line, no quotes.",
@@ -64,8 +66,8 @@ def first_set(names: Iterable[str], env: Mapping[str, str]) -> str | None:
     return next((name for name in names if env.get(name, "").strip()), None)
 
 
-def key_from_env(name: str, env: Mapping[str, str]) -> Secret:
-    """The key in one environment variable."""
+def key_from_env(name: str, env: Mapping[str, str], *, line: bool = False) -> Secret:
+    """The key in one environment variable; `line`: the whole value of a header."""
     if not _ENV_NAME.fullmatch(name):
         # The text is not repeated: it may be the key itself, typed in the wrong place.
         raise UsageError(
@@ -76,4 +78,4 @@ def key_from_env(name: str, env: Mapping[str, str]) -> Secret:
         raise CredentialsError(
             f"The environment variable {name} is not set.", hint=f"export {name}=..."
         )
-    return Secret(env[name], origin=f"The key in {name}")
+    return Secret(env[name], origin=f"The key in {name}", line=line)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import msgspec
 
-from lightgate.config.notation import check_base_url
+from lightgate.config.notation import MODEL_PLACE, check_base_url
 from lightgate.errors import ConfigError, CredentialsError, UsageError
 from lightgate.price.cost import Cost, PriceTerms, price_of
 from lightgate.price.rates import Rates
+from lightgate.provider.access import sent_values, signer_of
+from lightgate.provider.aws import ID as AWS_ID
+from lightgate.provider.aws import has_credentials
 from lightgate.provider.catalogue import (
+    ENV,
+    LIVE,
     Provider,
     Variable,
     catalogue,
@@ -23,6 +29,8 @@ from lightgate.provider.catalogue import (
     provider_named,
 )
 from lightgate.provider.secret import Secret, first_set, key_from_env
+from lightgate.provider.signer import Ask, Signer
+from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,13 +41,16 @@ if TYPE_CHECKING:
 
 _FORMS = "A target is provider/model, or NAME=URL#MODEL for any OpenAI-compatible base URL."
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_QUERY: Final = "query:"
 _VALUE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One model at one provider, ready to be called.
 
-    `hourly_cost` is in dollars, self-hosted only; `rates` are the user's own prices.
+    `hourly_cost` is in dollars, self-hosted only; `rates` are the user's own prices. `values` are
+    those of headers and query that stand in the environment, by variable; `signer` lets requests in
+    where no key does.
     """
 
     name: str
@@ -49,15 +60,51 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     api_key: Secret | None = None
     hourly_cost: Decimal | None = None
     rates: Rates | None = None
+    values: dict[str, Secret] = {}
+    signer: Signer | None = None
 
     def headers(self) -> tuple[tuple[str, str], ...]:
         """The provider's fixed headers and the one that carries the key."""
-        if self.api_key is None or self.provider.auth == "none":
-            return self.provider.headers
+        fixed = self.provider.headers
+        if self.values:
+            fixed = tuple([(name, self._value(text)) for name, text in fixed])
+        auth = self.provider.auth
+        if self.api_key is None or auth == "none" or auth.startswith(_QUERY):
+            return fixed
         key = self.api_key.reveal()
-        if self.provider.auth == "bearer":
-            return (*self.provider.headers, ("authorization", f"Bearer {key}"))
-        return (*self.provider.headers, (self.provider.auth, key))
+        if auth == "bearer" or auth in LIVE:
+            return (*fixed, ("authorization", f"Bearer {key}"))
+        return (*fixed, (auth, key))
+
+    def path(self, path: str) -> str:
+        """A path with the query that every request to this target has."""
+        provider = self.provider
+        with_key = self.api_key is not None and provider.auth.startswith(_QUERY)
+        if not provider.query and not with_key:
+            return path
+        pairs = [(name, self._value(text)) for name, text in provider.query]
+        if self.api_key is not None and with_key:
+            pairs.append((provider.auth.removeprefix(_QUERY), self.api_key.reveal()))
+        said = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs)
+        return f"{path}{'&' if '?' in path else '?'}{said}"
+
+    def bare(self, method: str, path: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """The path and the headers of a request without a body, such as GET /models."""
+        origin, root = split_url(self.base_url)
+        path, headers = self.path(root.rstrip("/") + path), self.headers()
+        if self.signer is not None:
+            headers += self.signer.sign(Ask(method, origin.authority, path, headers, b""))
+        return path, headers
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must not be shown: the key, the values from the environment, the signer's."""
+        key = () if self.api_key is None else (self.api_key,)
+        signer = () if self.signer is None else self.signer.secrets
+        return (*key, *self.values.values(), *signer)
+
+    def _value(self, text: str) -> str:
+        return self.values[text.removeprefix(ENV)].reveal() if text.startswith(ENV) else text
 
     def cost(self, usage: Usage, at: datetime, *, batch: bool = False) -> Cost:
         """The cost of one request at this target; the first call reads the price list (0.5 s)."""
@@ -91,15 +138,30 @@ def resolve(
     provider = provider_named(name, config)
     table = config.providers.get(name) if config is not None else None
     own = config.prices.get(spec) if config is not None else None
-    return Target(
+    target = Target(
         name=spec,
         provider=provider,
         model=model,
-        base_url=_base_url(provider, table, env),
+        base_url=base_url_of(provider, table, env),
         api_key=_key(provider, config, env, key_env),
         hourly_cost=table.hourly_cost if table is not None else None,
         rates=own_rates(own) if own is not None else None,
     )
+    return let_in(target, table.variables if table is not None else {}, env)
+
+
+def let_in(target: Target, settings: Mapping[str, str], env: Mapping[str, str]) -> Target:
+    """The target with all that its requests carry; `settings` are its provider's variables."""
+    provider, base_url = target.provider, target.base_url
+    if MODEL_PLACE in base_url:
+        if target.model in {".", ".."}:
+            raise UsageError(f"{target.model!r} cannot be a model.", hint=_FORMS)
+        base_url = base_url.replace(MODEL_PLACE, quote(target.model, safe=""))
+    signer = None
+    if target.api_key is None:
+        signer = signer_of(provider, base_url, settings, env)
+    values = sent_values(provider, env)
+    return msgspec.structs.replace(target, base_url=base_url, values=values, signer=signer)
 
 
 def own_rates(table: PriceTable) -> Rates:
@@ -127,6 +189,10 @@ def key_variable(
     found = first_set(provider.key_env, env)
     if found is not None:
         return found, True
+    if provider.auth in LIVE:
+        settings = table.variables if table is not None else {}
+        ready = has_credentials(settings, env)
+        return (None, True) if ready else (next(iter(provider.key_env), AWS_ID), False)
     free = provider.local or provider.auth == "none" or not provider.key_env
     return (None, True) if free else (provider.key_env[0], False)
 
@@ -190,7 +256,7 @@ def sdk_base_url(provider: Provider, env: Mapping[str, str]) -> str | None:
     return found if found.endswith(provider.base_url_path) else found + provider.base_url_path
 
 
-def _base_url(provider: Provider, table: ProviderTable | None, env: Mapping[str, str]) -> str:
+def base_url_of(provider: Provider, table: ProviderTable | None, env: Mapping[str, str]) -> str:
     """The base URL with its variables filled; they cannot leave the place they stand in.
 
     The file's own base_url comes first, then the SDK's variable, then the catalogue's.
@@ -245,8 +311,8 @@ def _key(
 ) -> Secret | None:
     """The key of a target: from the flag, then the file, then the provider's variables."""
     name, ready = (key_env, True) if key_env else key_variable(provider, config, env)
-    if name is None:
-        return None
+    if name is None or (not ready and provider.auth in LIVE):
+        return None  # the signer says what it lacks
     table = config.providers.get(provider.name) if config is not None else None
     if ready or (table is not None and table.api_key is not None):
         return key_from_env(name, env)

@@ -153,9 +153,8 @@ async def _reach(
     deadlines = LOCAL_DEADLINES if provider.local else DEADLINES
     try:
         target = resolve(f"{name}/any", env=env, config=config)
-        origin, root = split_url(target.base_url)
-        path = root.rstrip("/") + "/models"
-        answer = await fetch(client, origin, path, target.headers(), deadlines)
+        origin, _ = split_url(target.base_url)
+        answer = await fetch(client, origin, *target.bare("GET", "/models"), deadlines)
         other = await _other_service(client, origin, provider, answer) if provider.local else ""
     except AttemptError as error:
         state: State = "not running" if provider.local else "unreachable"

@@ -16,7 +16,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from lightgate.errors import UsageError
-from lightgate.provider.catalogue import catalogue
+from lightgate.provider.aws import SECRETS
+from lightgate.provider.catalogue import ENV, catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,6 +38,11 @@ _LOOKS_SECRET: Final = re.compile(
     r"|(?i:\b(?:x-api-key|api-key|x-goog-api-key)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;]+"
     r"|(?i:\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+\s+)?)[^\s\"',;]+"
     r"|(?<=://)[^/\s@]+(?=@)"
+    r"|(?i:(?<=[?&]key=)|(?<=[?&]sig=)|(?<=[?&]code=)|(?<=[?&]token=)|(?<=[?&]api[-_]key=)"
+    r"|(?<=[?&]access_token=))[^\s&\"']+"
+    r"|\bya29\.[A-Za-z0-9._-]{8,}"  # an access token of Google
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]+"  # a JSON web token, as Entra ID's are
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*"
 )
 
 
@@ -167,11 +173,12 @@ def secrets_of(
     `also` names further variables, for a worker, which has a snapshot and no configuration.
     """
     names = {name for row in catalogue().values() for name in row.key_env}
-    names |= {CONSOLE_SECRET_ENV, *also}
+    names |= {CONSOLE_SECRET_ENV, *SECRETS, *also}
     urls: list[str] = []
     if config is not None:
-        keys = (table.api_key for table in config.providers.values())
-        names |= {key.removeprefix("env:") for key in keys if key is not None and key != "none"}
+        for table in config.providers.values():
+            said = (table.api_key or "", *table.headers.values(), *table.query.values())
+            names |= {text.removeprefix(ENV) for text in said if text.startswith(ENV)}
         urls = [config.ledger.url, config.shared.url]
     values = {env[name].strip() for name in names if env.get(name, "").strip()}
     return frozenset(values | {word for url in urls if (word := _password(url))})

@@ -228,7 +228,7 @@ def _key_variables(data: Path) -> list[str]:
         reaches = read_snapshot(data).providers.values()
     except LightgateError:
         return []  # the worker itself says why it cannot start
-    return [reach.key_env for reach in reaches if reach.key_env is not None]
+    return [name for reach in reaches for name in reach.secret_variables]
 
 
 def _counters(options: WorkerOptions, served: Served) -> SpendCounters:

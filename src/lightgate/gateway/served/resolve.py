@@ -15,7 +15,7 @@ from lightgate.gateway.served.priors import gather_priors, priors_of
 from lightgate.gateway.served.snapshot import KeptTerms, Reach, Snapshot, WorkerTerms
 from lightgate.gateway.served.tiers import tiers_of
 from lightgate.provider.catalogue import catalogue
-from lightgate.provider.target import key_variable, own_rates, resolve
+from lightgate.provider.target import base_url_of, key_variable, own_rates, resolve
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan.alias import Alias
@@ -136,20 +136,22 @@ def _reach(
         own = None  # of another address
     offers = offers_of(target.provider, own, named, at)
     name = target.provider.name
-    for spec, table in config.prices.items():
+    for spec, prices in config.prices.items():
         provider, _, model = spec.partition("/")
         if provider == name:
-            offers.prices[model] = own_rates(table)
+            offers.prices[model] = own_rates(prices)
     variable, _ = key_variable(target.provider, config, env)
+    table = config.providers.get(name)
     return Reach(
         provider=target.provider,
-        base_url=target.base_url,
+        base_url=base_url_of(target.provider, table, env),
         key_env=variable if target.api_key is not None else None,
         hourly_cost=target.hourly_cost,
         prices=offers.prices,
         models=offers.models,
         listed=own is not None and own.fetched_ns is not None,
         list_problem="" if own is None else own.problem,
+        settings=dict(table.variables) if table is not None else {},
     )
 
 

@@ -11,7 +11,7 @@ from lightgate.gateway.served.price import TokenPrices
 from lightgate.gateway.served.target import ServedTarget
 from lightgate.gateway.served.tiers import tiers_of
 from lightgate.provider.secret import key_from_env
-from lightgate.provider.target import Target
+from lightgate.provider.target import Target, let_in
 from lightgate.route.form.prior import DEFAULT
 from lightgate.route.plan.alias import Alias
 
@@ -99,7 +99,7 @@ class Served:
 
     def _target(self, name: str, model: str, reach: Reach) -> Target:
         key = None if reach.key_env is None else key_from_env(reach.key_env, self._env)
-        return Target(
+        target = Target(
             name=name,
             provider=reach.provider,
             model=model,
@@ -107,6 +107,7 @@ class Served:
             api_key=key,
             hourly_cost=reach.hourly_cost,
         )
+        return let_in(target, reach.settings, self._env)
 
     def _forget(self) -> None:
         """Drop the older half of names that are no alias; running requests keep their targets."""

@@ -19,7 +19,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.ledger.store.keys import KeyRecord
 from lightgate.price.rates import Rates
-from lightgate.provider.catalogue import Provider
+from lightgate.provider.catalogue import Provider, references
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan.alias import Alias
@@ -55,7 +55,8 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
 
     `prices` are by model; a model without an entry has no known price. `models` are those that the
     provider is known to have; `listed` says that its own list is among the sources, and
-    `list_problem` why it is not.
+    `list_problem` why it is not. `settings` are the variables of the provider's table, for what
+    signs its requests.
     """
 
     provider: Provider
@@ -66,6 +67,13 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     models: dict[str, ModelFacts] = {}
     listed: bool = False
     list_problem: str = ""
+    settings: dict[str, str] = {}
+
+    @property
+    def secret_variables(self) -> tuple[str, ...]:
+        """The environment variables whose values no log line may show."""
+        key = () if self.key_env is None else (self.key_env,)
+        return (*key, *references(self.provider))
 
 
 class KeptTerms(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ import msgspec
 from lightgate.dialect.registry import DIALECTS, counterpart, dialect_for
 from lightgate.errors import UsageError
 from lightgate.gateway.request.body import with_cap
-from lightgate.provider.prepare import Prepared, head_block
+from lightgate.provider.prepare import Prepared, head_block, without_secrets
+from lightgate.provider.signer import Ask
 from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
 _encode: Final = msgspec.json.Encoder().encode
 _USAGE: Final = msgspec.Raw(b'{"include_usage":true}')
+_JSON: Final = (("content-type", "application/json"),)
 _TRUE: Final = msgspec.Raw(b"true")
-# Endpoints that every provider of a family is asked for; the others must be among its kinds.
-_IMPLIED: Final = frozenset(("chat", "completion", "embedding"))
 
 
 class ServedTarget:
@@ -39,6 +39,7 @@ class ServedTarget:
         "_native",
         "_origin",
         "_root",
+        "_secrets",
         "_ways",
         "abort_stops_billing",
         "name_bytes",
@@ -62,11 +63,11 @@ class ServedTarget:
         self._native = {
             one.name
             for one in DIALECTS.values()
-            if one.family == provider.dialect
-            and (one.kind in _IMPLIED or one.kind in provider.kinds)
+            if one.family == provider.dialect and provider.has_endpoint(one.kind)
         }
         self._ways: dict[tuple[str, str, bool], tuple[Dialect, bytes]] = {}
         self._model = msgspec.Raw(_encode(target.model))
+        self._secrets = target.secrets
 
     @property
     def price(self) -> TargetPrice | None:
@@ -87,11 +88,14 @@ class ServedTarget:
             if found is not None and found.name in self._native:
                 return found
         if asked.facts is not None or asked.read is None:
+            name = self.target.provider.name
             raise UsageError(
                 f"{self.target.name} has no endpoint for {endpoint.dialect}.",
-                hint="Ask an OpenAI-compatible target, or use /v1/chat/completions.",
+                hint=f"Ask another target, or name {endpoint.kind!r} among the kinds of"
+                f" [providers.{name}] if it has one.",
             )
-        return dialect_for(self.target.provider.dialect, "chat")
+        provider = self.target.provider
+        return dialect_for(provider.dialect, provider.answers_at("chat"))
 
     def prepare(
         self,
@@ -120,39 +124,46 @@ class ServedTarget:
             made = self._translated(request, dialect, cap, streamed, untranslatable)
             body, dropped = made.body, made.dropped
         target = self.target
+        if target.signer is not None:
+            extra += self._signed(head, body)
         return Prepared(
             self._origin,
             b"%b%d\r\n%b\r\n%b" % (head, len(body), extra, body),
             dialect,
             target.provider.quirks,
             streamed,
-            target.api_key,
+            self._secrets if target.signer is None else target.secrets,
             dropped,
         )
 
+    def _signed(self, head: bytes, body: bytes) -> bytes:
+        """The lines of the headers that let this one request in."""
+        signer, path = self.target.signer, head[5 : head.index(b" ", 5)].decode("latin-1")
+        if signer is None:
+            return b""
+        ask = Ask("POST", self._origin.authority, path, (*_JSON, *self.target.headers()), body)
+        lines = [f"{name}: {value}\r\n" for name, value in signer.sign(ask)]
+        return "".join(lines).encode("latin-1")
+
     def bare(self, method: bytes, path: str) -> tuple[Origin, bytes]:
         """A request without a body, about something that the provider keeps."""
-        headers = (("accept", "application/json"), *self.target.headers())
-        head = head_block(self._origin, self._root + path, headers)
+        path, headers = self.target.bare(method.decode(), path)
+        head = head_block(self._origin, path, (("accept", "application/json"), *headers))
         return self._origin, b"%b%b0\r\n\r\n" % (method, head.removeprefix(b"POST"))
 
     def without_key(self, text: str) -> str:
         """What the provider says, without the key that it may repeat."""
-        key = self.target.api_key
-        return text if key is None else text.replace(key.reveal(), "***")
+        return without_secrets(text, self.target.secrets)
 
     def _way(self, endpoint: Endpoint, streamed: bool) -> tuple[Dialect, bytes]:
         """Make the dialect and the header block of one endpoint ready, once."""
         dialect = self.answer_dialect(endpoint)
         accept = "text/event-stream" if streamed else "application/json"
-        headers = (
-            ("content-type", "application/json"),
-            ("accept", accept),
-            *self.target.headers(),
-        )
+        headers = (*_JSON, ("accept", accept), *self.target.headers())
         if self._instance:
             headers = (*headers, ("x-lightgate-hop", self._instance))
-        head = head_block(self._origin, self._root + self._path(dialect, streamed), headers)
+        path = self.target.path(self._root + self._path(dialect, streamed))
+        head = head_block(self._origin, path, headers)
         way = self._ways[endpoint.dialect, endpoint.kind, streamed] = dialect, head
         return way
 

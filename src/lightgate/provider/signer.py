@@ -1,0 +1,38 @@
+"""The seam for what lets a request in at a provider where no fixed key does.
+
+A signer is asked for headers once per request, after the body is known. It never waits: a token is
+fetched and renewed by a thread, and a request that comes before there is one, or after it ended,
+fails at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from lightgate.provider.catalogue import Pairs
+    from lightgate.provider.secret import Secret
+
+
+class Ask(NamedTuple):
+    """A request as far as it is signed; `path` has its query, `headers` are those known so far."""
+
+    method: str
+    authority: str
+    path: str
+    headers: Pairs
+    body: bytes
+
+
+class Signer(Protocol):
+    """Gives a request the headers that let it in."""
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must not be shown, in a provider's error for example."""
+
+    def sign(self, ask: Ask) -> Pairs:
+        """The headers; CredentialsError where there are none now."""
+
+    def ready(self, timeout_s: float) -> None:
+        """Wait until requests can be signed; CredentialsError says why they cannot. It blocks."""
