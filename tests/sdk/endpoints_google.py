@@ -19,6 +19,12 @@ def count(client: Any, model: str) -> dict[str, Any]:
     return {"tokens": found.total_tokens, "source": headers["x-lightgate-count-source"]}
 
 
+def embed(client: Any, model: str) -> dict[str, Any]:
+    size = types.EmbedContentConfig(output_dimensionality=16)
+    found = client.models.embed_content(model=model, contents=[WORDS, "Sea."], config=size)
+    return {"plain": [one.values for one in found.embeddings]}
+
+
 def main() -> None:
     url, keys = through.facts()
     options = types.HttpOptions(base_url=url, timeout=20_000)
@@ -26,6 +32,8 @@ def main() -> None:
     cases = through.Cases()
     for model in TARGETS:
         cases.take(f"count-{model}", count, client, model)
+        if model != "anthropic/plain":
+            cases.take(f"embed-{model}", embed, client, model)
     cases.print()
 
 

@@ -40,6 +40,18 @@ def talk(client: Any, model: str) -> dict[str, Any]:
     }
 
 
+def embed(client: Any, model: str) -> dict[str, Any]:
+    """By default, which is base64 on the wire, and as numbers."""
+    asked = {"model": model, "input": [WORDS, "Sea."], "dimensions": 16}
+    packed = client.embeddings.create(**asked)
+    plain = client.embeddings.create(**asked, encoding_format="float")
+    return {
+        "packed": [row.embedding for row in packed.data],
+        "plain": [row.embedding for row in plain.data],
+        "tokens": packed.usage.prompt_tokens,
+    }
+
+
 def main() -> None:
     url, keys = through.facts()
     client = openai.OpenAI(base_url=f"{url}/v1", api_key=keys["open"], max_retries=0)
@@ -47,6 +59,8 @@ def main() -> None:
     for model in TARGETS:
         cases.take(f"count-{model}", count, client, model)
         cases.take(f"talk-{model}", talk, client, model)
+        if model != "anthropic/plain":
+            cases.take(f"embed-{model}", embed, client, model)
     cases.print()
 
 

@@ -72,3 +72,22 @@ def test_a_response_is_kept_and_gone_on_from(beside: dict[str, Any], target: str
     first, second = case["tokens"]
     assert second > first + 2
     assert len(case["text"]) == 48
+
+
+@pytest.mark.parametrize("sdk", ["openai", "google"])
+@pytest.mark.parametrize("target", ["openai/plain", "gemini/plain", "lab/plain"])
+def test_embeddings_of_either_dialect(
+    beside: dict[str, Any],
+    drive_beside: Callable[[str], CompletedProcess[str]],
+    require: Callable[[str], None],
+    target: str,
+) -> None:
+    """Every SDK reads the same vectors, whoever makes them."""
+    case = beside[f"embed-{target}"]
+    assert case["error"] is None, case
+    require("google")
+    theirs = json.loads(drive_beside("google").stdout)["embed-gemini/plain"]["plain"]
+    for given in (case["plain"], case.get("packed", case["plain"])):
+        assert [len(vector) for vector in given] == [16, 16]
+        for vector, other in zip(given, theirs, strict=True):
+            assert vector == pytest.approx(other, abs=1e-6)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from lightgate.dialect import anthropic, gemini, openai_chat, openai_responses
-from lightgate.dialect.endpoints import openai_completions, openai_embeddings, token_counts
+from lightgate.dialect.endpoints import (
+    gemini_embeddings,
+    openai_completions,
+    openai_embeddings,
+    token_counts,
+)
 from lightgate.dialect.neutral.dialect import Dialect, Family
 from lightgate.errors import UsageError
 
@@ -25,6 +30,7 @@ DIALECTS: Final[dict[str, Dialect]] = {
         openai_completions.DIALECT,
         openai_embeddings.DIALECT,
         *token_counts.DIALECTS,
+        *gemini_embeddings.DIALECTS,
     )
 }
 TRANSLATED: Final = tuple([name for name, one in DIALECTS.items() if one.writer is not None])

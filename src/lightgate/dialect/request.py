@@ -125,6 +125,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     schema: Schema | None = None
     reasoning: str | int | None = None
     inputs: tuple[str, ...] = ()
+    dimensions: int | None = None
     prompt: str | None = None
     extra: dict[str, Any] = {}
     top_k: int | None = None

@@ -22,6 +22,8 @@ from lightgate.dialect.request import Request
 from lightgate.errors import Malformed, StreamError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lightgate.dialect.neutral.dialect import WholeFacts
     from lightgate.dialect.neutral.events import Reader
     from lightgate.dialect.neutral.items import Writer
@@ -107,6 +109,9 @@ class Translator:
         """Whether everything is written that the client will get."""
         return self._items.closed
 
+    def hear(self, asked: Mapping[str, msgspec.Raw]) -> None:
+        """Take the fields of the client's request; a conversation's answer hangs on none."""
+
     def event(self, name: bytes, data: bytes) -> bytes:
         """Take one event of the provider; return the whole events that it means to the client."""
         if self._items.closed:
@@ -164,6 +169,10 @@ class WholeTranslator(Translator):
     def closed(self) -> bool:
         """Whether everything is written: a whole answer is, once it is there."""
         return True
+
+    def hear(self, asked: Mapping[str, msgspec.Raw]) -> None:
+        """Take the fields of the client's request, on which the form of its answer may hang."""
+        self._facts_head = msgspec.structs.replace(self._facts_head, asked=asked)
 
     def whole(self, body: bytes) -> bytes:
         """Translate the answer; AttemptError if it is none."""

@@ -524,5 +524,5 @@ def test_a_description_beside_a_schema_moves_into_it() -> None:
 
 
 def test_other_dialects_are_not_read() -> None:
-    with pytest.raises(UsageError, match="openai-embeddings"):
-        read_request("openai-embeddings", b"{}")
+    with pytest.raises(UsageError, match="openai-completions"):
+        read_request("openai-completions", b"{}")

@@ -265,6 +265,7 @@ def test_every_fact_has_its_row() -> None:
         "extra",
         "prompt",
         "inputs",
+        "dimensions",
         "min_tokens",
         "ignore_eos",
     }

@@ -27,6 +27,7 @@ LOCKED = {
         "/v1beta/models/lab/plain:streamGenerateContent?alt=sse",
         "/v1/messages/count_tokens",
         "/v1/responses/input_tokens",
+        "/v1beta/models/lab/plain:embedContent", "/v1beta/models/lab/plain:batchEmbedContents",
         "/v1/models/lab/plain:countTokens",
         "/v1beta/models/lab/plain:countTokens",
     ),

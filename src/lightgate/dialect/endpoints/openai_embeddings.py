@@ -6,16 +6,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lightgate.dialect.endpoints.vectors import (
+    Vectors,
+    as_base64,
+    as_floats,
+    read_texts,
+    tokens_of,
+)
 from lightgate.dialect.errors import error_of, malformed
-from lightgate.dialect.neutral.build import built, need, refuse
-from lightgate.dialect.neutral.dialect import Dialect
+from lightgate.dialect.neutral.build import built, need, put, refuse
+from lightgate.dialect.neutral.dialect import Dialect, WholeFacts
 from lightgate.dialect.neutral.events import Reader, marker, stray
-from lightgate.dialect.neutral.json_text import decoded
+from lightgate.dialect.neutral.json_text import decoded, dumped
 from lightgate.dialect.openai_chat.answer import error_event, error_words
 from lightgate.dialect.openai_chat.events import ChatUsage, usage_of
+from lightgate.errors import Malformed
 
 if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Listener
+    from lightgate.dialect.neutral.items import AnswerHead
     from lightgate.dialect.quirks import Quirks
     from lightgate.dialect.request import Built, Request
 
@@ -32,6 +41,9 @@ def build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every bu
     """Build POST /embeddings; `stream` has no effect, since a vector comes in one piece."""
     refuse(request, NAME, *_UNKNOWN)
     body: dict[str, Any] = {"model": request.model, "input": list(need(request, NAME, "inputs"))}
+    put(body, dimensions=request.dimensions)
+    if request.client:  # and not our own: the vectors are written anew for it
+        body["encoding_format"] = "float"
     return built("/embeddings", body, request.extra, stream=False)
 
 
@@ -66,6 +78,27 @@ def _whole(listener: Listener, body: bytes) -> None:
         listener.use(usage_of(answer.usage))
 
 
+def _read_vectors(body: bytes) -> Vectors:
+    answer = decoded(_decoder, body)
+    found = [] if answer is None or answer.data is None else answer.data
+    if answer is None or not found or not all(bytes(one.embedding) for one in found):
+        raise Malformed("The answer holds no vectors.")
+    usage = usage_of(answer.usage)
+    tokens = None if usage is None else usage.tokens_in
+    return Vectors(tuple([as_floats(one.embedding) for one in found]), tokens)
+
+
+def _write_vectors(vectors: Vectors, head: AnswerHead) -> bytes:
+    packed = bytes(head.asked.get("encoding_format", b"")) == b'"base64"'
+    data = [
+        {"object": "embedding", "index": place, "embedding": as_base64(raw) if packed else raw}
+        for place, raw in enumerate(vectors.values)
+    ]
+    tokens = tokens_of(vectors, head.asked, "input")
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return dumped({"object": "list", "data": data, "model": head.model, "usage": usage})
+
+
 DIALECT: Final = Dialect(
     name="openai-embeddings",
     family="openai",
@@ -74,6 +107,8 @@ DIALECT: Final = Dialect(
     tokens=False,
     builder=build,
     reader=Reader(event=_event, whole=_whole),
+    read=read_texts,
+    facts=WholeFacts(read=_read_vectors, write=_write_vectors),
     error_words=error_words,
     error_event=error_event,
 )

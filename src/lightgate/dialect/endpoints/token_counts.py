@@ -46,7 +46,7 @@ _encode: Final = msgspec.json.Encoder().encode
 def _kept(built: Built, path: str, fields: frozenset[str]) -> Built:
     """Keep what the endpoint takes of a body."""
     body = {name: value for name, value in _fields.decode(built.body).items() if name in fields}
-    return Built(path=path, headers=built.headers, body=_encode(body))
+    return Built(path=path, headers=built.headers, body=_encode(body), dropped=built.dropped)
 
 
 def _build_anthropic(request: Request, quirks: Quirks) -> Built:
@@ -67,7 +67,7 @@ def _build_gemini(request: Request, quirks: Quirks) -> Built:
     built = gemini.DIALECT.builder(msgspec.structs.replace(request, stream=False), quirks)
     body = {_WRAPPED: msgspec.Raw(_encode(_addressed(_fields.decode(built.body), request.model)))}
     path = built.path.replace(":generateContent", ":countTokens")
-    return Built(path=path, headers=built.headers, body=_encode(body))
+    return Built(path=path, headers=built.headers, body=_encode(body), dropped=built.dropped)
 
 
 def _addressed(fields: dict[str, msgspec.Raw], model: str) -> dict[str, msgspec.Raw]:

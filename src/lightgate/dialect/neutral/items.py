@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,20 +13,22 @@ from lightgate.clock.tokens import Usage
 from lightgate.dialect.neutral.events import Logprob, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lightgate.dialect.errors import Fault
 
 DEEPEST: Final = 256  # levels of arguments
 
 
 class AnswerHead(msgspec.Struct, frozen=True):
-    """Facts that every event or body of one answer repeats; `created` in seconds since 1970."""
+    """Facts that every event or body of one answer repeats; `created` in seconds since 1970.
+
+    `asked` are the fields of the client's request, for answers whose form hangs on one of them.
+    """
 
     model: str
     id: str
     created: int
     include_usage: bool = False
+    asked: Mapping[str, msgspec.Raw] = {}
 
 
 class Item:

@@ -202,6 +202,8 @@ class Attempt(Call):
                 created=exchange.wall_ns // NS,
                 include_usage=exchange.request.include_usage,
             )
+            if not exchange.request.endpoint.tokens:
+                self._translator.hear(exchange.request.fields)
 
     @property
     def ok(self) -> bool:

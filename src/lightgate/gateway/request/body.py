@@ -29,6 +29,7 @@ _GEMINI_NAMES: Final = {  # Google reads both spellings, and so must we
     "max_output_tokens": _GEMINI_CAP,
     "candidate_count": "candidateCount",
     "generate_content_request": "generateContentRequest",
+    "output_dimensionality": "outputDimensionality",
 }
 _ACTED_ON: Final = frozenset(
     {"model", "stream", "stream_options", "n", "best_of", "prompt"}.union(*_CAPS.values())
