@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -86,11 +87,17 @@ class Up:
 
 
 async def http(
-    port: int, method: str, path: str, body: bytes = b"", begun: asyncio.Event | None = None
+    port: int,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    begun: asyncio.Event | None = None,
+    *,
+    header: str = "",
 ) -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n{header}"
         writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         answer = await reader.read(1)
         if begun is not None:
@@ -513,3 +520,46 @@ async def test_the_data_folder_is_closed_to_others(
     async with serve("--no-demo") as up:
         open_ones = [p.name for p in (up.data, *up.data.rglob("*")) if p.stat().st_mode & 0o077]
     assert open_ones == []
+
+
+def exchanges(data: Path) -> int:
+    with contextlib.closing(
+        sqlite3.connect(f"file:{data}/ledger.sqlite?mode=ro", uri=True)
+    ) as base:
+        found: int = base.execute("SELECT count(*) FROM exchanges").fetchone()[0]
+        return found
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+async def test_a_ledger_that_goes_away_is_made_anew_and_refilled(
+    serve: Serve, config: Path, run: Run, how: str
+) -> None:
+    made = await run("keys", "create", "--name", "me", "--data", "data", "--json")
+    key = f"authorization: Bearer {json.loads(made.out)['key']}\r\n"
+
+    async def some(count: int) -> None:
+        for _ in range(count):
+            got = await http(up.state.port, "POST", "/v1/chat/completions", ask(), header=key)
+            assert got[0] == 200
+
+    async with serve("--no-demo") as up:
+        await some(6)
+        while exchanges(up.data) < 6:
+            await asyncio.sleep(0.05)
+        ledger = up.data / "ledger.sqlite"
+        if how == "deleted":
+            ledger.unlink()
+        else:
+            other = up.data / "other.sqlite"
+            sqlite3.connect(other).close()
+            other.write_bytes(b"")
+            other.replace(ledger)
+        await some(6)
+        told = await up.said("ledger's file was deleted or replaced")
+        assert told["level"] == "error"
+        await some(6)
+        up.process.terminate()
+        assert await up.end() == 0
+        assert exchanges(up.data) == 18
+    listed = await run("keys", "list", "--data", "data", "--json")
+    assert [row["name"] for row in json.loads(listed.out)] == ["me"]

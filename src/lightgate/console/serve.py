@@ -25,7 +25,9 @@ from lightgate.errors import ConfigError
 from lightgate.gateway.process.child import beat, end_with_parent
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
 from lightgate.gateway.process.port import is_loopback, refused
+from lightgate.gateway.served.snapshot import SnapshotFailed, read_snapshot
 from lightgate.ledger.locate import LEDGER_ENV, LedgerPlace, locate
+from lightgate.ledger.store.keys import restore_keys
 from lightgate.ledger.store.retention import Keep, prune
 from lightgate.ledger.store.rollup import DAY_S
 
@@ -81,17 +83,28 @@ def run(options: ConsoleOptions, ledger_made: Callable[[], object] | None = None
     if ledger_made is not None:
         ledger_made()
     with sock, place.open() as ledger:
-        asyncio.run(_serve(sock, ledger, options, secret, supervised=shared))
+        asyncio.run(_serve(sock, ledger, options, secret, place=place, supervised=shared))
     return 0
 
 
 async def _serve(
-    sock: socket.socket, ledger: Ledger, options: ConsoleOptions, secret: str, *, supervised: bool
+    sock: socket.socket,
+    ledger: Ledger,
+    options: ConsoleOptions,
+    secret: str,
+    *,
+    place: LedgerPlace,
+    supervised: bool,
 ) -> None:
     totals = Totals()
     totals.begin(ledger, SYSTEM.wall_ns())
     keep = Keep() if options.retention_s is None else Keep(raw_days=options.retention_s / DAY_S)
-    ship_loop = ShipLoop(ledger, options.data, prune=lambda: prune(ledger, keep))
+    ship_loop = ShipLoop(
+        ledger,
+        options.data,
+        prune=lambda: prune(ledger, keep),
+        remake=lambda: remake_ledger(place),
+    )
     console = ConsoleContext(ledger, ship_loop, totals, options.data)
     app = build_app(console, ConsoleAccess(options.host, secret))
     server = _Server(
@@ -123,6 +136,17 @@ async def _serve(
     await serving
     if beating is not None:
         beating.cancel()
+
+
+def remake_ledger(place: LedgerPlace) -> None:
+    """Make a ledger that is gone anew, with the keys of the snapshot in force."""
+    place.prepare()()
+    try:
+        kept = read_snapshot(place.data).keys
+    except SnapshotFailed:
+        return
+    with place.open() as ledger, ledger.writing() as connection:
+        restore_keys(connection, kept)
 
 
 async def _beat() -> None:

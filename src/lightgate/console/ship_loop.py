@@ -31,20 +31,30 @@ _log = logging.getLogger(__name__)
 class ShipLoop:
     """Ship every half second and prune every hour, until `stop`; then ship once more.
 
+    `remake` makes the tables of a ledger that has to be made anew, and what no journal has.
     `totals` is all that was shipped, `shipped_ns` when the last whole pass ended (monotonic).
     """
 
     def __init__(
-        self, ledger: Ledger, data: Path, *, prune: Callable[[], object], clock: Clock = SYSTEM
+        self,
+        ledger: Ledger,
+        data: Path,
+        *,
+        prune: Callable[[], object],
+        remake: Callable[[], object] = lambda: None,
+        clock: Clock = SYSTEM,
     ) -> None:
+        self._ledger = ledger
         self._shipper = Shipper(ledger, data / JOURNALS)
         self._prune = prune
+        self._remake = remake
         self._clock = clock
         self._pruned_ns: int | None = None
         self._stop = asyncio.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ship")
         self.totals = Shipped()
         self.failures = 0
+        self.lost = 0  # how often the ledger's file was gone
         self.shipped_ns: int | None = None
 
     async def run(self) -> None:
@@ -65,6 +75,8 @@ class ShipLoop:
     def work(self) -> bool:
         """Make one pass over all journals, and prune once an hour; False where the pass failed."""
         try:
+            if self._ledger.moved():
+                self._make_anew()
             done = self._shipper.drain()
             self.totals += done
             if done.orphans:
@@ -77,6 +89,17 @@ class ShipLoop:
             _log.exception("The journals could not be shipped; it is tried again")
             return False
         return True
+
+    def _make_anew(self) -> None:
+        """Use the ledger file that is there now; one that is missing is made and refilled."""
+        self.lost += 1
+        _log.error(
+            "The ledger's file was deleted or replaced while the gateway ran. The one that is there"
+            " now, or a new one, is used and filled from the journals that are still kept."
+        )
+        self._ledger.leave_moved()
+        self._remake()
+        self._ledger.reopen()
 
     def lag_s(self) -> float | None:
         """How long ago the last whole pass ended; None before the first."""

@@ -216,3 +216,17 @@ def test_workers_need_no_database_library() -> None:
         "assert not {'sqlalchemy', 'sqlite3', 'numpy'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
+
+
+def test_a_ledger_knows_that_its_file_has_moved(tmp_path: Path) -> None:
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        assert not ledger.moved()
+        with ledger.reading():
+            (tmp_path / "ledger.sqlite").unlink()
+        assert ledger.moved()
+        ledger.leave_moved()
+        assert list(tmp_path.iterdir()) == []  # nothing of the old one lies beside the new one
+        ledger.reopen()
+        assert not ledger.moved()
+        with ledger.reading() as connection:
+            assert connection.execute(sa.text("SELECT count(*) FROM exchanges")).scalar() == 0

@@ -175,6 +175,9 @@ class DiskCache:
         logger.warning("the cache's table is not used for %g s: %s", REST_S, reason)
 
     def _opened(self) -> Ledger:
+        if self._ledger is not None and self._ledger.moved():
+            self._ledger.close()  # the control process makes the ledger anew
+            self._ledger = None
         if self._ledger is None:
             self._ledger = self._open_ledger()
         return self._ledger

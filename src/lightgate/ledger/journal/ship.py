@@ -2,8 +2,8 @@
 
 The records of a batch, the sums that they change and the new place in the journal are one
 transaction: after a kill at any instant the next pass goes on where the last commit stood. A file
-is removed only when all of it is in the ledger. What a dead worker had announced and never settled
-becomes an exchange that was cut, at the price that was reserved.
+is removed only when all of it is in the ledger that lies in its place now. What a dead worker had
+announced and never settled becomes an exchange that was cut, at the price that was reserved.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Shipper:
                 written = self._write(batch, file, place, careful=True)
         except _Raced:
             return Shipped()
-        if done:
+        if done and not self._ledger.moved():  # else the rows are in a file that is gone
             self._remove(file.path, damaged=damaged)
         return written + Shipped(damaged=int(damaged), removed=int(done), more=more)
 

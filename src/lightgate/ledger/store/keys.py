@@ -20,7 +20,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from sqlalchemy import Connection
 
@@ -133,6 +133,16 @@ def add_key(connection: Connection, record: KeyRecord) -> None:
             hint="Choose another --name, or revoke it first: lightgate keys revoke NAME.",
         )
     connection.execute(keys.insert().values(**msgspec.structs.asdict(record)))
+
+
+def restore_keys(connection: Connection, records: Iterable[KeyRecord]) -> None:
+    """Keep keys that a new ledger does not have, as they were."""
+    from lightgate.ledger.store.schema import keys
+
+    known = {key.id for key in read_keys(connection)}
+    for record in records:
+        if record.id not in known:
+            connection.execute(keys.insert().values(**msgspec.structs.asdict(record)))
 
 
 def read_keys(connection: Connection) -> tuple[KeyRecord, ...]:

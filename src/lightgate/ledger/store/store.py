@@ -16,6 +16,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import BUSY_S, FILE, is_busy, use_wal
+from lightgate.ledger.store.file_watch import FileWatch
 from lightgate.ledger.store.schema import Money, meta, money_text
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class Ledger:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
+        self._watch: FileWatch | None = None
+        if engine.dialect.name == "sqlite" and engine.url.database:
+            self._watch = FileWatch(Path(engine.url.database))
 
     @classmethod
     def open(
@@ -66,6 +70,8 @@ class Ledger:
         except BaseException:
             ledger.close()
             raise
+        if ledger._watch is not None:
+            ledger._watch.note()
         return ledger
 
     def __enter__(self) -> Self:
@@ -82,6 +88,22 @@ class Ledger:
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
+
+    def moved(self) -> bool:
+        """Whether the ledger's file was deleted or replaced since it was opened."""
+        return self._watch is not None and self._watch.moved()
+
+    def leave_moved(self) -> None:
+        """Let go of a file that has moved, and of what lies beside its place."""
+        self.close()
+        if self._watch is not None:
+            self._watch.clear()
+
+    def reopen(self) -> None:
+        """Use the file that is there now, made where there is none."""
+        self._upgrade()
+        if self._watch is not None:
+            self._watch.note()
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:

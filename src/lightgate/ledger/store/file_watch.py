@@ -1,0 +1,62 @@
+"""Watch the file of a SQLite ledger, which may be deleted or replaced while it is open.
+
+A process that has a deleted file open goes on writing into it without an error, and what it writes
+is lost with it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_BESIDE: Final = ("-wal", "-shm")  # SQLite's own files beside a database
+Identity = tuple[int, int] | None
+
+
+class FileWatch:
+    """The identity of a database file and of the files beside it, as they were when it was opened.
+
+    SQLite does not delete the files of a database that has moved, so an old `-wal` may lie beside
+    a new database, which would take the old one's pages for its own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: Identity = None
+        self._beside: set[Identity] = set()
+
+    def note(self) -> None:
+        """Remember the files as they are now: call it while the database is open."""
+        self._known = _identity(str(self._path))
+        self._note_beside()
+
+    def moved(self) -> bool:
+        """Whether another file, or none, lies where the one that was opened lay."""
+        found = _identity(str(self._path))
+        if found == self._known:
+            self._note_beside()
+            return False
+        return True
+
+    def clear(self) -> None:
+        """Remove what the old database left beside its place; what came with a new one stays."""
+        for end in _BESIDE:
+            name = f"{self._path}{end}"
+            if _identity(name) in self._beside:
+                os.unlink(name)  # noqa: PTH108 - a name, not a path of pathlib's
+        self._beside.clear()
+
+    def _note_beside(self) -> None:
+        found = {_identity(f"{self._path}{end}") for end in _BESIDE} - {None}
+        self._beside |= found
+
+
+def _identity(name: str) -> Identity:
+    try:
+        found = os.stat(name)  # noqa: PTH116 - twice a second
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
