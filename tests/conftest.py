@@ -40,6 +40,7 @@ LONG = (
     "console/test_serve.py",
     "test_packaging.py",
     "test_installed.py",
+    "test_readme.py",
 )
 
 if TYPE_CHECKING:
