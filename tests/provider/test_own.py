@@ -175,7 +175,7 @@ def test_a_wrong_value_is_refused_with_its_place(line: str, said: str) -> None:
     [
         ('like = "opnai"', "'opnai' is not a provider of the catalogue. Did you mean openai?"),
         ('kinds = ["chat", "songs"]', "'songs' is none of chat"),
-        ("quirks = { max_token_field = 'x' }", "no such quirk. Did you mean max_tokens_field?"),
+        ("quirks = { max_token_field = 'x' }", "no such quirk. Did you mean max_tokens_field"),
         ("quirks = { stream_usage = 'no' }", "quirks.stream_usage: expected bool, got str"),
         ("quirks = { system_role = 'boss' }", "quirks.system_role: invalid enum value 'boss'"),
         ('headers = { Authorization = "env:TEAM" }', "the key travels in authorization"),

@@ -1,6 +1,7 @@
 """Quirks: how one provider deviates from its dialect, and what that does to a request.
 
-The provider catalogue fills the fields in; `adapt` carries out those that change a body.
+The provider catalogue fills the fields in; `adapt` carries out those that change a body which is
+built here, and `lightgate.dialect.mend` those that change a client's own.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     # "effort": reasoning_effort; "object": reasoning {effort or max_tokens}; "none": not known
     reasoning_style: Literal["effort", "object", "none"] = "effort"
     schema: bool = True  # knows response_format json_schema
+    max_tokens_only: bool = False  # refuses the other name of max_tokens_field
+    developer_role: bool = True  # takes messages of the role "developer"
+    refuses: tuple[str, ...] = ()  # fields of chat that it answers with an error
 
     def adapt(self, body: dict[str, Any], dialect: str) -> None:
         """Change a plain body of chat or completions to what this provider takes.

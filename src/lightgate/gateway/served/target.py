@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from lightgate.dialect.mend import mender
+from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.registry import DIALECTS, counterpart, dialect_for
 from lightgate.errors import UsageError
 from lightgate.gateway.request.body import with_cap
@@ -35,6 +37,7 @@ class ServedTarget:
 
     __slots__ = (
         "_instance",
+        "_menders",
         "_model",
         "_native",
         "_origin",
@@ -68,6 +71,8 @@ class ServedTarget:
         self._ways: dict[tuple[str, str, bool], tuple[Dialect, bytes]] = {}
         self._model = msgspec.Raw(_encode(target.model))
         self._secrets = target.secrets
+        made = {name: mender(provider.quirks, name) for name in self._native}
+        self._menders = {name: one for name, one in made.items() if one is not None}
 
     @property
     def price(self) -> TargetPrice | None:
@@ -119,7 +124,7 @@ class ServedTarget:
         dialect, head = way
         dropped: tuple[str, ...] = ()
         if endpoint.dialect == dialect.name:
-            body = self._same(request, dialect, cap, streamed)
+            body, dropped = self._same(request, dialect, cap, streamed, untranslatable)
         else:
             made = self._translated(request, dialect, cap, streamed, untranslatable)
             body, dropped = made.body, made.dropped
@@ -168,9 +173,17 @@ class ServedTarget:
         return way
 
     def _same(
-        self, request: ClientRequest, spoken: Dialect, cap: int | None, streamed: bool
-    ) -> bytes:
-        """The client's own body; only the model, the cap and the wish for usage are ours."""
+        self,
+        request: ClientRequest,
+        spoken: Dialect,
+        cap: int | None,
+        streamed: bool,
+        untranslatable: Untold,
+    ) -> tuple[bytes, tuple[str, ...]]:
+        """The client's own body, and what had to be left out of it.
+
+        Only the model, the cap, the wish for usage and what a quirk demands are ours.
+        """
         fields: Fields = request.fields
         dialect = request.endpoint.dialect
         quirks = self.target.provider.quirks
@@ -179,7 +192,7 @@ class ServedTarget:
         if spoken.verb:
             if spoken.address is not None:
                 fields = spoken.address(fields, self.target.model)
-            return _encode(fields)
+            return _encode(fields), ()
         fields = dict(fields)
         fields["model"] = self._model
         if streamed and not request.streamed:
@@ -187,7 +200,12 @@ class ServedTarget:
         asks_usage = dialect in {"openai-chat", "openai-completions"} and quirks.stream_usage
         if streamed and asks_usage and not request.include_usage:
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
-        return _encode(fields)
+        if dialect not in self._menders:
+            return _encode(fields), ()
+        title = self.target.provider.title
+        out = Omissions(refuses=untranslatable == "refuse", dialect=title)
+        self._menders[dialect].mend(fields, out)
+        return _encode(fields), out.paths
 
     def _translated(
         self,
