@@ -21,7 +21,13 @@ MOST_MODULES = 15  # a folder that is read at a glance
 MOST_LINES = 600
 # cli has one module per verb, which main imports by its name, and what several verbs use.
 SHARED_BY_VERBS = {"main", "options", "output"}
-PARTS_OF_VERBS = {"launch": "up", "caps": "models", "priors": "models", "examine": "config"}
+PARTS_OF_VERBS = {
+    "launch": "up",
+    "caps": "models",
+    "priors": "models",
+    "examine": "config",
+    "first_config": "init",
+}
 
 
 @cache

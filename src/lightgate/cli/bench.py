@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lightgate.cli.options import config_option, read_config, refuse_urls_alone
+from lightgate.cli.options import config_option, read_config, refuse_urls_alone, use_env_file
 from lightgate.cli.output import emit_json, note
 from lightgate.errors import LightgateError, ThresholdMissed, UsageError
 
@@ -144,6 +144,7 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
                 hint="provider/model, NAME=URL#MODEL, or --world tables-2025 to see how it looks.",
             )
         refuse_urls_alone("bench", names)
+        use_env_file()
         config = read_config(given["config_file"])
         found = tuple(
             resolve(name, env=os.environ, config=config, key_env=given["key_env"]) for name in names

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lightgate.cli.options import config_option, json_option
+from lightgate.cli.options import config_option, json_option, use_env_file
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.config.load import config_schema, find_config, parse_config, read_text
 from lightgate.errors import ConfigError, Exit, UsageError
@@ -32,6 +32,7 @@ def check(*, config_file: Path | None, as_json: bool) -> int:
     """
     from lightgate.cli.examine import Examiner, Findings
 
+    use_env_file()
     path = find_config(config_file, env=os.environ, cwd=Path.cwd())
     if path is None:
         if as_json:
@@ -71,6 +72,7 @@ def explain(*, config_file: Path | None, as_json: bool) -> None:
     """
     from lightgate.cli.examine import Examiner, ExplainedRow
 
+    use_env_file()
     path = find_config(config_file, env=os.environ, cwd=Path.cwd())
     text = read_text(path) if path is not None else ""
     name = str(path) if path is not None else "lightgate.toml"
@@ -115,7 +117,7 @@ def import_file(*, file: Path, out: Path | None, as_json: bool) -> None:
     made = import_litellm(read_text(file), known=known, env=os.environ, name=file.name)
     parse_config(made.text, name=str(out or "lightgate.toml"))
     if out is not None:
-        _write_new(out, made.text)
+        write_new(out, made.text)
     if as_json:
         emit_json({"toml": made.text, "notes": [found._asdict() for found in made.notes]})
     elif out is None:
@@ -126,7 +128,8 @@ def import_file(*, file: Path, out: Path | None, as_json: bool) -> None:
         note(f"Wrote {out}. `lightgate config check --config {out}` says what is missing here.")
 
 
-def _write_new(path: Path, text: str) -> None:
+def write_new(path: Path, text: str) -> None:
+    """Write a file that does not exist yet; one that does stays as it is."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

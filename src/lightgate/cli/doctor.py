@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lightgate.cli.options import config_option, json_option, read_config, refuse_urls_alone
+from lightgate.cli.options import (
+    config_option,
+    json_option,
+    read_config,
+    refuse_urls_alone,
+    use_env_file,
+)
 from lightgate.cli.output import Column, emit_json, emit_table, note
 
 if TYPE_CHECKING:
@@ -44,6 +50,7 @@ def command(
     from lightgate.bench.run.doctor import check_clock, examine, verdict
 
     refuse_urls_alone("doctor", targets)
+    use_env_file()
     clock = uvloop.run(check_clock())
     findings = uvloop.run(examine(targets, os.environ, key_env, read_config(config_file)))
     shown = [f for f in findings if show_all or f.state not in {"no key", "not running"}]

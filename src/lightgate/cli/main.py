@@ -26,6 +26,7 @@ class Verb(NamedTuple):
 
 
 VERBS = (
+    Verb("init", "Write a lightgate.toml from the keys that are here."),
     Verb("up", "Start the gateway and its console; without a key, a demo."),
     Verb("reload", "New configuration and version, no refused connection."),
     Verb("bench", "Measure how fast targets are, at your load, from here."),

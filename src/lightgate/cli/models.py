@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lightgate.cli.options import config_option, json_option, read_config
+from lightgate.cli.options import config_option, json_option, read_config, use_env_file
 from lightgate.cli.output import UNKNOWN, Column, dollars, emit_json, emit_table
 from lightgate.errors import LightgateError
 from lightgate.provider.catalogue import known_providers, provider_named
@@ -55,6 +55,7 @@ def command(**given: Any) -> None:
     provider, about, as_json = given["provider"], given["about"], given["as_json"]
     if about is not None and provider is not None:
         raise click.UsageError(f"--{about} takes no PROVIDER.")
+    use_env_file()
     config = read_config(given["config_file"])
     if about == "priors":
         from lightgate.cli.priors import show_priors

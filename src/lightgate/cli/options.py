@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from lightgate.cli.output import note
 from lightgate.config.load import find_config, load_config
 from lightgate.errors import UsageError
 
@@ -21,6 +22,14 @@ config_option: Final = click.option(
     help="Configuration file to read.",
 )
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def use_env_file() -> None:
+    """Take variables that the environment does not have from `.env` in the working folder."""
+    from lightgate.config.dotenv import add_env_file
+
+    for remark in add_env_file(os.environ, Path.cwd()):
+        note(remark)
 
 
 def read_config(config_file: Path | None) -> Config | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from lightgate.cli.options import config_option
+from lightgate.cli.options import config_option, use_env_file
 
 WORLD: Final = "providers-2026"
 
@@ -49,11 +49,13 @@ WORLD: Final = "providers-2026"
 def command(**given: Any) -> None:
     """Start the gateway and its console; Ctrl-C lets open streams finish and stops.
 
-    With a configuration file it serves that; with provider keys in the environment every provider
-    that has one is reachable as provider/model; with neither it serves simulated providers.
+    With a configuration file it serves that; with provider keys in the environment, or in .env in
+    the working folder, their models can be asked for by their own names; with neither it serves
+    simulated providers.
     """
     from lightgate.cli.launch import UpOptions, launch
 
+    use_env_file()
     if given["world"] != WORLD:
         from lightgate.sim.world_file import load
 

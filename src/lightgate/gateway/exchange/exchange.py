@@ -504,7 +504,7 @@ class Exchange:
             targets = [step.target for step in self.plan.steps]
             soonest = self.state.learned.breakers.soonest_ns(targets, now)
             wait_s = None if soonest is None else max(0.0, (soonest - now) / NS)
-            self.refusal = of_attempts(self.failures, wait_s)
+            self.refusal = of_attempts(self.failures, wait_s, self.served.key_names)
         elif self.refusal is None:
             late = DeadlineMissed("The request's time was over before it began.", phase="total")
             self.refusal = of_error(late)

@@ -20,7 +20,7 @@ from lightgate.errors import (
 from lightgate.route.health.failure import named_status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 _JSON: Final = b"content-type: application/json\r\n"
@@ -80,7 +80,8 @@ class Refusing(Exception):  # noqa: N818 - carries an answer, not an error of ou
 
 UNAUTHORIZED: Final = Refusal(
     status=401,
-    message="The API key is missing or not valid.",
+    message="The API key is missing or not valid. Send a key of this gateway (`lightgate keys"
+    " create`) as authorization: Bearer, x-api-key or x-goog-api-key.",
     code="invalid_api_key",
 )
 
@@ -92,9 +93,14 @@ def of_error(error: LightgateError, *, param: str | None = None) -> Refusal:
 
 
 def of_attempts(
-    failures: Sequence[tuple[str, AttemptError]], soonest_s: float | None = None
+    failures: Sequence[tuple[str, AttemptError]],
+    soonest_s: float | None = None,
+    key_names: Mapping[str, str] | None = None,
 ) -> Refusal:
-    """A refusal after every candidate failed; names each target and what happened there."""
+    """A refusal after every candidate failed; names each target and what happened there.
+
+    `key_names` are the variables that hold the providers' keys, for a key that was refused.
+    """
     last = failures[-1][1]
     status = status_of(last)
     words = _words_of(last, status)
@@ -112,12 +118,25 @@ def of_attempts(
     told = "; ".join(f"{target}: {error.message}" for target, error in failures)
     return Refusal(
         status=status,
-        message=f"No target could answer. {told}",
+        message=f"No target could answer. {told}{_key_advice(failures, key_names or {})}",
         code=last.label,
         words=words,
         retry_after_s=min(waits) if waits and status not in _CLIENTS_FAULT else None,
         exhausted=True,
     )
+
+
+def _key_advice(failures: Sequence[tuple[str, AttemptError]], key_names: Mapping[str, str]) -> str:
+    """A sentence for the gateway's owner where providers refused the gateway's own keys."""
+    refused = {
+        target.partition("/")[0]
+        for target, error in failures
+        if isinstance(error, HttpRefused) and error.code in {401, 403}
+    }
+    if not refused:
+        return ""
+    names = ", ".join(sorted(key_names.get(name) or f"the key of {name}" for name in refused))
+    return f" The gateway's own key was refused there, not yours: check {names} on the gateway."
 
 
 def broken_off(target: str, error: AttemptError) -> Refusal:

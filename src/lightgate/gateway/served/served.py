@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from lightgate.errors import ConfigError
@@ -75,6 +76,12 @@ class Served:
             for alias in self.aliases.values()
             for target in alias.targets
         }
+
+    @cached_property
+    def key_names(self) -> dict[str, str]:
+        """The variables that hold the providers' keys, by provider."""
+        reaches = self.snapshot.providers.items()
+        return {name: reach.key_env for name, reach in reaches if reach.key_env is not None}
 
     def prices(self, alias: Alias) -> dict[str, TargetPrice]:
         """The prices of an alias' targets, as far as they are known."""
