@@ -55,7 +55,9 @@ def test_every_endpoint_has_its_row() -> None:
     for version in ("v1", "v1beta"):
         for verb in (*map(bytes.decode, endpoint._VERBS), "streamGenerateContent?alt=sse"):
             assert f"/{version}/models/{{model}}:{verb}" in [path for path, *_ in ENDPOINTS]
-    assert endpoint.find(b"/v1/models/lab/plain:streamGenerateContent") is None
+    array = endpoint.find(b"/v1/models/lab/plain:streamGenerateContent")
+    assert array is not None
+    assert array.endpoint.array
 
 
 def test_every_request_header_has_its_row() -> None:

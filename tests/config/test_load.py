@@ -109,7 +109,7 @@ def test_an_empty_file_has_the_defaults_of_the_contract() -> None:
     assert config.shared.url == ""
     assert config.gateway.drain == 30 * 10**9
     assert config.gateway.keep_alive == 15 * 10**9
-    assert config.gateway.max_body_bytes == 10 * 2**20
+    assert config.gateway.max_body_bytes == 32 * 2**20
     assert config.ledger.retention == 30 * 86_400 * 10**9
 
 

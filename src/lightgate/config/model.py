@@ -32,6 +32,7 @@ from lightgate.config.values import (
     SharedUrl,
     TargetName,
     TargetOrProvider,
+    WebOrigin,
     Whole,
 )
 
@@ -89,7 +90,7 @@ class GatewayTable(ConfigTable):
         default=parse_duration("30s"), description="how long open streams may finish at the end"
     )
     max_body_bytes: Whole = Field(
-        default=10 * 1_048_576, ge=1, le=1_073_741_824, description="largest request body"
+        default=32 * 1_048_576, ge=1, le=1_073_741_824, description="largest request body"
     )
     keep_alive: Duration = Field(
         default=parse_duration("15s"),
@@ -98,6 +99,9 @@ class GatewayTable(ConfigTable):
     auto: Flag = Field(
         default=False,
         description="a bare model name is routed over all keyed providers that have the model",
+    )
+    cors: tuple[WebOrigin, ...] = Field(
+        default=(), description="origins of web pages that may use the gateway; none by default"
     )
     breaker: BreakerTable = Field(default_factory=BreakerTable, description="circuit breaker")
     responses: ResponsesTable = Field(

@@ -17,6 +17,8 @@ from lightgate.config.notation import DURATION_PATTERN, check_base_url, parse_du
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ENV_KEY = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+# As browsers write it: in lower case, without a path, the port only where it is not the usual one.
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 _HEDGE_QUANTILE = re.compile(r"p(7[5-9]|8[0-9]|9[0-9])")
 _SURE = re.compile(r"logprobs>(-[0-9]{1,2}(\.[0-9]{1,6})?|-?0(\.0{1,6})?)")
 CHECKS: Final = ("json_schema", "not_refused", "not_truncated", "tool_arguments", "logprobs")
@@ -149,6 +151,14 @@ def _ledger_url(value: str) -> str:
     return value
 
 
+def _web_origin(value: str) -> str:
+    if value == "*":
+        raise ValueError("name each origin; a wildcard would let every web page in")
+    if not _ORIGIN.fullmatch(value):
+        raise ValueError("an origin is a scheme and a host, such as https://app.example, no path")
+    return value
+
+
 def _shared_url(value: str) -> str:
     if value:
         raise ValueError('shared.url is "" (off); a redis:// URL does not work yet')
@@ -187,6 +197,7 @@ Hedge = Annotated[str, AfterValidator(_hedge)]
 Check = Annotated[str, AfterValidator(_check)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 SharedUrl = Annotated[str, AfterValidator(_shared_url)]
+WebOrigin = Annotated[str, AfterValidator(_web_origin)]
 BaseUrl = Annotated[str, AfterValidator(check_base_url)]
 TargetName = Annotated[str, AfterValidator(_target)]
 TargetOrProvider = Annotated[str, AfterValidator(_target_or_provider)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.conftest import Start
     from gateway.security.conftest import Behind, Spawn, Upstream
 
-OPEN = ("/health/live", "/health/ready")
+OPEN = ("/health", "/health/live", "/health/ready")
 LOCKED = {
     "POST": (
         "/v1/chat/completions",
@@ -25,6 +25,8 @@ LOCKED = {
         "/v1/messages",
         "/v1beta/models/lab/plain:generateContent",
         "/v1beta/models/lab/plain:streamGenerateContent?alt=sse",
+        "/v1beta/models/lab/plain:streamGenerateContent",
+        "/v1/chat/completions/",
         "/v1/messages/count_tokens",
         "/v1/responses/input_tokens",
         "/v1beta/models/lab/plain:embedContent", "/v1beta/models/lab/plain:batchEmbedContents",
@@ -37,6 +39,7 @@ LOCKED = {
         "/v1/models/lab/plain",
         "/v1beta/models/lab/plain",
         "/v1/requests/some-id",
+        "/v1/usage",
         "/v1/responses/resp_1",
         "/v1/responses/resp_1/input_items",
     ),
@@ -46,7 +49,7 @@ CHANGING = (
     ("POST", "/v1/responses/resp_1/cancel"),
 )
 NOWHERE = (
-    "/", "//", "/v1", "/v1/", "/v1/chat", "/v1/chat/completions/", "/V1/chat/completions",
+    "/", "//", "/v1", "/v1/", "/v1/chat", "/v1/chat/completions//", "/V1/chat/completions",
     "/v1//chat/completions", "/v1/./chat/completions", "/v1/x/../chat/completions",
     "/../etc/passwd",
     "/v1/%2e%2e/etc/passwd", "/..%2f..%2fetc/passwd", "/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
@@ -58,9 +61,9 @@ NOWHERE = (
     "/openapi.json", "/v1beta/models/..:generateContent", "/v1beta/models/%2e%2e:generateContent",
     "/v1beta/models/a/../b:generateContent", "/v1beta/models/a%2f%2e%2e%2fb:generateContent",
     "/v1beta/models/%00:generateContent", "/v1beta/models/a%0d%0ab:generateContent",
-    "/v1beta/models/lab/plain:countToken", "/v1beta/models/lab/plain:streamGenerateContent",
+    "/v1beta/models/lab/plain:countToken", "/v1/v1/chat/completions", "/v1/usage/me",
     "/v1beta/models//:generateContent", "/v1beta/files", "/v1/files", "/v1/batches", "/sim/log",
-    "/lab/v1/chat/completions", "/health", "/health/live/", "/health/live%20", "/v1/models;x",
+    "/lab/v1/chat/completions", "/healthy", "/health/live//", "/health/live%20", "/v1/models;x",
 )  # fmt: skip
 
 

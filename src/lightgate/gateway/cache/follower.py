@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from lightgate.gateway.cache.memory import KeptAnswer
-from lightgate.wire.door.reply import Reply
+from lightgate.gateway.request.around import ClientReply
 
 if TYPE_CHECKING:
     import asyncio
@@ -133,7 +133,7 @@ class Participant(msgspec.Struct, frozen=True, gc=False):
     whose stream has begun when there is only a refusal with this status to tell.
     """
 
-    reply: Reply
+    reply: ClientReply
     call: LeadCall
     own_headers: Callable[[bytes, Part], bytes]
     error_event: Callable[[int], bytes]

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
     from lightgate.clock.marks import Marks
     from lightgate.dialect.translate import Translator
-    from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
-    from lightgate.gateway.request.around import ReplyAround
+    from lightgate.gateway.request.around import ClientReply
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.gateway.request.refusal import Refusal
     from lightgate.gateway.served.target import ServedTarget
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from lightgate.route.plan.alias import Alias
     from lightgate.route.plan.plan import Plan, Role, Step
     from lightgate.wire.door.inbound import Inbound
-    from lightgate.wire.door.reply import Reply
 
 NS: Final = 1_000_000_000
 _WRONG: Final = frozenset((400, 404, 422))  # what providers say of a field that they do not take
@@ -91,7 +89,7 @@ class ExchangeFacts(AttemptOwner, Protocol):
 
     state: State
     inbound: Inbound
-    reply: Reply | SharedAnswer | ReplyAround
+    reply: ClientReply
     caller: Caller
     request: ClientRequest
     alias: Alias

@@ -35,16 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lightgate.errors import AttemptError
-    from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
-    from lightgate.gateway.request.around import ReplyAround
+    from lightgate.gateway.request.around import ClientReply
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.ledger.journal.notes import Settled
     from lightgate.route.plan.alias import Alias
     from lightgate.route.plan.plan import Plan, Role, Step
     from lightgate.wire.door.inbound import Inbound
-    from lightgate.wire.door.reply import Reply
 
 NS: Final = 1_000_000_000
 MS: Final = 1_000_000
@@ -133,7 +131,7 @@ class Exchange:
         self,
         state: State,
         inbound: Inbound,
-        reply: Reply | SharedAnswer | ReplyAround,
+        reply: ClientReply,
         caller: Caller,
         request: ClientRequest,
         alias: Alias,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,11 +14,14 @@ from lightgate.gateway.admit.auth import authorize, read_caller
 from lightgate.gateway.admit.overrides import SOUND_ID
 from lightgate.gateway.exchange.caller import NEVER, Caller
 from lightgate.gateway.exchange.cascade import begin
+from lightgate.gateway.http.array import ArrayReply
+from lightgate.gateway.http.cors import answer_preflight, let_in
 from lightgate.gateway.http.count import answer_count
 from lightgate.gateway.http.models import ModelPages
 from lightgate.gateway.http.requests import look_up
 from lightgate.gateway.http.responses import Responses
 from lightgate.gateway.http.shared import Shared, shared_name
+from lightgate.gateway.http.usage import usage_body
 from lightgate.gateway.kept.talk import previous_of
 from lightgate.gateway.request.endpoint import Endpoint, dialect_of, find
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.around import ClientReply
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.wire.door.inbound import Inbound
     from lightgate.wire.door.reply import Reply
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 _JSON: Final = ((b"content-type", b"application/json"),)
 _OPEN: Final = frozenset(("live", "ready"))  # endpoints that need no key
 _BY_ITEMS: Final = frozenset(("responses", "count"))  # requests that may go on from a response
+_TWICE: Final = re.compile(rb"(?:/v1(?:beta)?)+(/v1(?:beta)?)/")
 _LIVE: Final = b'{"status":"live","service":"lightgate"}'  # `doctor` knows a gateway by it
 _READY: Final = b'{"status":"ready"}'
 _DRAINING: Final = b'{"status":"draining"}'
@@ -53,6 +59,9 @@ class Gateway:
     def gate(self, inbound: Inbound, reply: Reply) -> None:
         """Refuse a request by its head alone: a body without a key is never read."""
         try:
+            if self._state.served.origins and let_in(self._state.served, inbound, reply):
+                answer_preflight(inbound, reply)
+                return
             endpoint = self._endpoint(inbound)
             if endpoint.verb == "call":
                 read_caller(self._state, inbound, endpoint)
@@ -65,6 +74,9 @@ class Gateway:
         """Answer one request, now or later."""
         try:
             state, caller = self._state, inbound.notes.read
+            if state.served.origins and let_in(state.served, inbound, reply):
+                answer_preflight(inbound, reply)
+                return
             # The caller of a head that repeats itself holds as long as the snapshot and the key do.
             if (
                 type(caller) is not Caller
@@ -77,7 +89,8 @@ class Gateway:
                     return
                 caller = read_caller(state, inbound, endpoint)
             exchange = open_exchange(state, inbound, reply, caller)
-            if caller.endpoint.kind in _BY_ITEMS or exchange.alias.cache.mode != "off":
+            endpoint = caller.endpoint
+            if endpoint.array or endpoint.kind in _BY_ITEMS or exchange.alias.cache.mode != "off":
                 self._begin(exchange, reply)
                 return
             admit(state, exchange)
@@ -100,10 +113,12 @@ class Gateway:
         if kind == "count":
             answer_count(state, exchange, reply)
             return
+        client: ClientReply = ArrayReply(reply) if exchange.request.endpoint.array else reply
+        exchange.reply = client
         if exchange.alias.cache.mode != "off":
             name = shared_name(exchange)
             if name is not None:
-                shared = Shared(state, exchange, reply)
+                shared = Shared(state, exchange, client)
                 if kind == "responses":
                     shared.around = self._responses.around
                 self._tasks(exchange.inbound, reply, shared.run(name))
@@ -165,6 +180,8 @@ class Gateway:
                 self._tasks(inbound, reply, self._list_models(inbound, reply, key))
             elif path.verb == "model":
                 reply.whole(200, _JSON, self._models.one(key, _shape(inbound), path.model or ""))
+            elif path.verb == "usage":
+                self._tasks(inbound, reply, self._tell_usage(inbound, reply, key))
             elif path.id is not None and path.verb != "request":
                 self._tasks(inbound, reply, self._responses.answer(inbound, reply, path, key))
             else:
@@ -181,6 +198,10 @@ class Gateway:
         else:
             reply.whole(200, _JSON, _READY)
 
+    async def _tell_usage(self, inbound: Inbound, reply: Reply, key: KeyRecord | None) -> None:
+        body = await usage_body(self._state, self._data, key, inbound.target)
+        reply.whole(200, _JSON, body)
+
     async def _look_up(self, reply: Reply, id_: str, key: KeyRecord | None) -> None:
         reply.whole(200, _JSON, await look_up(self._state, self._data, id_, key))
 
@@ -190,15 +211,8 @@ class Gateway:
     def _endpoint(self, inbound: Inbound) -> Endpoint:
         found = find(inbound.target)
         if found is None:
-            shown = inbound.target.partition(b"?")[0][:80].decode("ascii", "replace")
-            raise Refusing(
-                Refusal(
-                    status=404,
-                    message=f"There is no {shown} here. Use a base URL that ends in /v1, such as"
-                    " POST /v1/chat/completions.",
-                    code="unknown_path",
-                )
-            )
+            path = inbound.target.partition(b"?")[0]
+            raise Refusing(Refusal(status=404, message=_no_path(path), code="unknown_path"))
         if inbound.method not in found.methods:
             allowed = b", ".join(found.methods)
             said = f"This path answers to {allowed.decode()}."
@@ -210,6 +224,24 @@ class Gateway:
         if given is None or not SOUND_ID.fullmatch(given):
             given = self._state.ids.new().encode()
         return b"x-request-id: %b\r\n" % given
+
+
+def _no_path(path: bytes) -> str:
+    """The sentence about a path that does not exist: what is wrong with it, as far as it shows."""
+    shown = path[:80].decode("ascii", "replace")
+    twice = _TWICE.match(path)
+    if twice is not None:
+        version = twice[1].decode()
+        return (
+            f"There is no {shown} here: the client adds {version} to its base URL, which ends in"
+            f" {version} already. Take {version} off the base URL."
+        )
+    if path.startswith((b"/v1/", b"/v1beta/")):
+        return f"There is no {shown} here. docs/reference/http.md lists the endpoints."
+    return (
+        f"There is no {shown} here. Use a base URL that ends in /v1, such as"
+        " POST /v1/chat/completions."
+    )
 
 
 def _shape(inbound: Inbound) -> str:

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from lightgate.gateway.cache.single_flight import SharedAnswer
     from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.gateway.exchange.state import State
-    from lightgate.gateway.request.around import ReplyAround
+    from lightgate.gateway.request.around import ClientReply, ReplyAround
     from lightgate.ledger.journal.notes import Settled
-    from lightgate.wire.door.reply import Reply
 
 
 def shared_name(exchange: Exchange) -> bytes | None:
@@ -58,7 +57,7 @@ def shared_name(exchange: Exchange) -> bytes | None:
 class Shared:
     """One client's request whose answer others may have, or have had."""
 
-    def __init__(self, state: State, exchange: Exchange, reply: Reply) -> None:
+    def __init__(self, state: State, exchange: Exchange, reply: ClientReply) -> None:
         self._state = state
         self._exchange = exchange
         self._reply = reply

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 logger = logging.getLogger(__name__)
+TOO_LARGE: Final = " Raise max_body_bytes under [gateway] in lightgate.toml, or send less."
 LOOK_S: Final = 0.5  # between two looks at the snapshot
 
 
@@ -87,7 +88,7 @@ class Worker:
         )
         self._keep_answers(served)
         self._learn()
-        limits = DoorLimits(body_bytes=served.terms.max_body_bytes)
+        limits = DoorLimits(body_bytes=served.terms.max_body_bytes, body_hint=TOO_LARGE)
         gateway = Gateway(self.state, options.data, lambda: unready(options.data))
         self._gateway = gateway
         self._door = Door(gateway.handle, limits=limits, gate=gateway.gate)

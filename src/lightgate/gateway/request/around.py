@@ -15,10 +15,23 @@ if TYPE_CHECKING:
 class ClientReply(Protocol):
     """A reply that an exchange writes to: a client's, or an answer that several clients share."""
 
-    started: bool
-    finished: bool
     keep_alive: bool
     on_lost: Callable[[], object] | None
+
+    @property
+    def started(self) -> bool:
+        """Whether the head has gone out."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more can be sent."""
+        ...
+
+    @property
+    def send(self) -> Callable[[bytes], bool]:
+        """Sends a piece of the body; whether who reads is slower."""
+        ...
 
     @property
     def crowded(self) -> bool:
@@ -29,10 +42,6 @@ class ClientReply(Protocol):
         self, status: int, headers: bytes, *, length: int | None = None, first: bytes = b""
     ) -> None:
         """Send the head."""
-
-    def send(self, data: bytes) -> bool:
-        """Send a piece of the body; whether who reads is slower."""
-        ...
 
     def finish(self, trailer: bytes = b"", *, last: bytes = b"") -> None:
         """End the body."""

@@ -19,6 +19,7 @@ Verb = Literal[
     "models",
     "model",
     "request",
+    "usage",
     "response",
     "response_items",
     "response_cancel",
@@ -31,7 +32,7 @@ class Endpoint(NamedTuple):
     """What a path means; `model` and `stream` are set where the path itself says them (Gemini).
 
     `tokens`: the answer is generated token by token, as the dialect says. `free`: no provider
-    charges for it.
+    charges for it. `array`: the stream is to be one JSON array, as Gemini has it.
     """
 
     verb: Verb
@@ -42,6 +43,7 @@ class Endpoint(NamedTuple):
     id: str | None = None
     tokens: bool = True
     free: bool = False
+    array: bool = False
 
 
 def _call(one: Dialect, model: str | None = None, stream: bool | None = None) -> Endpoint:
@@ -55,6 +57,8 @@ _VERBS: Final = {one.verb.encode(): one for one in DIALECTS.values() if one.verb
 _READS: Final = {
     b"/v1/models": Endpoint("models"),
     b"/v1beta/models": Endpoint("models", "gemini"),
+    b"/v1/usage": Endpoint("usage"),
+    b"/health": Endpoint("ready"),
     b"/health/live": Endpoint("live"),
     b"/health/ready": Endpoint("ready"),
 }
@@ -85,6 +89,8 @@ class Found(NamedTuple):
 def find(target: bytes) -> Found | None:
     """The endpoint of a request target; of the query only Gemini's `alt=sse` is read."""
     path, _, query = target.partition(b"?")
+    if path.endswith(b"/"):
+        path = path[:-1]  # some clients end their base URL or their paths so
     call = _CALLS.get(path)
     if call is not None:
         return Found(call, (b"POST",))
@@ -127,10 +133,9 @@ def _gemini(match: re.Match[bytes], query: bytes) -> Found | None:
     if model is None:
         return None
     stream = match[2] == b"streamGenerateContent"
-    if stream and b"alt=sse" not in query.split(b"&"):
-        return None  # without it Gemini sends one JSON array, which no client of ours asks for
-    dialect = _VERBS[b"generateContent" if stream else match[2]]
-    return Found(_call(dialect, model, stream), (b"POST",))
+    call = _call(_VERBS[b"generateContent" if stream else match[2]], model, stream)
+    array = stream and b"alt=sse" not in query.split(b"&")
+    return Found(call._replace(array=True) if array else call, (b"POST",))
 
 
 def _response(match: re.Match[bytes], _query: bytes) -> Found:

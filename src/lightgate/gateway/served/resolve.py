@@ -57,6 +57,7 @@ def make_snapshot(
         terms=WorkerTerms(
             keep_alive_ns=config.gateway.keep_alive,
             max_body_bytes=config.gateway.max_body_bytes,
+            cors=config.gateway.cors,
             responses=KeptTerms(
                 keep=config.gateway.responses.keep,
                 ttl_ns=config.gateway.responses.ttl,

@@ -33,6 +33,8 @@ class Served:
         self.snapshot = snapshot
         self.terms = snapshot.terms
         self.keyring = Keyring(snapshot.keys)
+        # Of web pages that may use the gateway, as browsers name them.
+        self.origins = frozenset([origin.encode() for origin in snapshot.terms.cors])
         self.instance = snapshot.instance
         self._env = env
         self.aliases: dict[str, Alias] = {alias.name: alias for alias in snapshot.aliases}

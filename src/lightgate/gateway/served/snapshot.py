@@ -88,7 +88,8 @@ class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all clients of a worker."""
 
     keep_alive_ns: int = 15_000_000_000
-    max_body_bytes: int = 10 * 1024 * 1024
+    max_body_bytes: int = 32 * 1024 * 1024
+    cors: tuple[str, ...] = ()
     breaker: Rules = Rules()
     responses: KeptTerms = KeptTerms()
 

@@ -113,11 +113,8 @@ def spend_per_key(ledger: Ledger, since: datetime | None = None) -> dict[str, De
     The time is taken back to whole 5 minutes. What is reserved and not settled counts as spent.
     """
     start = 0 if since is None else int(since.timestamp()) // FINE_S * FINE_S
-    days = -(-start // DAY_S) * DAY_S  # the first whole day
     table = key_rollups.c
-    whole = sa.and_(table.width_s == DAY_S, table.bucket_s >= days)
-    edge = sa.and_(table.width_s == FINE_S, table.bucket_s >= start, table.bucket_s < days)
-    query = sa.select(table.key_id, table.cost_usd, table.loser_cost_usd).where(sa.or_(whole, edge))
+    query = sa.select(table.key_id, table.cost_usd, table.loser_cost_usd).where(_since(since))
     held = sa.select(reservations.c.key_id, reservations.c.nano_usd).where(
         reservations.c.wall_ns >= start * _NS_PER_S, reservations.c.nano_usd.is_not(None)
     )
@@ -129,6 +126,49 @@ def spend_per_key(ledger: Ledger, since: datetime | None = None) -> dict[str, De
             spent[key_id or ""] += Decimal(nano_usd).scaleb(-9)
     spent.pop("", None)  # requests without a key
     return dict(spent)
+
+
+class KeyUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What one key used of one model over a time; the cost is that of all its attempts."""
+
+    model: str
+    requests: int
+    ok: int
+    cached: int
+    tokens_in: int
+    tokens_out: int
+    cost_usd: Decimal
+
+
+def usage_of_key(ledger: Ledger, key_id: str, since: datetime | None = None) -> list[KeyUsage]:
+    """Sums for every model that a key asked for, since a time or since the sums begin.
+
+    The time is taken back to whole 5 minutes. A key's id is "" for requests without a key.
+    """
+    table = key_rollups.c
+    query = sa.select(key_rollups).where(table.key_id == key_id, _since(since))
+    found: dict[str, list[Any]] = defaultdict(lambda: [0, 0, 0, 0, 0, Decimal(0)])
+    with ledger.reading() as connection:
+        for row in connection.execute(query):
+            sums = found[row.model_asked]
+            counted = (row.exchanges, row.ok, row.cached, row.tokens_in, row.tokens_out)
+            added = (*counted, row.cost_usd + row.loser_cost_usd)
+            found[row.model_asked] = [a + b for a, b in zip(sums, added, strict=True)]
+    names = ("requests", "ok", "cached", "tokens_in", "tokens_out", "cost_usd")
+    return [
+        KeyUsage(model=model, **dict(zip(names, sums, strict=True)))
+        for model, sums in sorted(found.items())
+    ]
+
+
+def _since(since: datetime | None) -> sa.ColumnElement[bool]:
+    """The rows of `key_rollups` from a time on: whole days, and 5 minutes before the first."""
+    start = 0 if since is None else int(since.timestamp()) // FINE_S * FINE_S
+    days = -(-start // DAY_S) * DAY_S  # the first whole day
+    table = key_rollups.c
+    whole = sa.and_(table.width_s == DAY_S, table.bucket_s >= days)
+    edge = sa.and_(table.width_s == FINE_S, table.bucket_s >= start, table.bucket_s < days)
+    return sa.or_(whole, edge)
 
 
 def counts(ledger: Ledger, since: datetime | None = None) -> list[TargetCounts]:

@@ -21,10 +21,11 @@ _LINE, _DATA, _AFTER, _TRAILERS = range(4)
 class ChunkedBody:
     """The body so far; `feed` takes reads until it returns the bytes after the end."""
 
-    __slots__ = ("_body", "_extra", "_held", "_left", "_limit", "_state")
+    __slots__ = ("_body", "_extra", "_held", "_hint", "_left", "_limit", "_state")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, hint: str = "") -> None:
         self._limit = limit
+        self._hint = hint  # what to do about a body that is too large
         self._body = bytearray()
         self._held = b""  # an unfinished line
         self._left = 0  # bytes of the current chunk still to come
@@ -91,7 +92,7 @@ class ChunkedBody:
         self._spend(len(match[2] or b""))
         self._left = int(match[1], 16)
         if self._left > self._limit - len(self._body):
-            raise RequestError(413, f"The body is larger than {self._limit} bytes.")
+            raise RequestError(413, f"The body is larger than {self._limit} bytes.{self._hint}")
         self._state = _DATA if self._left else _TRAILERS
         return False
 

@@ -49,6 +49,7 @@ class DoorLimits(msgspec.Struct, frozen=True, kw_only=True):
     head_bytes: int = 32 * 1024
     headers: int = 100
     body_bytes: int = 10 * 1024 * 1024
+    body_hint: str = ""  # for whom a body is too large: what to do
     queue_bytes: int = 64 * 1024  # pipelined behind a running request, before reading pauses
 
 

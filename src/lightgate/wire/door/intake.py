@@ -125,9 +125,11 @@ class Intake:
     def _begin_body(self, head: RequestHead, length: int, rest: bytes) -> bytes | None:
         limit = self._limits.body_bytes
         if head.chunked:
-            self._chunks = ChunkedBody(limit)
+            self._chunks = ChunkedBody(limit, self._limits.body_hint)
         elif length > limit:
-            raise RequestError(413, f"The body is larger than {limit} bytes.")
+            raise RequestError(
+                413, f"The body is larger than {limit} bytes.{self._limits.body_hint}"
+            )
         self.phase = BODY
         self._left = length
         return self._take_body(rest) if rest else None

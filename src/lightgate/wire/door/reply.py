@@ -79,6 +79,7 @@ class Reply:
         "_left",
         "_minor",
         "_mute",
+        "extra",
         "finished",
         "keep_alive",
         "on_lost",
@@ -94,6 +95,7 @@ class Reply:
         self._chunked = False
         self._left = -1  # bytes of the declared length still to be sent; -1 where none was
         self.keep_alive = keep_alive  # set to False before `start` to close after this reply
+        self.extra = b""  # whole field lines of the head, whatever the answer is
         self.started = False
         self.finished = False
         self.on_lost: Callable[[], object] | None = None
@@ -219,6 +221,9 @@ class Reply:
             dated = self._fields(headers, parts)
         if not dated:
             parts.append(b"date: %b\r\n" % self._connection.service.date())
+        if self.extra:
+            parts.append(self.extra)
+            lines += self.extra.count(b"\r\n") - 1
         self._frame(status, length, parts)
         head = b"".join(parts)
         if len(head.translate(None, PLAIN)) != 2 * (len(parts) + lines):
