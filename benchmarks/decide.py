@@ -158,9 +158,9 @@ def observed(rounds: int, calls: int) -> list[float]:
         for target, ttft_ns in seen:
             now_ns += 10_000_000
             observer.arrived("a")
-            observer.began(target, 0, now_ns - 3 * NS - ttft_ns)
+            observer.began(target, now_ns - 3 * NS - ttft_ns)
             observer.spoke(target, 0, now_ns - 3 * NS, now_ns - 3 * NS - ttft_ns)
-            observer.succeeded(target, 0, now_ns, now_ns - 3 * NS - ttft_ns, (300, 3 * NS))
+            observer.succeeded(target, now_ns, now_ns - 3 * NS - ttft_ns, (300, 3 * NS))
             observer.settled("a", plan, (), 250_000.0, 0.0)
         clock[0] = now_ns
 

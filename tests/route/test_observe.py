@@ -29,9 +29,9 @@ def hedged(reserve: float) -> Plan:
 def test_slow_tokens_and_slow_decodes_are_learned(observer: Observer) -> None:
     before = observer.forms.predict(A, 0, 10 * S)
     for at in range(10, 40):
-        observer.began(A, 0, at * S)
+        observer.began(A, at * S)
         observer.spoke(A, 0, (at + 2) * S, at * S)
-        observer.succeeded(A, 0, (at + 12) * S, at * S, (100, 10 * S))
+        observer.succeeded(A, (at + 12) * S, at * S, (100, 10 * S))
     after = observer.forms.predict(A, 0, 52 * S)
     assert after.ttft_ns > 3 * before.ttft_ns
     assert after.speed_tps < 0.5 * before.speed_tps
@@ -40,7 +40,7 @@ def test_slow_tokens_and_slow_decodes_are_learned(observer: Observer) -> None:
 
 def test_failures_reach_the_breaker_and_the_form(observer: Observer) -> None:
     for at in (10, 11, 12):
-        observer.began(A, 0, at * S)
+        observer.began(A, at * S)
         observer.failed(A, 0, at * S + 1, at * S, (SERVER, None))
     assert not observer.breakers.allows(A, 12 * S + 2)
     seen = observer.forms.predict(A, 0, 12 * S + 2)
@@ -51,7 +51,7 @@ def test_failures_reach_the_breaker_and_the_form(observer: Observer) -> None:
 
 def test_a_loser_says_at_least(observer: Observer) -> None:
     before = observer.forms.predict(B, 0, 20 * S).ttft_ns
-    observer.began(B, 0, 20 * S)
+    observer.began(B, 20 * S)
     observer.lost(B, 0, 25 * S, 20 * S, spoke=False)
     assert observer.forms.predict(B, 0, 25 * S).ttft_ns > before
     assert observer.breakers.allows(B, 25 * S)
@@ -62,7 +62,7 @@ def test_a_cancelled_probe_lets_the_next_one_in(observer: Observer) -> None:
     for at in (10, 11, 12):
         observer.failed(A, 0, at * S + 1, at * S, (SERVER, None))
     again = observer.breakers.opens_again_ns(A)
-    observer.began(A, 0, again)
+    observer.began(A, again)
     assert not observer.breakers.allows(A, again + 1)
     observer.lost(A, 0, again + S, again, spoke=False)
     assert observer.breakers.allows(A, again + S)

@@ -78,7 +78,12 @@ def command(
     if misses:
         more = f" (and {len(misses) - 1} more)" if len(misses) > 1 else ""
         raise ThresholdMissed(f"The error budget was missed: {misses[0]}{more}.")
-    note(f"The clock holds its error budget in all {len(results)} cells.")
+    note(_held(len(results)))
+
+
+def _held(cells: int) -> str:
+    where = "its one cell" if cells == 1 else f"all {cells} cells"
+    return f"The clock holds its error budget in {where}."
 
 
 def _run(plan: list[SelftestCell], *, pin: bool) -> list[CellResult]:

@@ -74,7 +74,7 @@ class Observer:
 
     # Attempts
 
-    def began(self, target: str, size: int, now_ns: int) -> None:  # noqa: ARG002
+    def began(self, target: str, now_ns: int) -> None:
         """Take in an attempt that starts."""
         if target in self.breakers.troubled:
             self.breakers.started(target, now_ns)
@@ -89,7 +89,6 @@ class Observer:
     def succeeded(
         self,
         target: str,
-        size: int,  # noqa: ARG002
         now_ns: int,
         began_ns: int,
         decoded: tuple[int, int],

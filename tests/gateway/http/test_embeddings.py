@@ -98,3 +98,10 @@ async def test_bad_batches(rig: Rig, target: str, body: dict[str, Any]) -> None:
 async def test_anthropic_has_no_vectors(rig: Rig) -> None:
     answer = await openai(rig, "anthropic/plain")
     assert (answer.status, "no endpoint" in answer.json["error"]["message"]) == (400, True)
+
+
+@every_target
+async def test_the_answer_says_what_the_gateway_added(rig: Rig, target: str) -> None:
+    answer = await openai(rig, target)
+    assert float(answer.headers["x-lightgate-overhead-ms"]) > 0
+    assert answer.headers["server-timing"].startswith("gate;dur=")

@@ -130,7 +130,8 @@ async def test_the_last_one_to_leave_closes_the_call(start: Start) -> None:
     lines = [await rig.line() for _ in range(2)]
     for line in lines:
         line.send("POST", "/v1/chat/completions", body, {})
-    await rig.until(lambda: rig.state.cache.single_flight.joined == 1)
+    under_way = rig.state.cache.single_flight._open
+    await rig.until(lambda: [len(shared._readers) for shared in under_way.values()] == [2])
     await rig.until(lambda: rig.upstream == 1)
     await lines[1].close()
     await rig.until(lambda: len(rig.settled()) == 1)  # the follower's

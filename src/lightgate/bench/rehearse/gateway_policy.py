@@ -122,7 +122,7 @@ class GatewayPolicy(RehearsedPolicy):
 
     def began(self, tried: RehearsedAttempt) -> None:
         """Take in that an attempt starts."""
-        self._observer.began(self._names[tried.place], _size(tried), tried.began_ns)
+        self._observer.began(self._names[tried.place], tried.began_ns)
 
     def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
         """Take in the first useful token of an attempt."""
@@ -131,7 +131,7 @@ class GatewayPolicy(RehearsedPolicy):
     def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
         """Take in a whole answer."""
         target, decoded = self._names[tried.place], (tokens, decode_ns)
-        self._observer.succeeded(target, _size(tried), now_ns, tried.began_ns, decoded)
+        self._observer.succeeded(target, now_ns, tried.began_ns, decoded)
 
     def failed(
         self, tried: RehearsedAttempt, now_ns: int, failure: Failure, wait_s: float | None

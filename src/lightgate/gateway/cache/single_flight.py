@@ -240,7 +240,6 @@ class SingleFlight:
         self.now_ns = now_ns
         self._open: dict[bytes, SharedAnswer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.led = self.joined = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -262,10 +261,8 @@ class SingleFlight:
                 part: Part = "lead"
                 shared = self._open[key] = SharedAnswer(self, key, retries)
                 shared.begin(participant.call)
-                self.led += 1
             else:
                 part = "join"
-                self.joined += 1
             reader = shared.attach(participant, part)
             try:
                 await reader.done

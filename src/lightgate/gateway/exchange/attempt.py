@@ -268,7 +268,7 @@ class Attempt(Call):
         if error is None:
             self.failure = FINE
             decoded = self._decoded(called) if called.streamed else (0, 0)
-            observer.succeeded(target, size, now, began, decoded)
+            observer.succeeded(target, now, began, decoded)
         elif self.lost and isinstance(error, Cancelled):
             self.failure = CANCELLED
             observer.lost(target, size, now, began, spoke=self.heard)

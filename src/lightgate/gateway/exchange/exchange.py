@@ -282,7 +282,7 @@ class Exchange:
         if limit_ns is not None:
             attempt.timed = True
             state.timers.wait(attempt, now + limit_ns)
-        state.learned.observer.began(attempt.step.target, self.size, now)
+        state.learned.observer.began(attempt.step.target, now)
         total_s = (self.due_ns - now) / NS
         connect_s = min(CONNECT_S, total_s)
         attempt.start(
@@ -580,7 +580,8 @@ class Exchange:
             named += b"x-lightgate-provider-request-id: %b\r\n" % attempt.said_id
         for limit in attempt.limits:
             named += b"%b: %b\r\n" % limit
-        sent, seen = self.attempts[0].marks.send, self.first_in_ns or marks.first or marks.last
+        sent = self.attempts[0].marks.send
+        seen = self.first_in_ns or marks.first or marks.last or marks.end  # vectors have no token
         if sent is None or seen is None:
             return named
         now, received = self.state.now_ns(), self.inbound.received_ns

@@ -95,7 +95,7 @@ class Prober:
         observer, marks, name = self._observer, Marks(), target.target.name
         request = Request(model=target.target.model, messages=(_ASK,), max_tokens=1, stream=True)
         began, wall_ns = self._clock.now_ns(), self._clock.wall_ns()
-        observer.began(name, 0, began)
+        observer.began(name, began)
         try:
             called = await Call(prepare(target.target, request), marks).run(
                 self._client, _DEADLINES
@@ -113,7 +113,7 @@ class Prober:
         if marks.first is not None and marks.send is not None:
             observer.spoke(target, 0, began + (marks.first - marks.send), began)
         if error is None:
-            observer.succeeded(target, 0, now, began, (0, 0))
+            observer.succeeded(target, now, began, (0, 0))
             return
         status = called.status
         if isinstance(error, StreamError):
