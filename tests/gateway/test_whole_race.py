@@ -418,6 +418,9 @@ api_key = "none"
 targets = ["shy/model", "lab/plain!hang"]
 policy = "fastest"
 hedge = "10s"
+[models.streamed]
+targets = ["shy/model", "lab/plain"]
+policy = "ordered"
 """
 ANSWER = {
     "id": "x",
@@ -491,12 +494,16 @@ async def test_a_wrong_request_does_not_make_a_target_shy(
     assert not rig.state.learned.unstreamable
 
 
-async def test_a_client_that_wants_a_stream_is_told_that_there_is_none(
+async def test_a_client_that_wants_a_stream_gets_it_elsewhere_or_is_told(
     start: Start, shy: tuple[int, list[bool]]
 ) -> None:
     port, asked = shy
     rig = await before(start, port)
-    answer = await rig.ask("/v1/chat/completions", {"model": "m", "messages": SAY, "stream": True})
+    body = {"model": "shy/model", "messages": SAY, "stream": True}
+    answer = await rig.ask("/v1/chat/completions", body)
     assert answer.status == 400
     assert b"does not support true" in answer.body
-    assert asked == [True]
+    answer = await rig.ask("/v1/chat/completions", body | {"model": "streamed"})
+    assert answer.status == 200
+    assert answer.headers["x-lightgate-target"] == "lab/plain"
+    assert asked == [True, True]

@@ -19,7 +19,16 @@ from lightgate.errors import (
 )
 from lightgate.gateway.served.price import FREE, NO_BILL, USUAL_ANSWER, Bill, believed, dollars
 from lightgate.provider.call import Call
-from lightgate.route.health.failure import CANCELLED, FINE, Failure, named_status, what
+from lightgate.route.health.failure import (
+    CANCELLED,
+    CLIENT,
+    FIELD,
+    FINE,
+    Failure,
+    named_status,
+    what,
+)
+from lightgate.route.health.field import refused_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -276,9 +285,8 @@ class Attempt(Call):
             status = called.status
             if isinstance(error, StreamError):
                 status = named_status(error.word, error.code, error.words.kind) or status
-            hurried = exchange.caller.overrides.hurried
-            self.failure = what(called.outcome, status, error, hurried=hurried)
             self.unstreamable = exchange.assembles and _will_not_stream(status, error)
+            self.failure = self._meaning(called.outcome, status, error)
             wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
             observer.failed(target, size, now, began, (self.failure, wait_s))
         self.bill = self._billed(called)
@@ -288,6 +296,20 @@ class Attempt(Call):
         elif called.streamed and not self.heard:  # complete, and without a token
             self.release()
         self.driver.over(self)
+
+    def _meaning(self, outcome: Outcome, status: int | None, error: AttemptError) -> Failure:
+        """Say what a failure means.
+
+        A field that a second target refuses is the client's error; that the answer was to be
+        streamed is ours, and the same target is asked for the whole.
+        """
+        exchange = self.exchange
+        failure = what(outcome, status, error, hurried=exchange.caller.overrides.hurried)
+        if failure is FIELD and (
+            self.unstreamable or _refused_before(exchange.failures, status, error)
+        ):
+            return CLIENT
+        return failure
 
     def broke(self, defect: BaseException) -> None:
         """End the exchange: our own code has a defect."""
@@ -421,6 +443,17 @@ class Attempt(Call):
     def cost_header(self) -> bytes:
         """The price of the answer as a header line."""
         return b"x-lightgate-cost-usd: %b\r\n" % dollars(self.bill.nano_usd or 0).encode()
+
+
+def _refused_before(
+    failures: list[tuple[str, AttemptError]], status: int | None, error: AttemptError
+) -> bool:
+    """Whether another target has refused the same field: then it is the client's error."""
+    field = refused_field(status, error.message, error.words)
+    return any(
+        refused_field(getattr(other, "code", None), other.message, other.words) == field
+        for _, other in failures
+    )
 
 
 def _will_not_stream(status: int | None, error: AttemptError | None) -> bool:

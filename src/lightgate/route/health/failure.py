@@ -18,10 +18,12 @@ import msgspec
 
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import (
+    NO_WORDS,
     AttemptError,
     Cancelled,
     DeadlineMissed,
     EmptyAnswer,
+    ErrorWords,
     Malformed,
     NameUnknown,
     NoDescriptor,
@@ -32,6 +34,7 @@ from lightgate.errors import (
     Truncated,
     Unreachable,
 )
+from lightgate.route.health.field import refused_field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +64,7 @@ FINE: Final = Failure(kind="ok")
 CANCELLED: Final = Failure(kind="cancelled")  # the client left, or another attempt won
 SHORTAGE: Final = Failure(kind="shortage", free=True)  # of this machine's: no target would do
 CLIENT: Final = Failure(kind="client")  # the request itself is wrong, and would be elsewhere
+FIELD: Final = Failure(kind="field", fails_over=True)  # a field that another target may take
 HURRIED: Final = Failure(kind="hurried", fails_over=True)  # missed a deadline of the client's own
 RATE_LIMITED: Final = _soft("rate_limited", again=False)
 OVERLOADED: Final = _hard("overloaded", again=False)
@@ -87,7 +91,7 @@ STATUSES: Final[Mapping[int, Failure]] = MappingProxyType(
         408: _soft("request_timeout"),
         409: CONFLICT,
         410: MODEL_MISSING,
-        413: CLIENT,
+        413: FIELD,
         414: CLIENT,
         415: CLIENT,
         422: CLIENT,
@@ -186,14 +190,16 @@ def what(
     if isinstance(error, DeadlineMissed):
         return _late(error, status, hurried=hurried)
     if status is not None and status != 200:
-        return by_status(status, error.message)
+        return by_status(status, error.message, error.words)
     return next((row for kind, row in _BY_CLASS if isinstance(error, kind)), _STREAM_ERROR)
 
 
-def by_status(status: int, message: str = "") -> Failure:
+def by_status(status: int, message: str = "", words: ErrorWords = NO_WORDS) -> Failure:
     """Say what a status means; the provider's sentence tells a wrong model from a wrong id."""
     if status == 400 and _ACCOUNT.search(message):
         return ACCOUNT
+    if refused_field(status, message, words):
+        return FIELD
     if status == 404 and _MODEL.search(message):
         return MODEL_MISSING
     if status == 404 and _CLIENTS_THING.search(message):
