@@ -210,6 +210,12 @@ class CacheTable(ConfigTable):
     )
 
 
+_TWICE: Final = (
+    'a target is named twice; with one target, hedge = "auto" starts a second attempt at it on'
+    " another connection, and retries asks it again"
+)
+
+
 class TierTable(ConfigTable):
     """One step of a cascade; read by the gateway."""
 
@@ -222,7 +228,7 @@ class TierTable(ConfigTable):
     @model_validator(mode="after")
     def _once(self) -> Self:
         if len(set(self.targets)) != len(self.targets):
-            raise ValueError("a target is named twice; retries asks one again")
+            raise ValueError(_TWICE)
         return self
 
 
@@ -239,7 +245,8 @@ class ModelTable(ConfigTable):
     )
     hedge: Hedge = Field(
         default="auto",
-        description='when a second one is started: "off", "auto", "p75" to "p99", or a duration',
+        description='when a second one is started: "off", "auto", "p75" to "p99", or a duration;'
+        " with one target at that target, and only if it is set here",
     )
     race: Whole = Field(
         default=1,
@@ -283,7 +290,7 @@ class ModelTable(ConfigTable):
     @model_validator(mode="after")
     def _shares(self) -> Self:
         if len(set(self.targets)) != len(self.targets):
-            raise ValueError("a target is named twice; retries asks one again")
+            raise ValueError(_TWICE)
         if self.weights and self.policy != "weighted":
             raise ValueError('weights belong to policy "weighted"')
         if self.weights and len(self.weights) != len(self.targets):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.route.health.failure import CLIENT, FINE, SERVER, by_status
-from lightgate.route.plan.alias import Layout, lay_out
+from lightgate.route.plan.alias import Layout, lay_out, lay_out_twice
 from lightgate.route.plan.course import AUTO_TTFT_NS, Course, RetryBudget
 from lightgate.route.plan.plan import Plan
 
@@ -145,4 +145,47 @@ def test_a_course_always_ends(race: int, hedge_ns: int | None, retries: int, end
         following = on.failed(running.pop(0), end, now, budget)
         if following is not None:
             running.append(following)
+    assert on.over
+
+
+def twice(retries: int = 0) -> Course:
+    """A target and a hedge of it after two seconds."""
+    steps = lay_out_twice("a/x", Layout(retries, 8 * S, 1, 2 * S))
+    return Course(Plan(steps, "ordered", ""), 5 * S, 125 * S)
+
+
+def test_a_hedge_at_the_same_target_starts_by_the_clock_only() -> None:
+    on = twice()
+    first = on.due(5 * S)
+    assert first is not None
+    assert (first.role, on.next_ns) == ("primary", 7 * S)
+    assert on.ttft_ns(first, 5 * S) == 120 * S  # no deadline but the request's
+    hedge = on.due(7 * S)
+    assert hedge is not None
+    assert (hedge.target, hedge.role, on.running) == ("a/x", "hedge", 2)
+    assert on.failed(first, SERVER, 8 * S, RetryBudget()) is None
+    assert on.running == 1  # the other goes on
+
+
+def test_a_failure_before_its_time_leaves_the_retries_alone() -> None:
+    on = twice()
+    first = on.due(5 * S)
+    assert first is not None
+    assert on.failed(first, SERVER, 6 * S, RetryBudget()) is None
+    assert on.over
+    on = twice(retries=1)
+    first = on.due(5 * S)
+    assert first is not None
+    again = on.failed(first, SERVER, 6 * S, RetryBudget())
+    assert again is not None
+    assert again.role == "fallback"
+    assert on.failed(again, SERVER, 7 * S, RetryBudget()) is None
+
+
+def test_a_hedge_that_its_budget_refuses_is_no_retry_either() -> None:
+    on = twice()
+    first = on.due(5 * S)
+    assert first is not None
+    on.postpone()
+    assert on.failed(first, SERVER, 8 * S, RetryBudget()) is None
     assert on.over

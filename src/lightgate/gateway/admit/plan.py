@@ -42,11 +42,14 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
     hedge = overrides.hedge
     if not request.streamed and not _streams(state, alias, request):
         hedge, race = "off", 1
-    adaptive = len(alias.targets) > 1 and (
-        (overrides.policy or alias.policy) in BY_FORM
-        or (race or alias.race) > 1
-        or (hedge or alias.hedge) != "off"
-    )
+    if len(alias.targets) > 1:
+        adaptive = (
+            (overrides.policy or alias.policy) in BY_FORM
+            or (race or alias.race) > 1
+            or (hedge or alias.hedge) != "off"
+        )
+    else:
+        adaptive = alias.hedges_itself(hedge) and not alias.tiers
     ask = PlanAsk(
         alias=alias,
         tokens_in=request.tokens_in,

@@ -171,6 +171,9 @@ def _alias(name: str, table: ModelTable) -> Alias:
         retries=table.retries,
         max_tokens=table.max_tokens,
         hedge=table.hedge,
+        # Of one target only where the file says so: a second attempt there costs money, and helps
+        # less than one at another provider.
+        self_hedge=True if "hedge" in table.model_fields_set else None,
         race=table.race,
         trim=table.trim,
         concise=table.concise,

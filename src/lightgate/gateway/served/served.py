@@ -61,11 +61,13 @@ class Served:
         for target in targets:
             if target not in self.targets:
                 self.targets[target] = self._make(target)
+        bare = targets != (model,)
         loose = self._loose[model] = Alias(
             name=model,
             targets=targets,
             policy="fastest" if len(targets) > 1 else "ordered",
-            hedge="auto" if len(targets) > 1 else "off",
+            hedge="auto" if self.snapshot.auto and bare else "off",
+            self_hedge=True if self.snapshot.auto and bare else None,
         )
         return loose
 

@@ -144,4 +144,5 @@ def _within(alias: Alias, targets: tuple[str, ...], name: str) -> Alias:
         tiers=(),
         verify=(),
         ahead_ns=None,
+        self_hedge=False,  # a tier that is slow has the next one
     )

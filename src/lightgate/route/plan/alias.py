@@ -21,6 +21,8 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One model name of the configuration, or a target under its own name.
 
     Durations in nanoseconds; a `ttft_timeout_ns` of None is "auto". No weights: equal ones.
+    `self_hedge`: with one target a hedge is a second attempt at that target, on a connection of its
+    own; None: only for a request that asks for a hedge itself.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     retries: int = 0
     max_tokens: int | None = None
     hedge: str = "off"
+    self_hedge: bool | None = None
     race: int = 1
     cache: CacheRule = CacheRule()
     slo: ServiceLevels | None = None
@@ -48,7 +51,11 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if not self.targets:
             raise ConfigError(f"{where} has no targets.", hint='targets = ["provider/model"]')
         if len(set(self.targets)) != len(self.targets):
-            raise ConfigError(f"{where} names a target twice.", hint="retries = 1 asks one twice.")
+            raise ConfigError(
+                f"{where} names a target twice.",
+                hint='With one target, hedge = "auto" starts a second attempt at it; retries = 1'
+                " asks it again.",
+            )
         if self.weights and len(self.weights) != len(self.targets):
             raise ConfigError(f"{where} needs one weight for each of its targets.")
         if any(not math.isfinite(weight) or weight < 0.0 for weight in self.weights):
@@ -75,8 +82,19 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def is_static(self) -> bool:
         """Whether every plan is the configured order while no target is in trouble."""
-        alone = len(self.targets) == 1 or (self.race == 1 and self.hedge == "off")
+        if len(self.targets) == 1:
+            alone = not self.hedges_itself(None)
+        else:
+            alone = self.race == 1 and self.hedge == "off"
         return alone and not self.tiers and self.policy == "ordered"
+
+    def hedges_itself(self, asked: str | None) -> bool:
+        """Whether a request gets a second attempt at the one target; `asked` is its own wish."""
+        if len(self.targets) > 1 or self.self_hedge is False:
+            return False
+        if asked is not None:
+            return asked != "off"
+        return bool(self.self_hedge) and self.hedge != "off"
 
     @cached_property
     def layout(self) -> Layout:
@@ -156,6 +174,17 @@ def lay_out(order: Sequence[str], well: int, layout: Layout) -> tuple[Step, ...]
     if final.ttft_ns is not None:
         steps[-1] = Step(final.target, final.start_ns, None, final.role)
     return tuple(steps)
+
+
+def lay_out_twice(target: str, layout: Layout) -> tuple[Step, ...]:
+    """Lay a target out twice: an attempt, and a hedge of it on a connection of its own.
+
+    Both have all the time that the request has, because the second stands in for no failure: what
+    follows a failure are the retries, as without a hedge.
+    """
+    retries = [Step(target, None, None, "fallback")] * layout.retries
+    first = Step(target, 0, None, "primary")
+    return (first, Step(target, layout.hedge_ns, None, "hedge"), *retries)
 
 
 def _start(place: int, racers: int, hedge_ns: int | None, last: int) -> tuple[int | None, Role]:

@@ -28,14 +28,25 @@ BUCKET_NS: Final = 1_000_000_000
 class Course:
     """Where one request is on its plan; instants in nanoseconds of one clock."""
 
-    __slots__ = ("_due_ns", "_failed_last", "_origin_ns", "_together", "_waiting", "running")
+    __slots__ = (
+        "_due_ns",
+        "_failed_last",
+        "_itself",
+        "_origin_ns",
+        "_together",
+        "_waiting",
+        "running",
+    )
 
     def __init__(self, plan: Plan, origin_ns: int, due_ns: int) -> None:
         self._waiting: deque[Step] = deque(plan.steps)
         self._origin_ns = origin_ns
         self._due_ns = due_ns
         self._failed_last: tuple[str, bool] | None = None  # the target, and whether again helps
-        self._together = len(plan.steps) > 1 and plan.steps[1].start_ns is not None
+        steps = plan.steps
+        self._together = len(steps) > 1 and steps[1].start_ns is not None
+        # A hedge at the same target is no retry: it does not follow a failure.
+        self._itself = self._together and steps[1].target == steps[0].target
         self.running = 0
 
     @property
@@ -90,7 +101,7 @@ class Course:
         self._failed_last = (step.target, failure.again)
         if not failure.fails_over:
             self._waiting.clear()
-        while self._waiting and self._pointless(self._waiting[0]):
+        while self._waiting and (self._pointless(self._waiting[0]) or self._by_clock_alone()):
             self._waiting.popleft()
         if not self._waiting:
             return None
@@ -108,7 +119,13 @@ class Course:
     def postpone(self) -> None:
         """Keep the next step as a fallback: its budget does not let it start by the clock."""
         if self._waiting:
-            self._waiting.appendleft(_after(self._waiting.popleft()))
+            step = self._waiting.popleft()
+            if not self._itself:
+                self._waiting.appendleft(_after(step))
+
+    def _by_clock_alone(self) -> bool:
+        """Return whether the next step is a hedge at the target that it would stand in for."""
+        return self._itself and self._waiting[0].start_ns is not None
 
     def _pointless(self, step: Step) -> bool:
         """Return whether this target has just failed in a way that a second try does not change."""

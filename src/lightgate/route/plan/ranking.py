@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.route.form.slo import LevelsAsked
-from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out
+from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out, lay_out_twice
 from lightgate.route.plan.hedge import chance, delay_ns, quantile_of, reserve_nano, sick
 from lightgate.route.plan.plan import Plan
 from lightgate.route.plan.policy import USUAL_TOKENS
@@ -218,6 +218,8 @@ class Ranking:
         lead = _Lead(order, known, self._own_nano(order[0]))
         if self.together > 1:
             self._second(lead, ranked)
+        elif self.ask.alias.hedges_itself(self.ask.hedge) and self.well:
+            self._itself(lead)
         return lead
 
     def _second(self, lead: _Lead, values: list[float]) -> None:
@@ -231,8 +233,25 @@ class Ranking:
             lead.role = "racer"
             return
         hedge = alias.hedge if ask.hedge is None else ask.hedge
-        if hedge == "off" or not self.policy.hedges:
-            return
+        place = None if hedge == "off" or not self.policy.hedges else self._backup(lead, values)
+        if place is not None:
+            self._hedge(lead, place)
+
+    def _itself(self, lead: _Lead) -> None:
+        """Prepare a hedge at the one target itself, unless it is in trouble or at its limit."""
+        target = lead.order[0]
+        if (
+            self.policy.hedges
+            and target not in self.forms.crowded
+            and not sick(lead.known[0], self.now_ns)
+        ):
+            self._hedge(lead, 0)
+
+    def _hedge(self, lead: _Lead, place: int) -> None:
+        """Prepare a hedge at the target of this place, if there is time for it."""
+        ask = self.ask
+        alias = ask.alias
+        hedge = alias.hedge if ask.hedge is None else ask.hedge
         first = lead.order[0]
         price = ask.prices.get(first) if ask.prices else None
         q = quantile_of(hedge, billed=price is not None and not price.abort_stops)
@@ -240,8 +259,7 @@ class Ranking:
             hedge_ns = alias.hedge_ns if ask.hedge is None else fixed_hedge_ns(hedge)
         else:
             lead.chance, hedge_ns = chance(q), delay_ns(lead.known[0].sizes[self.size], q)
-        place = self._backup(lead, values)
-        if hedge_ns is None or place is None or self.forms.incident(self.now_ns):
+        if hedge_ns is None or self.forms.incident(self.now_ns):
             return
         if alias.timeout_ns - hedge_ns < lead.known[place].ttfts_s[self.size] * NS:
             return
@@ -322,8 +340,9 @@ class Ranking:
         held = len(order) - self.well - self.full
         if held:
             reason += f", {held} held" if self.well else ", all held: soonest first"
+        twice = doubled and lead.role == "hedge" and not lead.backup
         return Plan(
-            lay_out(order, self.well, layout),
+            lay_out_twice(order[0], layout) if twice else lay_out(order, self.well, layout),
             policy.name,
             reason,
             int(known[0].ttfts_s[size] * NS),
