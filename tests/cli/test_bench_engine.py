@@ -6,13 +6,16 @@ import asyncio
 import json
 import os
 import urllib.request
+from collections import Counter
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lightgate.clock.load import counting
 from lightgate.ledger.runs.folder import RunFolder
+from lightgate.wire.client.pool import CLOSES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -103,6 +106,27 @@ async def test_a_real_engine_is_measured(run: Run, tmp_path: Path) -> None:
         assert attempt.bursts > 1
         assert attempt.speed_tps is not None
         assert attempt.speed_tps > 0
+
+
+async def test_every_request_is_a_sample(run: Run, tmp_path: Path) -> None:
+    """llama.cpp closes the connection after each stream without saying so."""
+    out = tmp_path / "run"
+    load = ("--concurrency", "1,8,32", "--requests", "64", "--max-tokens", "16")
+    sizes = ("--prompt-tokens", "200", "--out", str(out))
+    async with engine(tmp_path) as url:
+        ran = await run("bench", f"lab={url}#tiny", *load, *sizes)
+    assert ran.code == 0, ran.err
+    attempts, record = RunFolder(out).attempts(), RunFolder(out).run()
+    assert Counter(attempt.concurrency for attempt in counting(attempts)) == {1: 66, 8: 66, 32: 66}
+    assert sum(attempt.resent for attempt in attempts) <= CLOSES
+    for cell in record.cells:
+        figures = [cell.estimate(name, 0.5) for name in ("ttft_ms", "ttfa_ms", "e2e_ms", "tth_ms")]
+        assert {figure.n for figure in figures if figure is not None} == {cell.requests}
+        assert cell.requests + cell.warmup == 66
+    (alone,) = [cell for cell in record.cells if cell.concurrency == 1]
+    assert alone.requests == 64
+    table = ran.out[ran.out.index("c=1, by") : ran.out.index("c=8, by")].split()
+    assert table[-1] == "64", ran.out
 
 
 async def test_the_engine_says_what_it_reused(run: Run, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_failures_enter_the_second_series_as_infinity() -> None:
         ({"won": True}, True),
         ({"won": False}, False),
         ({"void": True}, False),
-        ({"resent": True}, False),
+        ({"resent": True}, True),  # its instants are of the second time
         ({"late": True}, True),  # flagged, never dropped
         ({"outcome": Outcome.TRUNCATED}, False),
         ({"outcome": Outcome.CUT}, False),

@@ -243,7 +243,8 @@ class Field:
 
 
 def _idle(client: Client) -> int:
-    return sum(len(pool.idle) for pool in client._pools.values())
+    pools = client._pools.values()
+    return sum(len(pool.idle) + (pool.watched is not None) for pool in pools)
 
 
 def last_error(answer: Answer) -> dict[str, Any]:

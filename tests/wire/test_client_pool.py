@@ -9,6 +9,7 @@ import pytest
 
 from lightgate.errors import AttemptError, Cancelled, DeadlineMissed, PeerReset
 from lightgate.wire.client import client as client_module
+from lightgate.wire.client.pool import CLOSES, KEPT_NS, SOON_NS
 from lightgate.wire.client.roundtrip import Deadlines, Outbound, Roundtrip
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from lightgate.wire.origin import Origin
     from wire.conftest import Keeper, Play, Rig, Wire
 
+STREAM = b"POST / HTTP/1.1\r\nhost: x\r\nx-wants: stream\r\ncontent-length: 0\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 
 
@@ -190,10 +192,10 @@ def test_a_stale_connection_is_replayed_once_on_a_fresh_one(play: Play, how: str
 
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("how", ["close", "reset"])
-def test_a_connection_closed_in_the_kernel_only_is_replayed(
+def test_a_connection_closed_in_the_kernel_only_is_not_taken(
     play: Play, how: str, *, warm: bool
 ) -> None:
-    """The server's FIN or RST is there, but our loop has not seen it when we send."""
+    """The server's FIN or RST is there, and our loop has not told of it when we send."""
 
     async def scene(rig: Rig) -> None:
         async def script(wire: Wire) -> None:
@@ -210,7 +212,139 @@ def test_a_connection_closed_in_the_kernel_only_is_replayed(
         hang_up(server.wires[0], how)
         kept = await rig.ask(client, server.origin)
         assert kept.body == b"hello"
-        assert kept.marks.resent
+        assert kept.log == ["sent", "head", "body", "end"]
+        assert not kept.marks.resent
+        assert len(server.requests) == (1 if warm else 2)
+
+    play(scene)
+
+
+class Closing:
+    """A server that closes after each answer without saying so, as llama.cpp does after streams.
+
+    `turns` is how long after the answer, in turns of the loop; `keeps` those it does not close.
+    """
+
+    def __init__(self, answer: bytes, turns: int = 0) -> None:
+        self._answer, self._turns = answer, turns
+        self.keeps = False
+        self.connections = 0
+
+    async def script(self, wire: Wire) -> None:
+        self.connections += 1
+        while True:
+            await wire.answer(self._answer)
+            if not self.keeps:
+                break
+        for _ in range(self._turns):
+            await asyncio.sleep(0)
+        wire.sock.close()
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("answer", [OK, CHUNKED], ids=["length", "chunked"])
+@pytest.mark.parametrize("turns", [0, 3])
+def test_an_origin_that_closes_is_learned(play: Play, answer: bytes, turns: int) -> None:
+    async def scene(rig: Rig) -> None:
+        closing = Closing(answer, turns)
+        client, server = rig.client(), rig.serve(closing.script)
+        asked = [await rig.ask(client, server.origin) for _ in range(12)]
+        assert [keeper.body for keeper in asked] == [b"hello"] * 12
+        assert not any(keeper.marks.resent for keeper in asked[1 + CLOSES :])
+        assert all(keeper.log[-4:] == ["sent", "head", "body", "end"] for keeper in asked)
+        assert closing.connections == 12
+        await rig.until(lambda: client.open_connections == 0)
+
+    play(scene)
+
+
+def test_an_origin_that_keeps_again_is_trusted_again(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        closing = Closing(CHUNKED)
+        client, server = rig.client(), rig.serve(closing.script)
+        for _ in range(4):
+            await rig.ask(client, server.origin)
+        closing.keeps = True
+        pool = client._pools[server.origin]
+        await rig.until(lambda: pool.watched is None)
+        for _ in range(3):
+            await rig.ask(client, server.origin)  # the first is watched, the others closed by us
+        assert (pool.shut[True] >= CLOSES, len(pool.idle), client.open_connections) == (True, 0, 1)
+        watched = pool.watched
+        assert watched is not None
+        watched.idle_since -= KEPT_NS
+        await rig.ask(client, server.origin)
+        assert (pool.shut, len(pool.idle)) == ([0, 0], 2)
+        assert watched in pool.idle
+        before = closing.connections
+        for _ in range(3):
+            await rig.ask(client, server.origin)
+        assert closing.connections == before
+
+    play(scene)
+
+
+def test_answers_of_another_framing_are_kept(play: Play) -> None:
+    """llama.cpp closes after a stream, and keeps the connection after a whole answer."""
+
+    async def scene(rig: Rig) -> None:
+        async def script(wire: Wire) -> None:
+            while True:
+                asked = await wire.request()
+                await wire.send(CHUNKED if b"stream" in asked else OK)
+                if b"stream" in asked:
+                    wire.sock.close()
+                    return
+
+        client, server = rig.client(), rig.serve(script)
+        for _ in range(3):
+            await rig.ask(client, server.origin, payload=STREAM)
+        await rig.until(lambda: client.open_connections == 0)
+        for _ in range(3):
+            await rig.ask(client, server.origin)
+        assert len(server.wires) == 4
+        pool = client._pools[server.origin]
+        assert (pool.shut[False], len(pool.idle)) == (0, 1)
+
+    play(scene)
+
+
+def test_a_watched_connection_gives_way_at_the_limit(play: Play) -> None:
+    async def scene(rig: Rig) -> None:
+        closing = Closing(CHUNKED)
+        client, server = rig.client(limit=1), rig.serve(closing.script)
+        for _ in range(4):
+            await rig.ask(client, server.origin)
+        closing.keeps = True
+        for _ in range(3):
+            assert (await rig.ask(client, server.origin)).body == b"hello"
+            assert client.open_connections == 1
+        await client.close()
+
+    play(scene)
+
+
+def test_an_end_long_after_an_answer_teaches_nothing(play: Play) -> None:
+    """A server that closes idle connections after its own time keeps them until then."""
+
+    async def scene(rig: Rig) -> None:
+        idle_for_long = asyncio.Event()
+
+        async def script(wire: Wire) -> None:
+            await wire.answer(OK)
+            await idle_for_long.wait()
+            wire.sock.close()
+
+        client, server = rig.client(), rig.serve(script)
+        for _ in range(3):
+            idle_for_long.clear()
+            await rig.ask(client, server.origin)
+            client._pools[server.origin].idle[0].idle_since -= SOON_NS
+            idle_for_long.set()
+            await rig.until(lambda: client.open_connections == 0)
+        assert client._pools[server.origin].shut == [0, 0]
 
     play(scene)
 

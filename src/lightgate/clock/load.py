@@ -165,15 +165,12 @@ def cost_out(
 def counting(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:
     """Keep the attempts that may enter a provider's speed statistics.
 
-    Only complete answers that we waited for: no losers, no replays, none across a clock step.
+    Only complete answers that we waited for: no losers, none across a clock step.
     """
     return [
         attempt
         for attempt in attempts
-        if attempt.outcome is Outcome.OK
-        and attempt.won is not False
-        and not attempt.void
-        and not attempt.resent
+        if attempt.outcome is Outcome.OK and attempt.won is not False and not attempt.void
     ]
 
 

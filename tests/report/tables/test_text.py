@@ -7,6 +7,8 @@ import msgspec
 from rich.console import Console
 
 from lightgate.ledger.runs.run import Run
+from lightgate.report.tables.arrange import names
+from lightgate.report.tables.sentences import cell_remark
 from lightgate.report.tables.text import plain, print_run
 from report.conftest import MODEL, make, renamed
 
@@ -62,6 +64,41 @@ def test_figures_are_those_of_the_record(sample: Sample) -> None:
     shown = " ".join(row.split())
     assert " ".join(wanted.split()) in shown
     assert f"{tail.value:,.0f} ·" in shown
+
+
+def test_n_is_that_of_the_figure_beside_it(sample: Sample) -> None:
+    """Failures are counted, and in no time to the first token."""
+    seen, short = set(), names(sample.run)
+    for cell in sample.run.cells:
+        if cell.target not in short:  # the twin of an A/A pair has no row
+            continue
+        found = cell.estimate("ttft_ms", 0.5)
+        assert found is not None
+        rows = block(plain(sample.run), cell.load)
+        (row,) = [line.split() for line in rows if line.startswith(f"{short[cell.target]} ")]
+        failed = found.n != cell.requests
+        assert row[-1] == (f"{found.n}/{cell.requests}" if failed else str(found.n))
+        seen.add(failed)
+    assert seen == {True, False}
+
+
+def test_a_figure_on_fewer_requests_says_so(sample: Sample) -> None:
+    cell = sample.run.cells[0]
+    metrics = tuple(
+        msgspec.structs.replace(
+            metric,
+            quantiles=tuple(
+                msgspec.structs.replace(one, n=one.n - 7) if metric.name == "speed_tps" else one
+                for one in metric.quantiles
+            ),
+        )
+        for metric in cell.metrics
+    )
+    found = cell.estimate("speed_tps", 0.5)
+    assert found is not None
+    fewer = msgspec.structs.replace(cell, metrics=metrics)
+    assert f"n = {found.n - 7} for speed" in cell_remark(fewer)
+    assert "n = " not in cell_remark(cell)
 
 
 def test_too_few_samples_are_dots_with_a_legend() -> None:

@@ -203,7 +203,6 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             and facts.source == "gateway"
             and facts.won is not False
             and not self.void
-            and not self.resent
         )
 
     def metrics(self) -> tuple[float | None, ...]:

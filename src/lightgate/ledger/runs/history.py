@@ -139,7 +139,7 @@ class History:
                 LIMIT ?
             ) r ON a.run_id = r.id
             WHERE a.target = ? AND a.load = ? AND a.outcome = 'ok' AND NOT a.warmup
-              AND a.void = 0 AND a.resent = 0 AND a.won IS NOT 0 AND a."{metric}" IS NOT NULL
+              AND a.void = 0 AND a.won IS NOT 0 AND a."{metric}" IS NOT NULL
             ORDER BY r.started, r.id, a.wall_time, a.id
         """  # noqa: S608 - the metric is one of the record's own fields, checked above
         found: dict[str, list[float]] = {}

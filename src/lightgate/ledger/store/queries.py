@@ -247,7 +247,6 @@ def _samples(
         table.source == "gateway",
         table.won.is_distinct_from(sa.false()),
         table.void.is_(sa.false()),
-        table.resent.is_(sa.false()),
     )
     query = sa.select(
         table[by],

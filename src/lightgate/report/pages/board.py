@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.report.charts.charts import whisker, whisker_scale
 from lightgate.report.charts.svg import element, escape
-from lightgate.report.tables.arrange import error_share, failures, grade_of, targets
+from lightgate.report.tables.arrange import (
+    counted,
+    error_share,
+    failures,
+    grade_of,
+    headline,
+    sample_count,
+    targets,
+)
 from lightgate.report.tables.figures import (
     DEFINITIONS,
     DOT,
@@ -104,7 +112,8 @@ def _td(figure: BoardFigure, before: str = "", **attributes: object) -> str:
 
 def _figures(row: CellRow, metric: str) -> Sequence[BoardFigure]:
     cell = row.cell
-    counted = f"n = {cell.requests:,}."
+    n = f"n = {sample_count(cell, metric):,}."
+    graded = f"n = {sample_count(cell, 'speed_total_tps'):,}."
     return (
         _quantile(cell, metric, 0.95),
         _quantile(cell, metric, 0.99),
@@ -115,14 +124,16 @@ def _figures(row: CellRow, metric: str) -> Sequence[BoardFigure]:
         BoardFigure(number(cell.throughput_tps), _window(cell, "throughput", "tok/s")),
         BoardFigure(number(cell.inflight), _window(cell, "inflight", "requests")),
         BoardFigure(percent(error_share(cell), digits=1), _errors(cell)),
-        BoardFigure(percent(cell.goodput), f"{counted} {DEFINITIONS['goodput'].text}"),
+        BoardFigure(percent(cell.goodput), f"n = {cell.requests:,}. {DEFINITIONS['goodput'].text}"),
         BoardFigure(dollars(cell.cost.out_per_mtok), _cost(cell)),
-        BoardFigure(grade_of(cell) or DOT, f"{counted} {DEFINITIONS['grade'].text}"),
+        BoardFigure(grade_of(cell) or DOT, f"{graded} {DEFINITIONS['grade'].text}"),
         BoardFigure(
             DOT if row.standing is None else probability(row.standing.p_fastest),
-            f"{counted} {DEFINITIONS['p_fastest'].text}",
+            f"{n} {DEFINITIONS['p_fastest'].text}",
         ),
-        BoardFigure(f"{cell.requests:,}", f"{cell.warmup:,} were cut off. {DEFINITIONS['n'].text}"),
+        BoardFigure(
+            counted(cell, metric), f"{cell.warmup:,} were cut off. {DEFINITIONS['n'].text}"
+        ),
     )
 
 
@@ -137,7 +148,8 @@ def _rank(row: CellRow) -> BoardFigure:
         return BoardFigure(DOT, "No ranking here: nothing to compare, too few blocks, or void.")
     best, worst = row.standing.best, row.standing.worst
     text = str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
-    return BoardFigure(text, f"{DEFINITIONS['rank'].text} n = {row.cell.requests:,}.")
+    n = sample_count(row.cell, headline(row.cell))
+    return BoardFigure(text, f"{DEFINITIONS['rank'].text} n = {n:,}.")
 
 
 def _window(cell: CellSummary, name: str, unit: str) -> str:

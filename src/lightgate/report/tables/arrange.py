@@ -89,6 +89,18 @@ def headline(cell: CellSummary) -> str:
     return "ttft_plan_ms" if by_plan else "ttft_ms"
 
 
+def sample_count(cell: CellSummary, metric: str) -> int:
+    """How many requests the median of a metric is made of."""
+    found = cell.estimate(metric, 0.5)
+    return cell.requests if found is None else found.n
+
+
+def counted(cell: CellSummary, metric: str) -> str:
+    """The n of a figure; of how many that is, where some requests have no such number."""
+    n = sample_count(cell, metric)
+    return f"{n:,}" if n == cell.requests else f"{n:,}/{cell.requests:,}"
+
+
 def amount(cell: CellSummary) -> float | None:
     """How heavy the load is on the axis of a curve: requests in flight, or requests per second."""
     return cell.rate if cell.concurrency is None else float(cell.concurrency)

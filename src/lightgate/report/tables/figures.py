@@ -42,7 +42,11 @@ DEFINITIONS: Final = {
     "p_fastest": Definition(
         "P(fastest)", "Share of the block bootstrap's rounds in which it had the lowest median."
     ),
-    "n": Definition("n", "Requests that were counted: those after the warm-up and the ramp."),
+    "n": Definition(
+        "n",
+        "Requests that the times to the first token are made of; of how many after the warm-up and"
+        " the ramp, where some failed or had no token.",
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lightgate.report.tables.arrange import names
+from lightgate.report.tables.arrange import headline, names, sample_count
 from lightgate.report.tables.figures import (
     DEFINITIONS,
     DOT,
@@ -151,10 +151,21 @@ def cell_remark(cell: CellSummary) -> str:
         parts.append(f"not steady: {clean(cell.steady_note) or 'no reason was recorded'}")
     if cell.offered_share is not None and cell.offered_share < 0.98:
         parts.append(f"only {percent(cell.offered_share)} of the load asked for was offered")
+    parts += _other_counts(cell)
     estimated = cell.tokens_source.get("estimate", 0)
     if estimated:
         parts.append(f"tokens of {estimated:,} answers are estimates")
     return "; ".join(parts)
+
+
+def _other_counts(cell: CellSummary) -> list[str]:
+    """The n of the figures of a row that stand on other requests than its headline."""
+    first, titles = sample_count(cell, headline(cell)), dict[int, list[str]]()
+    for metric in ("speed_tps", "stall_ms", "e2e_ms"):
+        n = sample_count(cell, metric)
+        if n != first and cell.value(metric, 0.5) is not None:
+            titles.setdefault(n, []).append(title_of(metric))
+    return [f"n = {n:,} for {' and '.join(named)}" for n, named in titles.items()]
 
 
 def run_remarks(run: Run) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from lightgate.report.charts.curves import curves
 from lightgate.report.tables.arrange import (
     blocks,
+    counted,
     error_share,
     failures,
     grade_of,
@@ -155,7 +156,7 @@ def _columns(block: Block) -> list[list[TextColumn]]:
         _column("grade", rows, lambda row: grade_of(row.cell) or DOT),
         _column("rank", rows, _rank),
         _column("P(fastest)", rows, _p_fastest),
-        _column("n", rows, lambda row: f"{row.cell.requests:,}"),
+        _column("n", rows, lambda row: counted(row.cell, metric)),
     ]
     target = tuple(shorten(row.name, _LONGEST_NAME) for row in rows)
     return [[TextColumn("target", target, right=False)], fast, system, well]

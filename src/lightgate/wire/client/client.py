@@ -12,7 +12,7 @@ from lightgate.clock.marks import Marks, StampSource
 from lightgate.errors import AttemptError, Cancelled, DeadlineMissed, PeerReset
 from lightgate.wire.client.dial import Dialer
 from lightgate.wire.client.dns import Resolver
-from lightgate.wire.client.pool import Connection, Pool
+from lightgate.wire.client.pool import CLOSES, KEPT_NS, SOON_NS, Connection, Pool
 from lightgate.wire.client.proxy import Proxies
 from lightgate.wire.client.roundtrip import Deadlines, Outbound, Roundtrip, Taker
 from lightgate.wire.link.stamper import Stamper
@@ -54,7 +54,8 @@ class Client:
 
         `request.over` is called when all is over, at the earliest before this returns. A pooled
         connection that the server closed under us before any byte of the answer came is replaced
-        once by a fresh one: the request cannot have been answered on it.
+        once by a fresh one: the request cannot have been answered on it. All instants are then of
+        the second time.
         """
         trip = Roundtrip(self, request)
         pool = self._pools.get(request.origin)
@@ -111,10 +112,12 @@ class Client:
             if connection.trip is not None:
                 connection.trip.cancel()
         for pool in pools:
-            for connection in pool.idle:
+            kept = (*pool.idle, *((pool.watched,) if pool.watched is not None else ()))
+            pool.idle.clear()
+            pool.watched = None
+            for connection in kept:
                 connection.link.abort()
                 connection.close()
-            pool.idle.clear()
             for waiter in pool.waiting:
                 if not waiter.done():
                     waiter.set_exception(Cancelled("The client was closed."))
@@ -138,11 +141,15 @@ class Client:
         connection.trip = None
         link = connection.link
         if error is None and trip.keep_alive and link.is_open:
+            connection.answered = True
             link.attach(connection)
             self._release(connection)
         else:
             self._drop(connection)
         if isinstance(error, PeerReset) and error.early and connection.pooled:
+            pool = self._pools.get(connection.origin)
+            if pool is not None:
+                pool.ended_soon(connection, trip.sent_ns or time.monotonic_ns())
             trip.request.marks.resent = True
             trip.over = False
             self._connect(trip, fresh=True)
@@ -193,7 +200,7 @@ class Client:
             if connection is not None:
                 return connection
             if pool.is_full():  # a fresh one is asked for; the oldest idle one makes room
-                self._drop(pool.idle.popleft())
+                self._drop(pool.spared())
             pool.open += 1
         finally:
             pool.promised -= 1
@@ -206,8 +213,12 @@ class Client:
         now = time.monotonic_ns()
         while pool.idle:
             connection = pool.idle.pop()
-            if now - connection.idle_since < KEEP_IDLE_NS and connection.link.is_open:
-                return connection
+            age = now - connection.idle_since
+            if age < KEEP_IDLE_NS and connection.link.is_open:
+                # Of an end that came a while ago the loop has told; of one just now, perhaps not.
+                if age > SOON_NS or not connection.look(0):
+                    return connection
+                pool.ended_soon(connection, now)
             self._drop(connection)
         return None
 
@@ -258,7 +269,7 @@ class Client:
             if link is not None:
                 link.abort()
             raise Cancelled("The client was closed.")
-        return Connection(link, origin, self._forget)
+        return Connection(link, origin, self._gone)
 
     def _pool(self, origin: Origin) -> Pool:
         pool = self._pools.get(origin)
@@ -271,14 +282,44 @@ class Client:
         if pool is None:  # the client was closed meanwhile
             connection.link.abort()
             return
-        now = time.monotonic_ns()
+        now, shut = time.monotonic_ns(), pool.shut
+        if connection.pooled and shut[connection.chunked]:  # it was kept, and has answered
+            shut[connection.chunked] = 0
         connection.idle_since = now
         connection.pooled = True
+        connection.chunked = chunked = connection.response.chunked
+        if shut[chunked] >= CLOSES:
+            self._watch(pool, connection, now)
+            return
         pool.idle.append(connection)
         while now - pool.idle[0].idle_since > KEEP_IDLE_NS:
             self._drop(pool.idle.popleft())
         if pool.waiting:
             pool.wake()
+
+    def _watch(self, pool: Pool, connection: Connection, now: int) -> None:
+        """Keep a connection that no request is risked on, unless one is being watched."""
+        watched = pool.watched
+        if watched is None:
+            pool.watched = connection
+        elif now - watched.idle_since < KEPT_NS:
+            self._drop(connection)
+        else:  # it stayed open: the server keeps connections after all
+            pool.shut[watched.chunked] = 0
+            pool.idle.append(watched)
+            same = watched.chunked == connection.chunked
+            pool.watched = None if same else connection
+            if same:
+                pool.idle.append(connection)
+        if pool.waiting:
+            pool.wake()
+
+    def _gone(self, connection: Connection) -> None:
+        """Forget a connection that ended while it was idle."""
+        pool = self._pools.get(connection.origin)
+        if pool is not None and connection.pooled and not connection.gone:
+            pool.ended_soon(connection, time.monotonic_ns())
+        self._forget(connection)
 
     def _drop(self, connection: Connection) -> None:
         connection.link.abort()
@@ -291,7 +332,9 @@ class Client:
             return
         connection.gone = True
         pool.open -= 1
-        if connection in pool.idle:
+        if connection is pool.watched:
+            pool.watched = None
+        elif connection in pool.idle:
             pool.idle.remove(connection)
         pool.wake()
 

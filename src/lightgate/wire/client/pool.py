@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from lightgate.wire.client.response import ResponseParser
 from lightgate.wire.link.timers import Deadline
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from lightgate.wire.link.link import Link
     from lightgate.wire.origin import Origin
+
+
+# Of Linux: the other side has ended its half. Elsewhere an end is seen as a hang-up, always told.
+_ENDED: Final = getattr(select, "POLLRDHUP", 0)
+SOON_NS: Final = 50_000_000  # after an answer: an end within this time is how the server does it
+CLOSES: Final = 2  # such ends in a row after which no request is risked on a kept connection
+KEPT_NS: Final = 1_000_000_000  # a connection that is open so long after its answer was kept
 
 
 class Trip(Protocol):
@@ -30,13 +39,18 @@ class Connection:
     """A pooled connection: carries one roundtrip at a time, which hears the link itself.
 
     The parser and the timer live as long as the connection and serve its roundtrips in turn.
+    `look(0)` asks the kernel whether the server has closed; it is empty while it has not.
+    `chunked` is how the last answer was framed.
     """
 
     __slots__ = (
         "_on_gone",
+        "answered",
+        "chunked",
         "gone",
         "idle_since",
         "link",
+        "look",
         "origin",
         "pooled",
         "response",
@@ -53,7 +67,10 @@ class Connection:
         self.idle_since = 0
         self.pooled = False  # has been idle: the server may have closed it meanwhile
         self.gone = False
+        self.answered = False
+        self.chunked = False
         self._on_gone = on_gone
+        self.look = _watch(link)
         link.attach(self)
 
     def close(self) -> None:
@@ -88,14 +105,27 @@ class Connection:
         """See `pause_writing`."""
 
 
+def _watch(link: Link) -> Callable[[int], list[Any]]:
+    """The look at one connection: a single system call, which raises nothing."""
+    poll, sock = select.poll(), link.info("socket")
+    if sock is not None:
+        poll.register(cast("socket.socket", sock).fileno(), _ENDED)
+    return poll.poll
+
+
 class Pool:
     """The connections of one origin.
+
+    Some servers close every connection after its answer and do not say so. `shut` counts such ends
+    in a row, for answers that end by their length and for those that end by a last chunk (llama.cpp
+    keeps the first kind). From CLOSES on, no request is sent on a kept connection of that kind; one
+    of them is `watched` instead, and if it stays open the origin is trusted again.
 
     Under a limit, those who wait are served in their order: room is promised to the first of them
     before anybody else can take it, and a promise is kept by an idle connection or by a new one.
     """
 
-    __slots__ = ("_limit", "idle", "open", "promised", "waiting")
+    __slots__ = ("_limit", "idle", "open", "promised", "shut", "waiting", "watched")
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
@@ -103,6 +133,8 @@ class Pool:
         self.waiting: deque[asyncio.Future[None]] = deque()
         self.open = 0  # also those that are being opened
         self.promised = 0
+        self.shut = [0, 0]
+        self.watched: Connection | None = None
 
     def may_open(self, wanted: int) -> int:
         """How many of the wanted connections there is room to open."""
@@ -112,7 +144,20 @@ class Pool:
 
     def has_room(self) -> bool:
         """Whether one more caller finds an idle connection or may open one."""
-        return self._limit is None or len(self.idle) + self._limit - self.open > self.promised
+        if self._limit is None:
+            return True
+        spare = len(self.idle) + (self.watched is not None)
+        return spare + self._limit - self.open > self.promised
+
+    def spared(self) -> Connection:
+        """Take the connection that is missed least: the watched one, else the oldest idle one."""
+        connection, self.watched = self.watched, None
+        return self.idle.popleft() if connection is None else connection
+
+    def ended_soon(self, connection: Connection, now_ns: int) -> None:
+        """Count a connection that the server closed without a word; long after an answer none."""
+        if connection.answered and now_ns - connection.idle_since < SOON_NS:
+            self.shut[connection.chunked] += 1
 
     def is_full(self) -> bool:
         """Whether no connection may be opened unless another one closes."""

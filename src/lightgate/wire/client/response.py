@@ -20,6 +20,7 @@ class ResponseParser:
     __slots__ = (
         "_parser",
         "bodies",
+        "chunked",
         "complete",
         "feed",
         "framed",
@@ -47,6 +48,7 @@ class ResponseParser:
         self.strange = 0  # a status that nobody asked for, or that of what follows the answer
         self.complete = False
         self.framed = False  # the answer says where it ends
+        self.chunked = False  # ... by a last chunk
         self.keep_alive = False
         self.version = ""  # of HTTP
         self.pieces = 0  # of the body, once something follows it
@@ -66,8 +68,10 @@ class ResponseParser:
         if status >= 200:
             self.framed = status in {204, 304}
             for name, _ in self.headers:
-                if name in {b"content-length", b"transfer-encoding"}:
+                if name == b"content-length":
                     self.framed = True
+                elif name == b"transfer-encoding":
+                    self.framed = self.chunked = True
             self.status = status
             self.version = self._parser.get_http_version()
             return
