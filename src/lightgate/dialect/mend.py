@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.dialect.errors import Untranslatable
+from lightgate.dialect.quirks import HINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,15 +33,6 @@ _UNKNOWN: Final = "this provider does not know it"
 _NOTHING: Final = frozenset((b"null", b"false", b"{}", b"[]", b'""', b"0", b"0.0"))
 _USUAL: Final = {"n": b"1", "parallel_tool_calls": b"true", "service_tier": b'"auto"'}
 _MEANT: Final = frozenset(("parallel_tool_calls",))  # where false is a wish
-# Fields without which an answer says the same: labels, hints, and how it is drawn. Any other field
-# that a provider refuses leads past the target.
-HINTS: Final = frozenset(
-    (
-        *("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"),
-        *("prompt_cache_retention", "parallel_tool_calls", "prediction", "verbosity", "seed"),
-        *("frequency_penalty", "presence_penalty", "reasoning_effort"),
-    )
-)
 
 
 class Mender:

@@ -6,14 +6,27 @@ built here, and `lightgate.dialect.mend` those that change a client's own.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from lightgate.dialect.neutral.build import cannot, put
+from lightgate.dialect.errors import Untranslatable
+from lightgate.dialect.neutral.build import put
+
+if TYPE_CHECKING:
+    from lightgate.dialect.neutral.omit import Omissions
 
 _UNKNOWN: Final = "this provider does not know it"
 _SYSTEM: Final = frozenset({"system", "developer"})
+# Fields without which an answer says the same: labels, hints, and how it is drawn. Any other field
+# that a provider refuses leads past the target.
+HINTS: Final = frozenset(
+    (
+        *("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"),
+        *("prompt_cache_retention", "parallel_tool_calls", "prediction", "verbosity", "seed"),
+        *("frequency_penalty", "presence_penalty", "reasoning_effort"),
+    )
+)
 
 
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,17 +48,29 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens_only: bool = False  # refuses the other name of max_tokens_field
     developer_role: bool = True  # takes messages of the role "developer"
     refuses: tuple[str, ...] = ()  # fields of chat that it answers with an error
+    hosted: tuple[str, ...] = ()  # tools that it carries out itself: web_search, web_fetch, ...
 
-    def adapt(self, body: dict[str, Any], dialect: str) -> None:
+    def adapt(self, body: dict[str, Any], out: Omissions) -> None:
         """Change a plain body of chat or completions to what this provider takes.
 
-        A field that the provider lacks is a UsageError, never dropped.
+        A field that the provider lacks is dropped into `out`.
         """
         for turn in body.get("messages", ()):
             if turn["role"] in _SYSTEM:
                 turn["role"] = self.system_role
         if "messages" in body and "max_tokens" in body:
             body[self.max_tokens_field] = body.pop("max_tokens")
+        self._leave_out(body, out)
+        if self.seed_field and "seed" in body:
+            body[self.seed_field] = body.pop("seed")
+        if body.get("stream"):
+            options = {"include_usage": True} if self.stream_usage else {}
+            put(body, stream_options=options | self.padding)
+        if "reasoning_effort" in body:
+            self._reasoning(body, out)
+
+    def _leave_out(self, body: dict[str, Any], out: Omissions) -> None:
+        """Drop what this provider does not know."""
         lacks = {
             "seed": "" if self.seed_field else "this provider has none",
             "min_tokens": "" if self.min_tokens else _UNKNOWN,
@@ -53,16 +78,14 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         }
         for field, why in lacks.items():
             if why and field in body:
-                raise cannot(dialect, field, why)
-        if self.seed_field and "seed" in body:
-            body[self.seed_field] = body.pop("seed")
-        if body.get("response_format", {}).get("type") == "json_schema" and not self.schema:
-            raise cannot(dialect, "schema", _UNKNOWN)
-        if body.get("stream"):
-            options = {"include_usage": True} if self.stream_usage else {}
-            put(body, stream_options=options | self.padding)
-        if "reasoning_effort" in body:
-            body |= self._reasoning(body.pop("reasoning_effort"), dialect)
+                out.drop(field, why)
+                del body[field]
+        for field in self.refuses:
+            if body.pop(field, None) is None:
+                continue
+            if field not in HINTS:
+                raise Untranslatable(field, _UNKNOWN)
+            out.drop("reasoning" if field == "reasoning_effort" else field, _UNKNOWN)
 
     def role(self, role: str) -> str:
         """The provider's word for the role of a message."""
@@ -73,13 +96,12 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         """The stream option that forbids padding, where the provider pads."""
         return {"include_obfuscation": False} if self.obfuscation else {}
 
-    def _reasoning(self, wish: str | int, dialect: str) -> dict[str, Any]:
+    def _reasoning(self, body: dict[str, Any], out: Omissions) -> None:
+        wish = body["reasoning_effort"]
         if self.reasoning_style == "object":
-            effort = {"effort": wish} if isinstance(wish, str) else {"max_tokens": wish}
-            return {"reasoning": effort}
-        if self.reasoning_style == "none":
-            raise cannot(dialect, "reasoning", _UNKNOWN)
-        if not isinstance(wish, str):
-            why = "an effort in words is known, a budget in tokens is not"
-            raise cannot(dialect, "reasoning", why)
-        return {"reasoning_effort": wish}
+            del body["reasoning_effort"]
+            words = {"effort": wish} if isinstance(wish, str) else {"max_tokens": wish}
+            body["reasoning"] = words
+        elif self.reasoning_style == "none":
+            del body["reasoning_effort"]
+            out.drop("reasoning", _UNKNOWN)

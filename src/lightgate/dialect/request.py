@@ -10,11 +10,15 @@ from typing import Any, Literal
 
 import msgspec
 
+from lightgate.dialect.generation import Generation
+
 Kind = Literal["chat", "completion", "responses", "embedding", "count"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ToolWord = Literal["auto", "none", "required"]
 Untold = Literal["drop", "refuse"]
 Shown = Literal["omitted", "auto", "concise", "detailed"]
+Hosted = Literal["web_search", "web_fetch", "code_execution"]
+Form = Literal["function", "custom", "local_shell"]
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
@@ -28,23 +32,36 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="im
     """An image, by address or by value; exactly one of `url` and `data` is set.
 
     `media_type` goes with `data` and is required there; base64 is the builder's business.
-    `detail` is OpenAI's wish for its resolution.
+    `detail` is OpenAI's wish for its resolution, `place` where a client said that.
     """
 
     url: str | None = None
     data: bytes | None = None
     media_type: str | None = None
     detail: str | None = None
+    place: str = ""
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
+    """A document or a sound; `url` is an http, https or data: address."""
+
+    url: str
+    media_type: str = "application/pdf"
+    name: str = ""
 
 
 class Thought(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="thought"):
-    """Reasoning that a model handed out and wants back: `raw`, in the words of `dialect` alone."""
+    """Reasoning that a model handed out and wants back: `raw`, in the words of `dialect` alone.
+
+    `place` is where a client said it.
+    """
 
     dialect: str
     raw: dict[str, Any]
+    place: str = ""
 
 
-Part = Text | Image | Thought
+Part = Text | Image | File | Thought
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,13 +94,25 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A function that the model may call; `parameters` is a JSON schema.
 
-    `strict`: its arguments are made to follow the schema; None leaves that to the provider.
+    `strict`: its arguments are made to follow the schema; None leaves that to the provider. `form`
+    and `known_as` are how the client knows it: as a tool that takes free text (custom), as its own
+    shell, or by a name that no other dialect has (a namespace and a name in it).
     """
 
     name: str
     description: str = ""
     parameters: dict[str, Any] = {}
     strict: bool | None = None
+    form: Form = "function"
+    known_as: tuple[str, str] | None = None  # the namespace, which may be empty, and the name
+
+
+class CallForm(msgspec.Struct, frozen=True):
+    """How a call of a function is said to the client, which knows the tool otherwise."""
+
+    form: Form
+    namespace: str
+    name: str
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +135,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     reasoning is shown. `client` is the dialect that it was read from, empty if it is our own, and
     `places` maps a field of this record to where the client said it. `untranslatable` says what
     becomes of a wish that the target cannot be told, and `dropped` are the paths of those that
-    were left out while it was read.
+    were left out while it was read. `hosted` are tools that the provider itself carries out.
+    `generation` says what the model takes.
     """
 
     model: str
@@ -141,15 +171,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     places: dict[str, str] = {}
     untranslatable: Untold = "refuse"
     dropped: tuple[str, ...] = ()
+    hosted: tuple[Hosted, ...] = ()
+    generation: Generation = Generation()
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
     """A request in a dialect's words; `path` is relative to the provider's base URL.
 
-    `dropped` are the client's JSON paths of what it does not say.
+    `dropped` are the client's JSON paths of what it does not say. `forms` are the tools, by the
+    name that they have here, whose calls the client knows otherwise.
     """
 
     path: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
     dropped: tuple[str, ...] = ()
+    forms: dict[str, CallForm] = {}

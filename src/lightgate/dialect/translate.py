@@ -15,6 +15,7 @@ from lightgate.dialect.neutral.fields import Fields, Sheet
 from lightgate.dialect.neutral.item_stream import ItemStream
 from lightgate.dialect.neutral.items import AnswerHead, KeptItems
 from lightgate.dialect.neutral.json_text import dumped
+from lightgate.dialect.neutral.names import with_plain_names
 from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.neutral.terms import terms
 from lightgate.dialect.registry import DIALECTS, TRANSLATED
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lightgate.dialect.neutral.dialect import WholeFacts
     from lightgate.dialect.neutral.events import Reader
     from lightgate.dialect.neutral.items import Writer
-    from lightgate.dialect.request import Untold
+    from lightgate.dialect.request import CallForm, Untold
 
 __all__ = [
     "BadField",
@@ -71,7 +72,7 @@ def read_request(
         sheet.facts["stream"] = stream
     if not (model or named):
         raise BadField("model", "is needed")
-    return Request(
+    request = Request(
         model=model or named or "",
         client=dialect,
         places=sheet.places,
@@ -79,6 +80,7 @@ def read_request(
         dropped=out.paths,
         **sheet.facts,
     )
+    return with_plain_names(request)
 
 
 def _decoded(body: bytes) -> Any:
@@ -97,7 +99,12 @@ class Translator:
         self._reader = reader
         self._writer = writer
         self._head = head
-        self._items = ItemStream(reader.finishes, writer, head.id)
+        self._items = ItemStream(reader.finishes, writer, head)
+
+    def know(self, forms: Mapping[str, CallForm]) -> None:
+        """Take the tools, by the provider's names, whose calls the client knows otherwise."""
+        self._head = msgspec.structs.replace(self._head, forms=forms)
+        self._items.forms = forms
 
     @property
     def failed(self) -> Fault | None:
@@ -131,8 +138,8 @@ class Translator:
 
     def whole(self, body: bytes) -> bytes:
         """Translate an answer that was not streamed; AttemptError if it is none."""
-        kept = KeptItems(self._writer.call_prefix)
-        items = ItemStream(self._reader.finishes, kept, self._head.id)
+        kept = KeptItems(self._writer.call_prefix, seals_text=self._writer.seals_text)
+        items = ItemStream(self._reader.finishes, kept, self._head)
         self._reader.whole(items, body)
         fault = items.error
         if fault is not None:
@@ -201,7 +208,8 @@ def translator(
     writer = DIALECTS[target].writer if target in DIALECTS else None
     if writer is None:
         raise UsageError(f"There is no translation to {target!r}.")
-    head = AnswerHead(model, id, created, include_usage)
+    origin = source if source != target else ""
+    head = AnswerHead(model, id, created, include_usage, origin=origin)
     return Translator(DIALECTS[source].reader, writer(head), head)
 
 

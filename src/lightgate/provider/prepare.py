@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -10,7 +12,9 @@ import msgspec
 from lightgate import __version__
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import Dialect, dialect_for
+from lightgate.dialect.request import CallForm
 from lightgate.errors import UsageError
+from lightgate.provider.generations import generation_of
 from lightgate.provider.secret import Secret
 from lightgate.provider.signer import Ask
 from lightgate.wire.origin import Origin, split_url
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from lightgate.provider.target import Target
 
 Pairs = tuple[tuple[str, str], ...]
+NO_FORMS: Final[Mapping[str, CallForm]] = MappingProxyType({})
 CUT: Final = "\N{HORIZONTAL ELLIPSIS}"  # at the end of a text that was longer
 
 
@@ -27,7 +32,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A request that is ready to be written; its bytes hold the key, so it has no readable form.
 
     `dropped` are the JSON paths of those fields of the client's request that the target is not
-    told, in the client's own words.
+    told, in the client's own words. `forms` are the tools whose calls the client knows otherwise.
     """
 
     origin: Origin
@@ -37,6 +42,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     streamed: bool
     secrets: tuple[Secret, ...] = ()
     dropped: tuple[str, ...] = ()
+    forms: Mapping[str, CallForm] = NO_FORMS
 
     def without_key(self, text: str) -> str:
         """What a provider says may repeat the key that it refuses, whole or cut at the end."""
@@ -50,6 +56,9 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
     """Build the request in the target's dialect; the host comes from the target alone."""
     provider = target.provider
     dialect = dialect_for(provider.dialect, provider.answers_at(request.kind))
+    if provider.dialect != "openai":  # whose compatible servers take what they know
+        generation = generation_of(provider.dialect, target.model)
+        request = msgspec.structs.replace(request, generation=generation)
     built = dialect.build(request, provider.quirks)
     origin, root = split_url(target.base_url)
     path = target.path(root.rstrip("/") + built.path)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from dialect.translate.cases import events
+from lightgate.dialect.neutral.seal import opened
 
 
 def nothing() -> dict[str, Any]:
@@ -13,6 +14,12 @@ def nothing() -> dict[str, Any]:
         "text": "", "reasoning": "", "refusal": "", "signature": "", "calls": [], "logprobs": [],
         "finish": None, "usage": None,
     }  # fmt: skip
+
+
+def signed(signature: str) -> str:
+    """Return a provider's signature, also out of the seal in which another's client has it."""
+    seal = opened(signature)
+    return signature if seal is None else seal.signature
 
 
 def likely(entries: Any) -> list[Any]:
@@ -39,7 +46,7 @@ def chat_stream(body: bytes) -> dict[str, Any]:
             heard["reasoning"] += delta.get("reasoning_content") or ""
             heard["refusal"] += delta.get("refusal") or ""
             for detail in delta.get("reasoning_details") or ():
-                heard["signature"] += detail["signature"]
+                heard["signature"] += signed(detail["signature"])
             heard["logprobs"] += likely((choice["logprobs"] or {}).get("content"))
             heard["finish"] = choice["finish_reason"]
             for call in delta.get("tool_calls") or ():
@@ -60,7 +67,7 @@ def chat_whole(body: bytes) -> dict[str, Any]:
         "text": message["content"] or "",
         "reasoning": message.get("reasoning_content", ""),
         "refusal": message["refusal"] or "",
-        "signature": "".join(d["signature"] for d in message.get("reasoning_details", ())),
+        "signature": "".join(signed(d["signature"]) for d in message.get("reasoning_details", ())),
         "calls": [
             [call["id"], call["function"]["name"], json.loads(call["function"]["arguments"])]
             for call in message.get("tool_calls", ())
@@ -76,7 +83,7 @@ def responses_whole(body: bytes) -> dict[str, Any]:
     for item in answer["output"]:
         if item["type"] == "reasoning":
             heard["reasoning"] += "".join(part["text"] for part in item["summary"])
-            heard["signature"] += item.get("encrypted_content", "")
+            heard["signature"] += signed(item.get("encrypted_content", ""))
         elif item["type"] == "message":
             for part in item["content"]:
                 heard["text"] += part.get("text", "")
@@ -126,7 +133,7 @@ def messages_whole(body: bytes) -> dict[str, Any]:
             heard["text"] += block["text"]
         elif block["type"] == "thinking":
             heard["reasoning"] += block["thinking"]
-            heard["signature"] += block["signature"]
+            heard["signature"] += signed(block["signature"])
         else:
             heard["calls"].append([block["id"], block["name"], block["input"]])
     return heard | {"finish": answer["stop_reason"], "usage": answer["usage"]}
@@ -173,7 +180,7 @@ def gemini_whole(body: bytes) -> dict[str, Any]:
     (candidate,) = answer["candidates"]
     assert candidate["content"]["role"] == "model"
     for part in candidate["content"]["parts"]:
-        heard["signature"] += part.get("thoughtSignature", "")
+        heard["signature"] += signed(part.get("thoughtSignature", ""))
         if "functionCall" in part:
             call = part["functionCall"]
             heard["calls"].append([call["id"], call["name"], call["args"]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -13,6 +13,9 @@ from lightgate.dialect.request import Image, Message, Request, Text, Thought, To
 from lightgate.dialect.translate import BadField, Untranslatable, read_request
 from lightgate.errors import UsageError
 
+if TYPE_CHECKING:
+    from lightgate.dialect.request import Untold
+
 HI: dict[str, dict[str, Any]] = {
     "openai-chat": {"messages": [{"role": "user", "content": "Hi."}]},
     "openai-responses": {"input": "Hi."},
@@ -21,8 +24,9 @@ HI: dict[str, dict[str, Any]] = {
 }
 
 
-def read(dialect: str, **fields: Any) -> Request:
-    return read_request(dialect, json.dumps(HI[dialect] | fields).encode(), model="m")
+def read(dialect: str, untranslatable: Untold = "refuse", /, **fields: Any) -> Request:
+    body = json.dumps(HI[dialect] | fields).encode()
+    return read_request(dialect, body, model="m", untranslatable=untranslatable)
 
 
 def said(dialect: str, **fields: Any) -> list[Message]:
@@ -107,6 +111,13 @@ def test_an_unknown_field_is_refused_by_name(dialect: str, name: str) -> None:
     assert caught.value.field.removesuffix("...") == expected[:200]
     assert len(caught.value.message) < 300
     assert read(dialect, **{name: None}) == read(dialect)  # null is none
+    if (dialect, name) == ("openai-chat", "logit_bias"):  # it says what the answer may say
+        with pytest.raises(Untranslatable):
+            read(dialect, "drop", **{name: {"a": 1}})
+        return
+    dropped = read(dialect, "drop", **{name: {"a": 1}})
+    assert dropped.dropped == (expected,)
+    assert msgspec.structs.replace(dropped, dropped=()) == read(dialect, "drop")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +149,6 @@ def test_an_unknown_field_is_refused_by_name(dialect: str, name: str) -> None:
         ),
         ("openai-responses", {"input": 3}, "input"),
         ("openai-responses", {"input": [{"role": "user", "content": [3]}]}, "input[0].content[0]"),
-        ("openai-responses", {"reasoning": {"summary": "long"}}, "reasoning.summary"),
         ("anthropic-messages", {"system": 3}, "system"),
         ("anthropic-messages", {"messages": [{"role": "user"}]}, "messages[0].content"),
         ("anthropic-messages", {"tool_choice": {"type": "maybe"}}, "tool_choice.type"),
@@ -171,102 +181,122 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": list(parts)}]}
 
 
-@pytest.mark.parametrize(
-    ("dialect", "fields", "place"),
-    [
-        ("openai-chat", {"n": 2}, "n"),
-        ("openai-chat", {"n": True}, "n"),
-        ("openai-chat", {"store": True}, "store"),
-        ("openai-chat", {"service_tier": "flex"}, "service_tier"),
-        ("openai-chat", {"logit_bias": {"50256": -100}}, "logit_bias"),
-        ("openai-chat", {"modalities": ["text", "audio"]}, "modalities"),
-        ("openai-chat", {"functions": [{"name": "f"}]}, "functions"),
-        ("openai-chat", {"prediction": {"type": "content"}}, "prediction"),
-        ("openai-chat", {"web_search_options": {}}, "web_search_options"),
-        ("openai-chat", {"stream_options": {"later": True}}, "stream_options.later"),
-        ("openai-chat", {"messages": [{"role": "function", "content": ""}]}, "messages[0].role"),
-        ("openai-chat", user({"type": "input_audio"}), "messages[0].content[0].type"),
-        ("openai-chat", user({"type": "file"}), "messages[0].content[0].type"),
-        ("openai-chat", user({"type": "text", "text": "", "x": 1}), "messages[0].content[0].x"),
-        (
-            "openai-chat",
-            user({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}),
-            "messages[0].content[0].image_url.url",
-        ),
-        (
-            "openai-chat",
-            user({"type": "image_url", "image_url": {"url": "data:application/pdf;base64,AA=="}}),
-            "messages[0].content[0].image_url.url",
-        ),
-        (
-            "openai-chat",
-            {"messages": [{"role": "assistant", "audio": {"id": "a"}}]},
-            "messages[0].audio",
-        ),
-        ("openai-chat", {"tools": [{"type": "custom"}]}, "tools[0].type"),
-        ("openai-chat", {"response_format": {"type": "grammar"}}, "response_format.type"),
-        ("openai-responses", {"previous_response_id": "r"}, "previous_response_id"),
-        ("openai-responses", {"conversation": "c"}, "conversation"),
-        ("openai-responses", {"background": True}, "background"),
-        ("openai-responses", {"truncation": "auto"}, "truncation"),
-        ("openai-responses", {"include": ["file_search_call.results"]}, "include[0]"),
-        ("openai-responses", {"tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ("openai-responses", {"tool_choice": {"type": "mcp"}}, "tool_choice.type"),
-        ("openai-responses", {"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
-        (
-            "openai-responses",
-            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
-            "input[0].content[0].file_id",
-        ),
-        ("anthropic-messages", {"container": "c"}, "container"),
-        ("anthropic-messages", {"mcp_servers": []}, "mcp_servers"),
-        ("anthropic-messages", {"tools": [{"type": "web_search_20250305"}]}, "tools[0].type"),
-        ("anthropic-messages", user({"type": "document"}), "messages[0].content[0].type"),
-        ("anthropic-messages", {"messages": [{"role": "system"}]}, "messages[0].role"),
-        (
-            "anthropic-messages",
-            {"messages": [{"role": "assistant", "content": "Dear"}]},
-            "messages[0]",
-        ),
-        (
-            "anthropic-messages",
-            {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
-            "output_config.effort",
-        ),
-        ("gemini", {"safetySettings": [{}]}, "safetySettings"),
-        ("gemini", {"cachedContent": "c"}, "cachedContent"),
-        ("gemini", {"tools": [{"googleSearch": {}}]}, "tools[0].googleSearch"),
-        ("gemini", {"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
-        (
-            "gemini",
-            {"generation_config": {"response_modalities": ["AUDIO"]}},
-            "generationConfig.responseModalities",
-        ),
-        (
-            "gemini",
-            {"contents": [{"parts": [{"inlineData": {"mimeType": "audio/wav", "data": ""}}]}]},
-            "contents[0].parts[0].inlineData.mimeType",
-        ),
-        (
-            "gemini",
-            {"contents": [{"parts": [{"executableCode": {}}]}]},
-            "contents[0].parts[0].executableCode",
-        ),
-        (
-            "gemini",
-            {
-                "tools": [
-                    {
-                        "functionDeclarations": [
-                            {"name": "f", "parameters": {"type": "X", "$ref": "y"}}
-                        ]
-                    }
-                ]
-            },
-            "tools[0].functionDeclarations[0].parameters.$ref",
-        ),
-    ],
-)
+HARD: list[tuple[str, dict[str, Any], str]] = [  # without them the answer would be another
+    ("openai-chat", {"n": 2}, "n"),
+    ("openai-chat", {"n": True}, "n"),
+    ("openai-chat", {"logit_bias": {"50256": -100}}, "logit_bias"),
+    ("openai-chat", {"modalities": ["text", "audio"]}, "modalities"),
+    ("openai-chat", {"audio": {"voice": "alloy"}}, "audio"),
+    ("openai-chat", {"functions": [{"name": "f"}]}, "functions"),
+    ("openai-chat", {"messages": [{"role": "function", "content": ""}]}, "messages[0].role"),
+    ("openai-chat", user({"type": "video_url"}), "messages[0].content[0].type"),
+    (
+        "openai-chat",
+        user({"type": "file", "file": {"file_id": "f"}}),
+        "messages[0].content[0].file.file_id",
+    ),
+    (
+        "openai-chat",
+        user({"type": "file", "file": {"file_data": "file:///etc/passwd"}}),
+        "messages[0].content[0].file.file_data",
+    ),
+    (
+        "openai-chat",
+        user({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}),
+        "messages[0].content[0].image_url.url",
+    ),
+    (
+        "openai-chat",
+        user({"type": "image_url", "image_url": {"url": "data:application/pdf;base64,AA=="}}),
+        "messages[0].content[0].image_url.url",
+    ),
+    ("openai-chat", {"response_format": {"type": "grammar"}}, "response_format.type"),
+    ("openai-responses", {"previous_response_id": "r"}, "previous_response_id"),
+    ("openai-responses", {"conversation": "c"}, "conversation"),
+    ("openai-responses", {"prompt": {"id": "p"}}, "prompt"),
+    ("openai-responses", {"background": True}, "background"),
+    ("openai-responses", {"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
+    ("openai-responses", {"input": [{"type": "compaction"}]}, "input[0].type"),
+    (
+        "openai-responses",
+        {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+        "input[0].content[0].file_id",
+    ),
+    ("anthropic-messages", {"inference_geo": "eu"}, "inference_geo"),
+    ("anthropic-messages", user({"type": "container_upload"}), "messages[0].content[0].type"),
+    ("anthropic-messages", {"messages": [{"role": "judge"}]}, "messages[0].role"),
+    (
+        "anthropic-messages",
+        {"messages": [{"role": "assistant", "content": "Dear"}]},
+        "messages[0]",
+    ),
+    ("gemini", {"cachedContent": "c"}, "cachedContent"),
+    ("gemini", {"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
+    ("gemini", {"generationConfig": {"speechConfig": {"a": 1}}}, "generationConfig.speechConfig"),
+    (
+        "gemini",
+        {"generation_config": {"response_modalities": ["AUDIO"]}},
+        "generationConfig.responseModalities",
+    ),
+]
+SOFT: list[tuple[str, dict[str, Any], str]] = [  # dropped and named, where the model allows it
+    ("openai-chat", {"service_tier": "flex"}, "service_tier"),
+    ("openai-chat", {"prediction": {"type": "content"}}, "prediction"),
+    ("openai-chat", {"stream_options": {"later": True}}, "stream_options.later"),
+    ("openai-chat", user({"type": "text", "text": "", "x": 1}), "messages[0].content[0].x"),
+    (
+        "openai-chat",
+        {"messages": [{"role": "assistant", "audio": {"id": "a"}}]},
+        "messages[0].audio",
+    ),
+    ("openai-chat", {"tools": [{"type": "mcp"}]}, "tools[0]"),
+    ("openai-responses", {"reasoning": {"summary": "long"}}, "reasoning.summary"),
+    ("openai-responses", {"truncation": "auto"}, "truncation"),
+    ("openai-responses", {"max_tool_calls": 3}, "max_tool_calls"),
+    ("openai-responses", {"context_management": [{"type": "x"}]}, "context_management"),
+    ("openai-responses", {"tools": [{"type": "file_search"}]}, "tools[0]"),
+    ("openai-responses", {"tool_choice": {"type": "mcp"}}, "tool_choice"),
+    ("openai-responses", {"input": [{"type": "web_search_call", "id": "x"}]}, "input[0]"),
+    ("anthropic-messages", {"container": "c"}, "container"),
+    ("anthropic-messages", {"context_management": {"edits": [{}]}}, "context_management"),
+    ("anthropic-messages", {"mcp_servers": [{}]}, "mcp_servers"),
+    ("anthropic-messages", {"speed": "fast"}, "speed"),
+    ("anthropic-messages", {"tools": [{"type": "computer_20250124"}]}, "tools[0]"),
+    ("anthropic-messages", {"thinking": {"type": "wild"}}, "thinking.type"),
+    ("gemini", {"safetySettings": [{}]}, "safetySettings"),
+    ("gemini", {"tools": [{"googleMaps": {"a": 1}}]}, "tools[0].googleMaps"),
+    ("gemini", {"toolConfig": {"retrievalConfig": {"a": 1}}}, "toolConfig.retrievalConfig"),
+    (
+        "gemini",
+        {
+            "tools": [
+                {"functionDeclarations": [{"name": "f", "parameters": {"type": "X", "$ref": "y"}}]}
+            ]
+        },
+        "tools[0].functionDeclarations[0].parameters.$ref",
+    ),
+]
+LEFT: list[tuple[str, dict[str, Any], str]] = [  # named, and never a reason to refuse
+    ("openai-chat", {"store": True}, "store"),
+    ("openai-chat", {"user": "u"}, "user"),
+    ("openai-chat", {"metadata": {"a": "b"}}, "metadata"),
+    ("openai-responses", {"include": ["file_search_call.results"]}, "include[0]"),
+    ("openai-responses", {"client_metadata": {"a": "b"}}, "client_metadata"),
+    ("openai-responses", {"prompt_cache_key": "k"}, "prompt_cache_key"),
+    ("openai-responses", {"input": [{"type": "item_reference", "id": "rs_1"}]}, "input[0]"),
+    ("anthropic-messages", {"metadata": {"user_id": "u"}}, "metadata"),
+    ("anthropic-messages", {"cache_control": {"type": "ephemeral"}}, "cache_control"),
+    (
+        "anthropic-messages",
+        {"thinking": {"type": "enabled", "budget_tokens": 9}, "output_config": {"effort": "low"}},
+        "output_config.effort",
+    ),
+    ("gemini", {"labels": {"a": "b"}}, "labels"),
+    ("gemini", {"contents": [{"parts": [{"executableCode": {}}]}]}, "contents[0].parts[0]"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "fields", "place"), HARD + SOFT)
 def test_what_cannot_be_translated_is_named_with_its_place(
     dialect: str, fields: dict[str, Any], place: str
 ) -> None:
@@ -275,6 +305,29 @@ def test_what_cannot_be_translated_is_named_with_its_place(
     assert caught.value.field == place
     assert repr(place) in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(("dialect", "fields", "place"), HARD)
+def test_what_the_answer_hangs_on_is_refused_in_any_case(
+    dialect: str, fields: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(Untranslatable) as caught:
+        read(dialect, "drop", **fields)
+    assert caught.value.field == place
+
+
+@pytest.mark.parametrize(("dialect", "fields", "place"), SOFT + LEFT)
+def test_what_the_answer_does_not_hang_on_is_dropped_and_named(
+    dialect: str, fields: dict[str, Any], place: str
+) -> None:
+    assert read(dialect, "drop", **fields).dropped == (place,)
+
+
+@pytest.mark.parametrize(("dialect", "fields", "place"), LEFT)
+def test_what_has_no_effect_on_the_answer_is_never_refused(
+    dialect: str, fields: dict[str, Any], place: str
+) -> None:
+    assert read(dialect, "refuse", **fields).dropped == (place,)
 
 
 def test_a_stored_file_of_gemini_is_its_own() -> None:
@@ -295,7 +348,11 @@ def test_chat_takes_the_forms_that_servers_and_sdks_use() -> None:
         "reasoning": "Hm.",
         "tool_calls": None,
     }
-    thought = Thought(dialect="openai-chat", raw={"reasoning_content": "Hm."})
+    thought = Thought(
+        dialect="openai-chat",
+        raw={"reasoning_content": "Hm."},
+        place="messages[1].reasoning",
+    )
     request = read(
         "openai-chat",
         messages=[{"role": "developer", "content": "D", "name": "boss"}, assistant],
@@ -492,15 +549,20 @@ def test_a_history_that_anthropic_would_misread_is_refused() -> None:
     request = read("openai-chat", messages=[{"role": "assistant", "content": "Dear"}])
     with pytest.raises(Untranslatable, match=r"messages\[0\]"):
         built("anthropic", request)
+
+
+def test_a_budget_is_dropped_where_the_thinking_before_a_call_is_lost() -> None:
     call = {"functionCall": {"name": "f"}}
     answer = {"functionResponse": {"name": "f", "response": {}}}
-    request = read(
-        "gemini",
-        contents=[{"role": "model", "parts": [call]}, {"parts": [answer]}],
-        generationConfig={"thinkingConfig": {"thinkingBudget": 1024}},
-    )
+    loop = {
+        "contents": [{"role": "model", "parts": [call]}, {"parts": [answer]}],
+        "generationConfig": {"thinkingConfig": {"thinkingBudget": 1024}},
+    }
     with pytest.raises(Untranslatable, match="thinkingBudget"):
-        built("anthropic", request)
+        built("anthropic", read("gemini", **loop))
+    found = dialect_for("anthropic", "chat").build(read("gemini", "drop", **loop))
+    assert found.dropped == ("generationConfig.thinkingConfig.thinkingBudget",)
+    assert "thinking" not in json.loads(found.body)
 
 
 def test_a_budget_is_added_to_the_cap_that_anthropic_needs() -> None:

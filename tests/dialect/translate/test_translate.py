@@ -2,7 +2,8 @@
 
 A case's file in a dialect is both a client's body and what the other dialects' bodies must become.
 Where a pair differs, `<case>.<from>.to.<to>.json` says how, and `<case>.refused.json` names the
-field by which a pair is refused. `LIGHTGATE_REGENERATE=1` rewrites the files of pairs that exist.
+field by which a pair is refused where nothing may be dropped. Otherwise that field is dropped and
+named, but for those in HARD. `LIGHTGATE_REGENERATE=1` rewrites the files of pairs that exist.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lightgate.dialect.registry import Dialect, dialect_for
 from lightgate.dialect.translate import Untranslatable, read_request
+
+if TYPE_CHECKING:
+    from lightgate.dialect.request import Untold
 
 FILES = Path(__file__).parents[2] / "fixtures" / "translate" / "requests"
 DIALECTS: dict[str, Dialect] = {
@@ -32,6 +36,7 @@ PAIRS = [
     for target in DIALECTS
     if (FILES / f"{case}.{source}.json").exists()
 ]
+HARD = {"stop", "logprobs"}  # without them the answer would be another
 PATHS = {
     "openai-chat": "/chat/completions",
     "openai-responses": "/responses",
@@ -44,13 +49,15 @@ def load(name: str) -> Any:
     return json.loads(path.read_text("utf-8")) if path.exists() else None
 
 
-def translated(case: str, source: str, target: str) -> tuple[str, Any]:
+def translated(
+    case: str, source: str, target: str, untranslatable: Untold = "refuse"
+) -> tuple[str, Any, tuple[str, ...]]:
     body = (FILES / f"{case}.{source}.json").read_bytes()
     # Gemini has both in its path.
     model, stream = ("m", case == "stream") if source == "gemini" else (None, None)
-    request = read_request(source, body, model=model, stream=stream)
+    request = read_request(source, body, model=model, stream=stream, untranslatable=untranslatable)
     built = DIALECTS[target].build(request)
-    return built.path, json.loads(built.body)
+    return built.path, json.loads(built.body), built.dropped
 
 
 @pytest.mark.parametrize(("case", "source", "target"), PAIRS)
@@ -62,8 +69,14 @@ def test_every_pair_says_the_same_or_names_the_field(case: str, source: str, tar
         assert caught.value.field == refused
         assert repr(refused) in caught.value.message
         assert caught.value.status == 400
+        if case in HARD:
+            with pytest.raises(Untranslatable):
+                translated(case, source, target, "drop")
+        else:
+            assert translated(case, source, target, "drop")[2][0] == refused
         return
-    path, body = translated(case, source, target)
+    path, body, dropped = translated(case, source, target)
+    assert (path, body, dropped) == translated(case, source, target, "drop")
     pair = f"{case}.{source}.to.{target}.json"
     if os.environ.get("LIGHTGATE_REGENERATE") and (FILES / pair).exists():
         (FILES / pair).write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n", "utf-8")

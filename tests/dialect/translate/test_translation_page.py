@@ -13,11 +13,22 @@ import pytest
 from lightgate.dialect.anthropic.build import DEFAULT_MAX_TOKENS
 from lightgate.dialect.neutral.fields import Fields
 from lightgate.dialect.registry import TRANSLATED, dialect_for
-from lightgate.dialect.request import Image, Message, Request, Schema, Text, Tool, ToolCall
+from lightgate.dialect.request import (
+    File,
+    Image,
+    Message,
+    Request,
+    Schema,
+    Text,
+    Tool,
+    ToolCall,
+)
 from lightgate.dialect.translate import Untranslatable, read_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from lightgate.dialect.request import Untold
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "translation.md").read_text("utf-8")
 FILES = Path(__file__).parents[2] / "fixtures" / "translate" / "requests"
@@ -51,6 +62,7 @@ SAMPLES: dict[str, Any] = {
     "logprobs": True,
     "reasoning_effort": "low",
     "verbosity": "low",
+    "web_search_options": {},
     "text.verbosity": "low",
     "parallel_tool_calls": False,
     "tool_choice": "none",
@@ -115,29 +127,50 @@ def body_with(dialect: str, field: str, value: Any) -> dict[str, Any]:
     return body
 
 
-def read(dialect: str, body: dict[str, Any]) -> Request:
+def read(dialect: str, body: dict[str, Any], untranslatable: Untold = "refuse") -> Request:
     model = None if "model" in body else "m"
-    request = read_request(dialect, json.dumps(body).encode(), model=model)
-    return msgspec.structs.replace(request, places={})
+    raw = json.dumps(body).encode()
+    request = read_request(dialect, raw, model=model, untranslatable=untranslatable)
+    return msgspec.structs.replace(request, places={}, untranslatable="refuse")
+
+
+def check_fate(fate: str, dialect: str, body: dict[str, Any], field: str, bare: Request) -> None:
+    """Try a field that cannot be carried."""
+    named = msgspec.structs.replace(bare, dropped=(field,))
+    if fate == "left out":
+        assert read(dialect, body) == read(dialect, body, "drop") == named
+        return
+    with pytest.raises(Untranslatable) as caught:
+        read(dialect, body)
+    assert caught.value.field == field
+    if fate == "dropped":
+        assert read(dialect, body, "drop") == named
+        return
+    assert fate == "refused"
+    with pytest.raises(Untranslatable) as caught:
+        read(dialect, body, "drop")
+    assert caught.value.field == field
 
 
 @pytest.mark.parametrize(("dialect", "field", "becomes"), FIELDS)
 def test_every_field_becomes_what_its_row_says(dialect: str, field: str, becomes: str) -> None:
     bare = read(dialect, HI[dialect] | BESIDE.get(field, {}))
-    conditional = re.match(r"left out if (.*), else refused", becomes)
+    conditional = re.match(r"plain if (.*), else (.*)", becomes)
+    sample = SAMPLES.get(f"{dialect} {field}", SAMPLES.get(field, NUMBER))
     if conditional:
         for plain in re.findall(r"`([^`]+)`", conditional[1]):
             assert read(dialect, body_with(dialect, field, json.loads(plain))) == bare
-    if conditional or becomes == "refused":
-        with pytest.raises(Untranslatable) as caught:
-            read(dialect, body_with(dialect, field, {"odd": 2}))
-        assert caught.value.field == field
+        odd = True if field == "store" else {"odd": 2}
+        check_fate(conditional[2], dialect, body_with(dialect, field, odd), field, bare)
         return
-    sample = SAMPLES.get(f"{dialect} {field}", SAMPLES.get(field, NUMBER))
+    if becomes in {"left out", "dropped", "refused"} or becomes.startswith("left out,"):
+        fate = becomes.split(",", maxsplit=1)[0]
+        check_fate(fate, dialect, body_with(dialect, field, {"odd": 2}), field, bare)
+        return
     if field == "logprobs" and dialect == "gemini":
         sample = NUMBER
     found = read(dialect, body_with(dialect, field, sample))
-    if becomes.startswith("left out"):
+    if becomes.startswith("honoured"):
         assert found == bare
         return
     facts = re.findall(r"`(\w+)`", becomes.split(";", maxsplit=1)[0])
@@ -178,6 +211,14 @@ def test_every_field_that_is_read_has_its_row(
     assert missing == set()
 
 
+SEARCH: dict[str, Any] = {"hosted": ("web_search",), "places": {"hosted.web_search": "tools[0]"}}
+SHUT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+PDF = File(url="data:application/pdf;base64,AA==")
 CALL = ToolCall(id="c", name="f", arguments="{}")
 HELLO = Message(role="user", content="Hi.")
 TOOL = Tool(name="f")
@@ -225,27 +266,52 @@ SAID: dict[str, list[dict[str, Any]]] = {
     "image `detail`": [
         {"messages": (Message(role="user", content=(Image(url="https://x.test/", detail="low"),)),)}
     ],
+    "`hosted`": [SEARCH],
     "image in a tool's result": [result(content=(Text("x"), PICTURE))],
+    "PDF by value": [{"messages": (Message(role="user", content=(PDF,)),)}],
+    "PDF by address": [
+        {"messages": (Message(role="user", content=(File(url="https://x.test/a.pdf"),)),)}
+    ],
+    "sound": [
+        {
+            "messages": (
+                Message(
+                    role="user",
+                    content=(File(url="data:audio/wav;base64,AA==", media_type="audio/wav"),),
+                ),
+            )
+        }
+    ],
+    "system text in the middle": [
+        {"messages": (HELLO, Message(role="system", content="Now be brief."), HELLO)}
+    ],
     "tool result `is_error`": [result(content="x", is_error=True)],
-    "tool `strict`": [{"tools": (Tool(name="f", strict=True),)}],
+    "tool `strict`": [{"tools": (Tool(name="f", strict=True, parameters=SHUT),)}],
 }
 
 
 @pytest.mark.parametrize("row", rows("## What a provider can be told"), ids=lambda row: row[0])
 def test_every_fact_is_said_as_its_row_says(row: list[str]) -> None:
-    plain = Request(model="m", messages=(HELLO,), stream=False, max_tokens=9, client="another")
+    plain = Request(model="m", messages=(HELLO,), stream=False, max_tokens=9000, client="another")
     for dialect, verdict in zip(DIALECTS, row[1:], strict=True):
         for facts in SAID[row[0]]:
             request = msgspec.structs.replace(plain, **facts)
-            if verdict == "refused":
+            lenient = msgspec.structs.replace(request, untranslatable="drop")
+            if verdict in {"refused", "dropped"}:
                 with pytest.raises(Untranslatable):
                     DIALECTS[dialect].build(request)
+            if verdict == "refused":
+                with pytest.raises(Untranslatable):
+                    DIALECTS[dialect].build(lenient)
+                continue
+            said = DIALECTS[dialect].build(lenient)
+            assert bool(said.dropped) == (verdict == "dropped"), (dialect, facts)
+            if verdict == "dropped":
                 continue
             without = "thoughts" if "thoughts" in facts else "model"
             bare = (
                 msgspec.structs.replace(request, **{without: None}) if without != "model" else plain
             )
-            said = DIALECTS[dialect].build(request)
             other = DIALECTS[dialect].build(bare)
             same = (said.path, said.body) == (other.path, other.body)
             # Gemini shows thoughts with any wish for reasoning; only "omitted" makes a difference.
@@ -262,6 +328,7 @@ def test_every_fact_has_its_row() -> None:
         "places",
         "untranslatable",
         "dropped",
+        "generation",
         "extra",
         "prompt",
         "inputs",

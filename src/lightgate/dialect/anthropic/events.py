@@ -21,7 +21,8 @@ FINISHES: Final = finishes(
     {
         "stop": "end_turn",
         "sequence": "stop_sequence",
-        "length": "max_tokens",
+        # One of its own tools took long; a client of another dialect cannot let it go on.
+        "length": "max_tokens pause_turn",
         "context": "model_context_window_exceeded",
         "tool": "tool_use",
         "filter": "refusal",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.dialect.anthropic.build import MESSAGES
+from lightgate.dialect.anthropic.own_tools import own_tool
 from lightgate.dialect.errors import BadField, Untranslatable
 from lightgate.dialect.neutral.dialect import Shape
 from lightgate.dialect.neutral.fields import (
@@ -14,11 +15,13 @@ from lightgate.dialect.neutral.fields import (
     choose,
     closed,
     content_of,
-    image_at,
-    image_of,
+    media_at,
+    media_of,
     text_of,
 )
 from lightgate.dialect.neutral.json_text import dict_of, dicts_of, value_of
+from lightgate.dialect.neutral.seal import opened
+from lightgate.dialect.neutral.thoughts import restored
 from lightgate.dialect.request import Image, Message, Schema, Text, Thought, Tool, ToolCall
 
 if TYPE_CHECKING:
@@ -26,11 +29,18 @@ if TYPE_CHECKING:
 
     from lightgate.dialect.neutral.dialect import Body
     from lightgate.dialect.neutral.fields import Sheet
-    from lightgate.dialect.request import Part
+    from lightgate.dialect.request import Hosted, Part, Role
 
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 _SHOWN: Final = {"summarized": "auto", "omitted": "omitted"}
+_HOSTED: Final[tuple[tuple[str, Hosted], ...]] = (
+    ("web_search_", "web_search"),
+    ("web_fetch_", "web_fetch"),
+    ("code_execution_", "code_execution"),
+)
+# What Anthropic's own tools left in the conversation: calls that it made, and their results.
+_OWN_CALLS: Final = ("server_tool_use", "mcp_tool_use")
 
 
 def read(body: Fields, sheet: Sheet) -> None:
@@ -47,11 +57,15 @@ def read(body: Fields, sheet: Sheet) -> None:
     for name in ("temperature", "top_p"):
         sheet.put(name, body.number(name), name)
     sheet.put("stop", body.texts("stop_sequences"), "stop_sequences")
-    sheet.put("tools", tuple(_tool(tool) for tool in body.objects("tools")), "tools")
+    tools = [found for tool in body.objects("tools") if (found := _tool(tool, sheet)) is not None]
+    sheet.put("tools", tuple(tools), "tools")
     _choice(body.object("tool_choice"), sheet)
     _output(body, sheet)
-    body.only("service_tier", "auto", "standard_only")
-    body.ignore("metadata", "cache_control")
+    body.hint("service_tier", "auto", "standard_only")
+    body.leave("metadata", "cache_control")
+    body.only("inference_geo", "global")  # where the data may go is no hint
+    for name in ("context_management", "container", "mcp_servers", "speed"):
+        body.hint(name, [], {}, "standard")
 
 
 def _system(body: Fields) -> Iterator[Message]:
@@ -70,7 +84,7 @@ def _text(block: Fields) -> Text:
     if kind != "text":
         raise Untranslatable(block.at("type"), f"a block of the kind {kind!r}")
     found = text_of(block)
-    block.ignore("cache_control", "citations")
+    block.leave("cache_control", "citations")
     block.done()
     return found
 
@@ -80,7 +94,9 @@ def _choice(asked: Fields | None, sheet: Sheet) -> None:
         return
     kind = asked.need_text("type")
     if kind == "tool":
-        choose(sheet, asked.need_text("name"), asked.at("name"))
+        choose(sheet, asked.need_text("name"), asked.at("name"), asked.out)
+    elif kind == "any" and "tools" not in sheet.facts and sheet.lost:
+        asked.out.drop(asked.at("type"), "no tool is left")
     elif kind in _CHOICES:
         sheet.put("tool_choice", _CHOICES[kind], asked.at("type"))
     else:
@@ -108,20 +124,20 @@ def _output(body: Fields, sheet: Sheet) -> None:
         return
     if kind == "adaptive":
         sheet.put("reasoning", effort or "high", thinking.at("type"))
-    elif effort is not None:
-        raise Untranslatable("output_config.effort", "an effort without adaptive thinking")
     elif kind == "enabled":
         budget = thinking.whole("budget_tokens")
         if budget is None:
             raise BadField(thinking.at("budget_tokens"), "is needed")
-        sheet.put("reasoning", budget, thinking.at("budget_tokens"))
+        sheet.put("reasoning", budget or "none", thinking.at("budget_tokens"))
+        if effort is not None:  # the number says it more exactly
+            body.out.leave("output_config.effort")
     elif kind == "disabled":
-        sheet.put("reasoning", "none", thinking.at("type"))
+        sheet.put("reasoning", effort or "none", thinking.at("type"))
     else:
-        raise Untranslatable(thinking.at("type"), f"{kind!r}")
+        thinking.out.drop(thinking.at("type"), f"{kind!r}")
     display = thinking.text("display")
     if display is not None and display not in _SHOWN:
-        raise Untranslatable(thinking.at("display"), f"{display!r}")
+        thinking.out.drop(thinking.at("display"), f"{display!r}")
     sheet.put("thoughts", _SHOWN.get(display or ""), thinking.at("display"))
     thinking.done()
 
@@ -140,26 +156,43 @@ def _form(form: Fields | None, sheet: Sheet) -> None:
     sheet.put("schema", asked, form.place)
 
 
-def _tool(tool: Fields) -> Tool:
+def _tool(tool: Fields, sheet: Sheet) -> Tool | None:
     kind = tool.text("type") or "custom"
+    tool.leave("cache_control", "eager_input_streaming")
     if kind != "custom":
-        raise Untranslatable(tool.at("type"), f"{kind!r} is no function")
+        return _own(tool, kind, sheet)
     found = Tool(
         name=tool.need_text("name"),
         description=tool.text("description") or "",
         parameters=tool.json("input_schema") or {},
         strict=tool.flag("strict"),
     )
-    tool.ignore("cache_control", "eager_input_streaming")
-    tool.only("defer_loading", False)
+    tool.hint("defer_loading", False)
     tool.done()
     return found
+
+
+def _own(tool: Fields, kind: str, sheet: Sheet) -> Tool | None:
+    """Read a tool of Anthropic's own types: a function, one that a provider runs, or lost."""
+    name = tool.text("name") or kind
+    found = own_tool(kind, name)
+    if found is not None:
+        tool.done()
+        return found
+    sheet.lost.add(name)
+    for start, hosted in _HOSTED:
+        if kind.startswith(start):
+            tool.leave(*tool.names)
+            sheet.host(hosted, tool.place)
+            return None
+    tool.out.drop(tool.place, f"{kind!r} is no function")
+    return None
 
 
 def _turn(said: Fields) -> list[Message]:
     """Read one turn; a user's may hold the results of tools, which are turns of their own."""
     role = said.need_text("role")
-    if role not in {"user", "assistant"}:
+    if role not in {"user", "assistant", "system"}:
         raise Untranslatable(said.at("role"), f"the role {role!r}")
     parts: list[Part] = []
     calls: list[ToolCall] = []
@@ -171,8 +204,10 @@ def _turn(said: Fields) -> list[Message]:
                 results.append(_result(block))
             elif kind == "tool_use" and role == "assistant":
                 calls.append(_call(block))
+            elif role == "assistant" and (kind in _OWN_CALLS or kind.endswith("_tool_result")):
+                block.out.leave(block.place)
             else:
-                parts.append(_part(block, kind, role))
+                parts += _parts(block, kind, role)
     else:
         parts = [Text(said.need_text("content"))]
     said.done()
@@ -183,39 +218,91 @@ def _turn(said: Fields) -> list[Message]:
         return [Message(role="assistant", content=words, tool_calls=calling, place=place)]
     if results and not parts:
         return results
-    return [*results, Message(role="user", content=content_of(parts), place=said.place)]
+    spoken: Role = "system" if role == "system" else "user"
+    return [*results, Message(role=spoken, content=content_of(parts), place=said.place)]
 
 
-def _part(block: Fields, kind: str, role: str) -> Part:
-    found: Part
+def _parts(block: Fields, kind: str, role: str) -> list[Part]:
+    found: list[Part]
     if kind == "text":
-        found = text_of(block)
-        block.ignore("citations")
+        found = [text_of(block)]
+        block.leave("citations")
     elif kind == "image":
-        found = _image(block)
+        found = [_media(block, "image")]
+    elif kind == "document":
+        found = _document(block)
+    elif kind == "search_result":
+        found = _search_result(block)
     elif kind in _THOUGHTS and role == "assistant":
-        raw: dict[str, Any] = {"type": kind}
-        for name in ("thinking", "signature", "data"):
-            value = block.text(name)
-            raw |= {name: value} if value is not None else {}
-        found = Thought(dialect=MESSAGES, raw=raw)
+        found = [_thought(block, kind)]
     else:
         raise Untranslatable(block.at("type"), f"a block of the kind {kind!r}")
-    block.ignore("cache_control")
+    block.leave("cache_control")
     block.done()
     return found
 
 
-def _image(block: Fields) -> Image:
+def _thought(block: Fields, kind: str) -> Thought:
+    raw: dict[str, Any] = {"type": kind}
+    for name in ("thinking", "signature", "data"):
+        value = block.text(name)
+        raw |= {name: value} if value is not None else {}
+    signature, text = raw.get("signature"), raw.get("thinking", "")
+    seal = opened(signature) if signature else None
+    if seal is not None:
+        return restored(seal, text, block.place)
+    if kind == "thinking" and not signature:  # of a server that signs nothing
+        return Thought(dialect="openai-chat", raw={"reasoning_content": text}, place=block.place)
+    return Thought(dialect=MESSAGES, raw=raw, place=block.place)
+
+
+def _document(block: Fields) -> list[Part]:
+    """Read a document; one that is text becomes text, under its title."""
+    title = block.text("title") or ""
+    block.leave("context")
+    citations = block.object("citations")
+    if citations is not None and citations.flag("enabled"):
+        block.out.drop(citations.place)
+    source = block.peek("source")
+    kind = source.get("type") if isinstance(source, dict) else None
+    if kind not in {"text", "content"}:
+        return [_media(block, "document", title)]
+    said = block.need_object("source")
+    said.ignore("type", "media_type")
+    texts: list[Part] = [Text(f"{title}:")] if title else []
+    if kind == "text" or not isinstance(said.peek("content"), list):
+        texts.append(Text(said.need_text("data" if kind == "text" else "content")))
+    else:
+        for inner in said.objects("content"):
+            texts += _parts(inner, inner.need_text("type"), "user")
+    said.done()
+    return texts
+
+
+def _search_result(block: Fields) -> list[Part]:
+    """Read a search result as what it says, under its title and its source."""
+    title, source = block.text("title") or "", block.text("source") or ""
+    block.leave("citations")
+    said = [_text(inner) for inner in block.objects("content")]
+    return [Text(f"{title} ({source}):"), *said]
+
+
+def _media(block: Fields, what: str, name: str = "") -> Part:
     source = block.need_object("source")
     kind = source.need_text("type")
+    found: Part
     if kind == "url":
-        found = image_at(source.need_text("url"), source.at("url"))
+        media_type = "image/*" if what == "image" else "application/pdf"
+        found = media_at(source.need_text("url"), media_type, source.at("url"), name)
+        if isinstance(found, Image):
+            found = Image(url=found.url)
     elif kind == "base64":
         media_type = source.need_text("media_type")
-        found = image_of(media_type, source.need_text("data"), source.at("media_type"))
+        if what == "image" and not media_type.startswith("image/"):
+            raise BadField(source.at("media_type"), "must be an image's")
+        found = media_of(media_type, source.need_text("data"), source.at("media_type"), name)
     else:
-        raise Untranslatable(source.at("type"), f"an image from {kind!r}")
+        raise Untranslatable(source.at("type"), f"{what} from {kind!r}")
     source.done()
     return found
 
@@ -226,10 +313,10 @@ def _call(block: Fields) -> ToolCall:
         name=block.need_text("name"),
         arguments=msgspec.json.encode(block.json("input") or {}).decode(),
     )
-    block.ignore("cache_control")
+    block.leave("cache_control")
     caller = block.object("caller")
     if caller is not None:
-        caller.only("type", "direct")
+        caller.hint("type", "direct")
         caller.done()
     block.done()
     return found
@@ -238,9 +325,9 @@ def _call(block: Fields) -> ToolCall:
 def _result(block: Fields) -> Message:
     parts: list[Part]
     if isinstance(block.peek("content"), list):
-        parts = [
-            _part(inner, inner.need_text("type"), "tool") for inner in block.objects("content")
-        ]
+        parts = []
+        for inner in block.objects("content"):
+            parts += _parts(inner, inner.need_text("type"), "tool")
     else:
         parts = [Text(block.text("content") or "")]
     found = Message(
@@ -250,7 +337,7 @@ def _result(block: Fields) -> Message:
         is_error=block.flag("is_error") or False,
         place=block.place,
     )
-    block.ignore("cache_control")
+    block.leave("cache_control")
     block.done()
     return found
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.dialect.neutral.build import built, need, refuse
 from lightgate.dialect.neutral.dialect import Dialect, Shape
+from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.openai_chat.answer import error_event, error_words
 from lightgate.dialect.openai_chat.assemble import ChunkAssembler
 from lightgate.dialect.openai_chat.build import sampling
@@ -24,11 +25,12 @@ _CANNOT: Final = (
 
 def build(request: Request, quirks: Quirks) -> Built:
     """Build POST /completions."""
+    out = Omissions.of(request, NAME)
     refuse(request, NAME, *_CANNOT)
     body: dict[str, Any] = {"model": request.model, "prompt": need(request, NAME, "prompt")}
     sampling(body, request)
-    quirks.adapt(body, NAME)
-    return built("/completions", body, request.extra, stream=request.stream)
+    quirks.adapt(body, out)
+    return built("/completions", body, request.extra, stream=request.stream, out=out)
 
 
 DIALECT: Final = Dialect(

@@ -96,6 +96,8 @@ class _Chunk(msgspec.Struct, gc=False, rename="camel"):
 class GeminiWriter(Writer):
     """Writes one answer; a signature goes with the part that follows the signed thoughts."""
 
+    seals_text = True
+
     def __init__(self, head: AnswerHead) -> None:
         super().__init__(head)
         self._signature = ""

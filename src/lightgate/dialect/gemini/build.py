@@ -13,16 +13,21 @@ from lightgate.dialect.neutral.build import (
     cannot,
     chosen_tool,
     described,
+    file_bytes,
     image_bytes,
+    json_instruction,
     need,
     place_of,
     put,
     refuse,
+    system_apart,
     text_only,
 )
-from lightgate.dialect.request import Text, Thought
+from lightgate.dialect.neutral.omit import Omissions
+from lightgate.dialect.request import File, Image, Text, Thought
 
 if TYPE_CHECKING:
+    from lightgate.dialect.generation import Generation
     from lightgate.dialect.quirks import Quirks
     from lightgate.dialect.request import Built, Message, Part, Request, Tool
 
@@ -30,30 +35,53 @@ GEMINI: Final = "gemini"
 # Gemini 3 refuses a call of the current turn without the seal that it gave out. For calls that
 # another model made, clients of Gemini put this word in the seal's place.
 FOREIGN_SEAL: Final = "skip_thought_signature_validator"
-_LEVELS: Final = frozenset({"minimal", "low", "medium", "high"})
+_LEVELS: Final = ("minimal", "low", "medium", "high")
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_HOSTED: Final = {
+    "web_search": "googleSearch",
+    "web_fetch": "urlContext",
+    "code_execution": "codeExecution",
+}
 
 
-def build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every builder is called alike
+def build(request: Request, quirks: Quirks) -> Built:
     """Build POST /models/{model}:generateContent, or its streamed twin."""
-    refuse(request, GEMINI, "prompt", "inputs", "min_tokens", "ignore_eos", "verbosity")
+    out = Omissions.of(request, GEMINI)
+    refuse(request, GEMINI, "prompt", "inputs", "min_tokens", "ignore_eos")
+    out.unsaid(request, "verbosity")
     need(request, GEMINI, "messages")
     if request.parallel_tool_calls is False and request.tools and request.tool_choice != "none":
-        raise cannot(GEMINI, "parallel_tool_calls", "it cannot be told to make one call at a time")
-    body: dict[str, Any] = {"contents": _contents(request)}
-    system = [m for m in request.messages if m.role in {"system", "developer"}]
+        out.drop("parallel_tool_calls", "it cannot be told to make one call at a time")
+    leading, rest = system_apart(request.messages)
+    body: dict[str, Any] = {"contents": _contents(rest, request, out)}
+    system = [part for m in leading for part in _system(m)]
+    bound = not (request.tools and request.client) or request.generation.schema_with_tools
+    if not bound and (request.schema or request.json_object):
+        system.append({"text": json_instruction(request.schema)})
     if system:
-        body["systemInstruction"] = {"parts": [part for m in system for part in _system(m)]}
-    declared = [_tool(tool) for tool in request.tools]
+        body["systemInstruction"] = {"parts": system}
     put(
         body,
-        tools=[{"functionDeclarations": declared}] if declared else [],
+        tools=_tools(request, quirks, out),
         toolConfig=_choice(request),
-        generationConfig=_config(request),
+        generationConfig=_config(request, out, bound=bound),
     )
     model = quote(request.model.removeprefix("models/"), safe="")
     verb = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
-    return built(f"/models/{model}:{verb}", body, request.extra, stream=request.stream)
+    return built(f"/models/{model}:{verb}", body, request.extra, stream=request.stream, out=out)
+
+
+def _tools(request: Request, quirks: Quirks, out: Omissions) -> list[dict[str, Any]]:
+    """List functions, or tools of Google's own: before Gemini 3 there cannot be both."""
+    declared = [_tool(tool) for tool in request.tools]
+    found: list[dict[str, Any]] = [{"functionDeclarations": declared}] if declared else []
+    for tool in request.hosted:
+        if tool in quirks.hosted and not declared:
+            found.append({_HOSTED[tool]: {}})
+        else:
+            why = "not beside functions" if declared else "it has no such tool of its own"
+            out.drop(f"hosted.{tool}", why)
+    return found
 
 
 def _system(said: Message) -> list[dict[str, Any]]:
@@ -63,11 +91,13 @@ def _system(said: Message) -> list[dict[str, Any]]:
     return [{"text": part.text} for part in said.content if isinstance(part, Text)]
 
 
-def _config(request: Request) -> dict[str, Any]:
+def _config(request: Request, out: Omissions, *, bound: bool) -> dict[str, Any]:
+    """Say how to answer; `bound`: a form of the answer can be asked for."""
     config: dict[str, Any] = {}
+    cap = request.max_tokens
     put(
         config,
-        maxOutputTokens=request.max_tokens,
+        maxOutputTokens=cap if cap is None or not request.client else request.generation.cap(cap),
         temperature=request.temperature,
         topP=request.top_p,
         topK=request.top_k,
@@ -77,28 +107,41 @@ def _config(request: Request) -> dict[str, Any]:
         frequencyPenalty=request.frequency_penalty,
         responseLogprobs=request.logprobs or None,
         logprobs=request.top_logprobs,
-        thinkingConfig=_thinking(request),
+        thinkingConfig=_thinking(request, out),
     )
-    if request.schema is not None:
+    if request.schema is not None and bound:
         config["responseMimeType"] = "application/json"
         config["responseJsonSchema"] = described(request.schema, GEMINI)
-    elif request.json_object:
+    elif request.json_object and bound:
         config["responseMimeType"] = "application/json"
     return config
 
 
-def _thinking(request: Request) -> dict[str, Any]:
+def _thinking(request: Request, out: Omissions) -> dict[str, Any]:
+    """Say how much to think, and whether it is shown."""
     wish = request.reasoning
-    if wish in {"none", 0}:
+    if request.generation.thinking == "none":
+        if wish not in {None, "none", 0}:
+            out.drop("reasoning", "this model does not think")
+        return {}
+    if wish in {"none", 0} and request.generation.off:
         return {"thinkingBudget": 0}
     shown = {"includeThoughts": True} if request.thoughts != "omitted" else {}
     if wish is None:
         return shown if request.thoughts is not None else {}
-    if isinstance(wish, int):
-        return shown | {"thinkingBudget": wish}
-    if wish in _LEVELS:
-        return shown | {"thinkingLevel": wish}
-    raise cannot(GEMINI, "reasoning", f"{wish!r} is none of its levels")
+    return shown | _measure(wish, request.generation, out)
+
+
+def _measure(wish: str | int, generation: Generation, out: Omissions) -> dict[str, Any]:
+    """Put a wish into a number of tokens or a level, by the model's generation."""
+    kind = generation.thinking
+    if kind == "budget" or (kind == "any" and isinstance(wish, int)):
+        return {"thinkingBudget": generation.tokens(wish)}
+    level = generation.effort(wish)
+    if level in _LEVELS:
+        return {"thinkingLevel": level}
+    out.drop("reasoning", f"{wish!r} is none of its levels")
+    return {}
 
 
 def _choice(request: Request) -> dict[str, Any]:
@@ -111,83 +154,110 @@ def _choice(request: Request) -> dict[str, Any]:
     return {"functionCallingConfig": {"mode": _MODES[word]}} if word is not None else {}
 
 
-def _contents(request: Request) -> list[dict[str, Any]]:
-    out: list[dict[str, Any]] = []
+def _contents(messages: list[Message], request: Request, out: Omissions) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
     called: dict[str, tuple[int, str]] = {}
-    results: list[tuple[int, dict[str, Any]]] = []
+    results: list[tuple[int, list[dict[str, Any]]]] = []
 
     def answered() -> None:
         """Put the results of parallel calls in one turn, in the order of the calls."""
         if results:
             results.sort(key=lambda pair: pair[0])
-            out.append({"role": "user", "parts": [part for _, part in results]})
+            parts = [part for _, some in results for part in some]
+            # What is attached comes after all results, which belong together.
+            parts.sort(key=lambda part: "functionResponse" not in part)
+            told.append({"role": "user", "parts": parts})
             results.clear()
 
-    for said in request.messages:
+    for said in messages:
         if said.name is not None and said.role != "tool":
-            raise cannot(GEMINI, place_of(said, "name"), "messages have none")
-        if said.role in {"system", "developer"}:
-            continue
+            out.drop(place_of(said, "name"), "messages have none")
         for call in said.tool_calls:
             called[call.id] = (len(called), call.name)
         if said.role == "tool":
             order, name = called.get(said.tool_call_id or "", (len(called), ""))
-            results.append((order, _result(said, said.name or name)))
+            results.append((order, _result(said, said.name or name, out)))
             continue
         answered()
         role = "model" if said.role == "assistant" else "user"
-        out.append({"role": role, "parts": _parts(said, request.client)})
+        told.append({"role": role, "parts": _parts(said, request, out)})
     answered()
-    return out
+    return told
 
 
-def _result(said: Message, name: str) -> dict[str, Any]:
-    """Build a tool's result by the name of its function, which the call may have to supply."""
+def _result(said: Message, name: str, out: Omissions) -> list[dict[str, Any]]:
+    """Build a tool's result by the name of its function, which the call may have to supply.
+
+    Images and files of the result are parts beside it.
+    """
     if not name:
         raise cannot(GEMINI, place_of(said), "a tool's result whose function is not known")
-    text = text_only(said, GEMINI)
-    if said.is_error:
-        return {"functionResponse": {"name": name, "response": {"error": text}}}
+    content = said.content if isinstance(said.content, tuple) else (Text(said.content),)
+    media = [_part(part, said, out) for part in content if isinstance(part, Image | File)]
+    text = "".join(part.text for part in content if isinstance(part, Text))
+    response: dict[str, Any] = {"error": text} if said.is_error else _response(text)
+    return [{"functionResponse": {"name": name, "response": response}}, *media]
+
+
+def _response(text: str) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         value = text
     # Only an object is taken for JSON: "1.10" may be a version, and is left as it was said.
-    response = value if isinstance(value, dict) else {"result": text}
-    return {"functionResponse": {"name": name, "response": response}}
+    return value if isinstance(value, dict) else {"result": text}
 
 
-def _parts(said: Message, client: str) -> list[dict[str, Any]]:
+def _parts(said: Message, request: Request, out: Omissions) -> list[dict[str, Any]]:
     if said.tool_calls and said.role != "assistant":
         raise cannot(GEMINI, place_of(said, "tool_calls"), f"a message of role {said.role!r}")
+    client = request.client
+    seals: list[str] = []
     if isinstance(said.content, str):
         parts = [] if said.tool_calls and not said.content else [{"text": said.content}]
     else:
-        own = [p for p in said.content if not isinstance(p, Thought) or p.dialect == GEMINI]
-        parts = [_part(part, said) for part in own]
+        parts = []
+        for part in said.content:
+            if isinstance(part, Thought) and part.dialect != GEMINI:
+                out.leave(part.place or place_of(said))
+            elif isinstance(part, Thought) and said.tool_calls and _is_seal(part):
+                seals.append(part.raw["thoughtSignature"])  # it belongs to the call
+            else:
+                parts.append(_part(part, said, out))
+    lenient = bool(client)
     for number, call in enumerate(said.tool_calls):
-        args = arguments_object(call, GEMINI, said.place)
-        part: dict[str, Any] = {"functionCall": {"name": call.name, "args": args}}
-        foreign = client not in {"", GEMINI} and number == 0
-        put(part, thoughtSignature=call.signature or (FOREIGN_SEAL if foreign else None))
-        parts.append(part)
+        args = arguments_object(call, GEMINI, said.place, lenient=lenient)
+        told: dict[str, Any] = {"functionCall": {"name": call.name, "args": args}}
+        foreign = FOREIGN_SEAL if client not in {"", GEMINI} and number == 0 else None
+        seal = seals[-1] if seals and number == 0 else foreign
+        put(told, thoughtSignature=call.signature or seal)
+        parts.append(told)
     return parts
 
 
-def _part(part: Part, said: Message) -> dict[str, Any]:
+def _is_seal(part: Thought) -> bool:
+    """Say whether reasoning is a signature alone."""
+    return "thoughtSignature" in part.raw and not part.raw.get("text")
+
+
+def _part(part: Part, said: Message, out: Omissions) -> dict[str, Any]:
     if isinstance(part, Thought):
         return part.raw
     if isinstance(part, Text):
-        out: dict[str, Any] = {"text": part.text}
-        put(out, thoughtSignature=part.signature)
-        return out
-    if part.detail is not None:
-        raise cannot(GEMINI, place_of(said), f"the image's detail {part.detail!r}")
-    inline = image_bytes(part)
+        told: dict[str, Any] = {"text": part.text}
+        put(told, thoughtSignature=part.signature)
+        return told
+    media_type = part.media_type
+    if isinstance(part, Image):
+        if part.detail is not None:
+            out.drop(part.place or place_of(said), f"the image's detail {part.detail!r}")
+        inline = image_bytes(part)
+    else:
+        inline = file_bytes(part)
     if inline is not None:
         return {"inlineData": {"mimeType": inline[0], "data": inline[1]}}
     file: dict[str, Any] = {"fileUri": part.url}
-    put(file, mimeType=part.media_type)
+    put(file, mimeType=media_type)
     return {"fileData": file}
 
 

@@ -17,21 +17,30 @@ from lightgate.dialect.neutral.fields import (
     choose,
     closed,
     content_of,
-    image_at,
-    image_of,
+    media_at,
+    media_of,
 )
 from lightgate.dialect.neutral.json_text import dict_of, dicts_of, value_of
+from lightgate.dialect.neutral.seal import opened
+from lightgate.dialect.neutral.thoughts import restored
 from lightgate.dialect.request import Message, Schema, Text, Thought, Tool, ToolCall
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
     from lightgate.dialect.neutral.dialect import Body
     from lightgate.dialect.neutral.fields import Sheet
-    from lightgate.dialect.request import Image, Part
+    from lightgate.dialect.request import Hosted, Part
 
 _MODES: Final = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
 _STORED: Final = "generativelanguage.googleapis.com/"  # files that Google alone can open
 _DYNAMIC: Final = -1  # a thinking budget that the model chooses
+_HOSTED: Final[dict[str, Hosted]] = {
+    "googleSearch": "web_search",
+    "googleSearchRetrieval": "web_search",
+    "urlContext": "web_fetch",
+    "codeExecution": "code_execution",
+}
+_OWN_CALLS: Final = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 
 
 def read(body: Fields, sheet: Sheet) -> None:
@@ -43,7 +52,7 @@ def read(body: Fields, sheet: Sheet) -> None:
     for content in body.objects("contents"):
         turns.content(content)
     sheet.put("messages", turns.messages(), "contents")
-    tools = [tool for group in body.objects("tools") for tool in _tools(group)]
+    tools = [tool for group in body.objects("tools") for tool in _tools(group, sheet)]
     sheet.put("tools", tuple(tools), "tools")
     config = body.object("toolConfig")
     if config is not None:
@@ -53,9 +62,11 @@ def read(body: Fields, sheet: Sheet) -> None:
     if generation is not None:
         _config(generation, sheet)
         generation.done()
-    body.only("safetySettings", [])
-    body.only("store", False)
-    body.ignore("labels")
+    body.hint("safetySettings", [])
+    if body.flag("store"):
+        body.out.leave("store")
+    body.leave("labels")
+    body.refuse("cachedContent", "what it stands for is known to Google alone")
 
 
 def _system(system: Fields) -> Message:
@@ -68,8 +79,14 @@ def _system(system: Fields) -> Message:
     return Message(role="system", content=content_of(parts), place=system.place)
 
 
-def _tools(group: Fields) -> list[Tool]:
+def _tools(group: Fields, sheet: Sheet) -> list[Tool]:
+    """Read functions, and tools of Google's own, which another provider may have or not."""
     found = [_tool(declared) for declared in group.objects("functionDeclarations")]
+    for name, hosted in _HOSTED.items():
+        own = group.object(name)
+        if own is not None:
+            own.leave(*own.names)
+            sheet.host(hosted, own.place)
     group.done()
     return found
 
@@ -78,7 +95,7 @@ def _tool(declared: Fields) -> Tool:
     parameters = declared.json("parametersJsonSchema")
     older = declared.json("parameters")
     if parameters is None and older is not None:
-        parameters = json_schema(older, declared.at("parameters"))
+        parameters = json_schema(older, declared.at("parameters"), declared.out)
     elif older is not None:
         raise BadField(declared.at("parameters"), "contradicts 'parametersJsonSchema'")
     found = Tool(
@@ -86,7 +103,8 @@ def _tool(declared: Fields) -> Tool:
         description=declared.text("description") or "",
         parameters=parameters or {},
     )
-    declared.only("behavior", "UNSPECIFIED", "BLOCKING")
+    declared.hint("behavior", "UNSPECIFIED", "BLOCKING")
+    declared.leave("response", "responseJsonSchema")
     declared.done()
     return found
 
@@ -100,13 +118,13 @@ def _choice(asked: Fields | None, sheet: Sheet) -> None:
     if mode == "VALIDATED":
         _validate(sheet)
     if mode == "ANY" and len(names) == 1:
-        choose(sheet, names[0], f"{place}[0]")
+        choose(sheet, names[0], f"{place}[0]", asked.out)
     elif mode in _MODES:
         sheet.put("tool_choice", _MODES[mode], asked.at("mode"))
         if names:
             allow(sheet, set(names), place)
     elif mode != "MODE_UNSPECIFIED":
-        raise Untranslatable(asked.at("mode"), f"{mode!r}")
+        asked.out.drop(asked.at("mode"), f"{mode!r}")
     asked.done()
 
 
@@ -139,6 +157,7 @@ def _config(config: Fields, sheet: Sheet) -> None:
     _thinking(config.object("thinkingConfig"), sheet)
     config.only("candidateCount", 1)
     config.only("responseModalities", ["TEXT"], ["text"])
+    config.refuse("speechConfig", "the answer is to be sound")
 
 
 def _form(config: Fields, sheet: Sheet) -> None:
@@ -149,7 +168,10 @@ def _form(config: Fields, sheet: Sheet) -> None:
         if schema is not None:
             place = config.at(name)
             found.append(
-                (json_schema(schema, place) if name == "responseSchema" else schema, place)
+                (
+                    json_schema(schema, place, config.out) if name == "responseSchema" else schema,
+                    place,
+                )
             )
     if len(found) > 1:
         raise BadField(found[1][1], f"contradicts {found[0][1]!r}")
@@ -203,20 +225,16 @@ class _Turns:
     def content(self, content: Fields) -> None:
         """Read one entry of `contents`."""
         role = content.text("role") or "user"
+        if role == "system":
+            self._said.append(_system(content))
+            return
         if role not in {"user", "model", "function"}:
             raise Untranslatable(content.at("role"), f"the role {role!r}")
         parts: list[Part] = []
         calls: list[ToolCall] = []
         results: list[Message] = []
         for part in content.objects("parts"):
-            signature = part.text("thoughtSignature")
-            if role == "model" and part.peek("functionCall") is not None:
-                calls.append(self._call(part, signature))
-            elif role != "model" and part.peek("functionResponse") is not None:
-                results.append(self._result(part))
-            else:
-                parts.append(_part(part, signature, role))
-            part.done()
+            self._part(part, role, (parts, calls, results))
         content.done()
         if role == "model":
             words = content_of(parts, joined=True)
@@ -228,6 +246,30 @@ class _Turns:
         self._said += results
         if parts or not results:
             self._said.append(Message(role="user", content=content_of(parts), place=content.place))
+
+    def _part(
+        self, part: Fields, role: str, found: tuple[list[Part], list[ToolCall], list[Message]]
+    ) -> None:
+        """Read one part: something said, a call, or the result of one."""
+        parts, calls, results = found
+        signature = part.text("thoughtSignature")
+        seal = opened(signature) if signature else None
+        if seal is not None:
+            parts.append(restored(seal, _beside(parts), part.at("thoughtSignature")))
+            signature = None
+        if role == "model" and part.peek("functionCall") is not None:
+            calls.append(self._call(part, signature))
+        elif role != "model" and part.peek("functionResponse") is not None:
+            results.append(self._result(part))
+        elif any(part.peek(name) is not None for name in _OWN_CALLS):
+            part.out.leave(part.place)
+            return
+        elif seal is None or part.peek("text"):
+            parts.append(_part(part, signature, role))
+        else:
+            part.ignore("text", "thought")
+        part.leave("videoMetadata", "mediaResolution", "partMetadata")
+        part.done()
 
     def _call(self, part: Fields, signature: str | None) -> ToolCall:
         call = part.need_object("functionCall")
@@ -261,12 +303,13 @@ class _Turns:
         failed = set(response) == {"error"}
         value: Any = response["error"] if failed else response
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        result.only("willContinue", False)
-        result.only("scheduling", "SCHEDULING_UNSPECIFIED")
+        result.hint("willContinue", False)
+        result.hint("scheduling", "SCHEDULING_UNSPECIFIED")
+        media = [_part(one, None, "user") for one in result.objects("parts")]
         result.done()
         return Message(
             role="tool",
-            content=text,
+            content=content_of([Text(text), *media]),
             tool_call_id=given,
             name=name,
             is_error=failed,
@@ -290,29 +333,33 @@ def _part(part: Fields, signature: str | None, role: str) -> Part:
     if thought or not text:  # a seal may come alone, at the end of a stream
         raw: dict[str, Any] = {"text": text or ""}
         put(raw, thought=thought or None, thoughtSignature=signature)
-        return Thought(dialect=GEMINI, raw=raw)
+        return Thought(dialect=GEMINI, raw=raw, place=part.place)
     return Text(text, signature)
 
 
-def _data(part: Fields) -> Image:
+def _data(part: Fields) -> Part:
     data = part.need_object("inlineData")
-    found = image_of(data.need_text("mimeType"), data.need_text("data"), data.at("mimeType"))
-    data.ignore("displayName")
+    name = data.text("displayName") or ""
+    found = media_of(data.need_text("mimeType"), data.need_text("data"), data.at("mimeType"), name)
     data.done()
     return found
 
 
-def _file(part: Fields) -> Image:
+def _file(part: Fields) -> Part:
     file = part.need_object("fileData")
-    kind = file.need_text("mimeType")
-    if not kind.startswith("image/"):
-        raise Untranslatable(file.at("mimeType"), "only images can be translated")
+    kind = file.text("mimeType") or "application/pdf"
     url = file.need_text("fileUri")
     if _STORED in url:
         raise Untranslatable(file.at("fileUri"), "a stored file is known to its provider alone")
-    file.ignore("displayName")
+    name = file.text("displayName") or ""
     file.done()
-    return msgspec.structs.replace(image_at(url, file.at("fileUri")), media_type=kind)
+    return media_at(url, kind, file.at("fileUri"), name)
+
+
+def _beside(parts: list[Part]) -> str:
+    """Return the thoughts that stand before a signature."""
+    raws = [part.raw for part in parts if isinstance(part, Thought) and part.dialect == GEMINI]
+    return "".join(str(raw.get("text", "")) for raw in raws if raw.get("thought"))
 
 
 # What is looked at without translating.

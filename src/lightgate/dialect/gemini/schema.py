@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.dialect.errors import BadField
 from lightgate.dialect.neutral.fields import Fields
+
+if TYPE_CHECKING:
+    from lightgate.dialect.neutral.omit import Omissions
 
 _AS_IS: Final = ("title", "description", "pattern", "default", "minimum", "maximum", "required")
 _COUNTS: Final = (
@@ -18,9 +21,9 @@ _COUNTS: Final = (
 )
 
 
-def json_schema(value: Any, place: str) -> dict[str, Any]:
-    """Translate a schema; an unknown word in it is refused with its path."""
-    said = Fields(value, place, camel=True)
+def json_schema(value: Any, place: str, lost: Omissions | None = None) -> dict[str, Any]:
+    """Translate a schema; an unknown word in it is dropped into `lost`, or refused without."""
+    said = Fields(value, place, camel=True, out=lost)
     out: dict[str, Any] = {}
     kind = (said.text("type") or "type_unspecified").lower()
     if kind != "type_unspecified":
@@ -59,21 +62,24 @@ def _inside(said: Fields, out: dict[str, Any]) -> None:
         names = [*(name for name in order if name in properties), *properties]
         place = said.at("properties")
         out["properties"] = {
-            name: json_schema(properties[name], f"{place}.{name}") for name in dict.fromkeys(names)
+            name: json_schema(properties[name], f"{place}.{name}", said.out)
+            for name in dict.fromkeys(names)
         }
     extra = said.take("additionalProperties")
     if extra is not None:
         place = said.at("additionalProperties")
         out["additionalProperties"] = (
-            extra if isinstance(extra, bool) else json_schema(extra, place)
+            extra if isinstance(extra, bool) else json_schema(extra, place, said.out)
         )
     items = said.take("items")
     if items is not None:
-        out["items"] = json_schema(items, said.at("items"))
+        out["items"] = json_schema(items, said.at("items"), said.out)
     choices = said.list("anyOf")
     if choices:
         place = said.at("anyOf")
-        out["anyOf"] = [json_schema(item, f"{place}[{n}]") for n, item in enumerate(choices)]
+        out["anyOf"] = [
+            json_schema(item, f"{place}[{n}]", said.out) for n, item in enumerate(choices)
+        ]
 
 
 def _nullable(out: dict[str, Any]) -> None:

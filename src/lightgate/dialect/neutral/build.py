@@ -10,15 +10,23 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from lightgate.dialect.errors import Untranslatable
-from lightgate.dialect.request import Built, Image, Text, Thought
+from lightgate.dialect.request import Built, File, Image, Message, Text, Thought
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from lightgate.dialect.request import Message, Request, Schema, ToolCall
+    from collections.abc import Sequence
 
+    from lightgate.dialect.neutral.omit import Omissions
+    from lightgate.dialect.request import Request, Schema, ToolCall
+
+SYSTEM: Final = frozenset({"system", "developer"})
 TOOL_WORDS: Final = frozenset({"auto", "none", "required"})
 _encode: Final = msgspec.json.Encoder().encode
 _UNSET: Final[tuple[object, ...]] = (None, (), [], {})
+_JSON_ONLY: Final = (
+    "Answer with one JSON object and nothing else: no text around it, no code fence."
+)
+_ATTACHED: Final = "(The result is attached to the next message.)"
 
 
 def refuse(request: Request, dialect: str, *fields: str) -> None:
@@ -56,12 +64,12 @@ def text_only(message: Message, dialect: str) -> str:
         return message.content
     texts = [part.text for part in message.content if isinstance(part, Text)]
     if len(texts) != len(message.content):
-        why = f"an image in a message of role {message.role!r}"
+        why = f"an image or a file in a message of role {message.role!r}"
         raise cannot(dialect, place_of(message), why)
     return "".join(texts)
 
 
-def spoken(message: Message) -> str | tuple[Text | Image, ...]:
+def spoken(message: Message) -> str | tuple[Text | Image | File, ...]:
     """Return a message's content without thoughts and seals, which are said elsewhere or not."""
     if isinstance(message.content, str):
         return message.content
@@ -73,12 +81,96 @@ def spoken(message: Message) -> str | tuple[Text | Image, ...]:
     return left
 
 
-def own_thoughts(message: Message, dialect: str) -> list[dict[str, Any]]:
+def own_thoughts(message: Message, dialect: str, out: Omissions) -> list[dict[str, Any]]:
     """Return the reasoning that this dialect itself handed out; another's means nothing to it."""
     if isinstance(message.content, str):
         return []
-    found = (part for part in message.content if isinstance(part, Thought))
+    found = [part for part in message.content if isinstance(part, Thought)]
+    for part in found:
+        if part.dialect != dialect:
+            out.leave(part.place or place_of(message))
     return [part.raw for part in found if part.dialect == dialect]
+
+
+def with_media_apart(messages: Sequence[Message]) -> list[Message]:
+    """Put images and files of tool results into a message of the user after the results.
+
+    For dialects whose results are text alone. Results of parallel calls stay together.
+    """
+    out: list[Message] = []
+    apart: list[Text | Image | File] = []
+
+    def attach() -> None:
+        if apart:
+            out.append(Message(role="user", content=tuple(apart)))
+            apart.clear()
+
+    for said in messages:
+        if said.role != "tool":
+            attach()
+            out.append(said)
+            continue
+        content = said.content if isinstance(said.content, tuple) else ()
+        media = [part for part in content if isinstance(part, Image | File)]
+        if media:
+            texts = tuple(part for part in content if isinstance(part, Text))
+            out.append(msgspec.structs.replace(said, content=texts or _ATTACHED))
+            apart.append(Text(f"Attached to the result of the tool call {said.tool_call_id}:"))
+            apart += media
+        else:
+            out.append(said)
+    attach()
+    return out
+
+
+def system_apart(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """Take the system text at the beginning off a conversation; later ones stay in their place.
+
+    There they become words of the user, marked as what they are, but never between the calls of the
+    assistant and the results, which belong together.
+    """
+    first = next((at for at, said in enumerate(messages) if said.role not in SYSTEM), len(messages))
+    out: list[Message] = []
+    waiting: list[Message] = []
+    open_calls: set[str] = set()
+    for said in messages[first:]:
+        if said.role in SYSTEM:
+            text = "".join(_texts(said))
+            content = f"<system>\n{text}\n</system>"
+            waiting.append(msgspec.structs.replace(said, role="user", content=content))
+        else:
+            if said.role != "tool" and not open_calls:
+                out += waiting
+                waiting = []
+            out.append(said)
+        open_calls |= {call.id for call in said.tool_calls}
+        open_calls.discard(said.tool_call_id or "")
+        if said.role == "user":
+            open_calls.clear()
+        if not open_calls and said.role == "tool":
+            out += waiting
+            waiting = []
+    return list(messages[:first]), out + waiting
+
+
+def _texts(said: Message) -> list[str]:
+    if isinstance(said.content, str):
+        return [said.content]
+    return [part.text for part in said.content if isinstance(part, Text)]
+
+
+def with_instruction(messages: Sequence[Message], text: str) -> list[Message]:
+    """Add a sentence to the system text."""
+    return [Message(role="system", content=text), *messages]
+
+
+def json_instruction(schema: Schema | None) -> str:
+    """Ask for JSON in words, where a model cannot be bound to it."""
+    if schema is None:
+        return _JSON_ONLY
+    rules = msgspec.json.encode(schema.schema).decode()
+    about = f" It is: {schema.description}" if schema.description else ""
+    return f"{_JSON_ONLY}{about} It must follow this JSON schema:\n{rules}"
 
 
 def result_text(message: Message, dialect: str) -> str:
@@ -96,6 +188,16 @@ def described(schema: Schema, dialect: str) -> dict[str, Any]:
     return schema.schema | {"description": schema.description}
 
 
+def file_bytes(file: File) -> tuple[str, str] | None:
+    """Return media type and base64 text of a file given by value, None if it has an address."""
+    return image_bytes(Image(url=file.url))
+
+
+def plain_text(data: str) -> str:
+    """Return the text in base64; bytes that are none are replaced."""
+    return base64.b64decode(data).decode("utf-8", "replace")
+
+
 def image_bytes(image: Image) -> tuple[str, str] | None:
     """Return media type and base64 text of an image given by value, None if it has an address."""
     if (image.url is None) == (image.data is None):
@@ -109,13 +211,13 @@ def image_bytes(image: Image) -> tuple[str, str] | None:
     head, comma, payload = image.url[5:].partition(",")
     media_type, *options = head.split(";")
     if not comma or not media_type:
-        raise UsageError("An image's data: URL needs a media type and a comma.")
+        raise UsageError("A data: URL needs a media type and a comma.")
     raw = unquote_to_bytes(payload)
     if "base64" in options:
         try:
             raw = base64.b64decode(raw, validate=True)
         except binascii.Error:
-            raise UsageError("An image's data: URL holds broken base64.") from None
+            raise UsageError("A data: URL holds broken base64.") from None
     return media_type, base64.b64encode(raw).decode("ascii")
 
 
@@ -125,16 +227,24 @@ def image_url(image: Image) -> str:
     return f"data:{inline[0]};base64,{inline[1]}" if inline else str(image.url)
 
 
-def arguments_object(call: ToolCall, dialect: str, place: str = "") -> dict[str, Any]:
-    """Read a tool call's arguments for a dialect that takes them as an object."""
+def arguments_object(
+    call: ToolCall, dialect: str, place: str = "", *, lenient: bool = False
+) -> dict[str, Any]:
+    """Read a tool call's arguments for a dialect that takes them as an object.
+
+    `lenient`: what is none is put into one. A model that wrote broken JSON was told so by the tool,
+    and the conversation has to go on.
+    """
     try:
         value = msgspec.json.decode(call.arguments or "{}")
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict):
-        why = f"arguments of {call.name!r} are no JSON object"
-        raise cannot(dialect, place or "messages", why)
-    return value
+    if isinstance(value, dict):
+        return value
+    if lenient:
+        return {"arguments": call.arguments}
+    why = f"arguments of {call.name!r} are no JSON object"
+    raise cannot(dialect, place or "messages", why)
 
 
 def chosen_tool(request: Request) -> str | None:
@@ -156,17 +266,27 @@ def put(body: dict[str, Any], **fields: Any) -> None:
             body[name] = value  # noqa: PERF403 - a comprehension would be a call of its own
 
 
-def built(path: str, body: dict[str, Any], extra: dict[str, Any], *, stream: bool) -> Built:
-    """Merge `extra` in and encode."""
+def built(
+    path: str,
+    body: dict[str, Any],
+    extra: dict[str, Any],
+    *,
+    stream: bool,
+    out: Omissions | None = None,
+) -> Built:
+    """Merge `extra` in and encode; `out` are the fields that the body does not say."""
     accept = "text/event-stream" if stream else "application/json"
     try:
         encoded = _encode(_merged(body, extra))
     except RecursionError:
         raise UsageError("The request is nested too deeply.") from None
+    except UnicodeEncodeError:
+        raise UsageError("The request holds half of a surrogate pair.") from None
     return Built(
         path=path,
         headers=(("content-type", "application/json"), ("accept", accept)),
         body=encoded,
+        dropped=() if out is None else out.paths,
     )
 
 

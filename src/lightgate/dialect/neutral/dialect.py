@@ -12,6 +12,7 @@ from lightgate.dialect.neutral.events import Reader
 from lightgate.dialect.neutral.fields import Fields, Sheet
 from lightgate.dialect.neutral.folding import Assembler
 from lightgate.dialect.neutral.items import AnswerHead, Writer
+from lightgate.dialect.neutral.names import forms_of
 from lightgate.dialect.neutral.terms import ErrorTerms
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.request import Built, Kind, Request
@@ -111,9 +112,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         """Build a provider's request; UsageError names a field that the dialect cannot express."""
         try:
             made = self.builder(request, quirks)
-            if not request.dropped:
+            forms = forms_of(request)
+            if not request.dropped and not forms:
                 return made
-            return msgspec.structs.replace(made, dropped=(*request.dropped, *made.dropped))
+            dropped = tuple(dict.fromkeys((*request.dropped, *made.dropped)))
+            return msgspec.structs.replace(made, dropped=dropped, forms=forms)
         except Untranslatable as error:
             place = request.places.get(error.field)
             if place is None:

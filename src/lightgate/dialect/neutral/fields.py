@@ -5,27 +5,42 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from lightgate.dialect.errors import BadField, Untranslatable
 from lightgate.dialect.neutral.build import TOOL_WORDS
 from lightgate.dialect.neutral.omit import Omissions
-from lightgate.dialect.request import Image, Text
+from lightgate.dialect.request import File, Image, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lightgate.dialect.request import Part, Tool
+    from lightgate.dialect.request import Hosted, Part, Tool
 
-_MEDIA: Final = re.compile(r"image/[\w.+-]+")
+_MEDIA: Final = re.compile(r"[\w.+-]+/[\w.+-]+")
 _ADDRESS: Final = re.compile(r"https?://|data:image/[\w.+-]+[;,]", re.IGNORECASE)
+_ANYWHERE: Final = re.compile(r"https?://|data:[\w.+-]+/[\w.+-]+[;,]", re.IGNORECASE)
+_DATA_TYPE: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)[;,]", re.IGNORECASE)
+_NOTHING: Final[tuple[object, ...]] = (None, [], {}, "")
 _SNAKE: Final = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
 
 
 class Sheet:
-    """Facts of a request found so far, and the place in the body of each of them."""
+    """Facts of a request found so far, and the place in the body of each of them.
+
+    `lost` are the names of tools that no other dialect has: a choice of one of them is none.
+    """
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
         self.places: dict[str, str] = {}
+        self.lost: set[str] = set()
+
+    def host(self, tool: Hosted, place: str) -> None:
+        """Note a tool that the provider itself carries out."""
+        if tool not in self.facts.get("hosted", ()):
+            self.facts["hosted"] = (*self.facts.get("hosted", ()), tool)
+            self.places[f"hosted.{tool}"] = place
 
     def put(self, fact: str, value: Any, place: str) -> None:
         """Note a fact, unless there is none."""
@@ -60,6 +75,11 @@ class Fields:
     def at(self, name: str) -> str:
         """Return the path of one of the fields."""
         return f"{self.place}.{name}" if self.place else name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that have not been taken yet."""
+        return tuple(self._left)
 
     def take(self, name: str) -> Any:
         """Take a field as it is; None if it is absent."""
@@ -151,16 +171,26 @@ class Fields:
             yield Fields(item, f"{self.at(name)}[{number}]", camel=self._camel, out=self.out)
 
     def ignore(self, *names: str) -> None:
-        """Leave fields out that have no effect on the answer."""
+        """Take fields that are said in another way, or that the gateway itself carries out."""
         for name in names:
             self.take(name)
+
+    def leave(self, *names: str) -> None:
+        """Leave out fields that have no effect on what the answer says; empty ones are none."""
+        for name in names:
+            if self.take(name) not in _NOTHING:
+                self.out.leave(self.at(name))
+
+    def hint(self, name: str, *plain: Any) -> None:
+        """Take a field that says how to answer; any but the plain values is dropped."""
+        value = self.take(name)
+        if value is not None and not _is_one_of(value, plain):
+            self.out.drop(self.at(name))
 
     def only(self, name: str, *plain: Any) -> None:
         """Take a field that may only have one of the plain values; anything else is refused."""
         value = self.take(name)
-        if value is not None and not any(
-            value == word and isinstance(value, bool) == isinstance(word, bool) for word in plain
-        ):
+        if value is not None and not _is_one_of(value, plain):
             raise Untranslatable(self.at(name))
 
     def refuse(self, name: str, why: str = "") -> None:
@@ -175,18 +205,43 @@ class Fields:
                 self.out.drop(self.at(name))
 
 
+def _is_one_of(value: Any, plain: tuple[Any, ...]) -> bool:
+    return any(
+        value == word and isinstance(value, bool) == isinstance(word, bool) for word in plain
+    )
+
+
 def image_at(url: str, place: str, *, detail: str | None = None) -> Image:
     """Make an image of its address; only web and data: addresses can be read by every provider."""
     if not _ADDRESS.match(url):
         raise Untranslatable(place, "an image is named by an http, https or data: address")
-    return Image(url=url, detail=None if detail == "auto" else detail)
+    if detail in {None, "auto"}:
+        return Image(url=url)
+    return Image(url=url, detail=detail, place=f"{place.rpartition('.')[0]}.detail")
 
 
-def image_of(media_type: str, data: str, place: str) -> Image:
-    """Make an image of base64 text."""
+def media_at(url: str, media_type: str, place: str, name: str = "") -> Image | File:
+    """Make an image, a document or a sound of its address."""
+    if media_type.startswith("image/"):
+        return msgspec.structs.replace(image_at(url, place), media_type=media_type)
+    if not _ANYWHERE.match(url):
+        raise Untranslatable(place, "a file is named by an http, https or data: address")
+    return File(url=url, media_type=media_type, name=name)
+
+
+def media_of(media_type: str, data: str, place: str, name: str = "") -> Image | File:
+    """Make an image, a document or a sound of base64 text."""
     if not _MEDIA.fullmatch(media_type):
-        raise Untranslatable(place, "only images can be translated")
-    return Image(url=f"data:{media_type};base64,{data}")
+        raise BadField(place, "must be a media type such as 'image/png'")
+    if media_type.startswith("image/"):
+        return Image(url=f"data:{media_type};base64,{data}")
+    return File(url=f"data:{media_type};base64,{data}", media_type=media_type, name=name)
+
+
+def file_at(url: str, place: str, name: str = "") -> Image | File:
+    """Make a document of its address; a data: address says what it is, others are taken for PDF."""
+    found = _DATA_TYPE.match(url)
+    return media_at(url, found[1] if found else "application/pdf", place, name)
 
 
 def content_of(parts: list[Part], *, joined: bool = False) -> str | tuple[Part, ...]:
@@ -202,20 +257,27 @@ def text_of(fields: Fields) -> Text:
     return Text(fields.need_text("text"))
 
 
-def choose(sheet: Sheet, name: str, place: str) -> None:
-    """Note that one tool must be called."""
+def choose(sheet: Sheet, name: str, place: str, out: Omissions) -> None:
+    """Note that one tool must be called; one that was dropped cannot be."""
     if name in TOOL_WORDS:
         raise Untranslatable(place, f"a tool named {name!r}")
-    sheet.put("tool_choice", name, place)
+    if name in sheet.lost:
+        out.drop(place, "the tool is not known there")
+    else:
+        sheet.put("tool_choice", name, place)
 
 
 def allow(sheet: Sheet, names: set[str], place: str) -> None:
     """Keep only the tools that may be called; no dialect but OpenAI's has a list of its own."""
     tools: tuple[Tool, ...] = sheet.facts.get("tools", ())
-    unknown = names - {tool.name for tool in tools}
-    if unknown or not names:
+    known = {tool.name for tool in tools}
+    if not names or names - known - sheet.lost:
         raise BadField(place, "must name tools of this request")
-    sheet.put("tools", tuple(tool for tool in tools if tool.name in names), sheet.places["tools"])
+    kept = tuple(tool for tool in tools if tool.name in names)
+    if kept:
+        sheet.put("tools", kept, sheet.places["tools"])
+    elif tools:
+        del sheet.facts["tools"]
 
 
 def closed(schema: Any, *, root: bool = True) -> bool:

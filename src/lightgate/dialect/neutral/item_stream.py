@@ -8,12 +8,13 @@ order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
 from lightgate.dialect.kinds import REASONING, REFUSAL, TOOL
 from lightgate.dialect.neutral.events import CUT, SILENT, Listener
-from lightgate.dialect.neutral.items import CallPlaces, Ending, Item, arguments_of
+from lightgate.dialect.neutral.items import AnswerHead, CallPlaces, Ending, Item, arguments_of
+from lightgate.dialect.neutral.seal import sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Logprob, Place, Reason
     from lightgate.dialect.neutral.items import ItemListener
 
+NO_HEAD: Final = AnswerHead("", "", 0)
+
 
 class ItemStream(Listener):
     """A listener that hands one answer on as items, in order; no words of a provider make it raise.
 
-    `finishes` are the words of the provider's dialect for an end. `id_` is what the made-up ids of
-    calls have in their middle.
+    `finishes` are the words of the provider's dialect for an end. The made-up ids of calls have the
+    id of `head` in their middle.
     """
 
     counting = False
@@ -44,6 +47,7 @@ class ItemStream(Listener):
         "_made",
         "_named",
         "_open",
+        "_origin",
         "_places",
         "_reason",
         "_refused",
@@ -52,14 +56,23 @@ class ItemStream(Listener):
         "_writer",
         "closed",
         "error",
+        "forms",
         "items",
         "usage",
     )
 
-    def __init__(self, finishes: Mapping[str, Reason], writer: ItemListener, id_: str = "") -> None:
+    def __init__(
+        self,
+        finishes: Mapping[str, Reason],
+        writer: ItemListener,
+        head: AnswerHead = NO_HEAD,
+    ) -> None:
+        id_ = head.id
         self._finishes = finishes
         self._writer = writer
         self._keeps = writer.keeps
+        self._origin = head.origin
+        self.forms = head.forms
         self._made = f"{writer.call_prefix}_{id_}_" if id_ else f"{writer.call_prefix}_"
         self._open: Item | None = None  # what the writer is in the middle of
         self._last: Item | None = None  # what text of the same kind goes on with
@@ -102,6 +115,9 @@ class ItemStream(Listener):
                 return
             item = Item(REASONING)
             self._begin(item)
+        if self._origin:
+            text = item.text if self._writer.seals_text else ""
+            signature = sealed(self._origin, signature, text)
         item.signature = signature
         if item is self._open:
             self._writer.sign(item)
@@ -119,7 +135,8 @@ class ItemStream(Listener):
                 item.id = f"{self._made}{len(self._calls) - 1}"
             self._ids.add(item.id)
         if item.index < 0 and isinstance(name, str) and name:
-            item.name = name
+            item.form = self.forms.get(name)
+            item.name = name if item.form is None else item.form.name
             self._begin(item)
         if arguments and isinstance(arguments, str) and not item.ended:
             self._piece(item, arguments, ())
@@ -233,6 +250,8 @@ class ItemStream(Listener):
         if item is self._open:
             self._writer.piece(item, text, logprobs)
             if not self._keeps and item.kind != TOOL:
+                if item.kind == REASONING and self._writer.seals_text:
+                    item.texts.append(text)
                 return
         item.texts.append(text)
         if logprobs:

@@ -11,6 +11,7 @@ import msgspec
 
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.neutral.events import Logprob, Reason
+from lightgate.dialect.request import CallForm
 
 if TYPE_CHECKING:
     from lightgate.dialect.errors import Fault
@@ -22,6 +23,8 @@ class AnswerHead(msgspec.Struct, frozen=True):
     """Facts that every event or body of one answer repeats; `created` in seconds since 1970.
 
     `asked` are the fields of the client's request, for answers whose form hangs on one of them.
+    `origin` is the dialect of the provider, empty where it is the client's own. `forms` are the
+    tools, by the names that the provider knows, whose calls the client knows otherwise.
     """
 
     model: str
@@ -29,17 +32,21 @@ class AnswerHead(msgspec.Struct, frozen=True):
     created: int
     include_usage: bool = False
     asked: Mapping[str, msgspec.Raw] = {}
+    origin: str = ""
+    forms: Mapping[str, CallForm] = {}
 
 
 class Item:
     """One run of text, reasoning or refusal, or one call; `index` counts items, `number` calls.
 
-    `cut`: the answer broke off in the middle of it.
+    `cut`: the answer broke off in the middle of it. `form` is how the client knows the tool, where
+    that is no plain function.
     """
 
     __slots__ = (
         "cut",
         "ended",
+        "form",
         "id",
         "index",
         "kind",
@@ -61,6 +68,7 @@ class Item:
         self.logprobs: list[Logprob] = []
         self.ended = False
         self.cut = False
+        self.form: CallForm | None = None
 
     @property
     def text(self) -> str:
@@ -80,11 +88,13 @@ class ItemListener:
     """Hears one answer as items in order, and passes over what is not overridden.
 
     `keeps`: the items' texts are needed after they came. `call_prefix`: what the ids of calls
-    begin with, for those that the provider gave none.
+    begin with, for those that the provider gave none. `seals_text`: clients lose the reasoning
+    beside a signature, so that a seal has to carry it.
     """
 
     keeps = False
     call_prefix = "call"
+    seals_text = False
 
     def start(self, first: Item | None, usage: Usage | None) -> None:
         """Begin the answer."""
@@ -125,8 +135,9 @@ class KeptItems(ItemListener):
 
     keeps = True
 
-    def __init__(self, call_prefix: str = "call") -> None:
+    def __init__(self, call_prefix: str = "call", *, seals_text: bool = False) -> None:
         self.call_prefix = call_prefix
+        self.seals_text = seals_text
         self.items: list[Item] = []
 
     def open(self, item: Item) -> None:

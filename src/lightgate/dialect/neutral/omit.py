@@ -15,6 +15,8 @@ from lightgate.dialect.errors import Untranslatable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from lightgate.dialect.request import Request
+
 MOST: Final = 48  # fields that a header names
 _LONGEST: Final = 120  # characters of one of them
 _INDEX: Final = re.compile(r"\[\d+\]")
@@ -38,6 +40,20 @@ class Omissions:
         self._dialect = dialect
         self._places = places or {}
         self._paths: dict[str, None] = {}
+
+    @classmethod
+    def of(cls, request: Request, dialect: str) -> Omissions:
+        """Make the omissions of a request that is about to be built in a dialect."""
+        return cls(
+            refuses=request.untranslatable == "refuse", dialect=dialect, places=request.places
+        )
+
+    def unsaid(self, request: Request, *facts: str) -> None:
+        """Drop those facts that the request states, though the dialect has no words for them."""
+        for fact in facts:
+            value = getattr(request, fact)
+            if value is not None and value is not False and value != ():  # zero is a wish, too
+                self.drop(fact)
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from lightgate.dialect.errors import word_of
 from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.items import Writer
 from lightgate.dialect.neutral.json_text import dumped, event
+from lightgate.dialect.neutral.names import free_text
 from lightgate.dialect.neutral.terms import ErrorTerms, terms
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class ChatWriter(Writer):
 
     def open(self, item: Item) -> None:
         """Name a call; nothing else needs an opening."""
-        if item.kind == TOOL:
+        if item.kind == TOOL and not _is_free(item):
             function = {"name": item.name, "arguments": ""}
             call = {"index": item.number, "id": item.id, "type": "function", "function": function}
             self._chunk(_Delta(tool_calls=[call]))
@@ -99,9 +100,14 @@ class ChatWriter(Writer):
             self._chunk(_Delta(reasoning_content=text))
         elif kind == REFUSAL:
             self._chunk(_Delta(refusal=text))
-        else:
+        elif not _is_free(item):
             call = {"index": item.number, "function": {"arguments": text}}
             self._chunk(_Delta(tool_calls=[call]))
+
+    def close(self, item: Item) -> None:
+        """Write the call of a tool that takes free text, which is known once it is whole."""
+        if item.kind == TOOL and _is_free(item):
+            self._chunk(_Delta(tool_calls=[{"index": item.number, **_call(item)}]))
 
     def sign(self, item: Item) -> None:
         """Write a signature where aggregators put it."""
@@ -170,15 +176,21 @@ def _message(items: list[Item]) -> dict[str, Any]:
     if signed:
         message["reasoning_details"] = signed
     if calls:
-        message["tool_calls"] = [
-            {
-                "id": item.id,
-                "type": "function",
-                "function": {"name": item.name, "arguments": item.text},
-            }
-            for item in calls
-        ]
+        message["tool_calls"] = [_call(item) for item in calls]
     return message
+
+
+def _is_free(item: Item) -> bool:
+    """Say whether the client knows the tool as one that takes free text."""
+    return item.form is not None and item.form.form == "custom"
+
+
+def _call(item: Item) -> dict[str, Any]:
+    if _is_free(item):
+        custom = {"name": item.name, "input": free_text(item.text)}
+        return {"id": item.id, "type": "custom", "custom": custom}
+    function = {"name": item.name, "arguments": item.text}
+    return {"id": item.id, "type": "function", "function": function}
 
 
 def _signed(item: Item) -> dict[str, Any]:

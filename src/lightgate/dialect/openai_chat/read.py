@@ -11,10 +11,15 @@ from lightgate.dialect.neutral.fields import (
     allow,
     choose,
     content_of,
+    file_at,
     image_at,
+    media_of,
     text_of,
 )
 from lightgate.dialect.neutral.json_text import dict_of, dicts_of, value_of
+from lightgate.dialect.neutral.names import free_arguments, free_tool
+from lightgate.dialect.neutral.seal import opened
+from lightgate.dialect.neutral.thoughts import restored
 from lightgate.dialect.openai_chat.build import CHAT
 from lightgate.dialect.request import Message, Schema, Text, Thought, Tool, ToolCall
 
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from lightgate.dialect.neutral.fields import Sheet
     from lightgate.dialect.request import Part, Role
 
-IGNORED: Final = (
+LABELS: Final = (  # no effect on what the answer says
     "user",
     "metadata",
     "safety_identifier",
@@ -60,10 +65,11 @@ def read(body: Fields, sheet: Sheet) -> None:
     sheet.put("top_logprobs", body.whole("top_logprobs"), "top_logprobs")
     sheet.put("reasoning", body.text("reasoning_effort"), "reasoning_effort")
     sheet.put("verbosity", body.text("verbosity"), "verbosity")
-    sheet.put("tools", tuple(_tool(tool) for tool in body.objects("tools")), "tools")
-    choice(body, sheet, inner="function")
+    tools = [found for tool in body.objects("tools") if (found := _tool(tool, sheet)) is not None]
+    sheet.put("tools", tuple(tools), "tools")
+    choice(body, sheet, wrapped=True)
     form(body.object("response_format"), sheet, inner="json_schema")
-    _plain(body)
+    _plain(body, sheet)
 
 
 def sampling(body: Fields, sheet: Sheet) -> None:
@@ -72,25 +78,32 @@ def sampling(body: Fields, sheet: Sheet) -> None:
     sheet.put("top_p", body.number("top_p"), "top_p")
     place = "parallel_tool_calls"
     sheet.put("parallel_tool_calls", body.flag(place), place)
-    body.only("store", False)
-    body.only("service_tier", "auto", "default")
+    if body.flag("store"):
+        body.out.leave("store")
+    body.hint("service_tier", "auto", "default")
     options = body.object("stream_options")
     if options is not None:
-        options.ignore("include_usage", "include_obfuscation")
+        options.ignore("include_usage")  # the gateway adds usage for clients that asked
+        options.hint("include_obfuscation", False)
         options.done()
-    body.ignore(*IGNORED)
+    body.leave(*LABELS)
 
 
-def _plain(body: Fields) -> None:
-    """Take the fields that may only say what goes without saying."""
+def _plain(body: Fields, sheet: Sheet) -> None:
+    """Take the fields without which the answer would be another, and wishes of OpenAI's own."""
     body.only("n", 1)
     body.only("logit_bias", {})
     body.only("modalities", ["text"])
     body.only("functions", [])
+    body.only("function_call", "none")
+    body.refuse("audio", "the answer is to be sound")
+    if body.object("web_search_options") is not None:
+        sheet.host("web_search", "web_search_options")
+    body.hint("prediction")
 
 
-def choice(body: Fields, sheet: Sheet, *, inner: str) -> None:
-    """Note `tool_choice`: a word, one function, or the functions allowed.
+def choice(body: Fields, sheet: Sheet, *, wrapped: bool) -> None:
+    """Note `tool_choice`: a word, one tool, or the tools allowed.
 
     Chat wraps what a choice says in an object named as its type; responses does not.
     """
@@ -98,31 +111,43 @@ def choice(body: Fields, sheet: Sheet, *, inner: str) -> None:
         word = body.need_text("tool_choice")
         if word not in {"auto", "none", "required"}:
             raise BadField("tool_choice", "must be 'auto', 'none', 'required' or an object")
-        sheet.put("tool_choice", word, "tool_choice")
+        _choose_word(body, sheet, word, "tool_choice")
         return
     chosen = body.object("tool_choice")
     if chosen is None:
         return
     kind = chosen.need_text("type")
-    if kind not in {"function", "allowed_tools"}:
-        raise Untranslatable("tool_choice.type", f"{kind!r} is no function")
-    said = chosen.need_object(kind) if inner else chosen
-    if kind == "function":
-        choose(sheet, said.need_text("name"), said.at("name"))
+    if kind not in {"function", "custom", "allowed_tools"}:
+        body.out.drop("tool_choice", f"{kind!r} is no function")
+        return
+    said = chosen.need_object(kind) if wrapped else chosen
+    if kind != "allowed_tools":
+        choose(sheet, said.need_text("name"), said.at("name"), body.out)
     else:
         mode = said.need_text("mode")
         if mode not in {"auto", "required"}:
             raise BadField(said.at("mode"), "must be 'auto' or 'required'")
-        names = {_allowed(tool, inner) for tool in said.objects("tools")}
+        names = {name for tool in said.objects("tools") if (name := _allowed(tool, wrapped))}
         allow(sheet, names, said.at("tools"))
-        sheet.put("tool_choice", mode, said.at("mode"))
+        _choose_word(body, sheet, mode, said.at("mode"))
     said.done()
     chosen.done()
 
 
-def _allowed(tool: Fields, inner: str) -> str:
-    tool.only("type", "function")
-    said = tool.need_object(inner) if inner else tool
+def _choose_word(body: Fields, sheet: Sheet, word: str, place: str) -> None:
+    """Note a word; where every tool was dropped there is nothing to choose from."""
+    if word == "required" and "tools" not in sheet.facts and sheet.lost:
+        body.out.drop(place, "no tool is left")
+    else:
+        sheet.put("tool_choice", word, place)
+
+
+def _allowed(tool: Fields, wrapped: bool) -> str:
+    kind = tool.need_text("type")
+    if kind not in {"function", "custom"}:
+        tool.out.drop(tool.place, f"{kind!r} is no function")
+        return ""
+    said = tool.need_object(kind) if wrapped else tool
     name = said.need_text("name")
     said.done()
     tool.done()
@@ -157,10 +182,14 @@ def form(asked: Fields | None, sheet: Sheet, *, inner: str) -> None:
     asked.done()
 
 
-def _tool(tool: Fields) -> Tool:
+def _tool(tool: Fields, sheet: Sheet) -> Tool | None:
     kind = tool.need_text("type")
+    if kind == "custom":
+        return custom(tool.need_object("custom"), tool)
     if kind != "function":
-        raise Untranslatable(tool.at("type"), f"{kind!r} is no function")
+        sheet.lost.add(kind)
+        tool.out.drop(tool.place, f"{kind!r} is no function")
+        return None
     said = tool.need_object("function")
     found = Tool(
         name=said.need_text("name"),
@@ -169,8 +198,25 @@ def _tool(tool: Fields) -> Tool:
         strict=said.flag("strict"),
     )
     said.done()
+    tool.leave("cache_control")
     tool.done()
     return found
+
+
+def custom(said: Fields, tool: Fields) -> Tool:
+    """Read a tool that takes free text; chat wraps it and its grammar once more."""
+    name = said.need_text("name")
+    description = said.text("description") or ""
+    form = said.object("format")
+    grammar = ""
+    if form is not None and form.need_text("type") == "grammar":
+        rule = form.object("grammar") or form
+        syntax = rule.text("syntax") or "text"
+        grammar = f"({syntax})\n{rule.need_text('definition')}"
+        rule.done()
+    said.done()
+    tool.done()
+    return free_tool(name, description, grammar)
 
 
 def _message(said: Fields) -> Message:
@@ -185,7 +231,7 @@ def _message(said: Fields) -> Message:
         parts += [Text(refusal)] if refusal else []
         parts = _thoughts(said) + parts
         calls = tuple(_call(call) for call in said.objects("tool_calls"))
-        said.ignore("annotations")
+        said.leave("annotations")
     found = Message(
         role=role,
         content=content_of(parts, joined=role == "assistant"),
@@ -199,11 +245,19 @@ def _message(said: Fields) -> Message:
 
 
 def _thoughts(said: Fields) -> list[Part]:
-    """Read reasoning that an OpenAI-compatible server handed out; it goes by either name."""
+    """Read reasoning that was handed out; it goes by either name, its signature by a third."""
     texts = (said.text("reasoning_content"), said.text("reasoning"))
-    said.ignore("reasoning_details")
-    text = texts[0] or texts[1]
-    return [Thought(dialect=CHAT, raw={"reasoning_content": text})] if text else []
+    text = texts[0] or texts[1] or ""
+    place = said.at("reasoning_content" if texts[0] else "reasoning")
+    details = dicts_of(said.peek("reasoning_details"))
+    seals = [opened(str(one.get("signature"))) for one in details]
+    found = next((seal for seal in seals if seal is not None), None)
+    if found is not None:
+        said.ignore("reasoning_details")
+        return [restored(found, text, place)]
+    said.leave("reasoning_details")
+    raw = {"reasoning_content": text}
+    return [Thought(dialect=CHAT, raw=raw, place=place)] if text else []
 
 
 def _parts(said: Fields) -> list[Part]:
@@ -226,24 +280,46 @@ def _part(part: Fields) -> Part:
         detail = image.text("detail")
         found = image_at(image.need_text("url"), image.at("url"), detail=detail)
         image.done()
+    elif kind == "input_audio":
+        found = audio(part.need_object("input_audio"))
+    elif kind == "file":
+        file = part.need_object("file")
+        file.refuse("file_id", "a stored file is known to its provider alone")
+        name = file.text("filename") or ""
+        found = file_at(file.need_text("file_data"), file.at("file_data"), name)
+        file.done()
     else:
         raise Untranslatable(part.at("type"), f"a part of the kind {kind!r}")
-    part.ignore("cache_control")
+    part.leave("cache_control")
     part.done()
+    return found
+
+
+def audio(said: Fields) -> Part:
+    """Read a sound, for chat and responses alike."""
+    kind = said.text("format") or "wav"
+    found = media_of(f"audio/{kind}", said.need_text("data"), said.at("format"))
+    said.done()
     return found
 
 
 def _call(call: Fields) -> ToolCall:
     kind = call.text("type") or "function"
-    if kind != "function":
+    if kind == "custom":
+        free = call.need_object("custom")
+        arguments = free_arguments(free.text("input") or "")
+        found = ToolCall(id=call.need_text("id"), name=free.need_text("name"), arguments=arguments)
+        free.done()
+    elif kind == "function":
+        function = call.need_object("function")
+        found = ToolCall(
+            id=call.need_text("id"),
+            name=function.need_text("name"),
+            arguments=function.text("arguments") or "",
+        )
+        function.done()
+    else:
         raise Untranslatable(call.at("type"), f"{kind!r} is no function")
-    function = call.need_object("function")
-    found = ToolCall(
-        id=call.need_text("id"),
-        name=function.need_text("name"),
-        arguments=function.text("arguments") or "",
-    )
-    function.done()
     call.ignore("index")
     call.done()
     return found

@@ -10,8 +10,9 @@ from lightgate.dialect.errors import status_of
 from lightgate.dialect.kinds import REASONING, REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import CUT, Likely, Logprob
 from lightgate.dialect.neutral.folding import encoded, object_of
-from lightgate.dialect.neutral.items import Writer
+from lightgate.dialect.neutral.items import Writer, arguments_of
 from lightgate.dialect.neutral.json_text import dumped, named
+from lightgate.dialect.neutral.names import free_text
 from lightgate.dialect.neutral.terms import ErrorTerms, terms
 from lightgate.dialect.openai_responses.events import LAST
 from lightgate.errors import Malformed
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lightgate.dialect.neutral.events import Reason
     from lightgate.dialect.neutral.items import AnswerHead, Ending, Item
     from lightgate.dialect.neutral.json_text import Object
+    from lightgate.dialect.request import Form
 
 # A response has a status, and a reason only where that is `incomplete`.
 FINISHES: Final[dict[Reason, str]] = {
@@ -36,6 +38,12 @@ FINISHES: Final[dict[Reason, str]] = {
     "filter": "content_filter",
 }
 _PREFIXES: Final = {TEXT: "msg", REFUSAL: "msg", REASONING: "rs", TOOL: "fc"}
+_CALL_PREFIXES: Final[dict[Form, str]] = {"function": "fc", "custom": "ctc", "local_shell": "lsh"}
+_CALLS: Final[dict[Form, str]] = {
+    "function": "function_call",
+    "custom": "custom_tool_call",
+    "local_shell": "local_shell_call",
+}
 _TEXT: Final = "response.output_text.delta"
 _DELTAS: Final = {
     REFUSAL: "response.refusal.delta",
@@ -91,6 +99,8 @@ class ResponsesWriter(Writer):
             delta = _TextDelta(_TEXT, number, self._id(item), item.index, 0, text, likely)
             self.out.append(named(_TEXT.encode("ascii"), delta))
             return
+        if item.kind == TOOL and _form(item) != "function":
+            return  # its words are in the arguments, which are known once they are whole
         if item.kind == REASONING and not self._summary:
             self._summary = True
             part = {"type": "summary_text", "text": ""}
@@ -126,7 +136,13 @@ class ResponsesWriter(Writer):
 
     def _close_part(self, item: Item) -> None:
         text, place = item.text, self._place(item)
-        if item.kind == TOOL:
+        if item.kind == TOOL and _form(item) == "custom":
+            said = free_text(text)
+            self._event("response.custom_tool_call_input.delta", {**place, "delta": said})
+            self._event("response.custom_tool_call_input.done", {**place, "input": said})
+        elif item.kind == TOOL and _form(item) == "local_shell":
+            return
+        elif item.kind == TOOL:
             fields = {**place, "name": item.name, "arguments": text}
             self._event("response.function_call_arguments.done", fields)
         elif item.kind == REASONING:
@@ -153,7 +169,10 @@ class ResponsesWriter(Writer):
         return place
 
     def _id(self, item: Item) -> str:
-        return f"{_PREFIXES[item.kind]}_{self._head.id}_{item.index}"
+        prefix = _PREFIXES[item.kind]
+        if item.kind == TOOL:
+            prefix = _CALL_PREFIXES[_form(item)]
+        return f"{prefix}_{self._head.id}_{item.index}"
 
     def _item(self, item: Item, *, done: bool = True) -> dict[str, Any]:
         status = "incomplete" if item.cut else "completed" if done else "in_progress"
@@ -163,8 +182,7 @@ class ResponsesWriter(Writer):
             fields |= {"type": "reasoning", "summary": shown}
             return fields | ({"encrypted_content": item.signature} if item.signature else {})
         if item.kind == TOOL:
-            fields |= {"type": "function_call", "status": status, "call_id": item.id}
-            return fields | {"name": item.name, "arguments": item.text if done else ""}
+            return fields | _call(item, status, done=done)
         content = [_part(item.kind, item.text, item.logprobs)] if done else []
         fields |= {"type": "message", "status": status, "role": "assistant"}
         return fields | {"content": content}
@@ -208,6 +226,27 @@ class ResponsesWriter(Writer):
         data = {"type": name, "sequence_number": self._number, **fields}
         self._number += 1
         self.out.append(named(name.encode("ascii"), data))
+
+
+def _form(item: Item) -> Form:
+    return "function" if item.form is None else item.form.form
+
+
+def _call(item: Item, status: str, *, done: bool) -> dict[str, Any]:
+    """Write a call as the client knows the tool."""
+    form = _form(item)
+    call: dict[str, Any] = {"type": _CALLS[form], "status": status, "call_id": item.id}
+    if form == "local_shell":
+        given = (arguments_of(item) or {}) if done else {}
+        return call | {"action": {"type": "exec", "command": [], "env": {}} | given}
+    call["name"] = item.name
+    if form == "custom":
+        call["input"] = free_text(item.text) if done else ""
+    else:
+        call["arguments"] = item.text if done else ""
+    if item.form is not None and item.form.namespace:
+        call["namespace"] = item.form.namespace
+    return call
 
 
 def _part(kind: int, text: str, logprobs: Sequence[Logprob]) -> dict[str, Any]:

@@ -211,6 +211,8 @@ class Attempt(Call):
             )
             if not exchange.request.endpoint.tokens:
                 self._translator.hear(exchange.request.fields)
+            if prepared.forms:
+                self._translator.know(prepared.forms)
 
     @property
     def ok(self) -> bool:

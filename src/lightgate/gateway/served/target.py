@@ -12,7 +12,8 @@ from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.registry import DIALECTS, counterpart, dialect_for
 from lightgate.errors import UsageError
 from lightgate.gateway.request.body import with_cap
-from lightgate.provider.prepare import Prepared, head_block, without_secrets
+from lightgate.provider.generations import generation_of
+from lightgate.provider.prepare import NO_FORMS, Prepared, head_block, without_secrets
 from lightgate.provider.signer import Ask
 from lightgate.wire.origin import split_url
 
@@ -36,6 +37,7 @@ class ServedTarget:
     """A target with everything made ready that does not change from request to request."""
 
     __slots__ = (
+        "_generation",
         "_instance",
         "_menders",
         "_model",
@@ -73,6 +75,7 @@ class ServedTarget:
         self._secrets = target.secrets
         made = {name: mender(provider.quirks, name) for name in self._native}
         self._menders = {name: one for name, one in made.items() if one is not None}
+        self._generation = generation_of(provider.dialect, target.model)
 
     @property
     def price(self) -> TargetPrice | None:
@@ -123,11 +126,12 @@ class ServedTarget:
             way = self._way(endpoint, streamed)
         dialect, head = way
         dropped: tuple[str, ...] = ()
+        forms = NO_FORMS
         if endpoint.dialect == dialect.name:
             body, dropped = self._same(request, dialect, cap, streamed, untranslatable)
         else:
             made = self._translated(request, dialect, cap, streamed, untranslatable)
-            body, dropped = made.body, made.dropped
+            body, dropped, forms = made.body, made.dropped, made.forms
         target = self.target
         if target.signer is not None:
             extra += self._signed(head, body)
@@ -139,6 +143,7 @@ class ServedTarget:
             streamed,
             self._secrets if target.signer is None else target.secrets,
             dropped,
+            forms,
         )
 
     def _signed(self, head: bytes, body: bytes) -> bytes:
@@ -229,6 +234,7 @@ class ServedTarget:
             model=self.target.model,
             kind=dialect.kind,
             max_tokens=cap if cap is not None else neutral.max_tokens,
+            generation=self._generation,
         )
         return dialect.build(neutral, self.target.provider.quirks)
 
