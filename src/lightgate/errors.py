@@ -147,6 +147,14 @@ class NoDescriptor(AttemptError):  # noqa: N818 - reads as what is missing
     outcome = "reset"
 
 
+class GatewayBehind(AttemptError):  # noqa: N818 - names the event
+    """A deadline passed while this process was too busy to read; the provider may have answered."""
+
+    status = 503
+    label = "overloaded"
+    outcome = "timeout"
+
+
 class TlsFailed(Unreachable):
     """The handshake or the certificate failed; plain text is never tried instead."""
 

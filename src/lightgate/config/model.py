@@ -77,6 +77,22 @@ class ResponsesTable(ConfigTable):
     )
 
 
+class LimitsTable(ConfigTable):
+    """What all clients of one worker may hold together; 0 is no limit; read by the gateway."""
+
+    connections: Whole | None = Field(
+        default=None, ge=1, description="open connections; by default what the open files allow"
+    )
+    connections_per_address: Whole = Field(default=0, ge=0, description="of them, from one address")
+    requests: Whole = Field(default=0, ge=0, description="requests under way")
+    requests_per_key: Whole = Field(default=0, ge=0, description="of them, with one key")
+    body_bytes: Whole = Field(
+        default=256 * 1_048_576,
+        ge=0,
+        description="bytes of request bodies; one key, or one address without keys, may hold half",
+    )
+
+
 class GatewayTable(ConfigTable):
     """The gateway's address, workers and files; read by the gateway."""
 
@@ -104,6 +120,7 @@ class GatewayTable(ConfigTable):
         default=(), description="origins of web pages that may use the gateway; none by default"
     )
     breaker: BreakerTable = Field(default_factory=BreakerTable, description="circuit breaker")
+    limits: LimitsTable = Field(default_factory=LimitsTable, description="limits of a worker")
     responses: ResponsesTable = Field(
         default_factory=ResponsesTable, description="responses that are kept"
     )

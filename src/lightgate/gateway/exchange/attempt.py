@@ -13,6 +13,7 @@ from lightgate.errors import (
     AttemptError,
     Cancelled,
     DeadlineMissed,
+    GatewayBehind,
     HttpRefused,
     Malformed,
     StreamError,
@@ -348,6 +349,12 @@ class Attempt(Call):
             where = self.prepared.origin.authority
             error = DeadlineMissed(f"{where} sent no token in time.", phase="first_byte")
             outcome = Outcome.TIMEOUT
+        if isinstance(error or called.error, DeadlineMissed):
+            load = self.exchange.state.load
+            if load.stood_since(self.began_ns):
+                where = self.prepared.origin.authority
+                error = GatewayBehind(f"This gateway was too busy to hear {where} in time.")
+                outcome = Outcome.TIMEOUT
         if error is not None:
             called = msgspec.structs.replace(called, outcome=outcome, error=error)
         return self._plausible(called)

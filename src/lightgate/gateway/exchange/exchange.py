@@ -190,6 +190,8 @@ class Exchange:
         """Note that the exchange is under way, until it is closed."""
         state, request = self.state, self.request
         state.exchanges.add(self)
+        if state.load.per_key and self.caller.key is not None:
+            state.load.began(self.caller.key.id)
         timeout_ns = self.alias.timeout_ns
         overrides = self.caller.overrides
         if overrides.timeout_ns is not None:
@@ -526,6 +528,8 @@ class Exchange:
         state = self.state
         self.closed_ns = state.now_ns()
         state.exchanges.discard(self)
+        if state.load.keys and self.caller.key is not None:
+            state.load.ended(self.caller.key.id)
         if self.cascade is not None:
             self.sound = not self.cascade.doubtful
             self.cascade.close()
@@ -581,7 +585,9 @@ class Exchange:
         for limit in attempt.limits:
             named += b"%b: %b\r\n" % limit
         sent = self.attempts[0].marks.send
-        seen = self.first_in_ns or marks.first or marks.last or marks.end  # vectors have no token
+        seen = self.first_in_ns or marks.first or marks.last
+        if seen is None and attempt.ok:
+            seen = marks.end  # vectors have no token
         if sent is None or seen is None:
             return named
         now, received = self.state.now_ns(), self.inbound.received_ns

@@ -10,6 +10,7 @@ from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
 from lightgate.gateway.cache.memory import MemoryCache
 from lightgate.gateway.cache.single_flight import SingleFlight
+from lightgate.gateway.exchange.load import Load
 from lightgate.gateway.exchange.timers import Timers
 from lightgate.route.form.forms import Forms
 from lightgate.route.health.breaker import Breakers
@@ -120,6 +121,8 @@ class State:
         self.loop = asyncio.get_running_loop()
         self.timers = Timers(self.loop, self.now_ns)
         self.learned = Learned(served)
+        self.load = Load(self.now_ns)
+        self.load.use(served.terms.limits)
         self.cache = SharedAnswers(self.loop, self.now_ns)
         self.exchanges: set[UnderWay] = set()
         self.draining = False
@@ -130,6 +133,7 @@ class State:
         """Serve another snapshot from the next request on."""
         self.served = served
         self.learned.use(served)
+        self.load.use(served.terms.limits)
         if self.spend is not None:
             self.spend.add(served.snapshot.keys)
 

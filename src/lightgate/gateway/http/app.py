@@ -56,19 +56,27 @@ class Gateway:
         self._responses = Responses(state, data)
         self._models = ModelPages(state)
 
-    def gate(self, inbound: Inbound, reply: Reply) -> None:
-        """Refuse a request by its head alone: a body without a key is never read."""
+    def gate(self, inbound: Inbound, reply: Reply) -> str | None:
+        """Refuse a request by its head alone: a body without a key is never read.
+
+        Returns the id of the key, whose limits the body counts for.
+        """
+        state = self._state
         try:
             if self._state.served.origins and let_in(self._state.served, inbound, reply):
                 answer_preflight(inbound, reply)
-                return
+                return None
             endpoint = self._endpoint(inbound)
+            key = None
             if endpoint.verb == "call":
-                read_caller(self._state, inbound, endpoint)
+                key = read_caller(state, inbound, endpoint).key
+                state.load.check(len(state.exchanges), key)
             elif endpoint.verb not in _OPEN:
-                authorize(self._state, inbound, self._state.wall_ns())
+                key = authorize(state, inbound, state.wall_ns())
         except Refusing as refusing:
             refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
+            return None
+        return None if key is None else key.id
 
     def handle(self, inbound: Inbound, reply: Reply) -> None:
         """Answer one request, now or later."""
@@ -88,6 +96,7 @@ class Gateway:
                     self._read(inbound, reply, endpoint)
                     return
                 caller = read_caller(state, inbound, endpoint)
+            state.load.check(len(state.exchanges), caller.key)
             exchange = open_exchange(state, inbound, reply, caller)
             endpoint = caller.endpoint
             if endpoint.array or endpoint.kind in _BY_ITEMS or exchange.alias.cache.mode != "off":

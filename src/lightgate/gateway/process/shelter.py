@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENOUGH: Final = 4096  # open files: about 2,000 streams in one worker, each with its provider's side
+_OWN_FILES: Final = 64  # journal, counters, ledger, sockets of the worker itself
 _PRIVATE: Final = 0o077  # what neither the group nor others may do
 
 
@@ -22,6 +23,12 @@ def raise_descriptors() -> tuple[int, int]:
     with contextlib.suppress(OSError, ValueError):  # a system may allow less than it says
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return soft, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def most_connections() -> int:
+    """The connections that a worker's open files allow: each may need one to a provider."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(1, (soft - _OWN_FILES) // 2)
 
 
 def keep_private(data: Path) -> list[Path]:

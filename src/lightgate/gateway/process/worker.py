@@ -35,6 +35,7 @@ from lightgate.gateway.process.lock import unready
 from lightgate.gateway.process.logs import secrets_of, start_child
 from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.sharing import SHARE_TICKS, FormSharing
+from lightgate.gateway.process.shelter import most_connections
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
@@ -42,6 +43,7 @@ from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.locate import LedgerPlace
 from lightgate.provider.kept_lists import WANTED
 from lightgate.wire.client.client import Client
+from lightgate.wire.door.crowd import CrowdLimits
 from lightgate.wire.door.door import Door, DoorLimits
 
 if TYPE_CHECKING:
@@ -91,7 +93,13 @@ class Worker:
         limits = DoorLimits(body_bytes=served.terms.max_body_bytes, body_hint=TOO_LARGE)
         gateway = Gateway(self.state, options.data, lambda: unready(options.data))
         self._gateway = gateway
-        self._door = Door(gateway.handle, limits=limits, gate=gateway.gate)
+        own = served.terms.limits
+        crowd = CrowdLimits(
+            connections=own.connections or most_connections(),
+            connections_per_address=own.connections_per_address,
+            body_bytes=own.body_bytes,
+        )
+        self._door = Door(gateway.handle, limits=limits, gate=gateway.gate, crowd=crowd)
 
     def _learn(self) -> None:
         """Know what the last life and the other workers know, and look where nobody has looked."""
@@ -153,7 +161,8 @@ class Worker:
             port = await self._door.accept_from(sockets)
         else:
             port = await self._door.listen(options.host, options.port, reuse_port=True)
-        tasks = [loop.create_task(self.state.tick()), loop.create_task(self._watch())]
+        background = (self.state.tick(), self._watch(), self.state.load.watch())
+        tasks = [loop.create_task(work) for work in background]
         sys.stdout.write(json.dumps({"ready": True, "port": port}) + "\n")
         sys.stdout.flush()
         gc.collect()

@@ -12,7 +12,7 @@ from lightgate.errors import ConfigError, CredentialsError
 from lightgate.gateway.served.names import bare_names, maker_rows, offers_of
 from lightgate.gateway.served.own_address import check_not_own
 from lightgate.gateway.served.priors import gather_priors, priors_of
-from lightgate.gateway.served.snapshot import KeptTerms, Reach, Snapshot, WorkerTerms
+from lightgate.gateway.served.snapshot import KeptTerms, LoadTerms, Reach, Snapshot, WorkerTerms
 from lightgate.gateway.served.tiers import tiers_of
 from lightgate.provider.catalogue import catalogue
 from lightgate.provider.target import base_url_of, key_variable, own_rates, resolve
@@ -63,6 +63,7 @@ def make_snapshot(
                 ttl_ns=config.gateway.responses.ttl,
                 max_bytes=config.gateway.responses.max_bytes,
             ),
+            limits=LoadTerms(**config.gateway.limits.model_dump()),
             breaker=Rules(
                 streak=breaker.streak, open_ns=breaker.open, max_open_ns=breaker.max_open
             ),

@@ -84,6 +84,16 @@ class KeptTerms(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 256 * 1024 * 1024
 
 
+class LoadTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What all clients of a worker may hold together; 0 is no limit, None what files allow."""
+
+    connections: int | None = None
+    connections_per_address: int = 0
+    requests: int = 0
+    requests_per_key: int = 0
+    body_bytes: int = 256 * 1024 * 1024
+
+
 class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all clients of a worker."""
 
@@ -92,6 +102,7 @@ class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
     cors: tuple[str, ...] = ()
     breaker: Rules = Rules()
     responses: KeptTerms = KeptTerms()
+    limits: LoadTerms = LoadTerms()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,8 @@ from lightgate.wire.link.link import Link
 from lightgate.wire.link.timers import Deadline
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from lightgate.wire.door.inbound import RequestHead
     from lightgate.wire.door.service import Service
 
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _READING, _BUSY, _FLUSH, _LINGER, _GONE = range(5)
 _JSON: Final = ((b"content-type", b"application/json"),)
+_LATER: Final = ((b"retry-after", b"1"),)
 _REFUSAL: Final = b'{"error":{"type":"invalid_request_error","message":"%b"}}'
 _FAILURE: Final = b'{"error":{"type":"server_error","message":"The request could not be served."}}'
 
@@ -49,9 +52,11 @@ class ServerConnection:
         "_accepted_ns",
         "_deadline",
         "_drained",
+        "_held",
         "_intake",
         "_loop",
         "_mark",
+        "_owner",
         "_peer",
         "_queue",
         "_queued",
@@ -82,6 +87,8 @@ class ServerConnection:
         self._serving = False  # whether a request is being handed over in this turn
         self._drained: asyncio.Future[None] | None = None
         self._mark = 0  # unsent bytes when the write deadline was set
+        self._held = 0  # bytes of a body that did not come with its head
+        self._owner: Hashable = None  # of those bytes
         self._deadline = Deadline(self._loop, self._expire)
         self._deadline.set(service.limits.idle_s)
         service.connections.add(self)
@@ -171,15 +178,31 @@ class ServerConnection:
         except RequestError as error:
             self._refuse(error.status, error.reason)
             return
+        if phase == BODY and not self._hold(len(data)):
+            return
         if rest is not None:
             self._serve(intake, rest, stamp)
         elif intake.phase != phase:
             limits = self.service.limits
             self._deadline.set(limits.body_s if intake.phase == BODY else limits.head_s)
-            if intake.phase == BODY and self._turned_away(intake.head, stamp):
-                return
+            if intake.phase == BODY:
+                self._owner = address_of(self._peer)
+                if self._turned_away(intake.head, stamp) or not self._hold(len(data)):
+                    return
             if intake.awaits_go:
                 self.link.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _hold(self, size: int) -> bool:
+        """Count a read of a body; whether there is room for it."""
+        if self.service.crowd.hold(self._owner, size):
+            self._held += size
+            return True
+        self._refuse(503, "Too many request bodies are held at the moment.", _LATER)
+        return False
+
+    def _let_go(self) -> None:
+        self.service.crowd.release(self._owner, self._held)
+        self._held = 0
 
     def _turned_away(self, head: RequestHead, stamp: int) -> bool:
         """Whether the gate has answered a head whose body has not come."""
@@ -188,7 +211,9 @@ class ServerConnection:
             return False
         reply = Reply(self, head.method, head.minor, keep_alive=False)
         try:
-            gate(self._inbound(head, b"", stamp), reply)
+            owner = gate(self._inbound(head, b"", stamp), reply)
+            if owner is not None:
+                self._owner = owner
         except Exception as error:  # noqa: BLE001 - the outer wall of a request
             _log_failure(error)
             self._fail(reply)
@@ -258,6 +283,8 @@ class ServerConnection:
         if self._serving or reply is not self._reply:
             return
         self._reply = None
+        if self._held:
+            self._let_go()
         if self._state in {_GONE, _LINGER}:
             return
         if not self.link.is_open:  # aborted or closed by the handler; the link says no more
@@ -289,10 +316,10 @@ class ServerConnection:
 
     # Ending
 
-    def _refuse(self, status: int, reason: str) -> None:
+    def _refuse(self, status: int, reason: str, more: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         method = b"HEAD" if self._intake.is_head_method else b"GET"
         reply = Reply(self, method, 1, keep_alive=False)
-        reply.whole(status, _JSON, _REFUSAL % reason.encode())
+        reply.whole(status, (*_JSON, *more), _REFUSAL % reason.encode())
         self._end()
 
     def _end(self) -> None:
@@ -320,7 +347,11 @@ class ServerConnection:
             reply.lose()
 
     def _leave(self) -> None:
-        self._state = _GONE
+        if self._state != _GONE:
+            self._state = _GONE
+            if self._held:
+                self._let_go()
+            self.service.crowd.leave(address_of(self._peer))
         self._deadline.close()
         self._intake.drop()
         self._queue.clear()
@@ -347,6 +378,11 @@ class ServerConnection:
             self._deadline.set(limits.linger_s)
         else:
             self._drop()
+
+
+def address_of(peer: str) -> str:
+    """The address in a peer's name, without its port."""
+    return peer.rpartition(":")[0]
 
 
 def _log_failure(error: Exception) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from lightgate.errors import ConfigError
-from lightgate.wire.door.connection import ServerConnection
+from lightgate.wire.door.connection import ServerConnection, address_of
 from lightgate.wire.door.inbound import DoorLimits, Inbound
 from lightgate.wire.door.reply import Reply
 from lightgate.wire.door.service import Service
@@ -22,9 +22,17 @@ if TYPE_CHECKING:
 
     from lightgate.clock.marks import StampSource
     from lightgate.wire.door.connection import ServedLink
+    from lightgate.wire.door.crowd import Crowd, CrowdLimits
     from lightgate.wire.door.service import AsyncHandler, Gate, Handler
 
 __all__ = ["Door", "DoorLimits", "Inbound", "Reply"]
+
+
+_SAID: Final = b'{"error":{"type":"overloaded_error","message":"Too many connections."}}'
+_FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
+    b"retry-after: 1\r\nconnection: close\r\n\r\n%b" % (len(_SAID), _SAID)
+)
 
 
 class _Listener(Protocol):
@@ -48,6 +56,7 @@ class Door:
         limits: DoorLimits | None = None,
         tls: ssl.SSLContext | None = None,
         gate: Gate | None = None,
+        crowd: CrowdLimits | None = None,
     ) -> None:
         if tls is not None and stamp == "kernel":
             raise ConfigError("A door with TLS stamps when it reads.", hint="Use stamp='read'.")
@@ -56,7 +65,7 @@ class Door:
         if inspect.iscoroutinefunction(handler):
             tasks = TaskHandler(handler)
             self._tasks, handler = tasks.running, tasks
-        self._service = Service(cast("Handler", handler), self._limits, gate=gate)
+        self._service = Service(cast("Handler", handler), self._limits, gate=gate, crowd=crowd)
         self._stamper = Stamper("kernel") if stamp == "kernel" else None
         self._tls = tls
         self._listeners: list[_Listener] = []
@@ -65,6 +74,11 @@ class Door:
     def connections(self) -> int:
         """Clients that are connected now."""
         return len(self._service.connections)
+
+    @property
+    def crowd(self) -> Crowd:
+        """What the clients hold together."""
+        return self._service.crowd
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Start accepting; the port that was bound (a free one for 0)."""
@@ -123,8 +137,11 @@ class Door:
     def _greet(self, link: ServedLink, peer: str, accepted_ns: int) -> None:
         if self._service.ending:
             link.abort()
-        else:
+        elif self._service.crowd.enter(address_of(peer)):
             ServerConnection(link, self._service, peer, accepted_ns)
+        else:
+            link.write(_FULL)
+            link.close()
 
     def _stop_accepting(self) -> None:
         self._service.closing = True

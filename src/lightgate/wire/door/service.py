@@ -7,16 +7,18 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Protocol
 
 from lightgate.clock.source import SYSTEM, Clock
+from lightgate.wire.door.crowd import Crowd, CrowdLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from lightgate.wire.door.inbound import DoorLimits, Inbound
     from lightgate.wire.door.reply import Reply
 
     Handler = Callable[[Inbound, Reply], None]
     AsyncHandler = Callable[[Inbound, Reply], Awaitable[None]]
-    Gate = Callable[[Inbound, Reply], None]
+    # Refuses a request by its head, or names the owner of its body (None: the client's address).
+    Gate = Callable[[Inbound, Reply], Hashable]
 
 
 class DoorConnection(Protocol):
@@ -38,6 +40,7 @@ class Service:
         "_second",
         "closing",
         "connections",
+        "crowd",
         "emptied",
         "gate",
         "gentle",
@@ -46,7 +49,12 @@ class Service:
     )
 
     def __init__(
-        self, handler: Handler, limits: DoorLimits, clock: Clock = SYSTEM, gate: Gate | None = None
+        self,
+        handler: Handler,
+        limits: DoorLimits,
+        clock: Clock = SYSTEM,
+        gate: Gate | None = None,
+        crowd: CrowdLimits | None = None,
     ) -> None:
         self.handler = handler
         self.gate = gate
@@ -54,6 +62,7 @@ class Service:
         self.closing = False  # every reply from here on says that it is its connection's last
         self.gentle = False  # a connection ends after a reply that said so, not before
         self.connections: set[DoorConnection] = set()
+        self.crowd = Crowd(crowd or CrowdLimits())
         self.emptied = asyncio.Event()
         self._clock = clock
         self._second = -1
