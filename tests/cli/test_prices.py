@@ -96,6 +96,8 @@ def test_own_prices_come_first(capsys: pytest.CaptureFixture[str], tmp_path: Pat
         (Decimal("0.075"), "0.075"),
         (Decimal("1E+2"), "100.00"),
         (Decimal("12.3400"), "12.34"),
+        (Decimal("0.0416666666666667"), "0.0416667"),
+        (Decimal("0.00000123"), "0.00000123"),
     ],
 )
 def test_dollars(amount: Decimal | None, shown: str) -> None:

@@ -41,10 +41,11 @@ def show_caps(config: Config | None, data: Path | None, last: str, *, as_json: b
     right = ("n", "p50", "p99", "longest", "cut", "cap", "suggested", "reserves", "lasts at most")
     columns = [Column("model"), Column("key"), *(Column(title, "right") for title in right)]
     emit_table(
-        [*columns, Column("because")],
+        [*columns, Column("because", prose=True)],
         [_cells(cap) for cap in caps],
         caption="Tokens of whole answers. reserves, lasts at most: one answer's dollars and"
         " seconds under the cap now > under the suggested one. Nothing is applied.",
+        names=2,
     )
     for cap in caps:
         if cap.key_id is None and cap.model in config.models and cap.suggested is not None:

@@ -72,14 +72,16 @@ def command(
     if as_json:
         emit_json({"regressions": len(compared.regressions), "comparison": compared})
     else:
-        emit_table(_COLUMNS, [_row(change) for change in compared.changes], caption=_CAPTION)
+        emit_table(
+            _COLUMNS, [_row(change) for change in compared.changes], caption=_CAPTION, names=3
+        )
     if limit is not None:
         _judge(compared)
 
 
 _CAPTION = (
     "Medians; 1.10 is ten percent worse, whatever the metric; failed is in points. The interval"
-    " holds what varies inside the runs, not the weather between them."
+    " holds what varies inside the runs, not what changes between them."
 )
 
 

@@ -152,7 +152,7 @@ def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
         "id",
     )
     emit_table(
-        [Column(title) for title in titles],
+        [Column(title, prose=title == "models") for title in titles],
         [
             (row["name"], row["prefix"] + "…", row["state"], _cents(row["spent_usd"]), _budget(row),
              _limits(row),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from decimal import Context
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
 UNKNOWN = "unknown"
+_LONGEST = 8  # digits after the point that a price may have
 
 
 class Column(NamedTuple):
@@ -35,9 +37,12 @@ def emit_json(data: object) -> None:
 
 
 def emit_table(
-    columns: Sequence[Column], rows: Iterable[Sequence[str]], *, caption: str = ""
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], *, caption: str = "", names: int = 1
 ) -> None:
-    """Write a table to stdout; only a terminal gets colours, and parts that fit its width."""
+    """Write a table to stdout; only a terminal gets colours, and parts that fit its width.
+
+    The first `names` columns say what a row is about, and begin each part.
+    """
     from rich.console import Console
     from rich.text import Text
 
@@ -53,7 +58,7 @@ def emit_table(
     for at, column in enumerate(columns):
         cells = tuple(row[at] for row in listed)
         made = TextColumn(column.title, cells, column.justify == "right", column.prose)
-        if column.joined:
+        if column.joined or 0 < at < names:
             groups[-1].append(made)
         else:
             groups.append([made])
@@ -73,6 +78,8 @@ def dollars(amount: Decimal | None, unknown: str = UNKNOWN) -> str:
     """Dollars without trailing zeros; `unknown` where the amount is not known."""
     if amount is None:
         return unknown
-    text = format(amount.normalize(), "f")
-    whole, point, part = text.partition(".")
+    whole, point, part = format(amount.normalize(), "f").partition(".")
+    if len(part) > _LONGEST:  # such as a third of a cent: six digits say enough
+        shorter = amount.normalize(Context(prec=6))
+        whole, point, part = format(shorter, "f").partition(".")
     return f"{whole}.{part.ljust(2, '0')}" if point else f"{whole}.00"

@@ -35,7 +35,11 @@ def show_priors(config: Config | None, data: Path | None, *, as_json: bool) -> N
         return
     right = ("ttft p50 ms", "p95", "speed p50 tok/s", "slow 5 %", "counts for", "n", "age")
     emit_table(
-        [Column("target"), Column("source"), *(Column(title, "right") for title in right)],
+        [
+            Column("target"),
+            Column("source"),
+            *(Column(title, "right", joined=title in {"p95", "slow 5 %"}) for title in right),
+        ],
         [(target, word.source, *_cells(word)) for target, word in known.items()],
         caption="What a gateway believes of a target before it has seen it; then it learns.",
     )

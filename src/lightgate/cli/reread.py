@@ -143,7 +143,7 @@ def _print(found: list[Reread]) -> None:
     title = RULES[found[0].rule].title
     columns = [Column("target"), Column("load"), Column("metric"), Column("", "right")]
     columns += [Column("n", "right"), Column(title, "right"), Column("ours", "right")]
-    columns += [Column("ratio", "right"), Column("ours is"), Column("why")]
+    columns += [Column("ratio", "right"), Column("ours is"), Column("why", prose=True)]
     rows = [
         (cell.target, cell.load, line.metric, _rank(line), str(line.n), _number(line.theirs),
          _number(line.ours), _ratio(line), line.beside, _why(line))
@@ -154,6 +154,7 @@ def _print(found: list[Reread]) -> None:
         columns,
         rows,
         caption="· = undefined, or too few samples (--as-printed shows what the other tool prints)",
+        names=4,
     )
 
 

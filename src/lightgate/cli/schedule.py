@@ -113,7 +113,7 @@ def show(*, as_json: bool) -> None:
         return
     titles = ("name", "every", "jitter", "due", "last started", "last result", "webhook")
     emit_table(
-        [*(Column(title) for title in titles), Column("arguments")],
+        [*(Column(title) for title in titles), Column("arguments", prose=True)],
         [
             (s.name, s.every, s.jitter or "none", s.due[:19], (s.last_started or "never")[:19],
              s.last_result or "·", s.webhook or "none", " ".join(s.arguments))

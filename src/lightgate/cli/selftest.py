@@ -68,7 +68,7 @@ def command(
     if as_json:
         emit_json({"ok": not any(result.misses for result in results), "cells": results, **_peak()})
     else:
-        emit_table(_COLUMNS, [_row(result) for result in results], caption=_CAPTION)
+        emit_table(_COLUMNS, [_row(result) for result in results], caption=_CAPTION, names=3)
         note(f"Peak memory of this process: {_peak()['peak_rss_mb']:.0f} MB")
     misses = [
         f"{result.scenario} at {result.concurrency} ({result.stamps}): {miss}"
@@ -160,14 +160,14 @@ _COLUMNS = (
     Column("stamps"),
     Column("n", "right"),
     Column("ttft ms p50", "right"),
-    Column("p99", "right"),
-    Column("max", "right"),
+    Column("p99", "right", joined=True),
+    Column("max", "right", joined=True),
     Column("speed % p50", "right"),
-    Column("p99", "right"),
-    Column("max", "right"),
+    Column("p99", "right", joined=True),
+    Column("max", "right", joined=True),
     Column("e2e ms p50", "right"),
-    Column("p99", "right"),
-    Column("max", "right"),
+    Column("p99", "right", joined=True),
+    Column("max", "right", joined=True),
     Column("late", "right"),
     Column("unsure", "right"),
     Column("offered", "right"),

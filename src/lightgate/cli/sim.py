@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lightgate.cli.output import Column, dollars, emit_table, note
+from lightgate.report.tables.figures import DOT
 
 if TYPE_CHECKING:
     from lightgate.sim.server.serve import SimFacts
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     Column("provider"),
-    Column("dialect"),
     Column("model"),
+    Column("dialect"),
     Column("ttft p50", "right"),
     Column("tokens/s p50", "right"),
     Column("$/Mtok out", "right"),
@@ -79,7 +80,9 @@ def _list_worlds(*, as_json: bool) -> int:
     if as_json:
         emit_json([{"name": w.name, "title": w.title, "source": w.source} for w in worlds])
     else:
-        emit_table((Column("world"), Column("what it is")), [(w.name, w.title) for w in worlds])
+        emit_table(
+            (Column("world"), Column("what it is", prose=True)), [(w.name, w.title) for w in worlds]
+        )
     return 0
 
 
@@ -92,11 +95,11 @@ def _say_json(facts: SimFacts, world: World) -> None:
 
 def _say(facts: SimFacts, world: World) -> None:
     rows = [
-        (name, provider.dialect, title, *_speed(provider, title), facts.providers[name])
+        (name, title, provider.dialect, *_speed(provider, title), facts.providers[name])
         for name, provider in world.providers.items()
         for title in provider.models
     ]
-    emit_table(_COLUMNS, rows, caption=f"{world.title}. Source: {world.source}.")
+    emit_table(_COLUMNS, rows, caption=f"{world.title}. Source: {world.source}.", names=2)
     for fault, port in facts.trouble_ports.items():
         click.echo(f"{fault}: {facts.host}:{port}")
     click.echo(f"Try: {_curl(facts, world)}")
@@ -106,17 +109,17 @@ def _say(facts: SimFacts, world: World) -> None:
 def _speed(provider: WorldProvider, title: str) -> tuple[str, str, str]:
     """Medians of a single request, and the price of its output."""
     model = provider.models[title]
-    price = dollars(None if model.price is None else model.price.output)
+    price = dollars(None if model.price is None else model.price.output, DOT)
     if provider.hourly_cost is not None:
         price = f"{dollars(provider.hourly_cost)}/hour"
     if model.curve:
         first = model.curve[0]
         return f"{first.ttft_ms[0]:g} ms", f"{first.tps[0]:g}", price
     if model.exact is None:
-        return "unknown", "unknown", price
+        return DOT, DOT, price
     gap = model.exact.gap_ms
     middle = sum(gap) / 2 if isinstance(gap, tuple) else gap
-    return f"{model.exact.ttft_ms:g} ms", f"{1000 / middle:.0f}" if middle else "unknown", price
+    return f"{model.exact.ttft_ms:g} ms", f"{1000 / middle:.0f}" if middle else DOT, price
 
 
 def _curl(facts: SimFacts, world: World) -> str:
