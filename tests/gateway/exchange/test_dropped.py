@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
@@ -76,3 +77,52 @@ def test_a_header_holds_no_more_than_a_header_may() -> None:
     many = listed([f"f{n}" for n in range(MOST + 5)])
     assert many.endswith(b"f47, +5")
     assert len(listed(["x" * 9000])) < 200
+
+
+SEVERAL = """
+[models.m]
+targets = ["anthropic/plain", "gemini/plain", "lab/plain"]
+policy = "ordered"
+"""
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_targets_that_cannot_be_told_are_named_and_not_in_the_plan(
+    start: Start, stream: bool
+) -> None:
+    rig = await start(SEVERAL)
+    answer = await rig.chat("m", stream=stream, n=2)
+    assert answer.status == 200
+    assert answer.headers["x-lightgate-target"] == "lab/plain"
+    assert answer.headers["x-lightgate-attempts"] == "1"
+    assert answer.headers["x-lightgate-skipped"] == "anthropic/plain=n, gemini/plain=n"
+    (settled,) = rig.settled()
+    plan = settled.exchange.plan
+    assert plan.startswith("lab/plain (configured order")
+    assert "not asked because of a field: anthropic/plain (n), gemini/plain (n)" in plan
+
+
+async def test_a_field_that_no_target_can_be_told_is_refused_by_name(start: Start) -> None:
+    rig = await start(SEVERAL.replace(', "lab/plain"', ""))
+    answer = await rig.chat("m", stream=False, n=2)
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"]["param"] == "n"
+    assert answer.headers["x-lightgate-skipped"] == "anthropic/plain=n, gemini/plain=n"
+
+
+async def test_a_plan_that_all_targets_can_be_told_is_shown_whole(start: Start) -> None:
+    rig = await start(SEVERAL)
+    answer = await rig.chat("m")
+    assert "x-lightgate-skipped" not in answer.headers
+    assert rig.settled()[0].exchange.plan.startswith("anthropic/plain > gemini/plain > lab/plain")
+
+
+async def test_a_head_that_comes_early_names_what_was_dropped_so_far(start: Start) -> None:
+    rig = await start(MODEL.replace("anthropic/plain", "anthropic/far"))
+    asking = asyncio.create_task(rig.chat("m", frobnicate=1))
+    await rig.until(lambda: any(exchange.attempts for exchange in rig.exchanges))
+    next(iter(rig.exchanges)).comment()
+    answer = await asking
+    assert answer.body.startswith(b":")  # the head came with a comment
+    assert "x-lightgate-target" not in answer.headers
+    assert answer.headers["x-lightgate-dropped"] == "frobnicate"

@@ -105,6 +105,7 @@ class ExchangeFacts(AttemptOwner, Protocol):
     alias: Alias
     plan: Plan
     attempts: list[Attempt]
+    skipped: tuple[tuple[str, str], ...]
     winner: Attempt | None
     refusal: Refusal | None
     failures: list[tuple[str, AttemptError]]

@@ -24,6 +24,7 @@ from lightgate.gateway.exchange.attempt import Attempt, AttemptOwner, Held
 from lightgate.gateway.exchange.passing import passed_lines
 from lightgate.gateway.exchange.settle import settle
 from lightgate.gateway.exchange.stream import StreamAttempt
+from lightgate.gateway.exchange.told import dropped_so_far, skipped_line
 from lightgate.gateway.exchange.whole import AssembledAttempt
 from lightgate.gateway.request.refusal import Refusal, broken_off, of_attempts, of_error
 from lightgate.route.form.size import bucket
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from lightgate.errors import AttemptError
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.exchange.told import Skipped
     from lightgate.gateway.request.around import ClientReply
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.ledger.journal.notes import Settled
@@ -119,6 +121,7 @@ class Exchange:
         "routed_ns",
         "served",
         "size",
+        "skipped",
         "sound",
         "state",
         "wall_ns",
@@ -156,6 +159,7 @@ class Exchange:
         self.size = bucket(request.tokens_in)  # of the prompt, for the form
         self.beside: list[Role] = []  # attempts that were let start beside another
         self.attempts: list[Attempt] = []
+        self.skipped: Skipped = ()  # targets that cannot be told the request
         self.winner: Attempt | None = None
         self.refusal: Refusal | None = None
         self.failures: list[tuple[str, AttemptError]] = []
@@ -245,8 +249,9 @@ class Exchange:
                 request, self.cap, extra, assembled=self.assembles, untranslatable=untold
             )
         except UsageError as error:
-            if self.refusal is None:
-                self.refusal = of_error(error, param=getattr(error, "field", None))
+            field = getattr(error, "field", None)
+            self.refusal = self.refusal or of_error(error, param=field)
+            self.skipped += ((step.target, field or "its endpoint"),)
             return None
         kind = Attempt
         if prepared.streamed:
@@ -561,21 +566,18 @@ class Exchange:
         Every value is a number, a name of the configuration or checked when it came in.
         """
         request, plan, request_id = self.request, self.plan, self.request_id
-        common = _COMMON % (
-            request_id,
-            self.id_bytes,
-            len(self.attempts),
-            plan.policy.encode(),
-            self.cache.encode(),
-        )
+        policy, cache = plan.policy.encode(), self.cache.encode()
+        common = _COMMON % (request_id, self.id_bytes, len(self.attempts), policy, cache)
         if request.endpoint.dialect == "anthropic-messages":
             common += b"request-id: %b\r\n" % request_id  # what their SDK looks for
         if request.trimmed:
             common += b"x-lightgate-trimmed-bytes: %d\r\n" % request.trimmed
         if plan is not self.alias.in_order:
             common += self._plan_lines(attempt)
+        if self.skipped:
+            common += skipped_line(self.skipped)
         if attempt is None:
-            return common
+            return common + dropped_so_far(self.attempts)
         marks = attempt.marks
         named = b"%bx-lightgate-target: %b\r\n" % (common, attempt.target.name_bytes)
         if attempt.prepared.dropped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.outcome import Outcome
+from lightgate.gateway.exchange.told import story_of
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         None if key is None else key.id,
         request.model,
         exchange.plan.policy,
-        exchange.plan.story,
+        exchange.plan.story if not exchange.skipped else story_of(exchange.plan, exchange.skipped),
         None if winner is None else winner.step.target,
         exchange.cache,
         status,

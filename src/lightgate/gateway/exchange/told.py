@@ -1,0 +1,42 @@
+"""What targets were not told: fields that were left out, and targets that were passed over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lightgate.dialect.neutral.omit import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lightgate.gateway.exchange.attempt import Attempt
+    from lightgate.route.plan.plan import Plan
+
+Skipped = tuple[tuple[str, str], ...]  # targets, each with the field that it cannot be told
+
+
+def skipped_line(skipped: Skipped) -> bytes:
+    """The targets that were passed over, as a header line."""
+    names = listed(f"{target}={field}" for target, field in dict.fromkeys(skipped))
+    return b"x-lightgate-skipped: %b\r\n" % names
+
+
+def dropped_so_far(attempts: Iterable[Attempt]) -> bytes:
+    """The fields that any attempt was not told, as a header line; for a head that comes early."""
+    found = dict.fromkeys(path for attempt in attempts for path in attempt.prepared.dropped)
+    return b"x-lightgate-dropped: %b\r\n" % listed(found) if found else b""
+
+
+def story_of(plan: Plan, skipped: Skipped) -> str:
+    """The plan and its reasons for the ledger, without the targets that were passed over."""
+    if not skipped:
+        return plan.story
+    over = {target for target, _ in skipped}
+    steps = tuple(step for step in plan.steps if step.target not in over)
+    words = ", ".join(f"{target} ({field})" for target, field in dict.fromkeys(skipped))
+    reason = f"{plan.reason}, not asked because of a field: {words}"[:400]
+    if not steps:
+        return f"no target ({reason})"
+    return msgspec.structs.replace(plan, steps=steps, reason=reason).story
