@@ -138,7 +138,8 @@ async def start(tmp_path: Path, own: OwnTime) -> AsyncIterator[Start]:
         made: dict[str, tuple[str, KeyRecord]] = {n: new_key(t) for n, t in (terms or {}).items()}
         data = tmp_path / f"data{len(rigs)}"
         keys = tuple(record for _, record in made.values())
-        snapshot = make_snapshot(parse_config(text), keys, more.get("env", {}))
+        lists = more["lists"](port) if "lists" in more else None
+        snapshot = make_snapshot(parse_config(text), keys, more.get("env", {}), lists=lists)
         put_snapshot(data, snapshot)
         served = Served(snapshot, more.get("env", {}))
         state = State(

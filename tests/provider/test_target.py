@@ -299,3 +299,9 @@ def test_a_variable_that_is_no_base_url_is_named() -> None:
     env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "ftp://x"}
     with pytest.raises(ConfigError, match="OPENAI_BASE_URL is no base URL"):
         resolve("openai/o", env=env)
+
+
+def test_a_bare_name_is_answered_with_the_target_of_its_maker() -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve("gpt-4o", env={})
+    assert caught.value.hint.startswith("Did you mean openai/gpt-4o?")

@@ -133,7 +133,11 @@ def resolve(
         return _from_url(head, rest, env=env, key_env=key_env)
     name, slash, model = spec.partition("/")
     if not slash or not name or not model:
-        raise UsageError(f"{spec!r} is not a target.", hint=_FORMS)
+        makers = [
+            row.name for row in catalogue().values() if row.makes and re.match(row.makes, spec)
+        ]
+        meant = f"Did you mean {makers[0]}/{spec}? " if makers else ""
+        raise UsageError(f"{spec!r} is not a target.", hint=f"{meant}{_FORMS}")
     _check_model(model)
     provider = provider_named(name, config)
     table = config.providers.get(name) if config is not None else None

@@ -49,7 +49,8 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
             or (hedge or alias.hedge) != "off"
         )
     else:
-        adaptive = alias.hedges_itself(hedge) and not alias.tiers
+        wished = hedge is not None or alias.self_hedge
+        adaptive = bool(wished) and alias.hedges_itself(hedge) and not alias.tiers
     ask = PlanAsk(
         alias=alias,
         tokens_in=request.tokens_in,
