@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.dialect.errors import Untranslatable
+from lightgate.dialect.neutral.build import json_instruction
 from lightgate.dialect.quirks import HINTS
+from lightgate.dialect.request import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +40,12 @@ _MEANT: Final = frozenset(("parallel_tool_calls",))  # where false is a wish
 class Mender:
     """The changes that a provider's quirks make in bodies of one dialect; made once per target."""
 
-    __slots__ = ("_limit", "_other", "_quirks", "_steps")
+    __slots__ = ("_limit", "_others", "_quirks", "_steps")
 
     def __init__(self, quirks: Quirks, *, chat: bool) -> None:
         self._quirks = quirks
         self._limit = quirks.max_tokens_field
-        self._other = next(name for name in _LIMITS if name != self._limit)
+        self._others = [name for name in _LIMITS if name != self._limit]
         steps: dict[str, Callable[[Fields, Omissions], None]] = {}
         for field in quirks.refuses:
             steps[field] = _refused(field)
@@ -53,7 +55,7 @@ class Mender:
             steps["seed"] = self._seed
         if chat:
             if quirks.max_tokens_only:
-                steps[self._other] = self._one_limit
+                steps |= dict.fromkeys(self._others, self._one_limit)
             if not quirks.developer_role:
                 steps["messages"] = _system_role
             if not quirks.schema:
@@ -75,8 +77,10 @@ class Mender:
 
     def _one_limit(self, fields: Fields, out: Omissions) -> None:  # noqa: ARG002 - nothing is lost
         """Say the limit under the one name that is known; of two, the known one is kept."""
-        limit = fields.pop(self._other)
-        fields.setdefault(self._limit, limit)
+        for other in self._others:
+            if other in fields:
+                limit = fields.pop(other)
+                fields.setdefault(self._limit, limit)
 
     def _seed(self, fields: Fields, out: Omissions) -> None:
         seed, field = fields.pop("seed"), self._quirks.seed_field
@@ -132,7 +136,7 @@ def _system_role(fields: Fields, out: Omissions) -> None:  # noqa: ARG001 - noth
             if bytes(said.get("role", b"")).strip() == b'"developer"':
                 said["role"] = _SYSTEM
                 turns[place] = msgspec.Raw(_encode(said))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return  # not messages: the provider says so
     fields["messages"] = msgspec.Raw(_encode(turns))
 
@@ -142,7 +146,7 @@ def _schema_in_words(fields: Fields, out: Omissions) -> None:
     try:
         form: Any = _any.decode(fields["response_format"])
         turns = _list.decode(fields["messages"])
-    except (msgspec.DecodeError, KeyError):
+    except (msgspec.DecodeError, RecursionError, KeyError):
         return
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return
@@ -151,16 +155,10 @@ def _schema_in_words(fields: Fields, out: Omissions) -> None:
         return  # no schema: the provider says so
     if asked.get("strict") is True:
         out.drop("response_format.json_schema.strict", "it is asked for in words alone")
-    told = {"role": "system", "content": _instruction(asked)}
+    about = asked.get("description")
+    wanted = Schema(
+        name="", schema=asked["schema"], description=about if isinstance(about, str) else ""
+    )
+    told = {"role": "system", "content": json_instruction(wanted)}
     fields["messages"] = msgspec.Raw(_encode([msgspec.Raw(_encode(told)), *turns]))
     fields["response_format"] = _JSON_OBJECT
-
-
-def _instruction(asked: dict[str, Any]) -> str:
-    about = asked.get("description")
-    rules = _encode(asked["schema"]).decode()
-    more = f" It is: {about}" if isinstance(about, str) and about else ""
-    return (
-        "Answer with a single JSON object and nothing else: no prose, no code fence."
-        f"{more} It must follow this JSON schema:\n{rules}"
-    )
