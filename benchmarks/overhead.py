@@ -369,7 +369,7 @@ def on_load_core(command: Sequence[str], env: dict[str, str]) -> Any:
         capture_output=True,
         text=True,
         env={**os.environ, **env},
-        timeout=120,
+        timeout=240,
     )
     return json.loads(done.stdout.strip().splitlines()[-1])
 

@@ -115,7 +115,7 @@ async def load(options: argparse.Namespace) -> dict[str, object]:
             else:
                 failed.append(f"status {listener.status}, {listener.events} events")
 
-    begins = [draws.uniform(0.0, SPREAD_S) for _ in range(options.streams)]
+    begins = [draws.uniform(0.0, options.spread_s) for _ in range(options.streams)]
     await asyncio.gather(*(visitor(begin_s) for begin_s in begins))
     await client.close()
     return {
@@ -140,6 +140,7 @@ def main() -> None:
     parser.add_argument("--model", default="bench")
     parser.add_argument("--key", default="", metavar="VARIABLE", help="where the key is")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spread-s", type=float, default=SPREAD_S, help="they begin within it")
     print(json.dumps(uvloop.run(load(parser.parse_args()))))
 
 
