@@ -194,8 +194,7 @@ class Exchange:
         """Note that the exchange is under way, until it is closed."""
         state, request = self.state, self.request
         state.exchanges.add(self)
-        if state.load.per_key and self.caller.key is not None:
-            state.load.began(self.caller.key.id)
+        state.load.began(self.caller.key)
         timeout_ns = self.alias.timeout_ns
         overrides = self.caller.overrides
         if overrides.timeout_ns is not None:
@@ -279,7 +278,8 @@ class Exchange:
         if self.request.streamed or self.assembles:
             limit = step.ttft_ns or (AUTO_TTFT_NS if left > 1 else None)
         if left > 1:  # a whole answer shows nothing until it is there: it has its share of the time
-            limit = min(limit or remaining, remaining // left)
+            limit = limit or self.state.learned.whole_times.limit_ns(step.target) or remaining
+            limit = min(limit, remaining // left)
         return limit
 
     def carry_out(self, attempt: Attempt, limit_ns: int | None) -> None:
@@ -533,8 +533,7 @@ class Exchange:
         state = self.state
         self.closed_ns = state.now_ns()
         state.exchanges.discard(self)
-        if state.load.keys and self.caller.key is not None:
-            state.load.ended(self.caller.key.id)
+        state.load.ended(self.caller.key)
         if self.cascade is not None:
             self.sound = not self.cascade.doubtful
             self.cascade.close()
@@ -587,9 +586,8 @@ class Exchange:
         for limit in attempt.limits:
             named += b"%b: %b\r\n" % limit
         sent = self.attempts[0].marks.send
-        seen = self.first_in_ns or marks.first or marks.last
-        if seen is None and attempt.ok:
-            seen = marks.end  # vectors have no token
+        # Vectors have no token.
+        seen = self.first_in_ns or marks.first or marks.last or (marks.end if attempt.ok else None)
         if sent is None or seen is None:
             return named
         now, received = self.state.now_ns(), self.inbound.received_ns

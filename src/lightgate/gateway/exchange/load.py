@@ -91,17 +91,20 @@ class Load:
         self.shed += 1
         raise Refusing(refused)
 
-    def began(self, key: str) -> None:
+    def began(self, key: KeyRecord | None) -> None:
         """Count a request of a key, where keys have a limit."""
-        self.keys[key] = self.keys.get(key, 0) + 1
+        if self.per_key and key is not None:
+            self.keys[key.id] = self.keys.get(key.id, 0) + 1
 
-    def ended(self, key: str) -> None:
+    def ended(self, key: KeyRecord | None) -> None:
         """Count a request of a key no more; the limit may be younger than the request."""
-        left = self.keys.get(key, 0) - 1
+        if not self.keys or key is None:
+            return
+        left = self.keys.get(key.id, 0) - 1
         if left > 0:
-            self.keys[key] = left
+            self.keys[key.id] = left
         else:
-            self.keys.pop(key, None)
+            self.keys.pop(key.id, None)
 
     def stood_since(self, since_ns: int) -> bool:
         """Whether the loop stood for long after this instant."""

@@ -13,6 +13,7 @@ from lightgate.gateway.cache.single_flight import SingleFlight
 from lightgate.gateway.exchange.load import Load
 from lightgate.gateway.exchange.timers import Timers
 from lightgate.route.form.forms import Forms
+from lightgate.route.form.whole_time import WholeTimes
 from lightgate.route.health.breaker import Breakers
 from lightgate.route.observe import Observer
 from lightgate.route.plan.course import RetryBudget
@@ -61,6 +62,7 @@ class Learned:
         self.budgets = HedgeBudgets()
         self.plans = PlanCache(self.breakers, self.forms, self.budgets)
         self.observer = Observer(self.breakers, self.forms, self.budgets)
+        self.whole_times = WholeTimes()
         self.unstreamable: set[str] = set()  # targets that would not stream a whole answer
         self.asked_ns = 0  # when the last request came
         self.spent_nano = 0  # by users, since the start

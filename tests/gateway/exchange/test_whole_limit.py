@@ -1,0 +1,37 @@
+"""A whole answer that does not come is left in seconds, once it is known how long they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lightgate.route.form.whole_time import ENOUGH, LEAST_NS
+
+if TYPE_CHECKING:
+    from gateway.conftest import Start
+    from own_time import OwnTime
+
+PAIR = """
+[models.pair]
+targets = ["lab/plain!hang", "lab/plain"]
+policy = "ordered"
+hedge = "off"
+timeout = "120s"
+"""
+
+
+async def test_a_silent_target_is_left_in_seconds(start: Start, own: OwnTime) -> None:
+    rig = await start(PAIR)
+    for _ in range(ENOUGH):
+        rig.state.learned.whole_times.saw("lab/plain!hang", 500_000_000)
+    began = rig.state.now_ns()
+    answer = await rig.chat("pair", stream=False)
+    assert answer.status == 200
+    assert answer.headers["x-lightgate-target"] == "lab/plain"
+    assert LEAST_NS <= rig.state.now_ns() - began < LEAST_NS + 2_000_000_000
+
+
+async def test_whole_answers_teach_how_long_they_take(start: Start) -> None:
+    rig = await start()
+    for _ in range(ENOUGH):
+        assert (await rig.chat(stream=False)).status == 200
+    assert rig.state.learned.whole_times.limit_ns("lab/plain") == LEAST_NS
