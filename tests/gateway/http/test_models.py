@@ -86,6 +86,12 @@ async def test_a_key_sees_and_uses_only_what_it_may_ask_for(start: Start) -> Non
     refused = await rig.chat("anthropic/claude-haiku-4-5", headers=key)
     assert refused.status == 403
     assert (await rig.chat("claude-opus-4-5", headers=key)).status == 403
+    gone = await rig.chat("gone", headers=key)  # allowed and unknown: no other name is told
+    assert gone.status == 404
+    for answer in (gone, await rig.ask("/v1/models/gone", **key)):
+        assert answer.json["error"]["message"] == (
+            "There is no model 'gone' here. GET /v1/models lists what this key may ask for."
+        )
 
 
 CHATS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -10,6 +10,7 @@ from lightgate.gateway.admit.shorten import shorten
 from lightgate.gateway.exchange.exchange import Exchange
 from lightgate.gateway.request.body import read_request_body
 from lightgate.gateway.request.refusal import Refusal, Refusing
+from lightgate.gateway.served.asked import ModelUnknown, not_for_key
 from lightgate.gateway.served.price import USUAL_ANSWER
 from lightgate.ledger.journal.notes import Reserved
 
@@ -41,7 +42,12 @@ def open_exchange(state: State, inbound: Inbound, reply: Reply, caller: Caller) 
     if key is not None and key.models and request.model not in key.models:
         raise Refusing(forbidden(f"This key may not use the model {request.model!r}."))
     served = caller.served
-    alias = served.aliases.get(request.model) or served.alias(request.model)
+    try:
+        alias = served.aliases.get(request.model) or served.alias(request.model)
+    except ModelUnknown:
+        if key is not None and key.models:
+            raise not_for_key(request.model) from None
+        raise
     if alias.trim or alias.concise:
         shorten(alias, request)
     exchange = Exchange(state, inbound, reply, caller, request, alias)

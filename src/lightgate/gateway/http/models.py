@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.gateway.served.asked import ModelUnknown
+from lightgate.gateway.served.asked import ModelUnknown, not_for_key
 from lightgate.route.form.target import NEVER
 
 if TYPE_CHECKING:
@@ -55,11 +55,14 @@ class ModelPages:
         """One model; ModelUnknown where there is none that this key may ask for."""
         served = self._state.served
         if key is not None and key.models and name not in key.models:
-            raise ModelUnknown(
-                f"There is no model {name[:80]!r} here.", hint="GET /v1/models lists them."
-            )
+            raise not_for_key(name)
         if name not in served.aliases:
-            served.names.targets(name)
+            try:
+                served.names.targets(name)
+            except ModelUnknown:
+                if key is not None and key.models:
+                    raise not_for_key(name) from None
+                raise
         return self._told(served, shape, name)
 
     def _told(self, served: Served, shape: str, name: str) -> bytes:

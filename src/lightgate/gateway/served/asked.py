@@ -28,6 +28,14 @@ class ModelUnknown(UsageError):  # noqa: N818 - names the event
     label = "model_not_found"
 
 
+def not_for_key(model: str) -> ModelUnknown:
+    """The error for a key that may use some models only: it names no other model."""
+    return ModelUnknown(
+        f"There is no model {model[:_SHOWN]!r} here.",
+        hint="GET /v1/models lists what this key may ask for.",
+    )
+
+
 class AskedNames:
     """The model names of one snapshot beside its aliases."""
 
