@@ -33,6 +33,7 @@ _CONTEXT: Final = (  # where lists say how many tokens a model takes
     "max_input_tokens",
     "inputTokenLimit",
 )
+NO_LIST: Final = "it has no list of models"
 _NO_LIST: Final = frozenset((404, 405, 501))
 
 
@@ -136,4 +137,4 @@ def _next_page(tree: dict[str, Any]) -> str:
 def _why(status: int) -> str:
     if status in {401, 403}:
         return f"it refused the key with {status}"
-    return "it has no list of models" if status in _NO_LIST else f"it answered {status}"
+    return NO_LIST if status in _NO_LIST else f"it answered {status}"

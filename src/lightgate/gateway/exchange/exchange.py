@@ -314,8 +314,7 @@ class Exchange:
         """Choose the winner at the first useful token of an attempt; whether it is this one."""
         if self.winner is not None or self.closed_ns is not None:
             return self.winner is attempt
-        state = self.state
-        now = state.now_ns()
+        state, now = self.state, self.state.now_ns()
         if not attempt.heard:
             attempt.heard = True
             if attempt.marks.first is not None:
@@ -367,11 +366,8 @@ class Exchange:
         if not rivals:
             return False
         state = self.state
-        tokens = (
-            state.learned.expected_tokens(self.alias.name)
-            or self.request.max_tokens
-            or USUAL_TOKENS
-        )
+        expected = state.learned.expected_tokens(self.alias.name)
+        tokens = expected or self.request.max_tokens or USUAL_TOKENS
         # A client that wants the whole has no use for an early first token.
         answer = ExpectedAnswer(self.size, tokens, 0.0 if self.assembles else WORTH)
         spoke = Rival(attempt.step.target, attempt.marks.first or now)

@@ -25,6 +25,7 @@ from lightgate.gateway.process.child import PARENT_DEATH_ENV, end_with_parent
 from lightgate.gateway.process.logs import say
 from lightgate.gateway.process.prepare import ListNews, ListOrder, Preparation
 from lightgate.provider.kept_lists import AGAIN_NS, FRESH_NS, WANTED
+from lightgate.provider.model_list import NO_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -85,7 +86,8 @@ class ListKeeper:
     def _take(self, news: ListNews) -> None:
         for name, problem in news.problems.items():
             if self._told.get(name) != problem:
-                say(_log, logging.WARNING,
+                level = logging.INFO if problem == NO_LIST else logging.WARNING
+                say(_log, level,
                     f"The list of models of {name} could not be fetched: {problem}. Models that"
                     f" are in no other list are known as {name}/MODEL only.",
                     provider=name)  # fmt: skip
