@@ -15,6 +15,7 @@ from lightgate.gateway.exchange import exchange
 from lightgate.gateway.request import endpoint, passed
 from lightgate.gateway.served import asked, keys, price, served
 from lightgate.gateway.spend import denial
+from lightgate.provider.cloud.signer import NoToken
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan import course
 from lightgate.wire.door import chunked, connection, inbound, intake
@@ -89,7 +90,7 @@ def test_every_code_has_its_row() -> None:
         del attempts[label]
     said = set(re.findall(r'code="([a-z_]+)"', SOURCE))
     said |= set(re.findall(r'reason="([a-z]+)"', inspect.getsource(denial)))
-    said |= {errors.UsageError.label, asked.ModelUnknown.label}
+    said |= {errors.UsageError.label, asked.ModelUnknown.label, NoToken.label}
     assert set(documented) == said | set(attempts)
     for label, status in attempts.items():
         assert documented[label] == str(status), label

@@ -134,6 +134,7 @@ def command(**given: Any) -> int:
 @contextlib.contextmanager
 def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
     """The targets; those of a world live as long as its simulator."""
+    from lightgate.provider.cloud.tokens import TokenKeepers
     from lightgate.provider.target import resolve
 
     names: tuple[str, ...] = given["targets"]
@@ -146,9 +147,13 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
         refuse_urls_alone("bench", names)
         use_env_file()
         config = read_config(given["config_file"])
+        keepers = TokenKeepers()
         found = tuple(
-            resolve(name, env=os.environ, config=config, key_env=given["key_env"]) for name in names
+            resolve(name, env=os.environ, config=config, key_env=given["key_env"], keepers=keepers)
+            for name in names
         )
+        for target in found:
+            target.ready()
         yield _priced(found, given["hourly_cost"])
         return
     from lightgate.bench.run.order import targets

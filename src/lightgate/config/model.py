@@ -161,7 +161,7 @@ class ProviderTable(ConfigTable):
     auth: Auth | None = Field(
         default=None,
         description='how the key travels: "bearer", "header:NAME" or the name alone, "query:NAME",'
-        ' "none"; or what stands in for a key: "sigv4" (AWS)',
+        ' "none"; or what stands in for a key: "sigv4" (AWS), "google", "azure" (Entra ID)',
     )
     headers: SentHeaders = Field(
         default_factory=dict,

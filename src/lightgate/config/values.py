@@ -40,7 +40,7 @@ _OUR_HEADERS: Final = frozenset(
 _SECRET_WORDS: Final = frozenset(
     ("auth", "authorization", "code", "cookie", "credential", "credentials", "key", "passwd")
 ) | frozenset(("password", "secret", "sig", "signature", "token"))
-_WAYS: Final = ("bearer", "none", "sigv4")  # that are no header's name
+_WAYS: Final = ("bearer", "none", "sigv4", "google", "azure")  # that are no header's name
 
 
 def _auto_or_duration(value: object) -> int | None:
@@ -83,7 +83,9 @@ def _auth(value: str) -> str:
         return _header_name(name).lower()
     if way == "query" and _PARAMETER.fullmatch(name):
         return value
-    raise ValueError('auth is "bearer", "header:NAME", "query:NAME", "sigv4" or "none"')
+    raise ValueError(
+        'auth is "bearer", "header:NAME", "query:NAME", "sigv4", "google", "azure" or "none"'
+    )
 
 
 def _header_name(value: str) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Family = Literal["openai", "anthropic", "gemini"]
 Pairs = tuple[tuple[str, str], ...]
 
-LIVE: Final = frozenset(("sigv4",))  # ways in that a key may stand in for
+LIVE: Final = frozenset(("sigv4", "google", "azure"))  # ways in that a key may stand in for
 ENV: Final = "env:"  # before the name of the variable that holds a value
 _OWN_KINDS: Final[tuple[Kind, ...]] = ("chat", "completion", "embedding")
 # What a server of the user's own is told of a client's header fields, beside its dialect's.
@@ -58,10 +58,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     of the price list in requests, and `example` is a model for a first try. `base_url_env` is the
     variable from which the provider's official SDK reads its base URL; `base_url_path` is what
     that SDK adds.
-    `auth` is how the key travels: bearer, the name of a header, query:NAME, none; or sigv4, which
-    needs no key and takes one as a bearer's where there is one. A value of `headers` and `query`
-    is a text, or "env:NAME". `as_of` is the day on which the row was last held against public
-    documentation or code.
+    `auth` is how the key travels: bearer, the name of a header, query:NAME, none; or sigv4,
+    google or azure, which need no key and take one as a bearer's where there is one. A value of
+    `headers` and `query` is a text, or "env:NAME". `as_of` is the day on which the row was last
+    held against public documentation or code.
     """
 
     name: str

@@ -6,6 +6,7 @@ background, never while a client waits, and what it says is checked before it is
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -68,6 +69,8 @@ async def fetch_models(client: Client, target: Target) -> tuple[OfferedModel, ..
     """The models that a provider lists for a key; ListUnavailable or AttemptError say why not."""
     origin, _ = split_url(target.base_url)
     query = _first_page(target)
+    if target.signer is not None:
+        await asyncio.to_thread(target.ready)
     found: dict[str, OfferedModel] = {}
     for _ in range(MOST_PAGES):
         path, headers = target.bare("GET", f"/models{query}")

@@ -14,9 +14,9 @@ from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import Dialect, dialect_for
 from lightgate.dialect.request import CallForm
 from lightgate.errors import UsageError
+from lightgate.provider.cloud.signer import Ask
 from lightgate.provider.generations import generation_of
 from lightgate.provider.secret import Secret
-from lightgate.provider.signer import Ask
 from lightgate.wire.origin import Origin, split_url
 
 if TYPE_CHECKING:

@@ -13,9 +13,6 @@ from lightgate.config.notation import MODEL_PLACE, check_base_url
 from lightgate.errors import ConfigError, CredentialsError, UsageError
 from lightgate.price.cost import Cost, PriceTerms, price_of
 from lightgate.price.rates import Rates
-from lightgate.provider.access import sent_values, signer_of
-from lightgate.provider.aws import ID as AWS_ID
-from lightgate.provider.aws import has_credentials
 from lightgate.provider.catalogue import (
     ENV,
     LIVE,
@@ -28,8 +25,9 @@ from lightgate.provider.catalogue import (
     placeholders,
     provider_named,
 )
+from lightgate.provider.cloud.access import VARIABLES, can_sign, sent_values, signer_of
+from lightgate.provider.cloud.signer import Ask, Signer
 from lightgate.provider.secret import Secret, first_set, key_from_env
-from lightgate.provider.signer import Ask, Signer
 from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
@@ -38,9 +36,11 @@ if TYPE_CHECKING:
 
     from lightgate.clock.tokens import Usage
     from lightgate.config.model import Config, PriceTable, ProviderTable
+    from lightgate.provider.cloud.tokens import TokenKeepers
 
 _FORMS = "A target is provider/model, or NAME=URL#MODEL for any OpenAI-compatible base URL."
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+READY_S: Final = 30.0  # for the first token of a cloud
 _QUERY: Final = "query:"
 _VALUE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
@@ -96,6 +96,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             headers += self.signer.sign(Ask(method, origin.authority, path, headers, b""))
         return path, headers
 
+    def ready(self, timeout_s: float = READY_S) -> None:
+        """Wait until requests can be let in; CredentialsError says why not. It blocks."""
+        if self.signer is not None:
+            self.signer.ready(timeout_s)
+
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """What must not be shown: the key, the values from the environment, the signer's."""
@@ -118,8 +123,12 @@ def resolve(
     env: Mapping[str, str],
     config: Config | None = None,
     key_env: str | None = None,
+    keepers: TokenKeepers | None = None,
 ) -> Target:
-    """Read `provider/model` or `NAME=URL#MODEL`; `key_env` names the variable with the key."""
+    """Read `provider/model` or `NAME=URL#MODEL`; `key_env` names the variable with the key.
+
+    `keepers` are those of the tokens that other targets of the same run use too.
+    """
     alone = url_alone(spec)
     if alone is not None:
         base_url, model = alone
@@ -151,20 +160,21 @@ def resolve(
         hourly_cost=table.hourly_cost if table is not None else None,
         rates=own_rates(own) if own is not None else None,
     )
-    return let_in(target, table.variables if table is not None else {}, env)
+    settings = table.variables if table is not None else {}
+    signer = None
+    if target.api_key is None:
+        signer = signer_of(provider, target.base_url, settings, env, keepers)
+    return let_in(target, env, signer)
 
 
-def let_in(target: Target, settings: Mapping[str, str], env: Mapping[str, str]) -> Target:
-    """The target with all that its requests carry; `settings` are its provider's variables."""
-    provider, base_url = target.provider, target.base_url
+def let_in(target: Target, env: Mapping[str, str], signer: Signer | None) -> Target:
+    """The target with its model in the base URL and with all that its requests carry."""
+    base_url = target.base_url
     if MODEL_PLACE in base_url:
         if target.model in {".", ".."}:
             raise UsageError(f"{target.model!r} cannot be a model.", hint=_FORMS)
         base_url = base_url.replace(MODEL_PLACE, quote(target.model, safe=""))
-    signer = None
-    if target.api_key is None:
-        signer = signer_of(provider, base_url, settings, env)
-    values = sent_values(provider, env)
+    values = sent_values(target.provider, env)
     return msgspec.structs.replace(target, base_url=base_url, values=values, signer=signer)
 
 
@@ -195,8 +205,9 @@ def key_variable(
         return found, True
     if provider.auth in LIVE:
         settings = table.variables if table is not None else {}
-        ready = has_credentials(settings, env)
-        return (None, True) if ready else (next(iter(provider.key_env), AWS_ID), False)
+        if can_sign(provider, settings, env):
+            return None, True
+        return next(iter(provider.key_env), VARIABLES[provider.auth]), False
     free = provider.local or provider.auth == "none" or not provider.key_env
     return (None, True) if free else (provider.key_env[0], False)
 

@@ -13,11 +13,11 @@ import pytest
 from lightgate.clock.source import ManualClock
 from lightgate.config.load import parse_config
 from lightgate.dialect.request import Message, Request
-from lightgate.provider.aws import AwsCredentials, Scope
+from lightgate.provider.cloud.aws import AwsCredentials, Scope
+from lightgate.provider.cloud.signer import Ask
+from lightgate.provider.cloud.sigv4 import SigV4
 from lightgate.provider.prepare import prepare
 from lightgate.provider.secret import Secret
-from lightgate.provider.signer import Ask
-from lightgate.provider.sigv4 import SigV4
 from lightgate.provider.target import resolve
 from sdk.environment import HERE, python_of, run_in
 

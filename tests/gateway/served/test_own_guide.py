@@ -39,10 +39,12 @@ def example(page: str, word: str) -> str:
 
 
 @pytest.mark.parametrize("page", ["own-providers", "clouds"])
-def test_every_example_is_valid(page: str, tmp_path: Path) -> None:
+def test_every_example_is_valid(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "credentials").write_text(
         "[team-eu]\naws_access_key_id = A\naws_secret_access_key = s\n"
     )
+    for name in ("google", "azure"):
+        monkeypatch.setattr(f"lightgate.provider.cloud.{name}.installed", lambda: True)
     env = ENV | {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
     assert examples(page)
     for text in examples(page):

@@ -22,6 +22,7 @@ from lightgate.dialect.request import Message, Request
 from lightgate.errors import AttemptError, CredentialsError, LightgateError
 from lightgate.provider.call import call
 from lightgate.provider.catalogue import known_providers
+from lightgate.provider.cloud.tokens import TokenKeepers
 from lightgate.provider.target import key_variable, resolve
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.fetch import fetch
@@ -72,7 +73,11 @@ async def examine(
     client = Client(watch_lag=False)
     try:
         if targets:
-            resolved = [resolve(spec, env=env, config=config, key_env=key_env) for spec in targets]
+            keepers = TokenKeepers()
+            resolved = [
+                resolve(spec, env=env, config=config, key_env=key_env, keepers=keepers)
+                for spec in targets
+            ]
             return list(await asyncio.gather(*(_call(client, target) for target in resolved)))
         rows = known_providers(config).values()
         return list(await asyncio.gather(*(_reach(client, row, env, config) for row in rows)))
@@ -111,6 +116,13 @@ async def models_at(base_url: str) -> tuple[str, ...]:
 
 async def _call(client: Client, target: Target) -> DoctorFinding:
     """Ask a target for a few tokens, on a cold connection."""
+    if target.signer is not None:
+        try:
+            await asyncio.to_thread(target.ready)
+        except CredentialsError as error:
+            return DoctorFinding(
+                name=target.name, state="no key", says=error.message, hint=error.hint
+            )
     request = Request(
         model=target.model,
         messages=(Message(role="user", content="Say yes."),),
@@ -153,6 +165,8 @@ async def _reach(
     deadlines = LOCAL_DEADLINES if provider.local else DEADLINES
     try:
         target = resolve(f"{name}/any", env=env, config=config)
+        if target.signer is not None:
+            await asyncio.to_thread(target.ready)
         origin, _ = split_url(target.base_url)
         answer = await fetch(client, origin, *target.bare("GET", "/models"), deadlines)
         other = await _other_service(client, origin, provider, answer) if provider.local else ""

@@ -16,8 +16,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from lightgate.errors import UsageError
-from lightgate.provider.aws import SECRETS
 from lightgate.provider.catalogue import ENV, catalogue
+from lightgate.provider.cloud import aws, azure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -173,7 +173,7 @@ def secrets_of(
     `also` names further variables, for a worker, which has a snapshot and no configuration.
     """
     names = {name for row in catalogue().values() for name in row.key_env}
-    names |= {CONSOLE_SECRET_ENV, *SECRETS, *also}
+    names |= {CONSOLE_SECRET_ENV, *aws.SECRETS, *azure.SECRETS, *also}
     urls: list[str] = []
     if config is not None:
         for table in config.providers.values():

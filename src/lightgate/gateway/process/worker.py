@@ -41,6 +41,7 @@ from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.locate import LedgerPlace
+from lightgate.provider.cloud.tokens import TokenKeepers
 from lightgate.provider.kept_lists import WANTED
 from lightgate.wire.client.client import Client
 from lightgate.wire.door.crowd import CrowdLimits
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 TOO_LARGE: Final = " Raise max_body_bytes under [gateway] in lightgate.toml, or send less."
 LOOK_S: Final = 0.5  # between two looks at the snapshot
+TOKEN_S: Final = 5.0  # for the first tokens of the clouds, before requests are taken
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,8 @@ class Worker:
         self._look = asyncio.Event()
         self._seen = self._mark()
         self._disk: DiskCache | None = None
-        served = Served(read_snapshot(options.data), os.environ)
+        self._keepers = TokenKeepers()
+        served = Served(read_snapshot(options.data), os.environ, self._keepers)
         self.client = Client(watch_lag=False)
         self.state = State(
             served,
@@ -153,6 +156,7 @@ class Worker:
         loop.add_signal_handler(signal.SIGINT, self._stop.set)
         loop.add_signal_handler(signal.SIGUSR1, self._retire)
         loop.add_signal_handler(signal.SIGHUP, self._look.set)
+        await asyncio.to_thread(self._keepers.settle, TOKEN_S)
         options = self._options
         if options.fds:
             sockets = [socket.socket(fileno=fd) for fd in options.fds]
@@ -218,8 +222,10 @@ class Worker:
                 continue
             self._seen = mark
             try:
-                served = Served(read_snapshot(self._options.data), os.environ)
+                served = Served(read_snapshot(self._options.data), os.environ, self._keepers)
+                await asyncio.to_thread(self._keepers.settle, TOKEN_S)
                 self.state.move(served)
+                self._keepers.keep_only(served.signers.values())
                 self._keep_answers(served)
             except LightgateError as error:
                 logger.error("the snapshot is not taken in: %s", error.message)  # noqa: TRY400

@@ -11,6 +11,9 @@ from lightgate.gateway.served.keys import Keyring
 from lightgate.gateway.served.price import TokenPrices
 from lightgate.gateway.served.target import ServedTarget
 from lightgate.gateway.served.tiers import tiers_of
+from lightgate.provider.catalogue import LIVE
+from lightgate.provider.cloud.access import signer_of
+from lightgate.provider.cloud.tokens import TokenKeepers
 from lightgate.provider.secret import key_from_env
 from lightgate.provider.target import Target, let_in
 from lightgate.route.form.prior import DEFAULT
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lightgate.gateway.served.snapshot import Reach, Snapshot
+    from lightgate.provider.cloud.signer import Signer
     from lightgate.route.form.prior import Prior
     from lightgate.route.plan.hedge import TargetPrice
 
@@ -29,7 +33,9 @@ _MOST_LOOSE: Final = 1000  # targets under their own name, which clients may ask
 class Served:
     """What a worker serves under one snapshot."""
 
-    def __init__(self, snapshot: Snapshot, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, env: Mapping[str, str], keepers: TokenKeepers | None = None
+    ) -> None:
         self.snapshot = snapshot
         self.terms = snapshot.terms
         self.keyring = Keyring(snapshot.keys)
@@ -37,6 +43,8 @@ class Served:
         self.origins = frozenset([origin.encode() for origin in snapshot.terms.cors])
         self.instance = snapshot.instance
         self._env = env
+        self._keepers = TokenKeepers() if keepers is None else keepers
+        self.signers: dict[str, Signer | None] = {}
         self.aliases: dict[str, Alias] = {alias.name: alias for alias in snapshot.aliases}
         self.targets: dict[str, ServedTarget] = {}
         self._loose: dict[str, Alias] = {}
@@ -46,6 +54,11 @@ class Served:
         for alias in snapshot.aliases:
             for target in alias.targets:
                 self.targets.setdefault(target, self._make(target))
+        for reach in snapshot.providers.values():
+            if reach.key_env is None and reach.provider.auth in LIVE:
+                signer = self._signer(reach)
+                if signer is not None:
+                    signer.start()
 
     def alias(self, model: str) -> Alias:
         """The alias of a client's model name; a bare name or a target's own makes one.
@@ -118,7 +131,16 @@ class Served:
             api_key=key,
             hourly_cost=reach.hourly_cost,
         )
-        return let_in(target, reach.settings, self._env)
+        return let_in(target, self._env, self._signer(reach) if key is None else None)
+
+    def _signer(self, reach: Reach) -> Signer | None:
+        """The signer of a provider, made once for all of its targets."""
+        name = reach.provider.name
+        if name not in self.signers:
+            self.signers[name] = signer_of(
+                reach.provider, reach.base_url, reach.settings, self._env, self._keepers
+            )
+        return self.signers[name]
 
     def _forget(self) -> None:
         """Drop the older half of names that are no alias; running requests keep their targets."""

@@ -12,9 +12,9 @@ from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.registry import DIALECTS, counterpart, dialect_for
 from lightgate.errors import UsageError
 from lightgate.gateway.request.body import with_cap
+from lightgate.provider.cloud.signer import Ask
 from lightgate.provider.generations import generation_of
 from lightgate.provider.prepare import NO_FORMS, Prepared, head_block, without_secrets
-from lightgate.provider.signer import Ask
 from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:

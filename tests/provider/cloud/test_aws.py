@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.errors import CredentialsError
-from lightgate.provider.aws import aws_credentials, has_credentials
+from lightgate.provider.cloud.aws import aws_credentials, has_credentials
 from lightgate.provider.target import resolve
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import pytest
 
 from lightgate.clock.source import ManualClock
 from lightgate.errors import ConfigError
-from lightgate.provider.aws import AwsCredentials, Scope, scope_of
+from lightgate.provider.cloud.aws import AwsCredentials, Scope, scope_of
+from lightgate.provider.cloud.signer import Ask
+from lightgate.provider.cloud.sigv4 import SigV4
 from lightgate.provider.secret import Secret
-from lightgate.provider.signer import Ask
-from lightgate.provider.sigv4 import SigV4
 
 SUITE_NS = 1_440_938_160_000_000_000  # 20150830T123600Z
 SUITE = AwsCredentials("AKIDEXAMPLE", Secret("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"))

@@ -18,10 +18,10 @@ from lightgate.clock.source import SYSTEM
 
 if TYPE_CHECKING:
     from lightgate.clock.source import Clock
-    from lightgate.provider.aws import AwsCredentials, Scope
     from lightgate.provider.catalogue import Pairs
+    from lightgate.provider.cloud.aws import AwsCredentials, Scope
+    from lightgate.provider.cloud.signer import Ask
     from lightgate.provider.secret import Secret
-    from lightgate.provider.signer import Ask
 
 NS: Final = 1_000_000_000
 _SLASHES: Final = re.compile("/{2,}")
@@ -49,6 +49,9 @@ class SigV4:
         """The secret key, which is never sent, and the session's token, which is."""
         found = self._credentials
         return (found.secret,) if found.session is None else (found.secret, found.session)
+
+    def start(self) -> None:
+        """Nothing is fetched."""
 
     def ready(self, timeout_s: float) -> None:
         """Nothing is waited for."""

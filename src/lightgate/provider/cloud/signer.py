@@ -9,9 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from lightgate.errors import Exit, UsageError
+
 if TYPE_CHECKING:
     from lightgate.provider.catalogue import Pairs
     from lightgate.provider.secret import Secret
+
+
+class NoToken(UsageError):  # noqa: N818 - names the event
+    """A request cannot be let in now: no token has come yet, or the last one has ended.
+
+    For a plan it is one of the reasons why a target cannot be told a request; `field` is its name.
+    """
+
+    exit_code = Exit.CREDENTIALS
+    status = 503
+    label = "no_token"
+    field = "access_token"
 
 
 class Ask(NamedTuple):
@@ -32,7 +46,10 @@ class Signer(Protocol):
         """What must not be shown, in a provider's error for example."""
 
     def sign(self, ask: Ask) -> Pairs:
-        """The headers; CredentialsError where there are none now."""
+        """The headers; NoToken where there are none now."""
+
+    def start(self) -> None:
+        """Begin to get ready; it does not wait."""
 
     def ready(self, timeout_s: float) -> None:
         """Wait until requests can be signed; CredentialsError says why they cannot. It blocks."""

@@ -1,0 +1,1 @@
+"""What lets requests in at the clouds where no key does: signatures, and tokens that end."""
