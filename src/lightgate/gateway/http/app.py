@@ -22,7 +22,7 @@ from lightgate.gateway.http.requests import look_up
 from lightgate.gateway.http.responses import Responses
 from lightgate.gateway.http.shared import Shared, shared_name
 from lightgate.gateway.http.usage import usage_body
-from lightgate.gateway.kept.talk import previous_of
+from lightgate.gateway.kept.talk import previous_of, refers
 from lightgate.gateway.request.endpoint import Endpoint, dialect_of, find
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 
@@ -115,10 +115,12 @@ class Gateway:
         """Begin an exchange whose request or answer has to do with others."""
         state = self._state
         kind = exchange.request.endpoint.kind
-        previous = previous_of(exchange.request.fields) if kind in _BY_ITEMS else None
-        if previous is not None:
-            self._tasks(exchange.inbound, reply, self._go_on(exchange, reply, previous))
-            return
+        if kind in _BY_ITEMS:
+            fields = exchange.request.fields
+            previous = previous_of(fields)
+            if previous is not None or refers(fields):
+                self._tasks(exchange.inbound, reply, self._go_on(exchange, reply, previous))
+                return
         if kind == "count":
             answer_count(state, exchange, reply)
             return
@@ -137,12 +139,15 @@ class Gateway:
         admit(state, exchange)
         begin(exchange)
 
-    async def _go_on(self, exchange: Exchange, reply: Reply, previous: str) -> None:
-        """Begin an exchange that goes on from a response."""
+    async def _go_on(self, exchange: Exchange, reply: Reply, previous: str | None) -> None:
+        """Begin an exchange that goes on from a response, or names items of earlier ones."""
         asked = exchange.request.endpoint.kind
+        if refers(exchange.request.fields):
+            await self._responses.fill_in(exchange)
         if asked == "responses":
             exchange.reply = self._responses.around(exchange, reply)
-        await self._responses.go_on(exchange, previous)
+        if previous is not None:
+            await self._responses.go_on(exchange, previous)
         if asked == "count":
             answer_count(self._state, exchange, reply)
         else:

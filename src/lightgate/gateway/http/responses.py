@@ -16,7 +16,13 @@ from lightgate.errors import AttemptError, UsageError
 from lightgate.gateway.admit.admit import admit_free
 from lightgate.gateway.kept.reply import NATIVE, ResponseReply
 from lightgate.gateway.kept.store import ResponseStore
-from lightgate.gateway.kept.talk import input_items, put_together, unknown_previous
+from lightgate.gateway.kept.talk import (
+    input_items,
+    put_together,
+    responses_named,
+    unknown_previous,
+    with_items,
+)
 from lightgate.gateway.request.body import BYTES_PER_TOKEN
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 from lightgate.route.form.size import bucket
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.gateway.exchange.state import State
     from lightgate.gateway.kept.store import KeptResponse
+    from lightgate.gateway.request.body import Fields
     from lightgate.gateway.request.endpoint import Endpoint
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.wire.door.inbound import Inbound
@@ -85,10 +92,25 @@ class Responses:
             # Without keys there is nobody to keep apart: a provider may know what we do not.
             raise unknown_previous(previous)
 
+    async def fill_in(self, exchange: Exchange) -> None:
+        """Put the items into a request that it only names, as the Vercel AI SDK does."""
+        request, owner = exchange.request, _owner(exchange.caller.key)
+        kept = []
+        for id_ in sorted(responses_named(request.fields)):
+            found = await self.store.find(owner, id_)
+            if found is not None and not found.native:
+                kept.append(found)
+        if kept:
+            self._say(exchange, with_items(request.fields, kept))
+
     def _tell_all(self, exchange: Exchange, chain: list[KeptResponse]) -> None:
         """Put the whole conversation into the request."""
+        self._say(exchange, put_together(chain, exchange.request.fields))
+
+    def _say(self, exchange: Exchange, fields: Fields) -> None:
+        """Let the request say these fields, within the limit on bodies."""
         request = exchange.request
-        request.fields = put_together(chain, request.fields)
+        request.fields = fields
         request.body = _encode(request.fields)
         most = self._state.served.terms.max_body_bytes
         if len(request.body) > most:

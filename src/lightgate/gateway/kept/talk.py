@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,6 +21,8 @@ _word: Final = msgspec.json.Decoder(str | None)
 _items: Final = msgspec.json.Decoder(str | list[msgspec.Raw])
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
+# An item of a response that was translated here: the id of its exchange, and its place.
+_OWN_ITEM: Final = re.compile(r"[a-z]{2,4}_([0-9a-f-]{36})_\d{1,6}")
 # A provider would look these up among its own, where they are not.
 _FOREIGN: Final = ("id", "status")
 
@@ -84,6 +87,35 @@ def said_before(kept: KeptResponse) -> list[Any]:
     asked = _decode(kept.input or b"[]")
     answered = _decode(kept.response or b"{}").get("output") or []
     return [*asked, *[_again(item) for item in answered if _usable(item)]]
+
+
+def refers(fields: Fields) -> bool:
+    """Whether a request's input names items of earlier responses instead of saying them."""
+    return b'"item_reference"' in bytes(fields.get("input", b""))
+
+
+def responses_named(fields: Fields) -> set[str]:
+    """The ids of the responses whose items a request names; only of those that were made here."""
+    found = (_OWN_ITEM.fullmatch(name) for name in map(_named, _decode(input_of(fields))))
+    return {f"resp_{one[1]}" for one in found if one is not None}
+
+
+def with_items(fields: Fields, kept: Sequence[KeptResponse]) -> Fields:
+    """The fields of a request that says the items itself which it named; others stay named."""
+    known: dict[str, Any] = {}
+    for one in kept:
+        answered = _decode(one.response or b"{}").get("output") or []
+        known |= {item["id"]: _again(item) for item in answered if _usable(item) and "id" in item}
+    items = [known.get(_named(item), item) for item in _decode(input_of(fields))]
+    return {**fields, "input": msgspec.Raw(_encode(items))}
+
+
+def _named(item: Any) -> str:
+    """The id of the item that an item stands for; empty where it says something itself."""
+    if not isinstance(item, dict) or item.get("type") != "item_reference":
+        return ""
+    name = item.get("id")
+    return name if isinstance(name, str) else ""
 
 
 def _usable(item: Any) -> bool:
