@@ -96,12 +96,14 @@ class ErrorWords(NamedTuple):
     """A provider's own words for an error, cleaned; `kind` is its `type`, or Google's `status`.
 
     `family` is the family of dialects that they belong to, empty where no provider said anything.
+    `details` are Google's, as a JSON text: which quota, and how long to wait.
     """
 
     code: str | int | None = None
     kind: str = ""
     param: str = ""
     family: str = ""
+    details: str = ""
 
     @property
     def said(self) -> bool:

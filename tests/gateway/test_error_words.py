@@ -137,6 +137,30 @@ async def test_types_of_anthropic_and_google_stay_in_their_dialects(
     assert (answer.status, answer.json["error"]["status"]) == (400, "FAILED_PRECONDITION")
 
 
+QUOTA = [
+    {"@type": "type.googleapis.com/google.rpc.QuotaFailure",
+     "violations": [{"quotaId": "GenerateRequestsPerMinute", "quotaValue": "10"}]},
+    {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "22s"},
+]  # fmt: skip
+
+
+async def test_googles_details_reach_a_client_of_its_dialect(
+    start: Start, upstream: Upstream
+) -> None:
+    rig = await behind(start, upstream)
+    error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": QUOTA}
+    upstream.script = refusal({"error": error}, b"429 Slow")
+    answer = await ask(rig, "gemini", "rawgem/m")
+    assert answer.json["error"]["details"] == QUOTA
+    assert "details" not in (await ask(rig, "openai", "rawgem/m")).json["error"]
+    for odd in ([{"a": ENV["GEM_KEY"]}], [{"a": "x" * 300}] * 40, "text", [[[[[[[[[[1]]]]]]]]]]):
+        upstream.script = refusal({"error": error | {"details": odd}}, b"429 Slow")
+        answer = await ask(rig, "gemini", "rawgem/m")
+        assert answer.status == 429
+        assert ENV["GEM_KEY"] not in answer.body.decode()
+        assert len(answer.body) < 6000
+
+
 async def test_words_are_cleaned_of_keys_and_bounded(start: Start, upstream: Upstream) -> None:
     rig = await behind(start, upstream)
     key = ENV["RAW_KEY"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gateway.security.conftest import chat_stream
+from lightgate.cli.main import main
 from lightgate.config.load import parse_config
 from lightgate.errors import ConfigError
 from lightgate.gateway.request.passed import MOST_HOPS
@@ -15,6 +17,8 @@ from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.served import Served
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from gateway.conftest import Rig, Start
     from gateway.security.conftest import Upstream
 
@@ -128,6 +132,14 @@ def test_a_configuration_that_names_its_own_address_is_refused() -> None:
     assert "--port 8090" in caught.value.hint
     made = make_snapshot(parse_config(text + "[gateway]\nport = 8090\n"), (), {})
     assert "llamacpp" in made.providers
+
+
+def test_config_check_says_so_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "lightgate.toml"
+    file.write_text('[models.m]\ntargets = ["llamacpp/any"]\n', "utf-8")
+    assert main(["config", "check", "--config", str(file), "--json"]) == 3
+    [problem] = json.loads(capsys.readouterr().out)["problems"]
+    assert "this gateway listens there itself" in problem
 
 
 def test_a_key_for_a_server_at_the_gateways_address_does_not_stop_it() -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MESSAGE_LIMIT: Final = 300  # characters; enough for a sentence, too little for a prompt
 CODE_LIMIT: Final = 64
+DETAILS_LIMIT: Final = 4096
+_DEEPEST: Final = 8
 READ_LIMIT: Final = 65_536  # bytes of an error page that are looked at
 MASK: Final = "***"
 _WORD: Final = 16
@@ -215,7 +217,32 @@ def _words(source: dict[str, Any]) -> ErrorWords:
         clean(code, CODE_LIMIT) if isinstance(code, str) else code,
         clean(kind, CODE_LIMIT),
         clean(param, CODE_LIMIT) if isinstance(param, str) else "",
+        details=_details(source.get("details")),
     )
+
+
+def _details(value: Any) -> str:
+    """Clean Google's details; what is too large for an error is left out."""
+    if not isinstance(value, list) or not value:
+        return ""
+    try:
+        text = msgspec.json.encode(_cleaned(value, _DEEPEST)).decode()
+    except (ValueError, TypeError):
+        return ""
+    return text if len(text) <= DETAILS_LIMIT else ""
+
+
+def _cleaned(value: Any, depth: int) -> Any:
+    """Clean every text inside a JSON value; what is nested too deeply is left out."""
+    if isinstance(value, str):
+        return clean(value)
+    if not depth:
+        return None
+    if isinstance(value, dict):
+        return {clean(name): _cleaned(one, depth - 1) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(one, depth - 1) for one in value]
+    return value
 
 
 def _sentence(error: dict[str, Any]) -> str:

@@ -439,13 +439,14 @@ class Call:
 
     def _words(self, fault: Fault) -> ErrorWords:
         """The provider's words for its error, without our key."""
-        code, kind, param, _ = fault.words
+        code, kind, param, _, details = fault.words
         without = self.prepared.without_key
         return ErrorWords(
             without(code) if isinstance(code, str) else code,
             without(kind),
             without(param),
             self.prepared.dialect.family,
+            without(details),
         )
 
     def _said(self, fault: Fault) -> str:

@@ -215,7 +215,10 @@ def usage_words(usage: Usage) -> dict[str, Any]:
 def error_words(said: ErrorTerms) -> dict[str, Any]:
     """Write an error in this dialect's shape."""
     word = said.kind or word_of(ERROR_WORDS, said.status)
-    return {"error": {"code": said.status, "message": said.message, "status": word}}
+    error: dict[str, Any] = {"code": said.status, "message": said.message, "status": word}
+    if said.details:
+        error["details"] = msgspec.Raw(said.details.encode())
+    return {"error": error}
 
 
 def error_event(said: ErrorTerms) -> bytes:

@@ -51,6 +51,7 @@ class ErrorTerms(NamedTuple):
     code: str | int | None
     param: str | None = None
     kind: str = ""
+    details: str = ""
 
 
 def terms(family: str, fault: Fault, param: str | None = None) -> ErrorTerms:
@@ -60,7 +61,9 @@ def terms(family: str, fault: Fault, param: str | None = None) -> ErrorTerms:
         return ErrorTerms(status, fault.message, fault.code, param)
     if words.family == family:
         code = words.code if words.said else fault.code
-        return ErrorTerms(status, fault.message, code, words.param or param, words.kind)
+        return ErrorTerms(
+            status, fault.message, code, words.param or param, words.kind, words.details
+        )
     reason = reason_of(fault)
     message = fault.message
     if reason == "too_long" and family in _SENTENCES:
