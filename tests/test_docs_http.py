@@ -47,7 +47,8 @@ def test_every_row_is_an_endpoint(row: list[str]) -> None:
     if found.endpoint.verb not in {"live", "ready"}:
         assert found.endpoint.dialect == dialect
     if found.endpoint.verb == "call":
-        assert found.endpoint.stream is (None if "{model}" not in path else "stream" in path)
+        stream = "stream" in path or None if "{model}" not in path else "stream" in path
+        assert found.endpoint.stream is (True if found.endpoint.sound == "speech" else stream)
 
 
 def test_every_endpoint_has_its_row() -> None:

@@ -52,6 +52,31 @@ def embed(client: Any, model: str) -> dict[str, Any]:
     }
 
 
+def speak(client: Any, model: str) -> dict[str, Any]:
+    """Speech as it comes, and as one piece."""
+    asked = {"model": model, "voice": "alloy", "input": WORDS}
+    pieces = []
+    with client.audio.speech.with_streaming_response.create(**asked) as answer:
+        kind = answer.headers["content-type"]
+        for piece in answer.iter_bytes(4096):
+            pieces.append(piece)  # noqa: PERF402 - one by one, as a player takes them
+    whole = client.audio.speech.create(**asked).read()
+    return {"type": kind, "size": len(b"".join(pieces)), "same": b"".join(pieces) == whole}
+
+
+def transcribe(client: Any, model: str) -> dict[str, Any]:
+    """A transcript as JSON, as text, as events; and a translation."""
+    recording = ("a.wav", bytes(range(256)) * 250, "audio/wav")
+    heard = client.audio.transcriptions.create(model=model, file=recording)
+    text = client.audio.transcriptions.create(model=model, file=recording, response_format="text")
+    events = list(client.audio.transcriptions.create(model=model, file=recording, stream=True))
+    other = client.audio.translations.create(model=model, file=recording)
+    return {
+        "lengths": [len(heard.text), len(text.rstrip("\n")), len(events[-1].text), len(other.text)],
+        "pieces": "".join(event.delta for event in events[:-1]) == events[-1].text,
+    }
+
+
 def main() -> None:
     url, keys = through.facts()
     client = openai.OpenAI(base_url=f"{url}/v1", api_key=keys["open"], max_retries=0)
@@ -61,6 +86,10 @@ def main() -> None:
         cases.take(f"talk-{model}", talk, client, model)
         if model != "anthropic/plain":
             cases.take(f"embed-{model}", embed, client, model)
+    for model in ("openai/plain", "speaking"):
+        cases.take(f"speak-{model}", speak, client, model)
+        cases.take(f"transcribe-{model}", transcribe, client, model)
+    cases.take("speak-lab/plain", speak, client, "lab/plain")
     cases.print()
 
 

@@ -31,6 +31,7 @@ ALIASES = {
     "quiet": ["lab/plain!silence:2.2"],
     "pausing": ["lab/plain!stall:3,2.2"],
     "refusing": ["lab/plain!status:400"],
+    "speaking": ["openai/plain!status:500", "openai/plain"],
     "broken": ["lab/plain!stream-error:3"],
     "cut": ["lab/plain!truncated:5"],
     # A fault's mark cannot be part of Gemini's address, so these have names.

@@ -91,3 +91,22 @@ def test_embeddings_of_either_dialect(
         assert [len(vector) for vector in given] == [16, 16]
         for vector, other in zip(given, theirs, strict=True):
             assert vector == pytest.approx(other, abs=1e-6)
+
+
+@pytest.mark.parametrize("sdk", ["openai"])
+@pytest.mark.parametrize("target", ["openai/plain", "speaking"])
+def test_speech_and_transcripts(beside: dict[str, Any], target: str) -> None:
+    """Also where the first target fails."""
+    spoken, heard = beside[f"speak-{target}"], beside[f"transcribe-{target}"]
+    assert spoken["error"] is None, spoken
+    assert (spoken["type"], spoken["same"]) == ("audio/mpeg", True)
+    assert spoken["size"] == 12 * 480
+    assert heard["error"] is None, heard
+    assert (set(heard["lengths"]), heard["pieces"]) == ({48}, True)
+
+
+@pytest.mark.parametrize("sdk", ["openai"])
+def test_a_provider_that_cannot_speak_says_so(beside: dict[str, Any]) -> None:
+    case = beside["speak-lab/plain"]
+    assert (case["error"], case["status"]) == ("BadRequestError", 400)
+    assert "no endpoint" in case["message"]

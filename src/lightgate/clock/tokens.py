@@ -24,7 +24,9 @@ ONE_PER_DELTA_SLACK: Final = 2  # special tokens that are billed but never strea
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """The usage that the provider reports; None where it does not.
 
-    `tokens_out` includes reasoning, `tokens_in` includes what was read from the cache.
+    `tokens_out` includes reasoning, `tokens_in` includes what was read from the cache and, where
+    the provider says so, `tokens_audio` of sound. `seconds` is the length of a recording, `tier`
+    the service tier that answered.
     """
 
     tokens_in: int | None = None
@@ -32,6 +34,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     tokens_reasoning: int | None = None
     tokens_cached: int | None = None
     tokens_cache_write: int | None = None
+    tokens_audio: int | None = None
+    seconds: float | None = None
+    tier: str | None = None
 
 
 _UNSAID: Final = Usage()
@@ -53,6 +58,9 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     hidden_reasoning: bool = False
     first_burst: float | None = None
     cache_write: int | None = None
+    audio: int | None = None
+    seconds: float | None = None
+    tier: str | None = None
 
 
 def count(
@@ -90,6 +98,9 @@ def count(
         hidden_reasoning=hidden > 0,
         first_burst=first,
         cache_write=said.tokens_cache_write,
+        audio=said.tokens_audio,
+        seconds=said.seconds,
+        tier=said.tier,
     )
 
 

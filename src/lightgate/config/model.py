@@ -338,6 +338,17 @@ class ModelTable(ConfigTable):
         return self
 
 
+class ServiceTierTable(ConfigTable):
+    """Your own price of one target under a service tier, in dollars per million tokens."""
+
+    input: Dollars = Field(description="prompt tokens")
+    output: Dollars = Field(description="answer tokens")
+    cached: Dollars | None = Field(default=None, description="prompt tokens read from the cache")
+    cache_write: Dollars | None = Field(
+        default=None, description="prompt tokens written to the cache"
+    )
+
+
 class PriceTable(ConfigTable):
     """Your own price of one target, in dollars per million tokens."""
 
@@ -349,6 +360,13 @@ class PriceTable(ConfigTable):
     )
     batch_input: Dollars | None = Field(default=None, description="prompt tokens in a batch")
     batch_output: Dollars | None = Field(default=None, description="answer tokens in a batch")
+    characters: Dollars | None = Field(
+        default=None, description="a million characters that are spoken"
+    )
+    audio_hour: Dollars | None = Field(default=None, description="an hour of a recording")
+    tiers: dict[str, ServiceTierTable] = Field(
+        default_factory=dict, description="prices under a service tier, by its name"
+    )
     as_of: date | None = Field(default=None, description="the day from which the price is known")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from lightgate.dialect import anthropic, gemini, openai_chat, openai_responses
 from lightgate.dialect.endpoints import (
     gemini_embeddings,
+    openai_audio,
     openai_completions,
     openai_embeddings,
     token_counts,
@@ -31,6 +32,7 @@ DIALECTS: Final[dict[str, Dialect]] = {
         openai_embeddings.DIALECT,
         *token_counts.DIALECTS,
         *gemini_embeddings.DIALECTS,
+        *openai_audio.DIALECTS,
     )
 }
 TRANSLATED: Final = tuple([name for name, one in DIALECTS.items() if one.writer is not None])

@@ -12,7 +12,16 @@ import msgspec
 
 from lightgate.dialect.generation import Generation
 
-Kind = Literal["chat", "completion", "responses", "embedding", "count"]
+Kind = Literal[
+    "chat",
+    "completion",
+    "responses",
+    "embedding",
+    "count",
+    "speech",
+    "transcription",
+    "translation",
+]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ToolWord = Literal["auto", "none", "required"]
 Untold = Literal["drop", "refuse"]

@@ -24,11 +24,22 @@ RateSource = Literal["list", "override"]
 BATCH: Final = {"processing": "batch"}
 
 
+class TierRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Prices of one model under one service tier, such as flex, in dollars per million tokens."""
+
+    input: Decimal | None = None
+    output: Decimal | None = None
+    cached: Decimal | None = None
+    cache_write: Decimal | None = None
+
+
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """Prices of one model in dollars per million tokens; `as_of` is a day, ISO 8601.
 
     `cached` and `cache_write` are None where the list has no price of their own for them. `tiered`
-    says that longer prompts cost more than shown.
+    says that longer prompts cost more than shown. `tiers` are by the name of a service tier.
+    `input_audio` is for tokens of sound; `characters` is for a million characters that are spoken,
+    `audio_hour` for an hour of a recording.
     """
 
     input: Decimal | None = None
@@ -37,9 +48,18 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     cache_write: Decimal | None = None
     batch_input: Decimal | None = None
     batch_output: Decimal | None = None
+    tiers: dict[str, TierRates] = {}
+    input_audio: Decimal | None = None
+    characters: Decimal | None = None
+    audio_hour: Decimal | None = None
     tiered: bool = False
     source: RateSource = "list"
     as_of: str | None = None
+
+    @property
+    def priced(self) -> bool:
+        """Whether anything has a price: tokens, spoken characters or hours of sound."""
+        return any(price is not None for price in (self.input, self.characters, self.audio_hour))
 
 
 class ListedModel(NamedTuple):
@@ -167,14 +187,35 @@ def _rates(info: ModelInfo, at: datetime) -> Rates:
         cache_write=_base(standard, "cache_write_mtok"),
         batch_input=_base(batch, "input_mtok"),
         batch_output=_base(batch, "output_mtok"),
+        tiers=_tiers(info, at),
+        input_audio=_base(standard, "input_audio_mtok"),
+        characters=_base(standard, "input_mchars"),
+        audio_hour=_base(standard, "audio_hours") or _base(standard, "input_audio_hours"),
         tiered=any(hasattr(price, "tiers") for price in vars(standard).values()),
         as_of=list_as_of(at),
     )
+
+
+def _tiers(info: ModelInfo, at: datetime) -> dict[str, TierRates]:
+    """The prices under each service tier that the list names with prices of its own."""
+    found: dict[str, TierRates] = {}
+    for variant in info.price_variants or ():
+        name = variant.when.get("service_tier") if len(variant.when) == 1 else None
+        active = variant.constraint is None or variant.constraint.active(at)
+        if not isinstance(name, str) or not active or _base(variant.prices, "input_mtok") is None:
+            continue
+        found[name] = TierRates(
+            input=_base(variant.prices, "input_mtok"),
+            output=_base(variant.prices, "output_mtok"),
+            cached=_base(variant.prices, "cache_read_mtok"),
+            cache_write=_base(variant.prices, "cache_write_mtok"),
+        )
+    return found
 
 
 def _base(prices: ModelPrice | None, key: str) -> Decimal | None:
     """The price of one kind of token; where it rises with the prompt, its lowest step."""
     from genai_prices.types import TieredPrices
 
-    price: Decimal | TieredPrices | None = getattr(prices, key) if prices is not None else None
+    price: Decimal | TieredPrices | None = getattr(prices, key, None) if prices else None
     return price.base if isinstance(price, TieredPrices) else price

@@ -12,7 +12,7 @@ import msgspec
 from lightgate.config.notation import MODEL_PLACE, check_base_url
 from lightgate.errors import ConfigError, CredentialsError, UsageError
 from lightgate.price.cost import Cost, PriceTerms, price_of
-from lightgate.price.rates import Rates
+from lightgate.price.rates import Rates, TierRates
 from lightgate.provider.catalogue import (
     ENV,
     LIVE,
@@ -187,6 +187,17 @@ def own_rates(table: PriceTable) -> Rates:
         cache_write=table.cache_write,
         batch_input=table.batch_input,
         batch_output=table.batch_output,
+        characters=table.characters,
+        audio_hour=table.audio_hour,
+        tiers={
+            name: TierRates(
+                input=tier.input,
+                output=tier.output,
+                cached=tier.cached,
+                cache_write=tier.cache_write,
+            )
+            for name, tier in table.tiers.items()
+        },
         source="override",
         as_of=table.as_of.isoformat() if table.as_of is not None else None,
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM, Clock
 from lightgate.sim.answer.plan import AnswerPlan, ErrorAnswer, PlannedRequest
-from lightgate.sim.answer.request import WHOLE_KINDS
+from lightgate.sim.answer.request import SOUND, WHOLE_KINDS
 from lightgate.sim.answer.script import (
     HANG,
     WHOLE,
@@ -175,7 +175,7 @@ def _length(
     total, cut = natural, False
     if request.cap is not None and (request.fill or request.cap < natural):
         total, cut = request.cap, True
-    if request.kind == "completions":
+    if request.kind == "completions" or request.kind in SOUND:
         hidden = min(round(total * shape.hidden), total - 1)
         return Counts(0, hidden, total - hidden, 0), "length" if cut else "stop"
     if request.no_tool:

@@ -8,7 +8,14 @@ import msgspec
 import pytest
 
 from lightgate.errors import ConfigError
-from lightgate.sim.answer.request import FAMILY_OF, WHOLE_KINDS, Kind, SimRequest, read_request
+from lightgate.sim.answer.request import (
+    FAMILY_OF,
+    SOUND,
+    WHOLE_KINDS,
+    Kind,
+    SimRequest,
+    read_request,
+)
 from lightgate.sim.dialects.registry import renderer_of
 from lightgate.sim.provider import SimProvider
 from lightgate.sim.world_file import parse
@@ -167,4 +174,4 @@ def test_the_last_turn_needs_a_text() -> None:
 
 
 def test_every_kind_with_tools_is_covered() -> None:
-    assert set(FAMILY_OF) - set(KINDS) == {"completions", *WHOLE_KINDS}
+    assert set(FAMILY_OF) - set(KINDS) == {"completions", *WHOLE_KINDS, *SOUND}

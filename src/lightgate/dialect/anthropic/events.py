@@ -40,6 +40,7 @@ class _Usage(msgspec.Struct, gc=False):
     cache_read_input_tokens: Count = None
     cache_creation_input_tokens: Count = None
     output_tokens_details: _OutDetails | None = None
+    service_tier: Any = None
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -223,6 +224,7 @@ def _use(listener: Listener, said: _Usage | None, *, begun: bool = False) -> Non
             tokens_reasoning=_or(thinking, before.tokens_reasoning),
             tokens_cached=cached,
             tokens_cache_write=written,
+            tier=said.service_tier if isinstance(said.service_tier, str) else before.tier,
         )
     )
 

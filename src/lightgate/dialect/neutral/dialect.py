@@ -85,7 +85,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     `verb` is Gemini's word behind the model in the path. `address` writes a target's model into a
     client's body that names it anywhere but in `model`. `free`: no provider charges for it. Answers
-    without tokens are translated by their `facts`.
+    without tokens are translated by their `facts`. `sound`: "speech" answers with bytes of sound as
+    they are made, "form" takes a recording in a multipart form; neither is built nor translated.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     verb: str = ""
     address: Callable[[dict[str, msgspec.Raw], str], dict[str, msgspec.Raw]] | None = None
     free: bool = False
+    sound: Literal["", "speech", "form"] = ""
     facts: WholeFacts | None = None
 
     def build(self, request: Request, quirks: Quirks = DEFAULT_QUIRKS) -> Built:

@@ -114,6 +114,7 @@ class _Chunk(msgspec.Struct, gc=False):
     usage: ChatUsage | None = None
     error: Any = None
     x_groq: _XGroq | None = None
+    service_tier: Any = None
 
 
 class _FullChunk(_Chunk, gc=False):
@@ -154,11 +155,11 @@ def _chunk(listener: Listener, chunk: _Chunk) -> None:
         for choice in choices:
             _choice(listener, choice)
     if chunk.x_groq is not None:
-        listener.use(usage_of(chunk.x_groq.usage))
+        listener.use(usage_of(chunk.x_groq.usage, chunk.service_tier))
         if chunk.x_groq.error is not None:
             listener.fail(error_of(chunk.x_groq.error))
     if usage is not None:
-        listener.use(usage_of(usage))
+        listener.use(usage_of(usage, chunk.service_tier))
 
 
 def _choice(listener: Listener, choice: _Choice) -> None:
@@ -263,8 +264,8 @@ def _function(listener: Listener, place: Place, call_id: Any, function: _Functio
     listener.tool(place, call_id or "", function.name, arguments)
 
 
-def usage_of(said: ChatUsage | None) -> Usage | None:
-    """Read token counts; None where neither direction is counted."""
+def usage_of(said: ChatUsage | None, tier: Any = None) -> Usage | None:
+    """Read token counts; None where neither direction is counted. `tier` is the service tier."""
     if said is None or (said.prompt_tokens is None and said.completion_tokens is None):
         return None
     cached, written = said.prompt_cache_hit_tokens, None
@@ -282,6 +283,7 @@ def usage_of(said: ChatUsage | None) -> Usage | None:
         tokens_reasoning=reasoning,
         tokens_cached=cached,
         tokens_cache_write=written,
+        tier=tier if isinstance(tier, str) else None,
     )
 
 

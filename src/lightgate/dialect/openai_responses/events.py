@@ -87,6 +87,7 @@ class _Response(msgspec.Struct, gc=False):
     incomplete_details: _Why | None = None
     usage: _Usage | None = None
     output: list[_Item] | None = None
+    service_tier: Any = None
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -208,7 +209,7 @@ def _settle(
     listener: Listener, response: _Response, output: list[_Item] | None, *, failed: bool
 ) -> None:
     """Take the response object that ends an answer; `output` are items that have not come yet."""
-    listener.use(_usage_of(response.usage))
+    listener.use(_usage_of(response.usage, response.service_tier))
     if response.error is not None:
         listener.fail(error_of(response.error))
     elif failed:
@@ -280,7 +281,7 @@ def _place(event: _Event) -> Place:
     return event.item_id if isinstance(event.item_id, str) else -1
 
 
-def _usage_of(said: _Usage | None) -> Usage | None:
+def _usage_of(said: _Usage | None, tier: Any) -> Usage | None:
     if said is None or (said.input_tokens is None and said.output_tokens is None):
         return None
     before, after = said.input_tokens_details, said.output_tokens_details
@@ -290,6 +291,7 @@ def _usage_of(said: _Usage | None) -> Usage | None:
         tokens_reasoning=None if after is None else after.reasoning_tokens,
         tokens_cached=None if before is None else before.cached_tokens,
         tokens_cache_write=None if before is None else before.cache_write_tokens,
+        tier=tier if isinstance(tier, str) else None,
     )
 
 

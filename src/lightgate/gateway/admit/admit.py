@@ -9,6 +9,7 @@ from lightgate.gateway.admit.plan import plan_for
 from lightgate.gateway.admit.shorten import shorten
 from lightgate.gateway.exchange.exchange import Exchange
 from lightgate.gateway.request.body import read_request_body
+from lightgate.gateway.request.form import read_form
 from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.gateway.served.asked import ModelUnknown, not_for_key
 from lightgate.gateway.served.price import USUAL_ANSWER
@@ -37,7 +38,11 @@ _DISK_FULL: Final = Refusal(
 
 def open_exchange(state: State, inbound: Inbound, reply: Reply, caller: Caller) -> Exchange:
     """Begin the exchange of a request, within its key's rights; Refusing says why not."""
-    request = read_request_body(caller.endpoint, inbound.body)
+    if caller.endpoint.sound == "form":
+        content_type = inbound.header(b"content-type")
+        request = read_form(caller.endpoint, inbound.body, content_type)
+    else:
+        request = read_request_body(caller.endpoint, inbound.body)
     key = caller.key
     if key is not None and key.models and request.model not in key.models:
         raise Refusing(forbidden(f"This key may not use the model {request.model!r}."))
@@ -96,6 +101,9 @@ def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
     if request.endpoint.free:
         admit_free(state, key)
         return
+    if request.endpoint.sound:
+        _reserve_sound(state, exchange, steps)
+        return
     out = exchange.cap or request.max_tokens
     if request.answers > 1:
         out = (out or USUAL_ANSWER) * request.answers
@@ -105,7 +113,11 @@ def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
         worst = served.targets[steps[0].target].prices.worst(request.tokens_in, out)
     else:
         targets = [served.targets[step.target] for step in steps]
-        costs = [target.prices.worst(request.tokens_in, out) for target in targets]
+        tiered = "service_tier" in request.fields
+        costs = [
+            (target.prices.worst_tier if tiered else target.prices.worst)(request.tokens_in, out)
+            for target in targets
+        ]
         worst = _worst(steps, costs, checked=bool(exchange.alias.verify))
         for target in targets:
             if not target.prices.known:
@@ -118,6 +130,28 @@ def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
     exchange.reserved = worst
     if key is not None and state.spend is not None:
         denied = state.spend.admit(key, exchange.wall_ns, tokens, worst)
+        if denied is not None:
+            raise Refusing(_refusal(denied))
+
+
+def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> None:
+    """Reserve the most that an answer of sound may cost; a budget needs its price."""
+    key, sound = exchange.caller.key, exchange.request.sound
+    costs = []
+    for step in steps:
+        target = exchange.served.targets[step.target]
+        cost = target.prices.worst_spoken(sound)
+        if cost is None and key is not None and key.budget_usd is not None:
+            raise Refusing(
+                forbidden(
+                    f"This key has a budget and {target.target.name} has no known price for sound."
+                    " Add `characters` or `audio_hour` under [prices] in lightgate.toml."
+                )
+            )
+        costs.append(cost or 0)
+    exchange.reserved = _worst(steps, costs, checked=False)
+    if key is not None and state.spend is not None:
+        denied = state.spend.admit(key, exchange.wall_ns, 0, exchange.reserved)
         if denied is not None:
             raise Refusing(_refusal(denied))
 

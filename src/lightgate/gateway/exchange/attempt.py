@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     from lightgate.wire.door.inbound import Inbound
 
 NS: Final = 1_000_000_000
+SSE: Final = (
+    b"content-type: text/event-stream; charset=utf-8\r\n"
+    b"cache-control: no-cache, no-transform\r\n"
+    b"x-accel-buffering: no\r\n"
+)
+JSON: Final = b"content-type: application/json\r\n"
 _WRONG: Final = frozenset((400, 404, 422))  # what providers say of a field that they do not take
 
 
@@ -92,6 +98,19 @@ class AttemptOwner(Protocol):
 
     def interrupt(self) -> None:
         """End the exchange because the worker stops."""
+
+
+class CascadeOwner(AttemptOwner, Protocol):
+    """What an exchange asks of its cascade."""
+
+    doubtful: bool  # the client got an answer that failed its checks
+
+    def header(self, attempt: Attempt | None) -> bytes:
+        """What became of a tier that was started ahead, as a header line."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the attempts: the exchange is over."""
 
 
 class ExchangeFacts(AttemptOwner, Protocol):
@@ -173,6 +192,7 @@ class Attempt(Call):
     )
 
     driver: Driver
+    media: ClassVar[bytes] = JSON  # the header lines of the answer's type
 
     def __init__(
         self,
@@ -377,8 +397,8 @@ class Attempt(Call):
         policy, broken by the provider by what came of it.
         """
         prices, request = self.target.prices, self.exchange.request
-        if request.endpoint.free:
-            return FREE
+        if not request.endpoint.tokens and (request.endpoint.free or request.endpoint.sound):
+            return self._billed_otherwise(called)
         if called.error is None:
             if not prices.known:
                 return prices.unpriced
@@ -395,6 +415,15 @@ class Attempt(Call):
             each = self.exchange.cap or request.max_tokens or USUAL_ANSWER
             seen = max(seen, each * request.answers)
         return prices.estimate(request.tokens_in, seen)
+
+    def _billed_otherwise(self, called: Called) -> Bill:
+        """What an endpoint costs that is not paid by the token of a text."""
+        request = self.exchange.request
+        if request.endpoint.free:
+            return FREE
+        if self.marks.send is None or called.status not in {None, 200}:
+            return NO_BILL
+        return self.target.prices.spoken(called.tokens, request.sound)
 
     def _plausible(self, called: Called) -> Called:
         """The call with token counts that can be true."""

@@ -15,14 +15,15 @@ are held by an `Escalation`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.marks import Marks
 from lightgate.dialect.assemble import can_assemble
 from lightgate.errors import DeadlineMissed, UsageError
-from lightgate.gateway.exchange.attempt import Attempt, AttemptOwner, Held
+from lightgate.gateway.exchange.attempt import SSE, Attempt, AttemptOwner, Held
 from lightgate.gateway.exchange.passing import passed_lines
 from lightgate.gateway.exchange.settle import settle
+from lightgate.gateway.exchange.sound import SoundAttempt, WholeSoundAttempt
 from lightgate.gateway.exchange.stream import StreamAttempt
 from lightgate.gateway.exchange.told import dropped_so_far, skipped_line
 from lightgate.gateway.exchange.whole import AssembledAttempt
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lightgate.errors import AttemptError
+    from lightgate.gateway.exchange.attempt import CascadeOwner
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
     from lightgate.gateway.exchange.told import Skipped
@@ -50,12 +52,6 @@ NS: Final = 1_000_000_000
 MS: Final = 1_000_000
 CONNECT_S: Final = 3.0  # for DNS, TCP and TLS of one attempt
 USUAL_TOKENS: Final = 512  # of an answer, where nothing is known
-SSE: Final = (
-    b"content-type: text/event-stream; charset=utf-8\r\n"
-    b"cache-control: no-cache, no-transform\r\n"
-    b"x-accel-buffering: no\r\n"
-)
-JSON: Final = b"content-type: application/json\r\n"
 _COMMON: Final = (
     b"x-request-id: %b\r\nx-lightgate-id: %b\r\nx-lightgate-attempts: %d\r\n"
     b"x-lightgate-policy: %b\r\nx-lightgate-cache: %b\r\n"
@@ -65,19 +61,6 @@ _TIMED: Final = (
 )
 _COMMENT: Final = b": keep-alive\n"
 _BLANK: Final = b"\n"  # Google's own SDKs take a comment for an answer; an empty line means nothing
-
-
-class CascadeOwner(AttemptOwner, Protocol):
-    """What an exchange asks of its cascade."""
-
-    doubtful: bool  # the client got an answer that failed its checks
-
-    def header(self, attempt: Attempt | None) -> bytes:
-        """What became of a tier that was started ahead, as a header line."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the attempts: the exchange is over."""
 
 
 class Exchange:
@@ -255,6 +238,8 @@ class Exchange:
         kind = Attempt
         if prepared.streamed:
             kind = StreamAttempt if request.streamed else AssembledAttempt
+        if request.endpoint.sound:
+            kind = SoundAttempt if prepared.streamed else WholeSoundAttempt
         attempt = kind(self, step, target, prepared, Marks(self.inbound.received_ns))
         self.attempts.append(attempt)
         return attempt
@@ -389,7 +374,7 @@ class Exchange:
             return
         now_ns = self.state.now_ns
         if not reply.started:
-            reply.start(200, SSE + self.headers(attempt), first=data)
+            reply.start(200, attempt.media + self.headers(attempt), first=data)
             data = b""
         elif not ended:
             reply.send(data)
@@ -415,7 +400,7 @@ class Exchange:
 
     def comment(self) -> None:
         """Tell a client that waits so, in a way that no client takes for an event."""
-        if self.reply.finished:
+        if self.reply.finished or self.request.endpoint.sound:
             return
         self._comment_ns = self.state.now_ns()
         sign = _BLANK if self.request.endpoint.dialect == "gemini" else _COMMENT
@@ -449,7 +434,7 @@ class Exchange:
             if not reply.started:
                 self.refusal.send(reply, dialect, self.headers(None))
             else:
-                reply.finish(last=self.refusal.event(dialect) if last is None else last)
+                self._end_badly(self.refusal.event(dialect) if last is None else last)
         self.close()
 
     def ended(self, attempt: Attempt) -> None:
@@ -480,7 +465,7 @@ class Exchange:
         self.refusal = None  # of a target that could not be told the request
         self.winner = attempt
         self.first_in_ns = came_ns
-        lines = JSON + self.headers(attempt)
+        lines = attempt.media + self.headers(attempt)
         self.first_out_ns = self.last_out_ns = self.state.now_ns()
         self.reply.whole(200, lines, body)
 
@@ -491,7 +476,14 @@ class Exchange:
             return
         self.reply.keep_alive = False
         self.last_out_ns = self.state.now_ns()
-        self.reply.finish(last=attempt.error_event(self.refusal))
+        self._end_badly(attempt.error_event(self.refusal))
+
+    def _end_badly(self, last: bytes) -> None:
+        """End a begun stream with an error event; sound, which has none, is cut off."""
+        if self.request.endpoint.sound:
+            self.reply.abort()
+        else:
+            self.reply.finish(last=last)
 
     def give_up(self) -> None:
         """Tell the client that no attempt came through."""

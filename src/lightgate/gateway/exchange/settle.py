@@ -233,4 +233,6 @@ def _tokens(exchange: ExchangeFacts, attempt: Attempt) -> int:
     if called is None or exchange.request.endpoint.free:
         return 0
     said = called.tokens.tokens_in
+    if said is None and exchange.request.endpoint.sound:
+        said = 0
     return (exchange.request.tokens_in if said is None else said) + (called.tokens.out or 0)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
 from lightgate.errors import AttemptError, Malformed, TooLarge
-from lightgate.gateway.exchange.attempt import Attempt
+from lightgate.gateway.exchange.attempt import SSE, Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,7 @@ class StreamAttempt(Attempt):
     """
 
     __slots__ = ("_held", "_hides_usage", "_size", "_useful", "committed")
+    media: ClassVar[bytes] = SSE
 
     def __init__(
         self,

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 _JSON: Final = ((b"content-type", b"application/json"),)
 _OPEN: Final = frozenset(("live", "ready"))  # endpoints that need no key
+_SOUND: Final = frozenset(("speech", "transcription", "translation"))
 _BY_ITEMS: Final = frozenset(("responses", "count"))  # requests that may go on from a response
+_APART: Final = _BY_ITEMS | _SOUND
 _TWICE: Final = re.compile(rb"(?:/v1(?:beta)?)+(/v1(?:beta)?)/")
 _LIVE: Final = b'{"status":"live","service":"lightgate"}'  # `doctor` knows a gateway by it
 _READY: Final = b'{"status":"ready"}'
@@ -99,7 +101,7 @@ class Gateway:
             state.load.check(len(state.exchanges), caller.key)
             exchange = open_exchange(state, inbound, reply, caller)
             endpoint = caller.endpoint
-            if endpoint.array or endpoint.kind in _BY_ITEMS or exchange.alias.cache.mode != "off":
+            if endpoint.kind in _APART or endpoint.array or exchange.alias.cache.mode != "off":
                 self._begin(exchange, reply)
                 return
             admit(state, exchange)
@@ -126,7 +128,9 @@ class Gateway:
             return
         client: ClientReply = ArrayReply(reply) if exchange.request.endpoint.array else reply
         exchange.reply = client
-        if exchange.alias.cache.mode != "off":
+        if exchange.request.endpoint.sound:
+            _plainly(exchange)
+        elif exchange.alias.cache.mode != "off":
             name = shared_name(exchange)
             if name is not None:
                 shared = Shared(state, exchange, client)
@@ -238,6 +242,14 @@ class Gateway:
         if given is None or not SOUND_ID.fullmatch(given):
             given = self._state.ids.new().encode()
         return b"x-request-id: %b\r\n" % given
+
+
+def _plainly(exchange: Exchange) -> None:
+    """Take a cascade and its checks off the plan: an answer of sound cannot be read."""
+    alias = exchange.alias
+    if alias.tiers or alias.verify:
+        policy = "ordered" if alias.policy == "cascade" else alias.policy
+        exchange.alias = msgspec.structs.replace(alias, tiers=(), verify=(), policy=policy)
 
 
 def _no_path(path: bytes) -> str:

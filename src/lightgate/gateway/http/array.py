@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lightgate.gateway.exchange.exchange import JSON, SSE
+from lightgate.gateway.exchange.attempt import JSON, SSE
 from lightgate.gateway.request.around import ReplyAround
 
 if TYPE_CHECKING:

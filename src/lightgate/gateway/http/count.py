@@ -11,8 +11,8 @@ from lightgate.dialect.neutral.items import AnswerHead
 from lightgate.dialect.registry import DIALECTS
 from lightgate.errors import UsageError
 from lightgate.gateway.admit.admit import admit, admit_free
+from lightgate.gateway.exchange.attempt import JSON
 from lightgate.gateway.exchange.cascade import begin
-from lightgate.gateway.exchange.exchange import JSON
 from lightgate.gateway.exchange.settle import settle_free
 from lightgate.gateway.request.around import ReplyAround
 

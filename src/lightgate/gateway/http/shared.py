@@ -12,8 +12,8 @@ from lightgate.clock.outcome import Outcome
 from lightgate.gateway.admit.admit import admit, admit_free
 from lightgate.gateway.cache.follower import Made, Participant, follower_lines
 from lightgate.gateway.cache.memory import AnswerEnding, KeepTerms, Owner, Tempo, hit_lines, replay
+from lightgate.gateway.exchange.attempt import JSON, SSE
 from lightgate.gateway.exchange.cascade import begin
-from lightgate.gateway.exchange.exchange import JSON, SSE
 from lightgate.gateway.exchange.settle import settle_free
 from lightgate.gateway.request.passed import of_answer
 from lightgate.gateway.request.refusal import Refusal, Refusing

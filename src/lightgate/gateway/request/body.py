@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -96,6 +96,30 @@ _options: Final = msgspec.json.Decoder(_StreamOptions | None)
 _gemini_config: Final = msgspec.json.Decoder(_GeminiConfig | None)
 
 
+class Sound(NamedTuple):
+    """What is known of a request for sound before it is answered.
+
+    `characters` are those that are to be spoken, None for a recording; `size` is its bytes.
+    """
+
+    characters: int | None
+    size: float = 0
+
+
+class FormBody(NamedTuple):
+    """Where the model stands in a body, and the header line of its type."""
+
+    body: bytes
+    start: int
+    end: int
+    content_type: bytes
+    sound: int  # bytes of the largest part: the recording
+
+    def addressed(self, model: str) -> bytes:
+        """The body for another model."""
+        return self.body[: self.start] + model.encode() + self.body[self.end :]
+
+
 class ClientRequest(msgspec.Struct, kw_only=True):
     """A request's facts. `fields` is its body, taken apart one level deep and not looked into."""
 
@@ -108,7 +132,17 @@ class ClientRequest(msgspec.Struct, kw_only=True):
     body: bytes
     tokens_in: int  # a guess, for reservations
     trimmed: int = 0  # bytes of the prompt that were left out
+    form: FormBody | None = None  # where the body is one
     answers: int = 1  # that were asked for; each may be as long as `max_tokens`
+
+    @property
+    def sound(self) -> Sound:
+        """What is known of a request for sound."""
+        if self.form is not None:
+            return Sound(None, self.form.sound)
+        raw = self.fields.get("input")
+        spoken = None if raw is None else _read(_word, raw, "input", "a text")
+        return Sound(len(spoken or ""))
 
 
 def read_request_body(endpoint: Endpoint, body: bytes) -> ClientRequest:
@@ -157,7 +191,7 @@ def _read_each(endpoint: Endpoint, fields: Fields, body: bytes) -> ClientRequest
     return ClientRequest(
         endpoint=endpoint,
         model=model,
-        streamed=streamed and endpoint.tokens,
+        streamed=streamed and (endpoint.tokens or bool(endpoint.sound)),
         max_tokens=_max_tokens(endpoint.dialect, fields),
         include_usage=include_usage,
         fields=fields,

@@ -33,6 +33,7 @@ class Endpoint(NamedTuple):
 
     `tokens`: the answer is generated token by token, as the dialect says. `free`: no provider
     charges for it. `array`: the stream is to be one JSON array, as Gemini has it.
+    `sound` is as in the dialect: "speech" or "form".
     """
 
     verb: Verb
@@ -44,10 +45,21 @@ class Endpoint(NamedTuple):
     tokens: bool = True
     free: bool = False
     array: bool = False
+    sound: str = ""
 
 
 def _call(one: Dialect, model: str | None = None, stream: bool | None = None) -> Endpoint:
-    return Endpoint("call", one.name, one.kind, model, stream, tokens=one.tokens, free=one.free)
+    stream = True if one.sound == "speech" else stream
+    return Endpoint(
+        "call",
+        one.name,
+        one.kind,
+        model,
+        stream,
+        tokens=one.tokens,
+        free=one.free,
+        sound=one.sound,
+    )
 
 
 # Each dialect with a path of its own: /v1/chat/completions, /v1/messages and so on.

@@ -157,7 +157,7 @@ def _add_priced(
     has = re.compile(provider.has)
     for row in models_of(provider.price_provider, at):
         name = provider.model_prefix + row.id
-        if row.rates.input is not None:
+        if row.rates.priced:
             prices[row.id] = prices[name] = row.rates
         # The list also has beginnings of names, such as those of fine-tuned models.
         pattern = row.id.endswith("-") or row.id.startswith("ft:")
@@ -186,7 +186,7 @@ def _take_own(
             row = listed_model(provider.price_provider, plain, at)
         if row is not None:
             context = context or row.context_window
-            if row.rates.input is not None:
+            if row.rates.priced:
                 prices.setdefault(name, row.rates)
         models[name] = ModelFacts(context)
     for name, facts in priced.items():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from decimal import ROUND_HALF_EVEN, Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from lightgate.clock.tokens import Tokens
+from lightgate.gateway.request.body import Sound
 from lightgate.route.plan.hedge import TargetPrice
 
 if TYPE_CHECKING:
-    from lightgate.clock.tokens import Tokens
-    from lightgate.price.rates import Rates
+    from lightgate.price.rates import Rates, TierRates
 
 NANO: Final = 1_000_000_000
 _PICO_PER_TOKEN: Final = 1_000_000  # one dollar per million tokens is a million pico-dollars each
@@ -19,6 +20,14 @@ USUAL_ANSWER: Final = 4096  # tokens reserved where neither client nor configura
 
 
 # Limits of what is believed: a provider's counts go into budgets, speeds and 64-bit words.
+# Service tiers that cost what the list says; every other has a price of its own, or an unknown one.
+USUAL_TIERS: Final = frozenset(("auto", "default", "standard", "standard_only", "on_demand"))
+# Of sound, where nobody has counted: estimates, marked so in every bill.
+BYTES_PER_SECOND: Final = 8000  # of a recording: 64 kbit/s
+WORST_BYTES_PER_SECOND_FACTOR: Final = 4  # for a reservation: 16 kbit/s
+TOKENS_PER_SECOND: Final = 17.0  # of a recording; OpenAI's prices by the minute and by the token
+WORDS_PER_SECOND: Final = 4.0  # tokens of a transcript
+TOKENS_PER_CHARACTER: Final = 1.5  # of speech, which OpenAI counts at about 21 a second
 SLACK: Final = 16  # tokens above the limit, which some providers add themselves
 MOST_REASONED: Final = 200_000  # hidden tokens of reasoning in one answer
 MOST_GIVEN: Final = 2_000_000  # tokens of pictures and files that are given by address
@@ -32,17 +41,38 @@ class Bill(msgspec.Struct, frozen=True, gc=False):
     as_of: str | None
 
 
+_UNCOUNTED: Final = Tokens()
 NO_BILL: Final = Bill(None, None, None)
 FREE: Final = Bill(0, "list", None)  # of an endpoint that no provider charges for
+
+
+class _Tier(NamedTuple):
+    """Prices under one service tier, in pico-dollars per token."""
+
+    input: int
+    output: int
+    cached: int
+    cache_write: int
+
+    @classmethod
+    def of(cls, rates: TierRates) -> _Tier:
+        plain = _pico(rates.input)
+        cached = plain if rates.cached is None else _pico(rates.cached)
+        written = plain if rates.cache_write is None else _pico(rates.cache_write)
+        return cls(plain, _pico(rates.output), cached, written)
 
 
 class TokenPrices:
     """The prices of one target; a target paid by the hour costs nothing per request."""
 
     __slots__ = (
+        "_audio",
         "_cached",
+        "_character",
         "_in",
         "_out",
+        "_second",
+        "_tiers",
         "_written",
         "as_of",
         "hourly",
@@ -65,6 +95,15 @@ class TokenPrices:
         if rates is not None and not free:
             self._cached = self._in if rates.cached is None else _pico(rates.cached)
             self._written = self._in if rates.cache_write is None else _pico(rates.cache_write)
+        own = None if free else rates
+        self._tiers = {} if own is None else {k: _Tier.of(v) for k, v in own.tiers.items()}
+        self._audio = None if own is None or own.input_audio is None else _pico(own.input_audio)
+        # Of sound, in pico-dollars: for a character that is spoken, for a second of a recording.
+        self._character = self._second = None
+        if own is not None and own.characters is not None:
+            self._character = _pico(own.characters)
+        if own is not None and own.audio_hour is not None:
+            self._second = int(own.audio_hour * 1_000_000_000_000 / 3600)
 
     def bill(self, tokens: Tokens) -> Bill:
         """The cost of counted tokens; None where a count or the price is missing."""
@@ -76,9 +115,67 @@ class TokenPrices:
         fresh = tokens.tokens_in - cached - written
         if fresh < 0:
             return NO_BILL  # the provider's counts contradict each other
+        if tokens.tier is not None and tokens.tier not in USUAL_TIERS:
+            return self._tiered(tokens, fresh)
         pico = fresh * self._in + cached * self._cached + written * self._written
         source = "estimated" if tokens.source == "estimate" else self.source
         return Bill((pico + tokens.out * self._out + 500) // 1000, source, self.as_of)
+
+    def _tiered(self, tokens: Tokens, fresh: int) -> Bill:
+        """The cost under another service tier; without its price the usual one is an estimate."""
+        tier = self._tiers.get(tokens.tier or "")
+        estimated = tier is None or tokens.source == "estimate"
+        if tier is None:
+            tier = _Tier(self._in, self._out, self._cached, self._written)
+        cached, written = tokens.cached or 0, tokens.cache_write or 0
+        pico = fresh * tier.input + cached * tier.cached + written * tier.cache_write
+        source = "estimated" if estimated else self.source
+        return Bill((pico + (tokens.out or 0) * tier.output + 500) // 1000, source, self.as_of)
+
+    def spoken(self, tokens: Tokens, sound: Sound) -> Bill:
+        """The cost of an answer of an endpoint for sound; None where the price is unknown.
+
+        What the provider counted is exact. A length that nobody told is estimated.
+        """
+        if self.hourly:
+            return Bill(None, self.source, None)
+        pico, exact = self._sound(tokens, sound)
+        if pico is None:
+            return NO_BILL
+        return Bill((pico + 500) // 1000, self.source if exact else "estimated", self.as_of)
+
+    def worst_spoken(self, sound: Sound) -> int | None:
+        """The most that a request for sound can cost, in nano-dollars; None where unknown."""
+        if self.hourly:
+            return 0
+        slow = Sound(sound.characters, sound.size * WORST_BYTES_PER_SECOND_FACTOR)
+        pico, _ = self._sound(_UNCOUNTED, slow)
+        return None if pico is None else -(-pico // 1000)
+
+    def _sound(self, tokens: Tokens, sound: Sound) -> tuple[int | None, bool]:
+        """Pico-dollars, and whether they are exact."""
+        seconds, counted = tokens.seconds, tokens.tokens_in is not None and tokens.out is not None
+        length = sound.size / BYTES_PER_SECOND if seconds is None else seconds
+        if sound.characters is not None:
+            if self._character is not None:
+                return sound.characters * self._character, True
+            tokens_in, out = (
+                sound.characters // 4 + 1,
+                round(sound.characters * TOKENS_PER_CHARACTER),
+            )
+        elif self._second is not None:
+            return round(length * self._second), seconds is not None
+        else:
+            tokens_in, out = round(length * TOKENS_PER_SECOND), round(length * WORDS_PER_SECOND)
+        if not self.known:
+            return None, False
+        if counted and tokens.tokens_in is not None and tokens.out is not None:
+            tokens_in, out = tokens.tokens_in, tokens.out
+        heard = (
+            tokens_in if tokens.audio is None and sound.characters is None else tokens.audio or 0
+        )
+        rate = self._in if self._audio is None else self._audio
+        return heard * rate + max(tokens_in - heard, 0) * self._in + out * self._out, counted
 
     def estimate(self, tokens_in: int, tokens_out: int) -> Bill:
         """The cost of tokens that were estimated, not counted."""
@@ -97,6 +194,15 @@ class TokenPrices:
         """The most that a request can cost, in nano-dollars; zero where no price is known."""
         out = USUAL_ANSWER if tokens_out is None else tokens_out
         return -(-(tokens_in * max(self._in, self._written) + out * self._out) // 1000)
+
+    def worst_tier(self, tokens_in: int, tokens_out: int | None) -> int:
+        """The most that a request can cost that asks for a service tier: under the dearest."""
+        out = USUAL_ANSWER if tokens_out is None else tokens_out
+        costs = [
+            -(-(tokens_in * max(tier.input, tier.cache_write) + out * tier.output) // 1000)
+            for tier in self._tiers.values()
+        ]
+        return max([self.worst(tokens_in, tokens_out), *costs])
 
 
 def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tokens:

@@ -127,12 +127,14 @@ class ServedTarget:
         dialect, head = way
         dropped: tuple[str, ...] = ()
         forms = NO_FORMS
-        if endpoint.dialect == dialect.name:
+        target = self.target
+        if request.form is not None:
+            body, extra = request.form.addressed(target.model), request.form.content_type + extra
+        elif endpoint.dialect == dialect.name:
             body, dropped = self._same(request, dialect, cap, streamed, untranslatable)
         else:
             made = self._translated(request, dialect, cap, streamed, untranslatable)
             body, dropped, forms = made.body, made.dropped, made.forms
-        target = self.target
         if target.signer is not None:
             extra += self._signed(head, body)
         return Prepared(
@@ -170,6 +172,9 @@ class ServedTarget:
         dialect = self.answer_dialect(endpoint)
         accept = "text/event-stream" if streamed else "application/json"
         headers = (*_JSON, ("accept", accept), *self.target.headers())
+        if dialect.sound:
+            kept = () if dialect.sound == "form" else _JSON  # a form's type names its boundary
+            headers = (*kept, ("accept", "*/*"), *self.target.headers())
         if self._instance:
             headers = (*headers, ("x-lightgate-hop", self._instance))
         path = self.target.path(self._root + self._path(dialect, streamed))

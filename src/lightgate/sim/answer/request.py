@@ -5,6 +5,7 @@ Only the fields that shape the answer are read; all others are ignored, as provi
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -20,6 +21,9 @@ Kind = Literal[
     "responses",
     "embeddings",
     "input_tokens",
+    "speech",
+    "transcriptions",
+    "translations",
     "messages",
     "count_tokens",
     "gemini",
@@ -33,6 +37,9 @@ FAMILY_OF: Final[dict[Kind, Family]] = {
     "responses": "openai",
     "embeddings": "openai",
     "input_tokens": "openai",
+    "speech": "openai",
+    "transcriptions": "openai",
+    "translations": "openai",
     "messages": "anthropic",
     "count_tokens": "anthropic",
     "gemini": "gemini",
@@ -42,7 +49,10 @@ FAMILY_OF: Final[dict[Kind, Family]] = {
 }
 COUNTS: Final = frozenset(("input_tokens", "count_tokens", "countTokens"))
 VECTORS: Final = frozenset(("embeddings", "embedContent", "batchEmbedContents"))
+FORMS: Final = frozenset(("transcriptions", "translations"))
+SOUND: Final = FORMS | {"speech"}
 WHOLE_KINDS: Final = COUNTS | VECTORS  # answers that are never streamed, and have no tokens
+BYTES_PER_SECOND: Final = 16_000  # of a recording
 LONGEST: Final = 1_000_000  # tokens
 _SYSTEM: Final = ("system", "systemInstruction", "instructions")  # each dialect's own
 
@@ -78,6 +88,9 @@ class SimRequest(msgspec.Struct, frozen=True, kw_only=True):
     dimensions: int | None = None
     previous: str | None = None  # the response that this one goes on from
     store: bool = True  # whether a response may be asked for again
+    form: str = ""  # of sound, or of a transcript
+    stream_format: str = ""  # of speech: bytes, or "sse"
+    seconds: float = 0.0  # of a recording
 
     @property
     def model_name(self) -> str:
@@ -94,8 +107,12 @@ def read_request(
     kind: Kind, body: bytes, path_model: str = "", *, stream: bool = False
 ) -> SimRequest:
     """Read a body; Gemini names model and streaming in the path."""
+    recording = b""
     try:
-        tree = msgspec.json.decode(body)
+        if kind in FORMS:
+            tree, recording = _form_of(body)
+        else:
+            tree = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadSimRequest("The body is not valid JSON.") from None
     if not isinstance(tree, dict):
@@ -113,7 +130,7 @@ def read_request(
     return SimRequest(
         kind=kind,
         model=model,
-        stream=stream if path_model else tree.get("stream") is True,
+        stream=kind == "speech" or (stream if path_model else tree.get("stream") in {True, "true"}),
         cap=cap,
         fill=tree.get("ignore_eos") is True,
         least=_count(tree.get("min_tokens"), "min_tokens", 0, cap or LONGEST) or 0,
@@ -131,6 +148,9 @@ def read_request(
         dimensions=_dimensions(tree),
         previous=_previous(tree),
         store=tree.get("store") is not False,
+        form=_word(tree.get("response_format")),
+        stream_format=_word(tree.get("stream_format")),
+        seconds=len(recording) / BYTES_PER_SECOND,
     )
 
 
@@ -141,6 +161,9 @@ def _content(kind: Kind, tree: dict[str, Any]) -> tuple[Any, str]:
         "responses": "input",
         "embeddings": "input",
         "input_tokens": "input",
+        "speech": "input",
+        "transcriptions": "file",
+        "translations": "file",
         "messages": "messages",
         "count_tokens": "messages",
         "gemini": "contents",
@@ -187,6 +210,29 @@ def _wants_json(tree: dict[str, Any]) -> bool:
     if isinstance(config, dict) and config.get("responseMimeType") == "application/json":
         return True
     return isinstance(wanted, dict) and wanted.get("type") in {"json_object", "json_schema"}
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _form_of(body: bytes) -> tuple[dict[str, Any], bytes]:
+    """The fields of a multipart form, and its recording."""
+    boundary, _, rest = body.partition(b"\r\n")
+    tree: dict[str, Any] = {}
+    recording = b""
+    for part in rest.split(b"\r\n" + boundary):
+        head, _, value = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        match = re.search(rb'name="([^"]*)"', head)
+        if match is None:
+            continue
+        name = match[1].decode()
+        if b"filename=" in head:
+            recording = value
+            tree[name] = f"{len(value)} bytes"
+        else:
+            tree[name] = value.decode()
+    return tree, recording
 
 
 def _previous(tree: dict[str, Any]) -> str | None:

@@ -8,9 +8,9 @@ from msgspec.json import encode
 
 from lightgate.clock.source import SYSTEM
 from lightgate.sim.answer.answer import TOOL_NAME, JsonText, Prose, SimAnswer
-from lightgate.sim.answer.request import COUNTS, VECTORS
+from lightgate.sim.answer.request import COUNTS, FORMS, SOUND, VECTORS
 from lightgate.sim.answer.tools import OfferedTool
-from lightgate.sim.dialects import anthropic, gemini, openai, responses
+from lightgate.sim.dialects import anthropic, gemini, openai, responses, sound
 from lightgate.sim.dialects.counts import CountRenderer, GeminiEmbeddingRenderer
 from lightgate.sim.weather import NS
 
@@ -52,21 +52,21 @@ def tail_of(request: SimRequest, shape: AnswerShape) -> Tail:
     if request.kind in {"chat", "completions"}:
         tail = openai.tail(shape.usage, asked=request.usage_asked)
         return tail._replace(opens=request.kind == "chat")
+    if request.kind in SOUND:
+        return sound.TAIL
     tails = {"responses": responses.TAIL, "messages": anthropic.TAIL, "gemini": gemini.TAIL}
     return tails[request.kind]
 
 
 def renderer_of(request: SimRequest, planned: PlannedRequest, *, array: bool) -> Renderer:
     """The renderer of the request's dialect; `array` is a Gemini stream as one JSON array."""
-    if request.kind in COUNTS:
-        return CountRenderer(request)
-    if request.kind in VECTORS:
-        emptied = planned.plan.null_choices or planned.plan.empty
-        inputs = () if emptied else request.inputs
-        if request.kind == "embeddings":
-            return openai.EmbeddingRenderer(request, inputs)
-        return GeminiEmbeddingRenderer(request, inputs)
+    if request.kind in COUNTS | VECTORS:
+        return _wordless(request, planned)
     answer = _answer(request, planned)
+    if request.kind == "speech":
+        return sound.SpeechRenderer(answer, request)
+    if request.kind in FORMS:
+        return sound.TranscriptRenderer(answer, request)
     if request.kind == "gemini":
         return gemini.GeminiRenderer(answer, array=array)
     renderers: dict[Kind, Callable[[SimAnswer], Renderer]] = {
@@ -76,6 +76,17 @@ def renderer_of(request: SimRequest, planned: PlannedRequest, *, array: bool) ->
         "messages": anthropic.MessageRenderer,
     }
     return renderers[request.kind](answer)
+
+
+def _wordless(request: SimRequest, planned: PlannedRequest) -> Renderer:
+    """The renderer of an answer without tokens."""
+    if request.kind in COUNTS:
+        return CountRenderer(request)
+    emptied = planned.plan.null_choices or planned.plan.empty
+    inputs = () if emptied else request.inputs
+    if request.kind == "embeddings":
+        return openai.EmbeddingRenderer(request, inputs)
+    return GeminiEmbeddingRenderer(request, inputs)
 
 
 def _answer(request: SimRequest, planned: PlannedRequest) -> SimAnswer:

@@ -20,6 +20,9 @@ _POSTS: Final[dict[tuple[Family, str], Kind]] = {
     ("openai", "v1/responses"): "responses",
     ("openai", "v1/embeddings"): "embeddings",
     ("openai", "v1/responses/input_tokens"): "input_tokens",
+    ("openai", "v1/audio/speech"): "speech",
+    ("openai", "v1/audio/transcriptions"): "transcriptions",
+    ("openai", "v1/audio/translations"): "translations",
     ("anthropic", "v1/messages"): "messages",
     ("anthropic", "v1/messages/count_tokens"): "count_tokens",
 }

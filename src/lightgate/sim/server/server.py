@@ -13,7 +13,7 @@ from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
 from lightgate.sim.answer.pacer import SimPacer
 from lightgate.sim.answer.player import Content, ScriptPlayer
-from lightgate.sim.answer.request import FAMILY_OF, BadSimRequest, SimRequest, read_request
+from lightgate.sim.answer.request import FAMILY_OF, SOUND, BadSimRequest, SimRequest, read_request
 from lightgate.sim.answer.script import CUT, FINISH, USAGE, WHOLE
 from lightgate.sim.dialects.registry import error_body, error_event, renderer_of
 from lightgate.sim.faults import FaultCall, parse_fault
@@ -297,7 +297,7 @@ def _player(
     else:
         body = b"" if plan.script.streamed else renderer.whole()
         entry.usage = renderer.usage(streamed=request.stream)
-        if request.stream:
+        if request.stream or request.kind in SOUND:
             content_type = renderer.content_type
     identity = entry.request_id.encode()
     headers = [(b"content-type", plan.content_type or content_type), (b"x-request-id", identity)]
