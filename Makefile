@@ -26,7 +26,7 @@ $(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt
 	.venv-sdk-$*/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
 	@touch $@
 
-# A real engine that nobody here wrote, for the harness to bench.
+# Real engines that nobody here wrote, behind the harness and the gateway.
 .venv-engine-%/stamp: requirements/engine-%.txt
 	$(PYTHON) -m venv .venv-engine-$*
 	.venv-engine-$*/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
@@ -52,7 +52,7 @@ layers: $(VENV)/test.stamp
 
 SDKS := .venv-sdk-openai/stamp .venv-sdk-anthropic/stamp .venv-sdk-google/stamp .venv-sdk-langchain/stamp .venv-sdk-clouds/stamp
 
-unit: $(VENV)/test.stamp $(SDKS) .venv-engine-llama/stamp .venv-pipx/stamp
+unit: $(VENV)/test.stamp $(SDKS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
@@ -77,7 +77,7 @@ soak: $(VENV)/test.stamp
 
 # Pin every dependency with its hashes again; the *.in files say what is wanted.
 lock: $(VENV)/test.stamp
-	cd requirements && for set in build run test pipx sdk-openai sdk-anthropic sdk-google sdk-langchain sdk-clouds engine-llama; do \
+	cd requirements && for set in build run test pipx sdk-openai sdk-anthropic sdk-google sdk-langchain sdk-clouds engine-llama engine-mlx; do \
 	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
 

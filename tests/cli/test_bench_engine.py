@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import urllib.request
 from collections import Counter
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cli.engines import engine, installed
 from lightgate.clock.load import counting
 from lightgate.ledger.runs.folder import RunFolder
 from lightgate.wire.client.pool import CLOSES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
+    from pathlib import Path
 
     from cli.conftest import Run
 
-HERE = Path(__file__).parent
-PYTHON = HERE.parents[1] / ".venv-engine-llama" / "bin" / "python"
 TOKENS_IN, TOKENS_OUT = 400, 24
 
 pytestmark = pytest.mark.sdk
@@ -31,31 +28,8 @@ pytestmark = pytest.mark.sdk
 
 @pytest.fixture(autouse=True)
 def _installed(missing: Callable[[str], None]) -> None:
-    if not PYTHON.exists():
+    if not installed("llama"):
         missing("the engine's environment is missing: make .venv-engine-llama/stamp")
-
-
-@asynccontextmanager
-async def engine(folder: Path) -> AsyncIterator[str]:
-    """The base URL of a running engine; it ends with its standard input."""
-    process = await asyncio.create_subprocess_exec(
-        PYTHON, HERE / "engine_llama.py", folder,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={"PATH": os.environ.get("PATH", "")},
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(100):
-            yield (await process.stdout.readline()).decode().strip()
-            process.stdin.close()
-            await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 def ask(url: str, prompt: str) -> dict[str, Any]:
@@ -79,7 +53,7 @@ async def test_a_real_engine_is_measured(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "run"
     load = ("--concurrency", "1,4", "--requests", "24")
     sizes = ("--prompt-tokens", str(TOKENS_IN), "--max-tokens", str(TOKENS_OUT))
-    async with engine(tmp_path) as url:
+    async with engine("llama", tmp_path) as url:
         said = await asyncio.to_thread(ask, url, "say it")
         ran = await run("bench", f"lab={url}#tiny", *load, *sizes, "--out", str(out))
     assert ran.code == 0, ran.err
@@ -113,7 +87,7 @@ async def test_every_request_is_a_sample(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "run"
     load = ("--concurrency", "1,8,32", "--requests", "64", "--max-tokens", "16")
     sizes = ("--prompt-tokens", "200", "--out", str(out))
-    async with engine(tmp_path) as url:
+    async with engine("llama", tmp_path) as url:
         ran = await run("bench", f"lab={url}#tiny", *load, *sizes)
     assert ran.code == 0, ran.err
     attempts, record = RunFolder(out).attempts(), RunFolder(out).run()
@@ -134,7 +108,7 @@ async def test_the_engine_says_what_it_reused(run: Run, tmp_path: Path) -> None:
     shared, own = tmp_path / "shared", tmp_path / "own"
     load = ("--concurrency", "1", "--requests", "10", "--prompt-tokens", "1000")
     more = ("--max-tokens", str(TOKENS_OUT))
-    async with engine(tmp_path) as url:
+    async with engine("llama", tmp_path) as url:
         assert (await run("bench", f"lab={url}#tiny", *load, *more, "--out", str(own))).code == 0
         args = (*load, *more, "--cached", "--out", str(shared))
         assert (await run("bench", f"lab={url}#tiny", *args)).code == 0
@@ -145,7 +119,7 @@ async def test_the_engine_says_what_it_reused(run: Run, tmp_path: Path) -> None:
 
 
 async def test_a_wrong_path_and_a_prompt_that_is_too_long(run: Run, tmp_path: Path) -> None:
-    async with engine(tmp_path) as url:
+    async with engine("llama", tmp_path) as url:
         lost = await run("bench", f"lab={url}/nowhere#tiny", "--requests", "2")
         long = await run("bench", f"lab={url}#tiny", "--prompt-tokens", "4000", "--requests", "2")
     assert lost.code == long.code == 1
