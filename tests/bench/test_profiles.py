@@ -66,7 +66,7 @@ def test_voice_takes_the_first_answer_under_load() -> None:
     chosen = pick("voice", cells)
     assert chosen.target == "even"
     assert chosen.because == (
-        "at c=32: even ttfa p95 338 ms; quick alone is out: ttfa p95 is 480 ms, at most 450 ms"
+        "At c=32: even ttfa p95 338 ms; quick alone is out: ttfa p95 is 480 ms, at most 450 ms"
         " wanted"
     )
     assert chosen.slo == {"ttfa_ms": 450.0, "speed_tps": 25.0}
@@ -77,7 +77,7 @@ def test_voice_breaks_a_tie_by_stalls() -> None:
     cells = [cell("smooth", 8, ttft=300.0), cell("jerky", 8, ttft=302.0, stall=400.0)]
     chosen = pick("voice", cells)
     assert chosen.target == "smooth"
-    assert chosen.because.startswith("at c=8: smooth ttfa p95 ")
+    assert chosen.because.startswith("At c=8: smooth ttfa p95 ")
     assert "; then smooth stall p95 33 ms, jerky stall p95 436 ms" in chosen.because
 
 
@@ -93,7 +93,7 @@ def test_coding_takes_the_speed_of_one_request_alone() -> None:
     cells += [cell("a", 32, speed=30.0), cell("b", 32, speed=200.0)]
     chosen = pick("coding", cells)
     assert chosen.target == "a"
-    assert chosen.because == "at c=1: a speed p50 310 tok/s, b speed p50 215 tok/s"
+    assert chosen.because == "At c=1: a speed p50 310 tok/s, b speed p50 215 tok/s"
 
 
 def test_an_agent_waits_ten_times() -> None:
@@ -131,7 +131,7 @@ def test_batch_without_any_price_goes_by_throughput() -> None:
 def test_a_tie_is_called_a_tie() -> None:
     chosen = pick("coding", [cell("a", speed=200.0), cell("b", speed=201.0)])
     assert chosen.target is None
-    assert chosen.because == "at c=1: a and b tie: b speed p50 201 tok/s, a speed p50 200 tok/s"
+    assert chosen.because == "At c=1: a and b tie: b speed p50 201 tok/s, a speed p50 200 tok/s"
 
 
 def test_too_few_samples_keep_no_demand() -> None:
@@ -142,7 +142,7 @@ def test_too_few_samples_keep_no_demand() -> None:
 
 def test_one_reason_is_told_once() -> None:
     chosen = pick("voice", [cell(name, 8, n=40) for name in ("a", "b", "c")])
-    assert chosen.because == "at c=8: none fits; a, b and c are out: ttfa p95 needs 72 requests"
+    assert chosen.because == "At c=8: none fits; a, b and c are out: ttfa p95 needs 72 requests"
 
 
 def test_a_fast_target_that_fails_is_not_picked() -> None:
@@ -172,7 +172,7 @@ def test_all_uses_without_the_twins() -> None:
 
 
 def test_nothing_measured() -> None:
-    assert pick("voice", []).because == "at no load: nothing was measured"
+    assert pick("voice", []).because == "At no load: nothing was measured"
 
 
 def test_the_demands_on_one_request() -> None:

@@ -112,7 +112,7 @@ def pick(profile: Profile, cells: Sequence[CellSummary]) -> Pick:
     return Pick(
         profile=profile,
         target=winner,
-        because="; ".join([f"at {load}: {because}", *_out(problems)]),
+        because="; ".join([f"At {load}: {because}", *_out(problems)]),
         slo={demand.metric: demand.limit for demand in preset.demands},
         source=preset.source,
     )
