@@ -38,16 +38,16 @@ class LedgerPlace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_process(cls, environ: Mapping[str, str], data: Path) -> LedgerPlace:
-        """The ledger of a child of `lightgate up`: its parent says the URL in the environment."""
+        """Find the ledger of a child of `lightgate up`: its URL is in the environment."""
         return cls(environ.get(LEDGER_ENV) or _PLAIN_SQLITE, data)
 
     @property
     def missing(self) -> bool:
-        """Whether nobody has made this ledger yet."""
+        """Return whether this ledger has not been made yet."""
         return self.url == _PLAIN_SQLITE and not (self.data / FILE).is_file()
 
     def environment(self) -> dict[str, str]:
-        """What `of_process` reads."""
+        """Return the environment that `of_process` reads."""
         return {LEDGER_ENV: self.url}
 
     def open(self, *, busy_s: float = BUSY_S) -> Ledger:

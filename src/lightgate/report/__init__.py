@@ -1,1 +1,1 @@
-"""What was measured, shown: tables, curves, files and pages. Reads records, measures nothing."""
+"""Reports show what was measured: tables, curves, files and pages. They read records only."""

@@ -103,7 +103,7 @@ class RunFolder:
             raise DiskFailed(f"{path} cannot be written: the disk is full.")
 
     def _lines(self, name: str) -> Iterator[bytes]:
-        """The lines of a file; a last one without its newline was cut short and does not count."""
+        """Read the lines of a file; a last line without a newline was cut short: it is left out."""
         try:
             data = (self.path / name).read_bytes()
         except FileNotFoundError:

@@ -29,7 +29,7 @@ class Samples:
         self._cells = {(cell.target, cell.load): cell for cell in run.cells}
 
     def counts(self, attempt: AttemptRecord, recording: Recording | None) -> bool:
-        """Whether it counts; without windows all but warm-up do.
+        """Return whether an attempt counts; without windows all but warm-up do.
 
         That is so where nothing was cut off, where a run has no cells (another tool's file), and in
         older files: see `untold`.
@@ -89,7 +89,7 @@ def inside(
 
 
 def load_of(attempt: AttemptRecord, recording: Recording | None) -> str:
-    """The load of an attempt's cell, as `CellSummary.load` has it."""
+    """Return the load of an attempt's cell, as `CellSummary.load` has it."""
     if recording is not None and recording.load:
         return recording.load
     return "" if attempt.concurrency is None else f"c={attempt.concurrency}"

@@ -34,7 +34,7 @@ class AnswerRow(NamedTuple):
 
 
 class KnownAnswer(NamedTuple):
-    """That there is an answer, and for how long."""
+    """The key of an answer that is kept, and how long it is valid."""
 
     key: bytes
     kept_ns: int
@@ -50,7 +50,7 @@ def put_answers(ledger: Ledger, rows: Sequence[AnswerRow]) -> None:
 
 
 def find_answer(ledger: Ledger, key: bytes, now_ns: int) -> AnswerRow | None:
-    """The answer under a key that has not expired."""
+    """Find the answer under a key that has not expired."""
     wanted = cache.select().where(cache.c.key == key, cache.c.expires_ns > now_ns)
     with ledger.reading() as connection:
         found = connection.execute(wanted).first()
@@ -58,7 +58,7 @@ def find_answer(ledger: Ledger, key: bytes, now_ns: int) -> AnswerRow | None:
 
 
 def known_answers(ledger: Ledger, since_ns: int, now_ns: int, limit: int) -> list[KnownAnswer]:
-    """The newest keys kept at `since_ns` or later that have not expired."""
+    """Return the newest keys kept at `since_ns` or later that have not expired."""
     wanted = (
         sa.select(cache.c.key, cache.c.kept_ns, cache.c.expires_ns)
         .where(cache.c.kept_ns >= since_ns, cache.c.expires_ns > now_ns)

@@ -64,16 +64,16 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exchange_of(row: Sequence[Any]) -> ExchangeRecord:
-    """The record of a row of `exchanges`; the columns behind the record's are passed over."""
+    """Make the record of a row of `exchanges`; columns behind the record's are ignored."""
     return ExchangeRecord(**dict(zip(ExchangeRecord.__struct_fields__, row, strict=False)))
 
 
 def dollars(nano_usd: int | None) -> Decimal | None:
-    """Dollars of a whole number of nano-dollars, exactly; None of None."""
+    """Convert a whole number of nano-dollars to dollars, exactly; None stays None."""
     return None if nano_usd is None else nano_usd * NANO
 
 
 def wall_ns_of(wall_time: str) -> int:
-    """Nanoseconds since the epoch of a record's wall time, to the microsecond."""
+    """Return the nanoseconds since the epoch of a record's wall time, to the microsecond."""
     since = datetime.fromisoformat(wall_time) - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000

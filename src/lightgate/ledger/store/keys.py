@@ -71,7 +71,7 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     tags: str | None = None
 
     def over(self, wall_ns: int) -> str | None:
-        """Why the key is of no use at this time: revoked, expired, or None."""
+        """Return why the key cannot be used at this time: revoked, expired, or None."""
         if self.revoked is not None:
             return "revoked"
         if self.expires is not None and wall_ns >= instant_ns(self.expires):
@@ -98,7 +98,7 @@ def new_key(
 
 
 def period_start(period: Period, wall_ns: int) -> datetime | None:
-    """When the running day or month began, in UTC; None for a budget without end."""
+    """Return when the running day or month began, in UTC; None for a budget without a period."""
     now = datetime.fromtimestamp(wall_ns // 1_000_000_000, UTC)
     if period == "total":
         return None
@@ -107,17 +107,17 @@ def period_start(period: Period, wall_ns: int) -> datetime | None:
 
 
 def hash_of(presented: bytes) -> str:
-    """SHA-256 of a whole key, in hex."""
+    """Return the SHA-256 of a whole key, in hex."""
     return hashlib.sha256(presented).hexdigest()
 
 
 def instant_text(wall_ns: int) -> str:
-    """A wall time as ISO 8601 in UTC, to the second."""
+    """Write a wall time as ISO 8601 in UTC, to the second."""
     return datetime.fromtimestamp(wall_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def instant_ns(text: str) -> int:
-    """Nanoseconds since the epoch of an ISO 8601 time; without a zone it is UTC."""
+    """Return the nanoseconds since the epoch of an ISO 8601 time; without a zone it is UTC."""
     when = datetime.fromisoformat(text)
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()) * 1_000_000_000
 
@@ -146,7 +146,7 @@ def restore_keys(connection: Connection, records: Iterable[KeyRecord]) -> None:
 
 
 def read_keys(connection: Connection) -> tuple[KeyRecord, ...]:
-    """Every key, oldest first, also those that are over."""
+    """Return every key, oldest first, also revoked and expired ones."""
     from lightgate.ledger.store.schema import keys
 
     rows = connection.execute(keys.select().order_by(keys.c.id)).mappings()

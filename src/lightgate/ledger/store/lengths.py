@@ -42,7 +42,7 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_lengths(ledger: Ledger, last: timedelta, now: datetime) -> list[Lengths]:
-    """The lengths of the last while: for each model its sum first, then each of its keys.
+    """Return the lengths of a period: for each model all of its answers, then those of each key.
 
     Whole answers of providers only: none from a cache, none that was broken off.
     """

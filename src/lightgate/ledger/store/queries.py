@@ -75,7 +75,7 @@ class TargetCounts(msgspec.Struct, frozen=True, kw_only=True):
 def exchange_by_id(
     ledger: Ledger, wanted: str
 ) -> tuple[ExchangeRecord, list[AttemptRecord]] | None:
-    """An exchange and its attempts by its own id, or the last one with this id of a client's."""
+    """Find an exchange and its attempts by its own id, or the last one with a client's id."""
     with ledger.reading() as connection:
         row = connection.execute(exchanges.select().where(exchanges.c.id == wanted)).first()
         if row is None:
@@ -93,13 +93,13 @@ def exchange_by_id(
 
 
 def attempts_of(ledger: Ledger, exchange_id: str) -> list[AttemptRecord]:
-    """The attempts of one exchange, in the order of their starts."""
+    """Return the attempts of one exchange, in the order of their starts."""
     with ledger.reading() as connection:
         return _attempts(connection, exchange_id)
 
 
 def recent(ledger: Ledger, limit: int = 100, *, key_id: str | None = None) -> list[ExchangeRecord]:
-    """The last exchanges, newest first, of one key or of all."""
+    """Return the last exchanges, newest first, of one key or of all."""
     query = exchanges.select().order_by(exchanges.c.wall_ns.desc(), exchanges.c.id.desc())
     if key_id is not None:
         query = query.where(exchanges.c.key_id == key_id)
@@ -108,7 +108,7 @@ def recent(ledger: Ledger, limit: int = 100, *, key_id: str | None = None) -> li
 
 
 def spend_per_key(ledger: Ledger, since: datetime | None = None) -> dict[str, Decimal]:
-    """Dollars that each key has spent, losers included, since a time or since its beginning.
+    """Return the dollars that each key has spent, losers included, since a time or since ever.
 
     The time is taken back to whole 5 minutes. What is reserved and not settled counts as spent.
     """
@@ -172,7 +172,7 @@ def _since(since: datetime | None) -> sa.ColumnElement[bool]:
 
 
 def counts(ledger: Ledger, since: datetime | None = None) -> list[TargetCounts]:
-    """Sums for every target since the hour of a time, or since the sums begin."""
+    """Return the sums of every target since the hour of a time, or since the sums begin."""
     columns = ("attempts", *OUTCOMES, "tokens_in", "tokens_out")
     table = rollups.c
     sums = [sa.func.sum(table[name]).label(name) for name in columns]
@@ -204,7 +204,7 @@ def counts(ledger: Ledger, since: datetime | None = None) -> list[TargetCounts]:
 def speed_rows(
     ledger: Ledger, last: timedelta, by: By, now: datetime, *, raw_rows: int = RAW_ROWS
 ) -> list[SpeedRow]:
-    """Speeds over the last while in whole 5 minutes, by name.
+    """Return the speeds of each group over a period of whole 5 minutes, by name.
 
     Exact up to `raw_rows` successes and while their rows are kept, else from sketches.
     """

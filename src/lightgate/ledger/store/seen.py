@@ -44,7 +44,7 @@ class ObservedSpeed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seen_in_traffic(ledger: Ledger, now: datetime) -> dict[str, ObservedSpeed]:
-    """Every target that answered in the last 30 days, from the sums of the gateway's traffic."""
+    """Return every target that answered in the last 30 days, by the sums of the traffic."""
     table = rollups.c
     since = int((now - LONGEST).timestamp()) // HOUR_S * HOUR_S
     counted = (
@@ -67,7 +67,7 @@ def seen_in_traffic(ledger: Ledger, now: datetime) -> dict[str, ObservedSpeed]:
 
 
 def seen_in_runs(history: History, now: datetime) -> dict[str, ObservedSpeed]:
-    """Every target in the kept runs of the last 30 days: its last run, at its least load."""
+    """Return every target in the kept runs of the last 30 days: its last run, at its least load."""
     found: dict[str, ObservedSpeed] = {}
     since = (now - LONGEST).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     for run in reversed(history.runs(since=since)):
@@ -119,7 +119,7 @@ def _of_cell(cell: CellSummary, age_s: float) -> ObservedSpeed | None:
 
 
 def _seen(quantiles: Sequence[float | None], n: int, age_s: float) -> ObservedSpeed | None:
-    """The record; a tail that is not known is the median, and nothing is made of nothing."""
+    """Make the record; an unknown tail is the median, and without a median there is no record."""
     ttft, late, speed, slow = quantiles
     if n < FEWEST or not ttft or not speed:
         return None

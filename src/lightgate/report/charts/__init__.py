@@ -1,1 +1,1 @@
-"""Reports as pictures: SVG, PNG and terminal curves."""
+"""Charts draw reports as pictures: SVG, PNG and curves in the terminal."""

@@ -59,7 +59,7 @@ class ChartPoint(NamedTuple):
 
 
 def degradation(run: Run) -> list[Picture]:
-    """TTFT p50, TTFT p95 and speed p50 over the load; nothing where the run has only one load."""
+    """Draw TTFT p50, TTFT p95 and speed p50 over the load; None where the run has only one load."""
     cells = _comparable(run)
     if not cells:
         return []
@@ -70,7 +70,7 @@ def degradation(run: Run) -> list[Picture]:
 
 
 def _comparable(run: Run) -> list[CellSummary]:
-    """The cells of one kind of load, by concurrency or else by rate, if there are two loads."""
+    """Return the cells of one kind of load, concurrency or else rate, if there are two loads."""
     short = names(run)
     closed = [c for c in run.cells if c.target in short and c.concurrency is not None]
     scheduled = [c for c in run.cells if c.target in short and c.concurrency is None and c.rate]
@@ -136,14 +136,14 @@ def _curve(
 
 
 def _aside(series: int) -> float:
-    """How far an interval is drawn from its point, so that those of one load do not cover up."""
+    """Return how far an interval is drawn beside its point, so that intervals do not overlap."""
     return (series % 5 - 2) * 1.2
 
 
 def distributions(
     run: Run, by_cell: Mapping[tuple[str, str], Sequence[AttemptRecord]]
 ) -> list[Picture]:
-    """How the TTFT of each target is spread, one panel a load; failures never arrive."""
+    """Draw how the TTFT of each target is spread, one panel per load; failures never arrive."""
     short = names(run)
     panels: list[tuple[str, str, list[tuple[int, str, list[float]]]]] = []
     for load in loads(run):
@@ -197,7 +197,7 @@ def _distribution(
 
 
 def _steps(row: list[float]) -> list[tuple[float, float]]:
-    """The steps of the distribution, thinned evenly; what failed is beyond the end."""
+    """Return the steps of a distribution, thinned evenly; failed requests lie beyond its end."""
     n = len(row)
     finite = [at for at in range(n) if math.isfinite(row[at])]
     every = max(1, len(finite) // _POINTS)
@@ -217,7 +217,7 @@ def _spread_of(name: str, row: list[float]) -> str:
 
 
 def cost_map(run: Run) -> Picture | None:
-    """Speed p50 against dollars per million output tokens; lighter loads are hollow."""
+    """Draw speed p50 against dollars per million output tokens; lighter loads are hollow."""
     points = _cost_points(run)
     if not points:
         return None
@@ -264,7 +264,7 @@ def _cost_points(run: Run) -> list[tuple[ChartPoint, bool]]:
 
 
 def _beside(taken: list[tuple[float, float]], heavy: list[ChartPoint], x: Scale, y: Scale) -> str:
-    """Names next to their points, on the first side where nothing is in the way."""
+    """Place names beside their points, on the first side where nothing is in the way."""
     boxes = [(px - 5, py - 5, px + 5, py + 5) for px, py in taken]
     parts = []
     for point in heavy:
@@ -295,7 +295,7 @@ def _free(
 
 
 def whisker(series: int, cell: CellSummary, metric: str, x: Scale) -> str:
-    """The median with its interval, and the way to p95, on a scale that a table shares."""
+    """Draw the median, its interval and p95 on a scale that all rows of a table share."""
     width, height = WHISKER
     middle, tail = cell.estimate(metric, 0.5), cell.value(metric, 0.95)
     if middle is None or middle.value is None:
@@ -324,7 +324,7 @@ def whisker(series: int, cell: CellSummary, metric: str, x: Scale) -> str:
 
 
 def whisker_scale(cells: Sequence[CellSummary], metric: str) -> Scale | None:
-    """One scale for all whiskers of a table."""
+    """Return one scale for all whiskers of a table."""
     ends = [
         end
         for cell in cells

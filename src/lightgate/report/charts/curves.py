@@ -40,7 +40,7 @@ class LoadCurve(NamedTuple):
 
 
 def curves(run: Run, *, width: int = 80) -> Text | None:
-    """TTFT p50 and p95 and speed p50 over the load; None where the run has only one load."""
+    """Draw TTFT p50, TTFT p95 and speed p50 over the load; None where the run has only one load."""
     from rich.text import Text
 
     cells = [cell for cell in run.cells if cell.target in names(run)]
@@ -67,7 +67,7 @@ def curves(run: Run, *, width: int = 80) -> Text | None:
 
 
 def series(run: Run, cells: Sequence[CellSummary], metric: str, q: float) -> list[LoadCurve]:
-    """One curve a target, of the points whose number exists."""
+    """Return one curve per target, made of the points whose number exists."""
     order = {load: at for at, load in enumerate(loads(run))}
     made = []
     for at, target in enumerate(targets(run)):
@@ -102,7 +102,7 @@ def _plot(page: Text, title: str, made: list[LoadCurve], width: int) -> None:
 
 
 def _below(canvas: _Canvas, xs: list[float]) -> str:
-    """The loads under the axis, those left out for which there is no room."""
+    """Write the loads under the axis; those that have no room are left out."""
     line = [" "] * (canvas.columns + 1)
     free = 0
     for x in xs:
@@ -133,7 +133,7 @@ def _letter(at: int) -> str:
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
-    """A range that is never empty and leaves a little air."""
+    """Widen a range a little, so that it is never empty."""
     air = max(math.log(high / low) * 0.06, 0.05)
     return low * math.exp(-air), high * math.exp(air)
 

@@ -32,7 +32,7 @@ _OURS: Final = re.compile(
 
 
 def png(picture: Picture, *, scale: float = SCALE) -> bytes:
-    """The drawing as a PNG file."""
+    """Render a drawing as a PNG file."""
     import resvg_py
 
     text = picture.file(style=plain_style())
@@ -58,7 +58,7 @@ def png(picture: Picture, *, scale: float = SCALE) -> bytes:
 
 
 def plain_style() -> str:
-    """The charts' style sheet without variables, light, with our font by its name."""
+    """Return the style sheet of charts without variables, in light colours, with our own font."""
     rules = [(who.strip(), what) for who, what in _RULE.findall(_day(stylesheet("chart.css")))]
     colours: dict[str, str] = {}
     painters: dict[str, str] = {}
@@ -83,7 +83,7 @@ def _day(text: str) -> str:
 def _written_out(
     who: str, what: str, colours: Mapping[str, str], painters: Mapping[str, str]
 ) -> Iterator[str]:
-    """One rule, or one for each class that gives `--c` its colour."""
+    """Write out one rule, or one for each class that gives `--c` its colour."""
     if "var(--c)" not in what:
         yield f"{who} {{{_filled(what, colours)}}}"
         return

@@ -24,7 +24,7 @@ _RIGHT: Final = 150.0  # for the figures beside the bars
 
 
 def speed_chart(report: SpeedReport) -> Picture | None:
-    """The groups with enough requests; None where there are none with a speed."""
+    """Draw the groups that have enough requests; None where none of them has a speed."""
     rows = [row for row in report.rows if row.speed_total_p50 is not None][:MOST]
     if not rows:
         return None
@@ -86,7 +86,7 @@ def _bar(row: SpeedRow, name: str, x: Scale, y: float) -> str:
 
 
 def _floors(x: Scale, below: float) -> str:
-    """Where one grade ends and the next begins, with the grades between."""
+    """Draw the limits between grades, and the number of each grade between them."""
     parts = []
     ceiling = x.high
     for grade, floor in BANDS:

@@ -42,7 +42,7 @@ def strips(
     by_cell: Mapping[tuple[str, str], Sequence[AttemptRecord]],
     recordings: Mapping[str, Recording],
 ) -> list[Picture]:
-    """One picture for the lightest and one for the heaviest load."""
+    """Draw one picture for the lightest load and one for the heaviest."""
     order = loads(run)
     wanted = [order[0], order[-1]] if len(order) > 1 else order
     drawn = [_picture(run, load, by_cell, recordings) for load in wanted]
@@ -50,7 +50,7 @@ def strips(
 
 
 def chosen(attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording]) -> list[Strip]:
-    """Every k-th request in the order of sending, of those that were recorded and not cut by us."""
+    """Choose every k-th recorded request in the order of sending; cut ones are left out."""
     ours = {Outcome.CUT, Outcome.CANCELLED}
     kept = [
         Strip(attempt, recordings[attempt.id])
@@ -90,7 +90,7 @@ def _picture(
 
 
 def _row(strip: Strip, series: int, name: str, x: Scale, y: float) -> str:
-    """The wait, the ticks, and a cross where it failed."""
+    """Draw the wait and the ticks of one request, and a cross where it failed."""
     at_ms = [at / _NS_PER_MS for at in strip.recording.at_ns]
     middle = y + _ROW_PX / 2
     title = element("title", escape(_title(strip, name)))
@@ -112,7 +112,7 @@ def _row(strip: Strip, series: int, name: str, x: Scale, y: float) -> str:
 
 
 def _ticks(recording: Recording, x: Scale, y: float, *, thought: bool) -> str:
-    """Ticks of the reasoning or of all else, as one path; what the eye cannot part is one tick."""
+    """Draw the ticks of reasoning, or of all other tokens, as one path; close ticks become one."""
     parts: list[str] = []
     last = -1.0
     for at, kinds in zip_longest(recording.at_ns, recording.kinds, fillvalue=0):

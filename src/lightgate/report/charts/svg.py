@@ -28,13 +28,13 @@ _DASHES: Final = ("", "6 3", "2 3", "9 3 2 3")
 
 
 def escape(text: str) -> str:
-    """Text for markup and attribute values; characters that XML forbids are replaced."""
+    """Escape text for markup and attribute values; characters that XML forbids are replaced."""
     fine = "".join(char if _allowed(char) else "\N{REPLACEMENT CHARACTER}" for char in text)
     return html.escape(fine, quote=True)
 
 
 def element(tag: str, content: str = "", **attributes: object) -> str:
-    """One element; `content` is markup, attribute values are escaped, None leaves one out.
+    """Write one element; `content` is markup, attribute values are escaped, None leaves one out.
 
     `class_` is class, and an underscore in a name is a hyphen.
     """
@@ -49,12 +49,12 @@ def element(tag: str, content: str = "", **attributes: object) -> str:
 
 
 def label(x: float, y: float, text: str, **attributes: object) -> str:
-    """Text at a place."""
+    """Write text at a place."""
     return element("text", escape(text), x=x, y=y, **attributes)
 
 
 def path(points: Iterable[tuple[float, float]], *, step: bool = False) -> str:
-    """The `d` of a line through the points; with `step` it goes across, then up."""
+    """Return the `d` of a line through the points; with `step` it goes across, then up."""
     parts: list[str] = []
     for x, y in points:
         if not parts:
@@ -67,17 +67,17 @@ def path(points: Iterable[tuple[float, float]], *, step: bool = False) -> str:
 
 
 def colour(at: int) -> str:
-    """The class of the at-th target."""
+    """Return the colour class of the at-th target."""
     return f"s{at % SERIES}"
 
 
 def dash(at: int) -> str | None:
-    """The dash of the at-th target: solid for the first eight."""
+    """Return the dash of the at-th target: solid for the first eight."""
     return _DASHES[at // SERIES % len(_DASHES)] or None
 
 
 def marker(at: int, x: float, y: float, title: str = "", *, size: float = 4.2) -> str:
-    """The shape of the at-th target: shapes differ too, so that colour is not needed."""
+    """Draw the marker of the at-th target; shapes differ as well, so that colour is not needed."""
     inner = element("title", escape(title)) if title else ""
     kind = f"m {colour(at)}"
     turn = at % 5
@@ -98,7 +98,7 @@ def marker(at: int, x: float, y: float, title: str = "", *, size: float = 4.2) -
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """From a value to a pixel."""
+    """A scale turns a value into a pixel."""
 
     low: float
     high: float
@@ -107,7 +107,7 @@ class Scale(msgspec.Struct, frozen=True):
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value; outside the range it stays at the nearer end."""
+        """Return the pixel of a value; a value outside the range gets the nearer end."""
         if self.high <= self.low:
             return (self.start + self.stop) / 2
         at = min(max(value, self.low), self.high)
@@ -119,12 +119,12 @@ class Scale(msgspec.Struct, frozen=True):
         return self.start + share * (self.stop - self.start)
 
     def ticks(self, most: int) -> list[float]:
-        """Round values along it."""
+        """Return round values along the scale."""
         return (log_ticks if self.log else linear_ticks)(self.low, self.high, most)
 
 
 def log_scale(values: Sequence[float], start: float, stop: float, *, air: float = 0.05) -> Scale:
-    """A logarithmic scale around positive values, with a little air at both ends."""
+    """Make a logarithmic scale around positive values, a little wider than they are."""
     low, high = min(values), max(values)
     room = max(math.log(high / low) * air, 0.02)
     return Scale(low * math.exp(-room), high * math.exp(room), start, stop, log=True)
@@ -139,7 +139,7 @@ class Picture(msgspec.Struct, frozen=True):
     description: str
 
     def svg(self, **place: object) -> str:
-        """One `svg` element that scales with its place in a page or another drawing."""
+        """Write one `svg` element that scales with its place in a page or in another drawing."""
         return element(
             "svg",
             self.content,
@@ -153,7 +153,7 @@ class Picture(msgspec.Struct, frozen=True):
         )
 
     def file(self, *, style: str | None = None) -> str:
-        """An SVG file: the drawing with its own style sheet, a background and a margin."""
+        """Write an SVG file: the drawing with its own style sheet, a background and a margin."""
         sheet = element("style", stylesheet("chart.css") if style is None else style)
         width, height = self.width + 2 * _MARGIN, self.height + 2 * _MARGIN
         ground = element("rect", width=width, height=height, class_="ground")
@@ -173,7 +173,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     x_title: str
 
     def draw(self, content: str, x_ticks: Sequence[float] | None = None) -> Picture:
-        """The chart: title, grid, axes, content."""
+        """Draw the chart: title, grid, axes, content."""
         across = self.x.ticks(6) if x_ticks is None else _roomy(x_ticks, self.x)
         grid = "".join(self._level(at) for at in self.y.ticks(6))
         below = self.y.start
@@ -201,12 +201,12 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plot(size: tuple[float, float], x: Scale, y: Scale, titles: tuple[str, str]) -> Plot:
-    """A frame of that size; `titles` are the chart's and the horizontal axis's."""
+    """Make a frame of a size; `titles` are those of the chart and of its horizontal axis."""
     return Plot(width=size[0], height=size[1], x=x, y=y, title=titles[0], x_title=titles[1])
 
 
 def end_labels(wanted: Sequence[tuple[int, str, float]], x: float, low: float, high: float) -> str:
-    """Names beside the ends of lines (series, name, y), moved apart where they would touch."""
+    """Write names beside the ends of lines (series, name, y), moved apart where they touch."""
     places = spread([y for _, _, y in wanted], LINE_PX, low, high)
     return "".join(
         element("path", d=path([(x + 2, y), (x + 10, at)]), class_="lead")
@@ -216,7 +216,7 @@ def end_labels(wanted: Sequence[tuple[int, str, float]], x: float, low: float, h
 
 
 def legend(entries: Sequence[tuple[int, str]], width: float) -> tuple[str, float]:
-    """Markers with names in rows, and the height that they take."""
+    """Draw markers with names in rows; return them and the height that they take."""
     x, y, parts = 6.0, 12.0, []
     for at, name in entries:
         room = 24 + len(name) * CHAR_PX
@@ -228,7 +228,7 @@ def legend(entries: Sequence[tuple[int, str]], width: float) -> tuple[str, float
 
 
 def row(pictures: Sequence[Picture], key: tuple[str, float] = ("", 0.0)) -> Picture:
-    """Pictures side by side as one, with a legend above."""
+    """Put pictures side by side into one, with a legend above."""
     drawn, top = key
     parts, x = [drawn], 0.0
     for one in pictures:
@@ -240,12 +240,12 @@ def row(pictures: Sequence[Picture], key: tuple[str, float] = ("", 0.0)) -> Pict
 
 
 def stylesheet(name: str) -> str:
-    """One of our own assets."""
+    """Read one of the style sheets that are shipped."""
     return resources.files("lightgate.report").joinpath("assets", name).read_text("utf-8")
 
 
 def _roomy(wanted: Sequence[float], scale: Scale) -> list[float]:
-    """Those of the marks whose labels do not touch; the last one always stays."""
+    """Keep the marks whose labels do not touch; the last one always stays."""
     kept: list[float] = []
     for at in sorted(wanted, reverse=True):
         need = (len(tick(at)) + 1) * CHAR_PX
@@ -266,7 +266,7 @@ def _allowed(char: str) -> bool:
 
 
 def _plain(value: object) -> str:
-    """A number of pixels with at most one digit after the point; anything else as it is."""
+    """Write a number of pixels with at most one digit after the point; other values as they are."""
     if isinstance(value, float):
         return f"{value:.1f}".removesuffix(".0")
     return str(value)

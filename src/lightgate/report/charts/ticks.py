@@ -18,7 +18,7 @@ _STEPS: Final = (
 
 
 def log_ticks(low: float, high: float, most: int = 7) -> list[float]:
-    """Round numbers between two positive ends, at most `most`, as many as fit."""
+    """Return round numbers between two positive ends: as many as fit, `most` at the most."""
     if not 0 < low <= high:
         raise ValueError(f"a logarithmic axis needs 0 < low <= high, not {low} and {high}")
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -34,7 +34,7 @@ def log_ticks(low: float, high: float, most: int = 7) -> list[float]:
 
 
 def linear_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers between two ends at even steps of 1, 2 or 5, at most `most`."""
+    """Return round numbers between two ends at even steps of 1, 2 or 5, `most` at the most."""
     if not low <= high:
         raise ValueError(f"an axis has its ends in order, not {low} above {high}")
     if low == high:

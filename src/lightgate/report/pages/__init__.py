@@ -1,1 +1,1 @@
-"""Reports as pages: HTML files and what they are made from."""
+"""Pages write reports as HTML files."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class BoardFigure(NamedTuple):
-    """A number as it is shown, and all that stands behind it."""
+    """A number as it is shown, with its interval, its n and its definition."""
 
     text: str
     title: str
@@ -61,7 +61,7 @@ _HEADS: Final = (
 
 
 def board(run: Run, block: Block) -> str:
-    """The table of one load."""
+    """Write the table of one load."""
     series = {target: at for at, target in enumerate(targets(run))}
     scale = whisker_scale([row.cell for row in block.rows], block.metric)
     body = "".join(_row(row, block.metric, series[row.cell.target], scale) for row in block.rows)

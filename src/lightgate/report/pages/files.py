@@ -38,7 +38,7 @@ def write_report(folder: RunFolder) -> list[Path]:
 
 
 def charts(material: Material) -> dict[str, Picture]:
-    """The main charts by their names; one that has no data is left out."""
+    """Draw the main charts, by name; a chart that has no data is left out."""
     run = material.run
     short = names(run)
     key = [(at, short[target]) for at, target in enumerate(targets(run))]

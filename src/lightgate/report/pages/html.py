@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def page(material: Material) -> str:
-    """The whole file."""
+    """Write the whole page of a run."""
     made = [(key, heading, body) for key, heading, body in _parts(material) if body]
     body = _top(material.run, [(key, heading) for key, heading, _ in made]) + "".join(
         _section(key, heading, inner) for key, heading, inner in made
@@ -44,7 +44,7 @@ def page(material: Material) -> str:
 
 
 def document(title: str, body: str) -> str:
-    """A page with our style, our one script and a policy that forbids everything else."""
+    """Write a page with our style, our one script and a policy that forbids everything else."""
     script = stylesheet("report.js")
     seal = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{seal}'"
@@ -63,7 +63,7 @@ def document(title: str, body: str) -> str:
 
 
 def _parts(material: Material) -> list[tuple[str, str, str]]:
-    """Key, heading and content of each section; those without content are left out."""
+    """Return key, heading and content of each section; sections without content are left out."""
     run = material.run
     arranged = blocks(run)
     return [
@@ -108,7 +108,7 @@ def _top(run: Run, found: Sequence[tuple[str, str]]) -> str:
 
 
 def _finding(run: Run) -> str:
-    """The first row of the heaviest load in one sentence; nothing where it has no number."""
+    """Say the first row of the heaviest load in one sentence; empty where it has no number."""
     arranged = [block for block in blocks(run) if block.rows and not block.void]
     if not arranged:
         return ""
@@ -163,7 +163,7 @@ def _distributions(material: Material) -> str:
 
 
 def _from(material: Material) -> str:
-    """Which requests a chart of single requests shows."""
+    """Say which requests a chart of single requests shows."""
     if material.untold:
         return f"This run {UNTOLD}, and left out of the tables."
     return "The requests are those of the tables: the warm-up and the ramp are cut off."
@@ -200,6 +200,6 @@ def _key(run: Run) -> str:
 
 
 def figures(drawn: Sequence[Picture], *, wide: bool = False) -> str:
-    """Charts side by side, or one below the other where they are wide."""
+    """Put charts side by side, or one below the other where they are wide."""
     made = "".join(element("figure", one.svg(), class_="tips", tabindex=0) for one in drawn)
     return element("div", made, class_="figures wide" if wide else "figures")

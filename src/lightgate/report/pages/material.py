@@ -69,7 +69,7 @@ def gather(
 
 
 def error_texts(material: Material, most: int = 20) -> list[ErrorText]:
-    """The most frequent error texts."""
+    """Return the most frequent error texts."""
     counted: Counter[tuple[str, Outcome, int | None, str]] = Counter()
     for (target, _), attempts in material.by_cell.items():
         for attempt in attempts:

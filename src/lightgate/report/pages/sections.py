@@ -43,18 +43,18 @@ _KINDS: Final = {
 
 
 def paragraph(text: str, **attributes: object) -> str:
-    """One paragraph of plain text."""
+    """Write one paragraph of plain text."""
     return element("p", escape(text), **attributes)
 
 
 def listing(lines: Iterable[str]) -> str:
-    """A list of plain sentences."""
+    """Write a list of plain sentences."""
     items = "".join(element("li", escape(line)) for line in lines)
     return element("ul", items) if items else ""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], **attributes: object) -> str:
-    """A plain table; the cells are markup."""
+    """Write a plain table; the cells are markup."""
     top = element("tr", "".join(element("th", escape(text), scope="col") for text in head))
     body = "".join(element("tr", "".join(f"<td>{cell}</td>" for cell in row)) for row in rows)
     made = element("table", element("thead", top) + element("tbody", body), **attributes)
@@ -62,7 +62,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], **attributes: obje
 
 
 def picks(run: Run) -> str:
-    """A card for each use."""
+    """Write a card for each use, with the target to take."""
     return element("div", "".join(_pick(pick, names(run)) for pick in run.picks), class_="cards")
 
 
@@ -80,7 +80,7 @@ def _pick(pick: Pick, short: Mapping[str, str]) -> str:
 
 
 def verdicts(run: Run) -> str:
-    """A card for each target: the diagnosis, how it degrades, the evidence."""
+    """Write a card for each target: the verdict, how it degrades, the evidence."""
     short = names(run)
     made = [_verdict(verdict, short) for verdict in run.verdicts]
     return element("div", "".join(made), class_="cards wide")
@@ -100,7 +100,7 @@ def _verdict(verdict: CellVerdict, short: Mapping[str, str]) -> str:
 
 
 def comparisons(run: Run) -> str:
-    """Every pair, by load; folded up except for the heaviest load."""
+    """Write every comparison of two targets, by load; folded up except for the heaviest load."""
     short = names(run)
     parts: list[str] = []
     for load in reversed(loads(run)):
@@ -125,7 +125,7 @@ def comparisons(run: Run) -> str:
 
 
 def outcomes(material: Material) -> str:
-    """How requests ended, one bar a cell, and what was said when they failed."""
+    """Draw how requests ended, one bar per cell, and list what was said when they failed."""
     run, short = material.run, names(material.run)
     rows = [
         (escape(short[cell.target]), escape(cell.load), _bar(cell), escape(_counts(cell)))
@@ -185,12 +185,12 @@ def _counts(cell: CellSummary) -> str:
 
 
 def break_even(run: Run) -> str:
-    """From when an own machine pays."""
+    """Write from how many tokens on a machine of one's own is cheaper."""
     return listing(break_even_sentence(row, names(run)) for row in run.break_even)
 
 
 def method(run: Run) -> str:
-    """How it was measured, so that every number can be judged and measured again."""
+    """Write how the run was measured, so that every number can be judged and measured again."""
     requests = sum(cell.requests for cell in run.cells)
     warmup = sum(cell.warmup for cell in run.cells)
     facts = {

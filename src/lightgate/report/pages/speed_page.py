@@ -32,7 +32,7 @@ _MEANING: Final = {
 
 
 def speed_report_html(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> str:
-    """The whole page: the chart, the table, what was left out, and what the numbers are."""
+    """Write the whole page: the chart, the table, what was left out, and what the numbers are."""
     report = arranged(rows, asked)
     head = (
         element("p", "lightgate report", class_="brand")
@@ -101,7 +101,7 @@ def _row(row: SpeedRow) -> str:
 
 
 def _behind(row: SpeedRow) -> Sequence[str]:
-    """What stands behind each figure of a row: interval, n, definition."""
+    """Return the tooltip of each figure of a row: interval, n, definition."""
     counted = f"n = {row.successes:,}."
     speed = explain(speed_of(row), "speed_total_tps")
     each = row.cost_usd / row.successes if row.cost_usd and row.successes else None

@@ -1,1 +1,1 @@
-"""Reports as text: rows, figures, sentences, CSV, the live view."""
+"""Tables write reports as text: rows, figures, sentences, CSV, the live view."""

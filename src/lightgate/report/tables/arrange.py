@@ -36,25 +36,25 @@ class Block(NamedTuple):
 
 
 def blocks(run: Run) -> list[Block]:
-    """One block a load, from the lightest to the heaviest."""
+    """Return one block per load, from the lightest to the heaviest."""
     return [_block(run, load) for load in loads(run)]
 
 
 def loads(run: Run) -> list[str]:
-    """The loads of the run: closed ones by concurrency, then scheduled ones by rate."""
+    """Return the loads of the run: closed ones by concurrency, then scheduled ones by rate."""
     found = {cell.load: cell for cell in run.cells}
     return sorted(found, key=lambda load: _weight(found[load]))
 
 
 def targets(run: Run) -> list[str]:
-    """The targets in the order of the run, A/A twins left out; known from the cells if need be."""
+    """Return the targets in the order of the run, without A/A twins; from the cells if need be."""
     twins = {target.name for target in run.targets if target.twin_of is not None}
     named = [target.name for target in run.targets] + [cell.target for cell in run.cells]
     return [name for name in dict.fromkeys(named) if name not in twins]
 
 
 def names(run: Run) -> dict[str, str]:
-    """A short name for each target: its provider alone where that tells them apart."""
+    """Return a short name for each target: its provider alone where that tells them apart."""
     providers = {target.name: target.provider for target in run.targets}
     models = {target.model for target in run.targets}
     everyone = targets(run)
@@ -65,7 +65,7 @@ def names(run: Run) -> dict[str, str]:
 
 
 def shortened(text: str, short: Mapping[str, str]) -> str:
-    """A sentence of the run with the short names of its targets instead of the whole ones."""
+    """Replace the names of targets in a sentence by their short ones."""
     if not short:
         return text
     longest = sorted(short, key=len, reverse=True)
@@ -73,18 +73,18 @@ def shortened(text: str, short: Mapping[str, str]) -> str:
 
 
 def shared_model(run: Run) -> str | None:
-    """The model, where every target serves the same."""
+    """Return the model, where every target serves the same one."""
     models = {target.model for target in run.targets}
     return clean(models.pop()) if len(models) == 1 else None
 
 
 def cell_of(run: Run, target: str, load: str) -> CellSummary | None:
-    """The cell of one target under one load."""
+    """Find the cell of one target under one load."""
     return next((c for c in run.cells if c.target == target and c.load == load), None)
 
 
 def headline(cell: CellSummary) -> str:
-    """The headline metric: from the plan where requests came by schedule."""
+    """Return the headline metric: counted from the plan where requests came by schedule."""
     by_plan = cell.concurrency is None and cell.estimate("ttft_plan_ms", 0.5) is not None
     return "ttft_plan_ms" if by_plan else "ttft_ms"
 
@@ -102,12 +102,12 @@ def counted(cell: CellSummary, metric: str) -> str:
 
 
 def amount(cell: CellSummary) -> float | None:
-    """How heavy the load is on the axis of a curve: requests in flight, or requests per second."""
+    """Return the load for the axis of a curve: requests in flight, or requests per second."""
     return cell.rate if cell.concurrency is None else float(cell.concurrency)
 
 
 def grade_of(cell: CellSummary) -> str | None:
-    """The grade from the interval of the median total speed; None where that does not exist."""
+    """Return the grade by the interval of the median total speed; None without an interval."""
     found = cell.estimate("speed_total_tps", 0.5)
     if found is None or found.interval is None:
         return None
@@ -115,21 +115,21 @@ def grade_of(cell: CellSummary) -> str | None:
 
 
 def failures(cell: CellSummary) -> dict[str, int]:
-    """The outcomes that are failures, most frequent first; a class unknown here is one."""
+    """Return the outcomes that are failures, most frequent first; unknown ones are failures."""
     harmless = {outcome.value for outcome in Outcome if not outcome.is_failure}
     bad = [(name, n) for name, n in cell.outcomes.items() if n and name not in harmless]
     return dict(sorted(bad, key=lambda pair: (-pair[1], pair[0])))
 
 
 def error_share(cell: CellSummary) -> float | None:
-    """Failures over the requests that succeeded or failed; None where there were none."""
+    """Return failures over the requests that succeeded or failed; None where there were none."""
     bad = sum(failures(cell).values())
     judged = bad + cell.outcomes.get(Outcome.OK.value, 0)
     return bad / judged if judged else None
 
 
 def board_of(run: Run, load: str, metric: str) -> Board | None:
-    """The ranking at one load by one metric."""
+    """Find the ranking at one load by one metric."""
     return next((b for b in run.boards if b.load == load and b.metric == metric), None)
 
 
@@ -154,7 +154,7 @@ def _first_by(cell: CellSummary, metric: str) -> tuple[float, str]:
 
 
 def _tied(run: Run, load: str, metric: str, leader: str) -> set[str]:
-    """The targets that the comparison could not tell from the leader."""
+    """Return the targets that the comparison could not tell from the first one."""
     pairs = [
         {versus.a, versus.b}
         for versus in run.versus
@@ -169,7 +169,7 @@ def _weight(cell: CellSummary) -> tuple[int, float, str]:
 
 
 def shown_workload(run: Run) -> list[tuple[str, str]]:
-    """What was sent, for a heading: not the hashes, nor what holds for a single target."""
+    """Return what was sent, for a heading, without hashes and without facts of a single target."""
     return [
         (key, text)
         for key, text in run.workload.items()

@@ -33,7 +33,7 @@ class TokenLimits(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, int] = {}
 
     def on(self, model: str, key_id: str | None) -> int | None:
-        """The smallest that holds; None where there is none."""
+        """Return the smallest cap of a model and a key; None where there is none."""
         own = None if key_id is None else self.keys.get(key_id)
         both = (self.models.get(model), own)
         return min([limit for limit in both if limit is not None], default=None)
@@ -67,7 +67,7 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True):
 def suggest(
     lengths: Iterable[Lengths], limits: TokenLimits, per_mtok: Mapping[str, Decimal]
 ) -> list[Cap]:
-    """What each row of lengths suggests.
+    """Suggest a cap for each row of lengths.
 
     `per_mtok` are the targets' prices of answer tokens, in dollars per million.
     """
@@ -75,7 +75,7 @@ def suggest(
 
 
 def rounded(tokens: float) -> int:
-    """A number of tokens, rounded up to a multiple that suits its size."""
+    """Round a number of tokens up to a multiple that suits its size."""
     step = next(step for most, step in STEPS if tokens <= most)
     return math.ceil(tokens / step) * step
 

@@ -51,7 +51,7 @@ DEFINITIONS: Final = {
 
 
 def reached(found: Estimate | None) -> float | None:
-    """The value of a quantile, infinity where it is a failure; None where `n` is too small.
+    """Return the value of a quantile, infinity where it is a failure; None where `n` is too small.
 
     Runs from before `infinite` was recorded say it by a missing value despite enough samples.
     """
@@ -61,13 +61,13 @@ def reached(found: Estimate | None) -> float | None:
 
 
 def quantile_name(q: float, metric: str) -> str:
-    """`p95`, or `slow 5 %` for the low tail of a rate."""
+    """Name a quantile: `p95`, or `slow 5 %` for the low tail of a rate."""
     percent = f"{q * 100:g}"
     return f"slow {percent} %" if metric.endswith("_tps") and q < 0.5 else f"p{percent}"
 
 
 def number(amount: float | None) -> str:
-    """Three or four significant digits, thousands grouped; a dot for None."""
+    """Write a number with three or four significant digits, thousands grouped; a dot for None."""
     if amount is None or math.isnan(amount):
         return DOT
     if math.isinf(amount):
@@ -79,12 +79,12 @@ def number(amount: float | None) -> str:
 
 
 def tick(amount: float) -> str:
-    """A round number at an axis, without digits that say nothing."""
+    """Write a round number at an axis, without zeros at its end."""
     return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
 
 
 def milliseconds(amount: float | None) -> str:
-    """A duration with its unit: ms up to ten seconds, seconds above."""
+    """Write a duration with its unit: ms up to ten seconds, seconds above."""
     if amount is None or not math.isfinite(amount):
         return number(amount)
     if amount < 10_000:
@@ -93,14 +93,14 @@ def milliseconds(amount: float | None) -> str:
 
 
 def with_unit(metric: str, amount: float | None) -> str:
-    """A figure with the unit of its metric."""
+    """Write a figure with the unit of its metric."""
     if amount is None:
         return DOT
     return f"{number(amount)} tok/s" if metric.endswith("_tps") else milliseconds(amount)
 
 
 def percent(share: float | None, *, digits: int = 0) -> str:
-    """A share as per cent; what is above zero never reads as 0 %, nor below one as 100 %."""
+    """Write a share as per cent; above zero it never reads 0 %, below one never 100 %."""
     if share is None:
         return DOT
     text = f"{share * 100:.{digits}f}"
@@ -113,7 +113,7 @@ def percent(share: float | None, *, digits: int = 0) -> str:
 
 
 def probability(p: float | None) -> str:
-    """Two digits; never 0 or 1, which no number of samples can show."""
+    """Write a probability with two digits; never 0 or 1, which no number of samples can show."""
     if p is None:
         return DOT
     if p < 0.005:
@@ -122,7 +122,7 @@ def probability(p: float | None) -> str:
 
 
 def dollars(amount: Decimal | None) -> str:
-    """Dollars with at least two digits after the point, more for small amounts; a dot for None."""
+    """Write dollars with two digits after the point, more for small amounts; a dot for None."""
     if amount is None:
         return DOT
     size = abs(float(amount))
@@ -134,12 +134,12 @@ def dollars(amount: Decimal | None) -> str:
 
 
 def bounds(interval: Interval | None) -> str:
-    """`[210, 225]`, or nothing."""
+    """Write an interval as `[210, 225]`; empty where there is none."""
     return "" if interval is None else f"[{number(interval.low)}, {number(interval.high)}]"
 
 
 def explain(found: Estimate | None, metric: str, failing: Estimate | None = None) -> str:
-    """Everything that stands behind one quantile: value, interval, n, definition.
+    """Write all about one quantile: value, interval, n, definition.
 
     `failing` is the same quantile with failures; it is told where it differs.
     """
@@ -169,5 +169,5 @@ def clean(text: str) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """Cut with an ellipsis so that at most `most` characters stay."""
+    """Cut a text with an ellipsis, so that at most `most` characters stay."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

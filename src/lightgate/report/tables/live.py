@@ -86,15 +86,15 @@ class CellProgress:
                 self._speed.append(attempt.speed_tps)
 
     def ttft_p50_ms(self) -> float | None:
-        """The median so far, once it has an interval."""
+        """Return the median TTFT so far, once it has an interval."""
         return _median(self._ttft) if self.glance is None else self.glance.value("ttft_ms", 0.5)
 
     def speed_p50_tps(self) -> float | None:
-        """The median speed so far, once it has an interval."""
+        """Return the median speed so far, once it has an interval."""
         return _median(self._speed) if self.glance is None else self.glance.value("speed_tps", 0.5)
 
     def share(self, now_ns: int) -> float | None:
-        """How much is done, 0 to 1; None where no end is known."""
+        """Return how much is done, 0 to 1; None where no end is known."""
         if self.total:
             return min(1.0, self.done / self.total)
         if self.duration_s:
@@ -102,7 +102,7 @@ class CellProgress:
         return None
 
     def eta_s(self, now_ns: int) -> float | None:
-        """Seconds to the end at the pace so far; None where that cannot be said yet."""
+        """Return the seconds to the end at the pace so far; None where that cannot be said yet."""
         elapsed = self._elapsed_s(now_ns)
         if self.total is None:
             return None if self.duration_s is None else max(0.0, self.duration_s - elapsed)
@@ -164,14 +164,14 @@ class Progress:
         duration_s: float | None = None,
         inflight: Callable[[], int] | None = None,
     ) -> None:
-        """A cell begins: so many requests, or so long; `inflight` is asked when a line is drawn."""
+        """Begin a cell of so many requests, or so long; `inflight` is asked for each drawing."""
         cell = CellProgress(target, load, total=total, duration_s=duration_s, inflight=inflight)
         cell.begun_ns = self._clock.now_ns()
         self._open[target] = cell
         self.refresh()
 
     def tick(self, attempt: AttemptRecord, *, warmup: bool = False) -> None:
-        """An attempt has ended; one of a target that has no open cell is passed over."""
+        """Take in an attempt that has ended; those of targets without an open cell are ignored."""
         cell = self._open.get(attempt.target)
         if cell is None:
             return
@@ -182,7 +182,7 @@ class Progress:
         self.refresh()
 
     def end_cell(self, target: str, glance: CellSummary | None = None) -> None:
-        """The open cell of a target is over; a glance has its medians without the ramp."""
+        """End the open cell of a target; a glance has its medians without the ramp."""
         cell = self._open.pop(target, None)
         if cell is None:
             return
@@ -213,7 +213,7 @@ class Progress:
         self._console.print(Text(line(cell, self._clock.now_ns())), soft_wrap=True)
 
     def _page(self) -> Text:
-        """All lines as one text: laying out a rich table takes five times as long."""
+        """Write all lines as one text; laying out a rich table takes five times as long."""
         from rich.text import Text
 
         now = self._clock.now_ns()
@@ -237,7 +237,7 @@ class Progress:
         return page
 
     def _columns(self, now_ns: int, bar: int, longest: int) -> tuple[list[list[str]], list[int]]:
-        """The cells of every line, with a bar and names of these lengths, and the widths."""
+        """Return the cells of every line, with a bar and names of these lengths, and the widths."""
         shown = [*self._finished, *self._open.values()]
         rows = [_HEADS, *(_cells(cell, now_ns, bar, longest) for cell in shown)]
         return rows, [max(len(row[at]) for row in rows) for at in range(len(_HEADS))]
@@ -248,7 +248,7 @@ class Progress:
 
 
 def line(cell: CellProgress, now_ns: int) -> str:
-    """One cell on one line, for logs."""
+    """Write one cell on one line, for logs."""
     target, load, done, _, inflight, ttft, speed, errors, eta = _cells(cell, now_ns)
     state = "done" if cell.ended_ns is not None else f"{inflight} in flight, ETA {eta}"
     last = f" ({shorten(clean(cell.last_error), 80)})" if cell.last_error else ""
@@ -280,7 +280,7 @@ def _cells(
 
 
 def remaining(seconds: float | None) -> str:
-    """A time to come, as short as it can be said."""
+    """Write the time that is left, as short as possible."""
     if seconds is None:
         return DOT
     if seconds < 60:
@@ -292,7 +292,7 @@ def remaining(seconds: float | None) -> str:
 
 
 def _median(values: list[float]) -> float | None:
-    """Nearest rank; sorted in place, which is quick because all but the newest are in order."""
+    """Return the median by nearest rank; values are sorted in place, as nearly all are in order."""
     if len(values) < _ENOUGH:
         return None
     values.sort()

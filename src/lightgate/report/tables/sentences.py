@@ -41,7 +41,7 @@ FASTER_MEANS: Final = (
 
 
 def versus_sentence(versus: Versus, short: dict[str, str]) -> str:
-    """One comparison as a sentence, with its interval and P; says a tie where there is one."""
+    """Say one comparison as a sentence, with its interval and P; a tie is called a tie."""
     a, b = (short.get(name, clean(name)) for name in (versus.a, versus.b))
     found = versus.comparison
     between = "" if found.interval is None else f" ({_span(found.interval)})"
@@ -60,7 +60,7 @@ def versus_sentence(versus: Versus, short: dict[str, str]) -> str:
 
 
 def title_of(metric: str) -> str:
-    """What a metric is called in a sentence."""
+    """Return the name of a metric in a sentence."""
     return DEFINITIONS[metric].title if metric in DEFINITIONS else clean(metric)
 
 
@@ -75,7 +75,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _gain(versus: Versus) -> tuple[float, float | None, float | None]:
-    """By what share the faster one is faster, and the interval of that share.
+    """Return by what share the faster target is faster, and the interval of that share.
 
     A ratio below 1 and one above 1 are read alike: the verdict says who is faster, so the factor
     between the two is all that is needed.
@@ -95,7 +95,7 @@ def _gain(versus: Versus) -> tuple[float, float | None, float | None]:
 
 
 def _p_win(versus: Versus) -> float:
-    """The chance that one request to the faster target beats one to the other."""
+    """Return the chance that one request to the faster target beats one to the other."""
     p_low = versus.comparison.p_less
     # Whoever has the lower median also has the better chance of the lower sample, or nearly so;
     # which of the two the verdict calls faster tells whether low is good.
@@ -106,7 +106,7 @@ def _p_win(versus: Versus) -> float:
 
 
 def break_even_sentence(row: BreakEven, short: dict[str, str]) -> str:
-    """From how many tokens a month the own machine is cheaper."""
+    """Say from how many tokens a month on a machine of one's own is cheaper."""
     hosted, api = (short.get(name, clean(name)) for name in (row.hosted, row.api))
     price = f" ({dollars(row.hosted_per_mtok)} per million at {clean(row.load)})"
     own = f"{hosted}{price if row.hosted_per_mtok is not None else ''}"
@@ -118,7 +118,7 @@ def break_even_sentence(row: BreakEven, short: dict[str, str]) -> str:
 
 
 def tokens(count: Decimal) -> str:
-    """A count of tokens for people: 1.2 billion."""
+    """Write a count of tokens in words, such as 1.2 billion."""
     for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
         if count >= size:
             return f"{number(float(count / size))} {name}"
@@ -126,7 +126,7 @@ def tokens(count: Decimal) -> str:
 
 
 def failing_sentence(block: Block) -> str:
-    """The headline's quantiles with failures, where those say something else; else empty."""
+    """Say the headline's quantiles with failures, where they differ; else empty."""
     told = []
     for row in block.rows:
         found = []
@@ -143,7 +143,7 @@ def failing_sentence(block: Block) -> str:
 
 
 def cell_remark(cell: CellSummary) -> str:
-    """What to know before trusting a cell; empty where there is nothing."""
+    """Say what to know before trusting a cell; empty where there is nothing."""
     parts = []
     if not cell.valid:
         parts.append(f"invalid: {clean(cell.invalid_because) or 'no reason was recorded'}")
@@ -169,7 +169,7 @@ def _other_counts(cell: CellSummary) -> list[str]:
 
 
 def run_remarks(run: Run) -> list[str]:
-    """What to know before trusting the run."""
+    """Say what to know before trusting the run."""
     short = names(run)
     remarks = []
     if run.finished is None:
@@ -189,7 +189,7 @@ def run_remarks(run: Run) -> list[str]:
 
 
 def health_sentence(health: Health | None) -> str:
-    """How the client itself fared."""
+    """Say how the client itself fared during the run."""
     if health is None:
         return "Client health was not recorded."
     parts = [f"{clean(health.stamp_source)} stamps", f"late {percent(health.late_share, digits=1)}"]
@@ -202,7 +202,7 @@ def health_sentence(health: Health | None) -> str:
 
 
 def twin_sentences(run: Run) -> list[str]:
-    """How each A/A pair came out over all loads and metrics: it should tie."""
+    """Say how each A/A pair came out over all loads and metrics: it should tie."""
     twins = {t.name: t.twin_of for t in run.targets if t.twin_of is not None}
     short = names(run)
     sentences = []

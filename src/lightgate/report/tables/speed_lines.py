@@ -68,7 +68,7 @@ class ReportHead(NamedTuple):
 
 
 def heads(report: SpeedReport) -> tuple[ReportHead, ...]:
-    """The headings of the table."""
+    """Return the headings of the table."""
     return (
         ReportHead(report.asked.by, right=False),
         ReportHead("grade"),
@@ -84,7 +84,7 @@ def heads(report: SpeedReport) -> tuple[ReportHead, ...]:
 
 
 def cells(row: SpeedRow) -> tuple[str, ...]:
-    """One group in the table."""
+    """Return the cells of one group."""
     return (
         clean(row.name),
         grade_of(row) or DOT,
@@ -100,18 +100,18 @@ def cells(row: SpeedRow) -> tuple[str, ...]:
 
 
 def left_out(row: SpeedRow) -> str:
-    """Attempts that say nothing of the speed, and their share: failed, cancelled, lost a race."""
+    """Write how many attempts failed, were cancelled or lost a race, and their share."""
     rest = row.attempts - row.successes
     return f"{rest:,} ({percent(rest / row.attempts, digits=1)})" if rest > 0 else "0"
 
 
 def tokens(count: int) -> str:
-    """A count of tokens: whole, or in millions."""
+    """Write a count of tokens: whole, or in millions."""
     return f"{count:,}" if count < _MILLION else f"{number(count / _MILLION)} M"
 
 
 def title(report: SpeedReport) -> str:
-    """What the report is about."""
+    """Write what the report is about."""
     asked = report.asked
     return (
         f"Speed by {asked.by}, {asked.since[:16]}Z to {asked.until[:16]}Z, "
@@ -120,7 +120,7 @@ def title(report: SpeedReport) -> str:
 
 
 def notes(report: SpeedReport) -> list[str]:
-    """What stands below the table: groups that are too small, and what the numbers are."""
+    """Write the lines below the table: groups that are too small, and what the numbers are."""
     lines = [line] if (line := preliminary_sentence(report)) else []
     if report.small:
         named = [
@@ -136,7 +136,7 @@ def notes(report: SpeedReport) -> list[str]:
 
 
 def print_speed(report: SpeedReport, console: Console) -> None:
-    """The table on a terminal, in several parts where it is narrow, and the notes below."""
+    """Print the table, in several parts where the terminal is narrow, and the notes below it."""
     from rich.text import Text
 
     console.print(Text(title(report), style="bold"))
@@ -152,7 +152,7 @@ def print_speed(report: SpeedReport, console: Console) -> None:
 
 
 def _columns(report: SpeedReport, width: int) -> list[list[TextColumn]]:
-    """Names, speed, TTFT and the counts; names are cut where the widest group would not fit."""
+    """Return names, speed, TTFT and counts; names are cut where the widest group would not fit."""
     rows = [cells(row) for row in report.rows]
     columns = [
         TextColumn(head.title, tuple(shown), right=head.right)
@@ -166,7 +166,7 @@ def _columns(report: SpeedReport, width: int) -> list[list[TextColumn]]:
 
 
 def plain_speed(report: SpeedReport) -> str:
-    """The same as text without colours."""
+    """Write the report as text without colours."""
     from rich.console import Console
 
     page = io.StringIO()
@@ -177,7 +177,7 @@ def plain_speed(report: SpeedReport) -> str:
 
 
 def speed_data(report: SpeedReport) -> dict[str, object]:
-    """The report for programs; of a group that is too small only the counts."""
+    """Return the report for programs; groups that are too small have their counts only."""
     return {
         **msgspec.structs.asdict(report.asked),
         "definition": definition(report.asked),
@@ -191,7 +191,7 @@ def speed_data(report: SpeedReport) -> dict[str, object]:
 
 
 def markdown(report: SpeedReport) -> str:
-    """A table for an issue, a chat or a wiki."""
+    """Write the report as Markdown, for an issue, a chat or a wiki."""
     head = heads(report)
     lines = [f"**{title(report)}**", ""]
     if report.rows:
@@ -207,7 +207,7 @@ def markdown(report: SpeedReport) -> str:
 
 
 def speed_csv(report: SpeedReport) -> str:
-    """One row a group, not rounded; a group that is too small has its counts alone."""
+    """Write one row per group, not rounded; groups that are too small have their counts only."""
     page = io.StringIO()
     writer = csv.writer(page, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -242,5 +242,5 @@ def _in_markdown(row: SpeedRow) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """Text that cannot end a cell, start a link or be markup."""
+    """Escape text, so that it cannot end a cell, start a link or be markup."""
     return "".join(f"\\{char}" if char in "\\|`*_[]<>" else char for char in text)

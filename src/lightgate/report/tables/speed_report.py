@@ -73,38 +73,38 @@ def arranged(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> SpeedReport:
 
 
 def speed_of(row: SpeedRow) -> Estimate:
-    """The median of `speed_total` as the estimate that it is."""
+    """Return the median of `speed_total` with its n and its interval."""
     return Estimate(
         q=0.5, n=row.successes, value=row.speed_total_p50, interval=row.speed_total_interval
     )
 
 
 def ttft_of(row: SpeedRow, q: float) -> Estimate:
-    """TTFT p50 or p95; None where there are too few samples for an interval around it."""
+    """Return TTFT p50 or p95; None where there are too few samples for an interval around it."""
     found = row.ttft_p95_ms if q > 0.5 else row.ttft_p50_ms
     enough = row.successes >= smallest_n(q)
     return Estimate(q=q, n=row.successes, value=found if enough else None)
 
 
 def grade_of(row: SpeedRow) -> str | None:
-    """The grade, or the two between which the interval of the median cannot decide."""
+    """Return the grade, or the two between which the interval of the median cannot decide."""
     between = row.speed_total_interval
     return None if between is None else str(grade(between.low, between.high))
 
 
 def band_of(row: SpeedRow) -> int | None:
-    """The grade of the median itself, from 1 to 5."""
+    """Return the grade of the median itself, from 1 to 5."""
     return None if row.speed_total_p50 is None else band(row.speed_total_p50)
 
 
 def bands_text() -> str:
-    """The bands of the grades in words."""
+    """Write the bands of the grades."""
     floors = [f"{number} from {floor:g}" for number, floor in BANDS if floor > 0]
     return f"Grades by the median: {', '.join(floors)} tok/s, {BANDS[-1][0]} below"
 
 
 def definition(asked: SpeedQuestion) -> str:
-    """What the numbers are, in one sentence each."""
+    """Write what the numbers are, in one sentence each."""
     return (
         "Speed: all tokens of an answer over its whole time, connecting included; successful "
         f"requests only, groups of at least {asked.min_requests:,}. TTFT: from sending to the "
@@ -114,7 +114,7 @@ def definition(asked: SpeedQuestion) -> str:
 
 
 def preliminary_sentence(report: SpeedReport) -> str:
-    """That no group has enough requests yet; empty where one has, and where there is nothing."""
+    """Say that no group has enough requests yet; empty where one has, and without any group."""
     if not report.asked.preliminary or not report.rows:
         return ""
     return (
@@ -124,7 +124,7 @@ def preliminary_sentence(report: SpeedReport) -> str:
 
 
 def small_sentence(report: SpeedReport) -> str:
-    """The groups that are not judged; empty where there are none."""
+    """Say which groups are not judged; empty where there are none."""
     if not report.small:
         return ""
     count = len(report.small)

@@ -64,7 +64,7 @@ _COSTS: Final = (
 
 
 def columns() -> tuple[str, ...]:
-    """The header of the file."""
+    """Return the header of the file."""
     return (
         *("run_id", "started", "definitions", "target", "provider", "model", "twin_of"),
         *("load", "concurrency", "rate", "requests", "warmup"),
@@ -81,7 +81,7 @@ def columns() -> tuple[str, ...]:
 
 
 def summary_csv(run: Run) -> str:
-    """The whole file, with its header."""
+    """Write the whole file, with its header."""
     page = io.StringIO()
     writer = csv.DictWriter(page, columns(), lineterminator="\n")
     writer.writeheader()
@@ -147,14 +147,14 @@ def _quantiles(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[
 
 
 def _failing(cell: CellSummary, metric: str) -> dict[str, object]:
-    """A quantile that is a failure is `inf`, which scripts read as a number."""
+    """Write a quantile; one that is a failure is `inf`, which scripts read as a number."""
     found = [cell.estimate(metric, q, failures=True) for q in _TAILS.values()]
     figures = [None if found[0] is None else found[0].n, *map(reached, found)]
     return dict(zip(_failing_columns(metric), figures, strict=True))
 
 
 def harmless(value: object) -> object:
-    """Text from outside must not be a formula where a spreadsheet opens the file."""
+    """Make text from outside harmless: a spreadsheet must not read it as a formula."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):

@@ -95,7 +95,7 @@ def _indented(line: str, width: int) -> str:
 
 
 def plain(run: Run, *, width: int = PIPE_WIDTH, with_curves: bool = True) -> str:
-    """The same as text without colours, lines not longer than `width` where that can be."""
+    """Write the run as text without colours, lines not longer than `width` where that can be."""
     from rich.console import Console
 
     page = io.StringIO()
@@ -133,7 +133,7 @@ def _print_block(block: Block, console: Console) -> None:
 
 
 def _columns(block: Block) -> list[list[TextColumn]]:
-    """The names, then how fast, then how steady, then how well and at what price."""
+    """Return the columns: names, speed, steadiness, then errors and price."""
     rows, metric = block.rows, block.metric
     fast = [
         _column(DEFINITIONS[metric].title + " p50", rows, lambda row: _headline(row, metric)),
@@ -203,7 +203,7 @@ def _legend(run: Run) -> str:
 
 
 def _sections(run: Run) -> Iterator[tuple[str, list[str]]]:
-    """The headings and their lines, those without lines left out."""
+    """Return the headings and their lines; headings without lines are left out."""
     found = [
         ("Who is faster", _versus_lines(run)),
         ("Why", _verdict_lines(run)),
@@ -215,7 +215,7 @@ def _sections(run: Run) -> Iterator[tuple[str, list[str]]]:
 
 
 def _versus_lines(run: Run) -> list[str]:
-    """Neighbours in each table; the page and the record have all pairs."""
+    """Compare neighbours in each table; the page and the record have all pairs."""
     short = names(run)
     near = {
         (block.load, frozenset((upper.cell.target, lower.cell.target)))
