@@ -109,3 +109,12 @@ async def test_a_key_in_the_file_makes_its_provider_ready(run: Run, tmp_path: Pa
     env_file(tmp_path, f'GROQ_API_KEY="{CANARY}"\n')
     rows = json.loads((await run("models", "--json")).out)
     assert [row["provider"] for row in rows if row["ready"] and not row["local"]] == ["groq"]
+
+
+async def test_bench_tells_where_a_variable_has_moved_a_provider(run: Run) -> None:
+    ran = await run(
+        "bench", "openai/x", "--requests", "1", OPENAI_API_KEY=CANARY,
+        OPENAI_BASE_URL="http://127.0.0.1:1/v1",
+    )  # fmt: skip
+    assert "openai is at http://127.0.0.1:1/v1, by OPENAI_BASE_URL." in ran.err
+    assert ran.code != 0

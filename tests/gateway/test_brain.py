@@ -173,6 +173,18 @@ async def test_a_stale_target_is_probed_within_its_share(start: Start) -> None:
     assert probed not in state.learned.forms.stale(state.now_ns(), STALE_NS)
 
 
+async def test_the_providers_of_a_bare_name_are_probed_too(start: Start) -> None:
+    rig = await start('[gateway]\nauto = true\n[prices."anthropic/plain"]\ninput = 1\noutput = 2\n')
+    state = rig.state
+    assert (await rig.chat("plain")).status == 200  # at two providers
+    state.learned.spent_nano = 10**12
+    prober = prober_of(state)
+    asked = rig.settled()[0].exchange.winner
+    (other,) = {"lab/plain", "anthropic/plain"} - {asked}
+    assert prober.look() == other
+    await rig.until(lambda: prober.sent == 1)
+
+
 async def test_probes_are_looked_for_every_second(start: Start) -> None:
     rig = await start(two("fastest"))
     state = rig.state

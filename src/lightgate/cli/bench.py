@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lightgate.cli.options import config_option, read_config, refuse_urls_alone, use_env_file
+from lightgate.cli.options import (
+    config_option,
+    read_config,
+    refuse_urls_alone,
+    tell_base_urls,
+    use_env_file,
+)
 from lightgate.cli.output import emit_json, note
 from lightgate.errors import LightgateError, ThresholdMissed, UsageError
 
@@ -154,6 +160,7 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
         )
         for target in found:
             target.ready()
+        tell_base_urls(found)
         yield _priced(found, given["hourly_cost"])
         return
     from lightgate.bench.run.order import targets

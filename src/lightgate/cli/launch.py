@@ -136,6 +136,7 @@ class Launch:
         self.leave: Callable[[], None] = lambda: None  # refuses connections from then on
         self._generation = 0  # how often the processes were replaced
         self._served = ServedNames(providers=(), model=None)  # known once there is a snapshot
+        self._lists: ListKeeper | None = None
 
     def require_keys(self) -> None:
         """Read the keys; a gateway that other machines can reach must have a usable one."""
@@ -198,7 +199,7 @@ class Launch:
             self._served = apart(self._prepare.refresh_names)
             supervisor.tell_reload()
 
-        keeper = ListKeeper(lambda: order_of(self._prepare), self.data, renew)
+        keeper = self._lists = ListKeeper(lambda: order_of(self._prepare), self.data, renew)
         task = asyncio.ensure_future(keeper.run())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LISTS_S):
@@ -224,6 +225,8 @@ class Launch:
         mark.unlink(missing_ok=True)
         apart(lambda: prepare.put_snapshot(keys, first=False, forced=forced))
         before, self.settings, self._keys = self.settings, fresh, keys
+        if self._lists is not None:
+            self._lists.again()
         for field, name in _NEEDS_RESTART.items():
             if getattr(before, field) != getattr(fresh, field):
                 logs.say(_log, logging.WARNING, f"[gateway] {name} changes with the next start")

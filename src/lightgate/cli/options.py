@@ -13,7 +13,10 @@ from lightgate.config.load import find_config, load_config
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lightgate.config.model import Config
+    from lightgate.provider.target import Target
 
 config_option: Final = click.option(
     "--config",
@@ -30,6 +33,22 @@ def use_env_file() -> None:
 
     for remark in add_env_file(os.environ, Path.cwd()):
         note(remark)
+
+
+def tell_base_urls(targets: Iterable[Target]) -> None:
+    """Tell where a provider is that a variable of its SDK has moved: perhaps to a gateway."""
+    from lightgate.provider.catalogue import catalogue
+    from lightgate.provider.target import sdk_base_url
+
+    told = {
+        f"{row.name} is at {target.base_url}, by {row.base_url_env}."
+        for target in targets
+        if (row := catalogue().get(target.provider.name)) is not None
+        and target.base_url != row.base_url
+        and target.base_url == sdk_base_url(row, os.environ)
+    }
+    for line in sorted(told):
+        note(line)
 
 
 def read_config(config_file: Path | None) -> Config | None:

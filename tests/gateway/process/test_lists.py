@@ -65,6 +65,8 @@ async def test_a_look_happens_at_the_start_when_wanted_and_when_old(
     clock.advance(FRESH_NS)
     assert await keeper.look()
     assert [order.wanted for order in asked.orders] == [False, True, False]
+    keeper.again()  # another configuration
+    assert await keeper.look()
 
 
 async def test_news_are_put_in_force_and_problems_said_once(

@@ -58,6 +58,10 @@ class ListKeeper:
         self._told: dict[str, str] = {}
         self.looked = asyncio.Event()  # after the first look
 
+    def again(self) -> None:
+        """Look at the next turn: the configuration may have another provider now."""
+        self._tried_ns = None
+
     async def run(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Look now and then, until cancelled."""
         while True:

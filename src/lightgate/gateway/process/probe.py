@@ -74,7 +74,7 @@ class Prober:
         if busy or state.draining or now - state.learned.asked_ns > QUIET_NS:
             return None
         chosen = _chosen_by_form(state.served)
-        for name in self._observer.forms.stale(now, STALE_NS):
+        for name in self._observer.forms.stale(now, STALE_NS, sorted(chosen)):
             if name in chosen and self._observer.breakers.allows(name, now):
                 target = state.served.targets[name]
                 if self._affordable(target):
@@ -148,7 +148,7 @@ def _chosen_by_form(served: Served) -> set[str]:
     """The targets among which a policy chooses by form."""
     return {
         target
-        for alias in served.aliases.values()
+        for alias in served.asked_for()
         if len(alias.targets) > 1 and alias.policy in BY_FORM
         for target in alias.targets
     }

@@ -84,6 +84,10 @@ class Served:
         )
         return loose
 
+    def asked_for(self) -> list[Alias]:
+        """The aliases of the configuration, and those that clients' other names have made."""
+        return [*self.aliases.values(), *self._loose.values()]
+
     @property
     def priors(self) -> dict[str, Prior]:
         """The prior of every target that a model names."""
@@ -147,7 +151,6 @@ class Served:
         for name in list(self._loose)[: _MOST_LOOSE // 2]:
             del self._loose[name]
             self._prices.pop(name, None)
-        aliases = (*self.aliases.values(), *self._loose.values())
-        kept = {target for alias in aliases for target in alias.targets}
+        kept = {target for alias in self.asked_for() for target in alias.targets}
         for target in [target for target in self.targets if target not in kept]:
             del self.targets[target]

@@ -18,7 +18,7 @@ from lightgate.route.form.target import NEVER, NS, Form
 from lightgate.route.health.failure import RATE_LIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lightgate.route.form.slo import ServiceLevels
     from lightgate.route.health.failure import Failure
@@ -200,14 +200,15 @@ class Forms:
             weight,
         )
 
-    def stale(self, now_ns: int, older_than_ns: int) -> list[str]:
+    def stale(self, now_ns: int, older_than_ns: int, also: Iterable[str] = ()) -> list[str]:
         """Return the served targets without a fresh sample, the oldest first, for probes.
 
-        A target out of form is stale sooner: only a probe would see that it has recovered.
+        A target out of form is stale sooner: only a probe would see that it has recovered. `also`
+        are targets of models that no configuration names.
         """
         found = []
-        for target in self._priors:
-            form = self.by_target[target]
+        for target in dict.fromkeys((*self._priors, *also)):
+            form = self.form(target)
             slow = form.deviation * form.fresh(now_ns) > FAR
             if now_ns - form.last_ns > (older_than_ns // SOONER if slow else older_than_ns):
                 found.append((form.last_ns, target))
