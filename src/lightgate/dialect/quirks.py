@@ -45,7 +45,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     # "effort": reasoning_effort; "object": reasoning {effort or max_tokens}; "none": not known
     reasoning_style: Literal["effort", "object", "none"] = "effort"
     schema: bool = True  # knows response_format json_schema
-    max_tokens_only: bool = False  # refuses the other name of max_tokens_field
+    max_tokens_only: bool = False  # refuses or ignores the other name of max_tokens_field
     developer_role: bool = True  # takes messages of the role "developer"
     refuses: tuple[str, ...] = ()  # fields of chat that it answers with an error
     hosted: tuple[str, ...] = ()  # tools that it carries out itself: web_search, web_fetch, ...
