@@ -49,6 +49,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     developer_role: bool = True  # takes messages of the role "developer"
     refuses: tuple[str, ...] = ()  # fields of chat that it answers with an error
     hosted: tuple[str, ...] = ()  # tools that it carries out itself: web_search, web_fetch, ...
+    raw_predict: str = ""  # Anthropic's version in the body, with the model in the path (Vertex AI)
 
     def adapt(self, body: dict[str, Any], out: Omissions) -> None:
         """Change a plain body of chat or completions to what this provider takes.

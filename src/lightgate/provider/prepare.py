@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from lightgate import __version__
+from lightgate.dialect.anthropic.raw_predict import raw_body, raw_path
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import Dialect, dialect_for
 from lightgate.dialect.request import CallForm
@@ -61,15 +62,18 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
         request = msgspec.structs.replace(request, generation=generation)
     built = dialect.build(request, provider.quirks)
     origin, root = split_url(target.base_url)
-    path = target.path(root.rstrip("/") + built.path)
+    path, body = built.path, built.body
+    if provider.quirks.raw_predict:
+        path = raw_path(target.model, streamed=request.stream)
+        body = raw_body(body, provider.quirks.raw_predict)
+    path = target.path(root.rstrip("/") + path)
     headers = (*built.headers, *target.headers(), *extra_headers)
     if target.signer is not None:
-        ask = Ask("POST", origin.authority, path, headers, built.body)
-        headers += target.signer.sign(ask)
+        headers += target.signer.sign(Ask("POST", origin.authority, path, headers, body))
     head = head_block(origin, path, headers)
     return Prepared(
         origin,
-        b"%b%d\r\n\r\n%b" % (head, len(built.body), built.body),
+        b"%b%d\r\n\r\n%b" % (head, len(body), body),
         dialect,
         provider.quirks,
         request.stream and dialect.tokens,

@@ -199,3 +199,46 @@ query = { api-version = "2024-10-21" }
     assert url == theirs["url"]
     assert headers["api-key"] == theirs["headers"]["api-key"]
     assert "authorization" not in headers
+
+
+@pytest.mark.usefixtures("clouds")
+def test_anthropics_client_of_vertex_asks_as_we_do(shapes: dict[str, Any]) -> None:
+    env = {
+        "GOOGLE_CLOUD_PROJECT": "proj",
+        "GOOGLE_CLOUD_LOCATION": "europe-west1",
+        "VERTEX_ACCESS_TOKEN": "tok",
+    }
+    url, headers, body = sent("", "vertex-claude/claude-x", env)
+    theirs = shapes["vertex"]
+    assert url == theirs["url"]
+    assert headers["authorization"] == theirs["headers"]["authorization"]
+    assert "anthropic-version" not in headers
+    assert "anthropic-version" not in theirs["headers"]
+    version = body.pop("anthropic_version")
+    assert version == "vertex-2023-10-16"  # Google's page has this one; their client has its own
+    assert theirs["body"].pop("anthropic_version")
+    assert body == theirs["body"]
+
+
+async def test_claude_on_vertex_behind_the_gateway(start: Start, upstream: Upstream) -> None:
+    text = f"""
+[providers.vc]
+like = "vertex-claude"
+base_url = "http://127.0.0.1:{upstream.port}/publishers/anthropic"
+api_key = "env:TOKEN"
+"""
+    rig = await start(text, env={"TOKEN": "tok"})
+    said = [{"role": "user", "content": "Hi"}]
+    for stream in (True, False):
+        asked = {"model": "vc/claude-haiku-4-5@20251001", "messages": said, "max_tokens": 9}
+        await rig.ask("/v1/messages", asked | {"stream": stream, "top_k": 3})
+        await rig.chat("vc/claude-haiku-4-5@20251001", stream=stream)
+    lines = [heard.line.split(b" ")[1].decode() for heard in upstream.heard]
+    place = "/publishers/anthropic/models/claude-haiku-4-5@20251001"
+    assert lines[0] == f"{place}:streamRawPredict"
+    assert f"{place}:rawPredict" in lines
+    for heard in upstream.heard:
+        assert "model" not in heard.json
+        assert heard.json["anthropic_version"] == "vertex-2023-10-16"
+        assert dict(heard.headers)[b"authorization"] == b"Bearer tok"
+    assert upstream.heard[0].json["top_k"] == 3

@@ -98,6 +98,7 @@ async def test_the_token_comes_renews_and_outlives_a_failed_renewal(
 async def test_without_a_token_the_next_target_answers_at_once(
     rig: Rig, upstream: Upstream
 ) -> None:
+    keeper(rig).ready(30)
     keeper(rig)._held = None
     answer = await ask(rig, "both")
     assert answer.status == 200
@@ -108,6 +109,7 @@ async def test_without_a_token_the_next_target_answers_at_once(
 async def test_without_a_token_and_another_target_one_sentence_says_so(
     rig: Rig, upstream: Upstream
 ) -> None:
+    keeper(rig).ready(30)
     keeper(rig)._held = None
     answer = await ask(rig)
     assert answer.status == 503

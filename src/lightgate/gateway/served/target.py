@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from lightgate.dialect.anthropic.raw_predict import raw_body, raw_path
 from lightgate.dialect.mend import mender
 from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.registry import DIALECTS, counterpart, dialect_for
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _encode: Final = msgspec.json.Encoder().encode
 _USAGE: Final = msgspec.Raw(b'{"include_usage":true}')
 _JSON: Final = (("content-type", "application/json"),)
+_JSON_LINE: Final = b"content-type: application/json\r\n"
 _TRUE: Final = msgspec.Raw(b"true")
 
 
@@ -135,8 +137,12 @@ class ServedTarget:
         else:
             made = self._translated(request, dialect, cap, streamed, untranslatable)
             body, dropped, forms = made.body, made.dropped, made.forms
+        if target.provider.quirks.raw_predict:
+            body = raw_body(body, target.provider.quirks.raw_predict)
         if target.signer is not None:
-            extra += self._signed(head, body)
+            form = request.form
+            line = _JSON_LINE if form is None else form.content_type
+            extra += self._signed(head, line, body)
         return Prepared(
             self._origin,
             b"%b%d\r\n%b\r\n%b" % (head, len(body), extra, body),
@@ -148,12 +154,13 @@ class ServedTarget:
             forms,
         )
 
-    def _signed(self, head: bytes, body: bytes) -> bytes:
+    def _signed(self, head: bytes, line: bytes, body: bytes) -> bytes:
         """The lines of the headers that let this one request in."""
         signer, path = self.target.signer, head[5 : head.index(b" ", 5)].decode("latin-1")
         if signer is None:
             return b""
-        ask = Ask("POST", self._origin.authority, path, (*_JSON, *self.target.headers()), body)
+        kind = ("content-type", line.partition(b":")[2].strip().decode("latin-1"))
+        ask = Ask("POST", self._origin.authority, path, (kind, *self.target.headers()), body)
         lines = [f"{name}: {value}\r\n" for name, value in signer.sign(ask)]
         return "".join(lines).encode("latin-1")
 
@@ -244,6 +251,8 @@ class ServedTarget:
         return dialect.build(neutral, self.target.provider.quirks)
 
     def _path(self, dialect: Dialect, streamed: bool) -> str:
+        if self.target.provider.quirks.raw_predict:
+            return raw_path(self.target.model, streamed=streamed)
         if dialect.path:
             return dialect.path
         model = quote(self.target.model.removeprefix("models/"), safe="")
