@@ -49,6 +49,19 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     also: tuple[str, ...] = ()
 
 
+class PartTokens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The most tokens that a provider bills for one part of a request that is no text.
+
+    The defaults hold for the dearest that is known: a picture is 2,833 tokens and 5,667 for each of
+    up to eight tiles at OpenAI's gpt-4o-mini, a file fills a context window of a million, and an
+    hour of sound is 115,200 tokens at Google's 32 a second.
+    """
+
+    image: int = 48_169
+    file: int = 1_000_000
+    sound: int = 115_200
+
+
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A service that answers requests; `price_provider` is its id in genai-prices.
 
@@ -86,6 +99,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     local: bool = False
     kinds: tuple[Kind, ...] = ("chat",)
     kinds_known: bool = False  # there are no others
+    part_tokens: PartTokens = PartTokens()
     notes: str = ""
     docs: str = ""
     as_of: str = ""

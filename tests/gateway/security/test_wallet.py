@@ -228,3 +228,23 @@ async def test_leaving_a_provider_that_bills_on_costs_the_whole_answer(
     await line.close()
     await rig.until(lambda: bool(rig.settled()), within_s=5)
     assert standing(rig).spent_nano == (len(body) // 4 + 1) * 1000 + 300 * 2000
+
+
+async def test_pictures_by_address_cannot_overdraw_a_budget(
+    behind: Behind, upstream: Upstream
+) -> None:
+    """A provider bills thousands of tokens for sixty bytes; 200 requests at once."""
+    dear = chat_body(usage={"prompt_tokens": 36_000, "completion_tokens": 10})
+    upstream.script = whole(dear)
+    budget = Decimal("0.50")
+    rig = await behind(terms={"me": KeyTerms(name="me", budget_usd=budget)})
+    picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    asked = {"messages": [{"role": "user", "content": [picture]}], "max_tokens": 10}
+    headers = {"x_api_key": rig.keys["me"]}
+    answers = await asyncio.gather(
+        *(rig.chat("raw/m", headers=headers, stream=False, **asked) for _ in range(200))
+    )
+    admitted = [answer for answer in answers if answer.status == 200]
+    assert {answer.status for answer in answers} == {200, 402}
+    await rig.until(lambda: len(rig.settled()) == len(admitted))
+    assert 0 < standing(rig).spent_nano <= budget * NANO

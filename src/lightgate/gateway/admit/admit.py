@@ -8,8 +8,9 @@ from lightgate.gateway.admit.overrides import forbidden
 from lightgate.gateway.admit.plan import plan_for
 from lightgate.gateway.admit.shorten import shorten
 from lightgate.gateway.exchange.exchange import Exchange
-from lightgate.gateway.request.body import read_request_body
+from lightgate.gateway.request.body import BYTES_PER_TOKEN, read_request_body
 from lightgate.gateway.request.form import read_form
+from lightgate.gateway.request.given import NOTHING, given_parts
 from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.gateway.served.asked import ModelUnknown, not_for_key
 from lightgate.gateway.served.price import USUAL_ANSWER
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
     from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.request.given import Given
+    from lightgate.gateway.served.target import ServedTarget
     from lightgate.gateway.spend.denial import Denied
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.route.plan.alias import Alias
@@ -112,21 +115,7 @@ def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
         # Nothing depends on it but what is written down should we be killed.
         worst = served.targets[steps[0].target].prices.worst(request.tokens_in, out)
     else:
-        targets = [served.targets[step.target] for step in steps]
-        tiered = "service_tier" in request.fields
-        costs = [
-            (target.prices.worst_tier if tiered else target.prices.worst)(request.tokens_in, out)
-            for target in targets
-        ]
-        worst = _worst(steps, costs, checked=bool(exchange.alias.verify))
-        for target in targets:
-            if not target.prices.known:
-                raise Refusing(
-                    forbidden(
-                        f"This key has a budget and {target.target.name} has no known price."
-                        " Add it under [prices] in lightgate.toml."
-                    )
-                )
+        worst = _most(exchange, steps, out)
     exchange.reserved = worst
     if key is not None and state.spend is not None:
         denied = state.spend.admit(key, exchange.wall_ns, tokens, worst)
@@ -154,6 +143,33 @@ def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> N
         denied = state.spend.admit(key, exchange.wall_ns, 0, exchange.reserved)
         if denied is not None:
             raise Refusing(_refusal(denied))
+
+
+def _most(exchange: Exchange, steps: Sequence[Step], out: int | None) -> int:
+    """The most that the steps of a plan may cost together, in nano-dollars; all need a price."""
+    request, costs = exchange.request, []
+    given, tiered = given_parts(request.body), "service_tier" in request.fields
+    for step in steps:
+        target = exchange.served.targets[step.target]
+        if not target.prices.known:
+            raise Refusing(
+                forbidden(
+                    f"This key has a budget and {target.target.name} has no known price."
+                    " Add it under [prices] in lightgate.toml."
+                )
+            )
+        price = target.prices.worst_tier if tiered else target.prices.worst
+        costs.append(price(_tokens_in(request, given, target), out))
+    return _worst(steps, costs, checked=bool(exchange.alias.verify))
+
+
+def _tokens_in(request: ClientRequest, given: Given, target: ServedTarget) -> int:
+    """The most tokens of a prompt that a target can bill, as far as its bytes and parts tell."""
+    if given is NOTHING:
+        return request.tokens_in
+    each = target.target.provider.part_tokens
+    parts = given.images * each.image + given.files * each.file + given.sounds * each.sound
+    return max(0, request.tokens_in - given.value_bytes // BYTES_PER_TOKEN) + parts
 
 
 def _worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int:

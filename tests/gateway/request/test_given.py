@@ -1,0 +1,51 @@
+"""Pictures, files and sound are found in every dialect, however they are written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lightgate.gateway.request.given import NOTHING, given_parts
+
+URL = "https://example.com/cat.png"
+PARTS: list[tuple[dict[str, Any], tuple[int, int, int]]] = [
+    ({"type": "image_url", "image_url": {"url": URL}}, (1, 0, 0)),
+    ({"type": "input_image", "image_url": URL}, (1, 0, 0)),
+    ({"type": "image", "source": {"type": "url", "url": URL}}, (1, 0, 0)),
+    ({"type": "document", "source": {"type": "url", "url": URL}}, (0, 1, 0)),
+    ({"type": "file", "file": {"file_id": "f"}}, (0, 1, 0)),
+    ({"type": "input_file", "file_url": URL}, (0, 1, 0)),
+    ({"type": "input_audio", "input_audio": {"data": "x", "format": "wav"}}, (0, 0, 1)),
+    ({"inlineData": {"mimeType": "image/png", "data": "x"}}, (1, 0, 0)),
+    ({"file_data": {"mime_type": "application/pdf", "file_uri": URL}}, (0, 1, 0)),
+    ({"fileData": {"fileUri": URL}}, (0, 1, 0)),
+    ({"inline_data": {"mime_type": "audio/wav", "data": "x"}}, (0, 0, 1)),
+    ({"type": "text", "text": 'an "image_url" and a "file"'}, (0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize(("part", "counts"), PARTS)
+@pytest.mark.parametrize("hidden", [False, True])
+def test_every_kind_of_part_is_found(
+    part: dict[str, Any], counts: tuple[int, int, int], hidden: bool
+) -> None:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": [part, part]}]})
+    if hidden:  # the same JSON in other letters
+        for letters in ("type", "image", "ile", "udio", "nline"):
+            escaped = f"\\u{ord(letters[0]):04x}{letters[1:]}"
+            body = body.replace(letters, escaped)
+    found = given_parts(body.encode())
+    assert (found.images, found.files, found.sounds) == tuple(2 * count for count in counts)
+
+
+def test_plain_text_is_not_even_decoded() -> None:
+    assert given_parts(b'{"model": "m", "messages": [{"role": "user", "content": "hi"') is NOTHING
+
+
+def test_bytes_by_value_are_counted_apart() -> None:
+    data = "data:image/png;base64," + "A" * 40_000
+    part = {"type": "image_url", "image_url": {"url": data}}
+    body = json.dumps({"messages": [{"role": "user", "content": [part]}]}).encode()
+    assert given_parts(body).value_bytes == len(data)
