@@ -2,7 +2,8 @@
 
 Prometheus needs counters that never fall, and the ledger forgets: so the rollups of the last hours
 are read again and again, and what each row has gained since the last look is added up. Labels are
-ids of the configuration or of the price list: what a client makes up is counted as `other`.
+names of the configuration, of the price list or of providers' lists of models: what a client makes
+up is counted as `other`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class TargetLabels(NamedTuple):
 
 
 class KnownNames:
-    """The names that may become labels: those of the configuration and of its price list."""
+    """The names that may become labels: those of the configuration, and of lists of models."""
 
     def __init__(self, snapshot: Snapshot | None) -> None:
         self._providers = frozenset(() if snapshot is None else snapshot.providers)
@@ -53,7 +54,8 @@ class KnownNames:
         if snapshot is not None:
             targets.update(target for alias in snapshot.aliases for target in alias.targets)
             for name, reach in snapshot.providers.items():
-                targets.update(f"{name}/{model}" for model in reach.prices)
+                targets.update(f"{name}/{model}" for model in (*reach.prices, *reach.models))
+        self._bare = frozenset(() if snapshot is None else snapshot.names)
         self._targets = frozenset(targets)
 
     def labels(self, target: str) -> TargetLabels:
@@ -65,8 +67,8 @@ class KnownNames:
 
     def alias(self, model_asked: str) -> str:
         """The label of what a client asked for."""
-        known = model_asked in self._aliases or model_asked in self._targets
-        return model_asked if known else OTHER
+        known = (self._aliases, self._targets, self._bare)
+        return model_asked if any(model_asked in names for names in known) else OTHER
 
 
 class Histogram:

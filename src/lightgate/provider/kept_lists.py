@@ -85,6 +85,8 @@ async def fetch_lists(
             kept = ModelList(base_url=target.base_url, tried_ns=now_ns)
         try:
             async with gate:
+                if target.signer is not None:  # a token of a cloud may have to be fetched first
+                    await asyncio.to_thread(target.ready)
                 models = await fetch_models(client, target)
         except LightgateError as error:
             problem = error.message.rstrip(".")
