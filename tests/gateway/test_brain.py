@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.gateway.process.probe import QUIET_NS, STALE_NS, Prober
+from lightgate.clock.source import ManualClock
+from lightgate.gateway.process.probe import CAPS, QUIET_NS, SELDOM, Prober
 from lightgate.gateway.process.sharing import FormSharing
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.route.form.forms import Forms
@@ -28,6 +29,7 @@ hedge = "off"
 input = 1
 output = 2
 """
+EVERY_NS = 30_000_000_000  # of a probe, by default
 SLOW, QUICK = "lab/plain!silence:0.15", "lab/plain"
 
 
@@ -170,7 +172,7 @@ async def test_a_stale_target_is_probed_within_its_share(start: Start) -> None:
     assert settled.attempts[0].facts.role == "probe"
     assert 0 < prober.spent_nano <= 0.01 * state.learned.spent_nano
     assert state.learned.forms.predict(probed, 0, state.now_ns()).fresh > 0.9
-    assert probed not in state.learned.forms.stale(state.now_ns(), STALE_NS)
+    assert probed not in state.learned.forms.stale(state.now_ns(), EVERY_NS)
 
 
 async def test_the_providers_of_a_bare_name_are_probed_too(start: Start) -> None:
@@ -193,6 +195,95 @@ async def test_probes_are_looked_for_every_second(start: Start) -> None:
     state.learned.spent_nano, state.learned.asked_ns = 10_000_000, state.now_ns()
     state.second()
     await rig.until(lambda: prober.sent == 1)
+
+
+THINKS = "lab/plain!no-text"
+THINKING = """
+[models.m]
+targets = ["lab/plain!no-text", "lab/far"]
+policy = "fastest"
+[gateway.probes]
+{terms}
+[prices."lab/plain!no-text"]
+input = 1
+output = 2
+"""
+
+
+def thinking(terms: str = "") -> str:
+    return THINKING.replace("{terms}", terms)
+
+
+async def probed(rig: Rig, prober: Prober) -> str | None:
+    """What is probed now, once that is over."""
+    target, sent = prober.look(), prober.sent
+    if target is not None:
+        await rig.until(lambda: prober.sent == sent + 1)
+        await rig.until(lambda: prober._probing is None or prober._probing.done())
+    return target
+
+
+async def test_a_model_that_thinks_is_alive(start: Start) -> None:
+    """Its probes have no word: the breaker stays closed, and users' requests go on to it."""
+    rig = await start(thinking())
+    state, prober, clock = rig.state, prober_of(rig.state), ManualClock()
+    prober._clock = clock
+    asked = []
+    for _ in range(5):
+        state.learned.spent_nano, state.learned.asked_ns = 10**12, clock.now_ns()
+        assert await probed(rig, prober) == THINKS
+        assert await probed(rig, prober) is None  # not again at once
+        asked.append(rig.settled()[-1].attempts[0].tokens_out)
+        clock.advance(EVERY_NS * (SELDOM if len(asked) >= len(CAPS) else 1))
+    assert asked == [*CAPS, CAPS[-1], CAPS[-1]]
+    notes = [note for note in rig.settled() if note.exchange.policy == "probe"]
+    assert {note.attempts[0].outcome for note in notes} == {"ok"}
+    assert {note.attempts[0].finish_reason for note in notes} == {"length"}
+    assert THINKS not in state.learned.breakers.troubled
+    assert state.learned.forms.form(THINKS).errors == 0
+    answers = [await rig.chat("m") for _ in range(8)]
+    assert {answer.status for answer in answers} == {200}
+    assert THINKS in {answer.headers["x-lightgate-target"] for answer in answers}
+
+
+async def test_a_bare_stop_without_a_word_is_alive_too(start: Start) -> None:
+    rig = await start(thinking().replace("no-text", "empty"))
+    prober = prober_of(rig.state)
+    rig.state.learned.spent_nano, rig.state.learned.asked_ns = 10**12, rig.state.now_ns()
+    assert await probed(rig, prober) == "lab/plain!empty"
+    assert rig.settled()[0].attempts[0].outcome == "empty"
+    assert "lab/plain!empty" not in rig.state.learned.breakers.troubled
+
+
+@pytest.mark.parametrize("terms", ["on = false", "share = 0", "max_usd_per_day = 0.00000001"])
+async def test_probes_can_be_switched_off_and_capped(start: Start, terms: str) -> None:
+    rig = await start(thinking(terms))
+    rig.state.learned.spent_nano, rig.state.learned.asked_ns = 10**12, rig.state.now_ns()
+    assert prober_of(rig.state).look() is None
+
+
+async def test_a_day_has_its_cap(start: Start) -> None:
+    # 16 tokens in and 16 out: 48 millionths of a dollar at worst.
+    rig = await start(thinking("max_usd_per_day = 0.0001"))
+    state, prober, clock = rig.state, prober_of(rig.state), ManualClock()
+    prober._clock = clock
+    state.learned.spent_nano = 10**12
+    found = []
+    for _ in range(4):
+        state.learned.asked_ns = clock.now_ns()
+        found.append(await probed(rig, prober))
+        clock.advance(EVERY_NS)
+    assert found == [
+        THINKS,
+        None,
+        None,
+        None,
+    ]  # the second may have 64 tokens, and that is too much
+    clock.advance(86_400 * 10**9)
+    state.learned.asked_ns = clock.now_ns()
+    assert await probed(rig, prober) is None
+    prober._caps.clear()
+    assert await probed(rig, prober) == THINKS  # a new day
 
 
 async def test_nobody_is_probed_without_traffic_or_without_a_price(start: Start) -> None:

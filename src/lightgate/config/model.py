@@ -63,6 +63,22 @@ class BreakerTable(ConfigTable):
         return self
 
 
+class ProbesTable(ConfigTable):
+    """The small requests of the gateway's own that keep the form of targets fresh."""
+
+    on: Flag = Field(default=True, description="whether targets are probed at all")
+    every: Duration = Field(
+        default=parse_duration("30s"),
+        description="how long a target must have been without a request before it is probed",
+    )
+    share: Share = Field(
+        default=0.01, le=1, description="most that probes may cost, as a share of users' spend"
+    )
+    max_usd_per_day: Positive = Field(
+        default=1.0, description="most that probes may cost in a day, in dollars"
+    )
+
+
 class ResponsesTable(ConfigTable):
     """The responses that are kept for `previous_response_id`; read by the gateway."""
 
@@ -121,6 +137,9 @@ class GatewayTable(ConfigTable):
     )
     breaker: BreakerTable = Field(default_factory=BreakerTable, description="circuit breaker")
     limits: LimitsTable = Field(default_factory=LimitsTable, description="limits of a worker")
+    probes: ProbesTable = Field(
+        default_factory=ProbesTable, description="small requests of the gateway's own"
+    )
     responses: ResponsesTable = Field(
         default_factory=ResponsesTable, description="responses that are kept"
     )

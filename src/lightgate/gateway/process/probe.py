@@ -1,8 +1,11 @@
 """Probe targets that had no request for a while, so that their form stays fresh.
 
-A probe is a request of our own: sixteen tokens in, one out. Probes go only to targets among which a
-policy chooses by form, only while there is traffic, one at a time and from one worker, for at most
-one per cent of what users spend. A probe never uses a user's request, and is in no target's speeds.
+A probe is a request of our own for one word. Probes go only to targets among which a policy chooses
+by form, only while there is traffic, one at a time and from one worker, within what
+`[gateway.probes]` allows. A probe never uses a user's request, and is in no target's speeds.
+
+A model that thinks may spend a small cap before its first word. That is an answer: the target is
+alive, and the next probe of it may have more tokens.
 """
 
 from __future__ import annotations
@@ -14,7 +17,13 @@ from lightgate.clock.ids import Ids
 from lightgate.clock.marks import Marks
 from lightgate.clock.source import SYSTEM
 from lightgate.dialect.request import Message, Request
-from lightgate.errors import HttpRefused, LightgateError, StreamError
+from lightgate.errors import (
+    DeadlineMissed,
+    EmptyAnswer,
+    HttpRefused,
+    LightgateError,
+    StreamError,
+)
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
 from lightgate.provider.call import Call
 from lightgate.provider.prepare import prepare
@@ -27,20 +36,24 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.journal import JournalWriter
     from lightgate.gateway.exchange.state import State
     from lightgate.gateway.served.served import Served
+    from lightgate.gateway.served.snapshot import ProbeTerms
     from lightgate.gateway.served.target import ServedTarget
     from lightgate.provider.call import Called
     from lightgate.route.observe import Observer
     from lightgate.wire.client.client import Client
 
 NS: Final = 1_000_000_000
-STALE_NS: Final = 30 * NS  # a target without a sample for so long is probed
+DAY_NS: Final = 86_400 * NS
 QUIET_NS: Final = 600 * NS  # a worker without a request for so long probes nothing
-SHARE: Final = 0.01  # of what users spend
 TOKENS_IN: Final = 16
+# The cap of an answer, and the next one for a target that had no word under the last. OpenAI's
+# responses take no smaller one than the first.
+CAPS: Final = (16, 64, 256)
+SELDOM: Final = 10  # times as rarely is a target probed that has no word under the largest cap
 _ASK: Final = Message(
     role="user", content="Answer with one word: are you there? Say yes or say no."
 )
-_DEADLINES: Final = Deadlines(connect_s=3.0, first_byte_s=10.0, idle_s=10.0, total_s=15.0)
+_DEADLINES: Final = Deadlines(connect_s=3.0, first_byte_s=10.0, idle_s=20.0, total_s=30.0)
 
 
 class Prober:
@@ -64,6 +77,10 @@ class Prober:
         self._clock = clock
         self._ids = Ids()
         self._probing: asyncio.Task[None] | None = None
+        self._caps: dict[str, int] = {}  # target: the place of its cap in CAPS
+        self._not_before: dict[str, int] = {}  # target: no probe of it sooner
+        self._day = 0
+        self._day_nano = 0  # spent on this day
         self.spent_nano = 0
         self.sent = 0
 
@@ -71,29 +88,39 @@ class Prober:
         """Begin a probe if one is due and paid for; its target."""
         state, now = self._state, self._clock.now_ns()
         busy = self._probing is not None and not self._probing.done()
-        if busy or state.draining or now - state.learned.asked_ns > QUIET_NS:
+        terms = state.served.snapshot.terms.probes
+        if busy or state.draining or not terms.on or now - state.learned.asked_ns > QUIET_NS:
             return None
         chosen = _chosen_by_form(state.served)
-        for name in self._observer.forms.stale(now, STALE_NS, sorted(chosen)):
-            if name in chosen and self._observer.breakers.allows(name, now):
-                target = state.served.targets[name]
-                if self._affordable(target):
-                    self._probing = asyncio.get_running_loop().create_task(self._probe(target))
-                    return name
+        for name in self._observer.forms.stale(now, terms.every_ns, sorted(chosen)):
+            if name not in chosen or now < self._not_before.get(name, 0):
+                continue
+            target = state.served.targets[name]
+            if self._observer.breakers.allows(name, now) and self._affordable(target, terms):
+                self._probing = asyncio.get_running_loop().create_task(self._probe(target))
+                return name
         return None
 
-    def _affordable(self, target: ServedTarget) -> bool:
-        """Whether a probe's price is known and within the share of what users have spent."""
+    def _affordable(self, target: ServedTarget, terms: ProbeTerms) -> bool:
+        """Whether a probe's price is known and within what probes may cost."""
         if target.prices.hourly:
             return True
         if not target.prices.known:
             return False
-        worst = target.prices.worst(TOKENS_IN, 1)
-        return self.spent_nano + worst <= SHARE * self._state.learned.spent_nano
+        day = self._clock.wall_ns() // DAY_NS
+        if day != self._day:
+            self._day, self._day_nano = day, 0
+        worst = target.prices.worst(TOKENS_IN, self._cap(target.target.name))
+        share = terms.share * self._state.learned.spent_nano
+        return self.spent_nano + worst <= share and self._day_nano + worst <= terms.day_nano
+
+    def _cap(self, target: str) -> int:
+        return CAPS[self._caps.get(target, 0)]
 
     async def _probe(self, target: ServedTarget) -> None:
         observer, marks, name = self._observer, Marks(), target.target.name
-        request = Request(model=target.target.model, messages=(_ASK,), max_tokens=1, stream=True)
+        cap = self._cap(name)
+        request = Request(model=target.target.model, messages=(_ASK,), max_tokens=cap, stream=True)
         began, wall_ns = self._clock.now_ns(), self._clock.wall_ns()
         observer.began(name, began)
         try:
@@ -104,16 +131,21 @@ class Prober:
             observer.lost(name, 0, self._clock.now_ns(), began, spoke=True)
             return
         self.sent += 1
-        self._learn(name, marks, called, began)
         self._write(target, marks, called, wall_ns)
+        self._learn(name, marks, called, began)
 
     def _learn(self, target: str, marks: Marks, called: Called, began: int) -> None:
         observer, now = self._observer, self._clock.now_ns()
         error = called.error
         if marks.first is not None and marks.send is not None:
             observer.spoke(target, 0, began + (marks.first - marks.send), began)
-        if error is None:
+        if error is None or isinstance(error, EmptyAnswer):
             observer.succeeded(target, now, began, (0, 0))
+            if marks.first is None:
+                self._wordless(target, now)
+            return
+        if isinstance(error, DeadlineMissed) and called.status == 200:  # it may be thinking
+            observer.lost(target, 0, now, began, spoke=marks.first is not None)
             return
         status = called.status
         if isinstance(error, StreamError):
@@ -121,13 +153,23 @@ class Prober:
         wait_s = error.retry_after_s if isinstance(error, HttpRefused) else None
         observer.failed(target, 0, now, began, (what(called.outcome, status, error), wait_s))
 
+    def _wordless(self, target: str, now: int) -> None:
+        """Note that a target is alive and had no word: more tokens next time, or more time."""
+        every_ns = self._state.served.snapshot.terms.probes.every_ns
+        at = self._caps.get(target, 0)
+        last = at == len(CAPS) - 1
+        self._caps[target] = at if last else at + 1
+        self._not_before[target] = now + every_ns * (SELDOM if last else 1)
+
     def _write(self, served: ServedTarget, marks: Marks, called: Called, wall_ns: int) -> None:
         """Write the exchange of a probe at its price, as for a user's request."""
         target = served.target
         bill = served.prices.bill(called.tokens)
-        if called.error is None and bill.nano_usd is None:
-            bill = served.prices.estimate(TOKENS_IN, 1)
+        if called.status == 200 and bill.nano_usd is None and not served.prices.hourly:
+            seen = called.tokens.out or (1 if called.error is None else self._cap(target.name))
+            bill = served.prices.estimate(TOKENS_IN, seen)
         self.spent_nano += bill.nano_usd or 0
+        self._day_nano += bill.nano_usd or 0
         id_ = self._ids.new()
         facts = NoteFacts(
             f"{id_}.0", id_, target.name, target.provider.name, target.model,

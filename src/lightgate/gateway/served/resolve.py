@@ -12,7 +12,14 @@ from lightgate.errors import ConfigError, CredentialsError
 from lightgate.gateway.served.names import bare_names, maker_rows, offers_of
 from lightgate.gateway.served.own_address import check_not_own
 from lightgate.gateway.served.priors import gather_priors, priors_of
-from lightgate.gateway.served.snapshot import KeptTerms, LoadTerms, Reach, Snapshot, WorkerTerms
+from lightgate.gateway.served.snapshot import (
+    KeptTerms,
+    LoadTerms,
+    ProbeTerms,
+    Reach,
+    Snapshot,
+    WorkerTerms,
+)
 from lightgate.gateway.served.tiers import tiers_of
 from lightgate.provider.catalogue import catalogue
 from lightgate.provider.target import base_url_of, key_variable, own_rates, resolve
@@ -24,7 +31,7 @@ from lightgate.route.prompt.cache_key import CacheRule
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lightgate.config.model import Config, ModelTable
+    from lightgate.config.model import Config, ModelTable, ProbesTable
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.provider.model_list import ModelList
     from lightgate.provider.target import Target
@@ -63,6 +70,7 @@ def make_snapshot(
                 ttl_ns=config.gateway.responses.ttl,
                 max_bytes=config.gateway.responses.max_bytes,
             ),
+            probes=_probe_terms(config.gateway.probes),
             limits=LoadTerms(**config.gateway.limits.model_dump()),
             breaker=Rules(
                 streak=breaker.streak, open_ns=breaker.open, max_open_ns=breaker.max_open
@@ -72,6 +80,15 @@ def make_snapshot(
         names=bare_names(providers, auto=config.gateway.auto),
         auto=config.gateway.auto,
         makers=maker_rows(),
+    )
+
+
+def _probe_terms(table: ProbesTable) -> ProbeTerms:
+    return ProbeTerms(
+        on=table.on,
+        every_ns=table.every,
+        share=table.share,
+        day_nano=round(table.max_usd_per_day * 1e9),
     )
 
 

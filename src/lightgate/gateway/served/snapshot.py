@@ -84,6 +84,15 @@ class KeptTerms(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 256 * 1024 * 1024
 
 
+class ProbeTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether and when targets are probed, and what that may cost: of users' spend, and a day."""
+
+    on: bool = True
+    every_ns: int = 30_000_000_000
+    share: float = 0.01
+    day_nano: int = 1_000_000_000
+
+
 class LoadTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What all clients of a worker may hold together; 0 is no limit, None what files allow."""
 
@@ -103,6 +112,7 @@ class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
     breaker: Rules = Rules()
     responses: KeptTerms = KeptTerms()
     limits: LoadTerms = LoadTerms()
+    probes: ProbeTerms = ProbeTerms()
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
