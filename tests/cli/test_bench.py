@@ -230,6 +230,7 @@ async def test_a_folder_with_a_run_is_not_overwritten(run: Run, world: str, tmp_
         (("http://u:secret@h/v1",), 2, "credentials do not belong into a URL"),
         (("x=http://h/v1/chat/completions#m",), 2, "which is 'http://h/v1' here"),
         (("x=http://127.0.0.1:1/v1#m", "--rate", "5"), 2, "needs an end"),
+        (("x=http://127.0.0.1:1/v1#m", "--duration", "60"), 4, "refused the connection"),
         (("x=http://127.0.0.1:1/v1#m", "--rate", "5", "--shape", "posson"), 2, "mean poisson?"),
         (("x=http://127.0.0.1:1/v1#m", "--rate", "5", "--shape", "closed"), 2, "takes no --rate"),
         (("x=http://127.0.0.1:1/v1#m", "--tools"), 2, "--tools needs --turns"),

@@ -72,8 +72,19 @@ async def test_no_such_model(run: Run, sim: SimProcess, tmp_path: Path) -> None:
     assert ran.code == 1
     assert ran.sentence.startswith(f"lightgate: lab: no model 'nobody' at {url}: ")
     assert "404" in ran.sentence
-    assert f"{url}/models" in ran.err
+    assert "  It has m" in ran.err  # what the server lists
+    assert ".." not in ran.sentence
     assert ran.out == ""
+
+
+async def test_a_base_url_without_its_version(run: Run, sim: SimProcess) -> None:
+    url = sim.facts.providers["plain"].removesuffix("/v1")
+    ran = await run("bench", f"lab={url}#m", *LOAD)
+    assert ran.code == 1
+    assert ran.sentence == f"lightgate: lab: {url} is no base URL."
+    assert f"  Did you mean {url}/v1?\n" in ran.err
+    alone = await run("bench", url)
+    assert f"Try: lightgate bench 'mine={url}/v1#m'" in alone.err
 
 
 async def test_one_of_several_targets_is_no_model(run: Run, sim: SimProcess) -> None:

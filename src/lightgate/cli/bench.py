@@ -335,9 +335,11 @@ def _duration(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise UsageError(f"--duration {text!r}: {error}.") from None
+        return parse_duration(f"{text}s" if text.isdecimal() else text)
+    except ValueError:
+        raise UsageError(
+            f"--duration {text!r} is no duration.", hint="Write it like 60s, 5m or 1h."
+        ) from None
 
 
 def _precision(given: dict[str, Any], duration: int | None) -> float | None:

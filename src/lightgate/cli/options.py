@@ -74,6 +74,8 @@ def refuse_urls_alone(verb: str, specs: tuple[str, ...]) -> None:
 
         base_url, model = alone
         names = (model,) if model else uvloop.run(models_at(base_url))
+        if not names and (found := uvloop.run(models_at(f"{base_url}/v1"))):
+            base_url, names = f"{base_url}/v1", found
         first = names[0] if names else "MODEL"
         others = f" It also has {', '.join(names[1:4])}." if len(names) > 1 else ""
         wants = "a name before it" + ("" if model else " and a model after it")

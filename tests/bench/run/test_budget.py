@@ -51,7 +51,7 @@ def test_an_unknown_price_is_said_and_is_not_nothing() -> None:
     assert (made.each, made.dollars) == (None, None)
     both = CostEstimate(plans=(made, plan(PRICED, 98, 500, 500, AT)))
     assert (both.total, both.unknown) == (Decimal("0.500"), ("x/m",))
-    assert "unknown price of x/m" in both.sentence
+    assert "; the price of x/m is not known." in both.sentence
 
 
 def test_list_prices_are_read() -> None:

@@ -70,10 +70,11 @@ class CostEstimate(msgspec.Struct, frozen=True, kw_only=True):
         billed = [plan for plan in self.plans if not plan.free]
         if not billed:
             return f"{requests:,} requests; none of them is billed by the token."
+        unknown = f"the price of {', '.join(self.unknown)} is not known" if self.unknown else ""
+        if len(self.unknown) == len(billed):
+            return f"{requests:,} requests; {unknown}."
         said = f"{requests:,} requests; at most {rounded_up(self.total)} dollars at list prices"
-        if self.unknown:
-            said += f", and the unknown price of {', '.join(self.unknown)}"
-        return said + "."
+        return f"{said}; {unknown}." if unknown else f"{said}."
 
 
 def plan(target: Target, requests: int, tokens_in: int, tokens_out: int, at: datetime) -> Planned:

@@ -19,7 +19,7 @@ from lightgate.clock import timing
 from lightgate.clock.marks import Marks
 from lightgate.clock.quantile import quantile
 from lightgate.dialect.request import Message, Request
-from lightgate.errors import AttemptError, CredentialsError, LightgateError
+from lightgate.errors import AttemptError, CredentialsError, HttpRefused, LightgateError
 from lightgate.provider.call import call
 from lightgate.provider.catalogue import known_providers
 from lightgate.provider.cloud.tokens import TokenKeepers
@@ -112,6 +112,29 @@ async def models_at(base_url: str) -> tuple[str, ...]:
     rows = listed if answer.status == 200 and isinstance(listed, list) else []
     names = (row.get("id") for row in rows if isinstance(row, dict))
     return tuple(name for name in names if isinstance(name, str) and _TYPED.fullmatch(name))
+
+
+async def not_found(target: Target, said: str) -> HttpRefused:
+    """The error for a 404 of a target: another model, another base URL, or what the server said.
+
+    The server is asked for its models, so that the hint can name what would work.
+    """
+    names = await models_at(target.base_url)
+    versioned = f"{target.base_url}/v1"
+    if not names and await models_at(versioned):
+        return HttpRefused(
+            f"{target.name}: {target.base_url} is no base URL.",
+            code=404,
+            hint=f"Did you mean {versioned}?",
+        )
+    listed = ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
+    return HttpRefused(
+        f"{target.name}: no model {target.model!r} at {target.base_url}: {said.rstrip('.')}.",
+        code=404,
+        hint=f"It has {listed}."
+        if names
+        else f"GET {target.base_url}/models lists the models that it has.",
+    )
 
 
 async def _call(client: Client, target: Target) -> DoctorFinding:

@@ -18,6 +18,7 @@ from lightgate.bench.load.processes import LoadProcesses, drive_processes, proce
 from lightgate.bench.load.quiet import quiet
 from lightgate.bench.load.sessions import Sessions
 from lightgate.bench.load.trace import Trace
+from lightgate.bench.run.doctor import not_found
 from lightgate.bench.run.explore import requests_for
 from lightgate.bench.run.findings import Measured, cells, conclude
 from lightgate.bench.run.order import TWIN, cut, environment, target_facts, with_twin
@@ -109,7 +110,7 @@ class Bench:
 
     async def _measure(self, client: Client) -> None:
         workload = await calibrated(client, self._targets.values(), self._order.wish)
-        self._check(workload)
+        await self._check(workload)
         count = max((load.requests or 0 for load in self._order.loads), default=0) or 1000
         self._notes += workload.notes(count)
         facts = workload.facts(self._targets.values(), min(count, 1000))
@@ -139,7 +140,7 @@ class Bench:
             self._loads.append(load)
             yield load
 
-    def _check(self, workload: Workload) -> None:
+    async def _check(self, workload: Workload) -> None:
         """Raise for a target that cannot be called at all, before the run begins.
 
         A target that is busy or broken right now is measured: how often it is, is what a run is
@@ -150,12 +151,7 @@ class Bench:
             if isinstance(failure, HttpRefused) and failure.code in {401, 403}:
                 raise CredentialsError(failure.message, hint=failure.hint)
             if isinstance(failure, HttpRefused) and failure.code == 404:
-                raise HttpRefused(
-                    f"{target.name}: no model {target.model!r} at {target.base_url}:"
-                    f" {failure.message}.",
-                    code=404,
-                    hint=f"GET {target.base_url}/models lists the models that it has.",
-                )
+                raise await not_found(target, failure.message)
             if failure is not None and is_lasting(failure):
                 raise failure
 
