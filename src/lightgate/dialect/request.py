@@ -6,7 +6,7 @@ from it, and `lightgate.dialect.translate.read_request` reads a client's body in
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -22,6 +22,8 @@ Kind = Literal[
     "transcription",
     "translation",
 ]
+# Endpoints that a provider has only where its row says so; the others are tried everywhere.
+RARE: Final = frozenset(("responses", "count", "speech", "transcription", "translation"))
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ToolWord = Literal["auto", "none", "required"]
 Untold = Literal["drop", "refuse"]

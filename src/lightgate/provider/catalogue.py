@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast, get_args, get_type_hints
 import msgspec
 
 from lightgate.dialect.quirks import Quirks
-from lightgate.dialect.request import Kind
+from lightgate.dialect.request import RARE, Kind
 from lightgate.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -107,12 +107,12 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def has_endpoint(self, kind: Kind) -> bool:
         """Whether requests of a kind are sent here.
 
-        Chat, completions and embeddings are tried at every provider, unless the kinds of a table
-        say that there are no others, or the provider has responses in the place of chat.
+        What is not rare is tried at every provider, unless the kinds of a table say that there are
+        no others, or the provider has responses in the place of chat.
         """
         if kind in self.kinds:
             return True
-        return kind in _OWN_KINDS and not self.kinds_known and self.answers_at(kind) == kind
+        return kind not in RARE and not self.kinds_known and self.answers_at(kind) == kind
 
     def answers_at(self, kind: Kind) -> Kind:
         """The kind of endpoint for a request: responses where the provider has no chat."""

@@ -90,7 +90,7 @@ async def test_speech_that_breaks_off_is_cut_not_garbled(start: Start) -> None:
     answer = await rig.ask("/v1/audio/speech", SPEECH | {"model": "openai/plain!reset:5"})
     assert answer.status == 200
     assert answer.end in {"cut", "reset"}
-    whole = sound_of(0, 100_000)
+    whole = sound_of(0, 1000)
     assert whole.startswith(answer.body)  # no error event among the sound
     assert rig.settled()[0].exchange.outcome in {"reset", "cut", "truncated"}
 

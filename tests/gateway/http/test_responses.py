@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.security.conftest import say
+from gateway.security.conftest import say, whole
 from lightgate.gateway.kept import store as kept_store
 from lightgate.gateway.kept.store import FILE
 from lightgate.ledger.store.keys import KeyTerms
 
 if TYPE_CHECKING:
     from gateway.conftest import Rig, Start
+    from gateway.security.conftest import Upstream
     from sim.conftest import Answer
 
 OPENAI = """
@@ -128,6 +129,42 @@ async def test_a_response_of_a_target_that_keeps_it_stays_there(start: Start) ->
     assert answer.headers["x-lightgate-target"] == "openai/think"
     lost = await ask(rig, "anthropic/plain", SECOND, previous_response_id=first["id"])
     assert (lost.status, "openai/think" in lost.json["error"]["message"]) == (400, True)
+
+
+async def test_store_said_aloud_is_honoured_and_not_named_as_dropped(start: Start) -> None:
+    rig = await start()
+    answer = await ask(rig, "anthropic/plain", FIRST, store=True)
+    assert made(answer, streamed=False)["store"] is True
+    assert "store" not in answer.headers.get("x-lightgate-dropped", "")
+    assert (await send(rig, "GET", f"/v1/responses/{answer.json['id']}")).status == 200
+
+
+async def test_a_response_from_the_cache_can_be_asked_for(start: Start) -> None:
+    rig = await start('[models.m]\ntargets = ["lab/plain"]\ncache = {{ mode = "any" }}\n')
+    first, again = [await ask(rig, "m", FIRST) for _ in range(2)]
+    assert again.headers["x-lightgate-cache"] == "hit"
+    assert first.json["id"] == again.json["id"]
+    assert (await send(rig, "GET", f"/v1/responses/{again.json['id']}")).status == 200
+
+
+async def test_a_response_in_the_background_is_passed_on(start: Start, upstream: Upstream) -> None:
+    """It has no answer yet; its id is known, and can be asked for, cancelled and deleted."""
+    queued = {"id": "resp_b", "object": "response", "status": "queued", "background": True,
+              "output": [], "error": None, "usage": None}  # fmt: skip
+    upstream.script = whole(json.dumps(queued).encode())
+    rig = await start(
+        f'[providers.openai]\nbase_url = "http://127.0.0.1:{upstream.port}/v1"\napi_key = "none"\n'
+    )
+    answer = await ask(rig, "openai/m", FIRST, background=True)
+    assert (answer.status, answer.json["status"]) == (200, "queued")
+    for method, tail in (("GET", ""), ("POST", "/cancel"), ("GET", "/input_items?limit=3&x=1")):
+        assert (await send(rig, method, f"/v1/responses/resp_b{tail}")).status == 200
+    lines = [heard.head.split(b"\r\n", 1)[0] for heard in upstream.heard[1:]]
+    assert lines == [
+        b"GET /v1/responses/resp_b HTTP/1.1",
+        b"POST /v1/responses/resp_b/cancel HTTP/1.1",
+        b"GET /v1/responses/resp_b/input_items?limit=3 HTTP/1.1",
+    ]
 
 
 async def test_a_tool_loop_by_id_alone(start: Start) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from gateway.security.conftest import whole
 from lightgate.clock.tokens import Tokens
+from lightgate.dialect.registry import DIALECTS
+from lightgate.dialect.scanner import Scanner
 from lightgate.gateway.served.price import TokenPrices
 from lightgate.ledger.store.keys import KeyTerms
 from lightgate.price.rates import Rates, TierRates, rates_of
@@ -80,6 +82,32 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
          "usage": {"input_tokens": 1000, "output_tokens": 100}},
     ),
 }  # fmt: skip
+
+
+ANTHROPIC = {
+    "id": "msg_1", "type": "message", "role": "assistant", "stop_reason": "end_turn",
+    "content": [{"type": "text", "text": "hi"}],
+    "usage": {"input_tokens": 1000, "output_tokens": 100, "service_tier": "priority"},
+}  # fmt: skip
+
+
+def test_anthropic_says_its_tier_in_usage() -> None:
+    scanner = Scanner(DIALECTS["anthropic-messages"].reader)
+    scanner.whole(json.dumps(ANTHROPIC).encode())
+    assert scanner.usage is not None
+    assert scanner.usage.tier == "priority"
+
+
+def test_a_stream_says_its_tier_beside_its_usage() -> None:
+    scanner = Scanner(DIALECTS["openai-chat"].reader)
+    usage = {"prompt_tokens": 10, "completion_tokens": 2}
+    for more in (
+        {"choices": [{"index": 0, "delta": {"content": "hi"}}]},
+        {"choices": [], "usage": usage},
+    ):
+        scanner.event(b"", json.dumps({"service_tier": "flex", **more}).encode())
+    assert scanner.usage is not None
+    assert (scanner.usage.tokens_in, scanner.usage.tier) == (10, "flex")
 
 
 @pytest.mark.parametrize("path", ANSWERS)

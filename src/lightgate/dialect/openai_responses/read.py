@@ -63,6 +63,7 @@ def read(body: Fields, sheet: Sheet) -> None:
             talk.item(item)
     sheet.put("messages", talk.messages(), "input")
     sheet.put("max_tokens", body.whole("max_output_tokens"), "max_output_tokens")
+    body.ignore("store")  # the gateway keeps responses itself
     sampling(body, sheet)
     sheet.put("top_logprobs", body.whole("top_logprobs"), "top_logprobs")
     _include(body, sheet)
