@@ -13,6 +13,7 @@ from lightgate.config.litellm.deployment import KnownProvider
 from lightgate.config.load import parse_config
 from lightgate.errors import ConfigError
 from lightgate.provider.catalogue import catalogue
+from lightgate.provider.target import resolve
 
 if TYPE_CHECKING:
     from lightgate.config.litellm.convert import ImportedConfig
@@ -120,7 +121,8 @@ def test_a_whole_file() -> None:
     assert azure.api_key == "env:AZURE_API_KEY_EU"
     assert config.providers["vllm"].base_url == "http://10.0.0.5:8000/v1"
     assert config.providers["vllm"].api_key == "none"
-    assert config.providers["openai-2"].base_url == "https://api.openai.com/v1"
+    assert config.providers["openai-2"].like == "openai"
+    assert config.providers["openai-2"].base_url is None
     price = config.prices["vllm/meta-llama/Llama-3.3-70B"]
     assert (float(price.input), float(price.output)) == (0.2, 0.4)
 
@@ -255,15 +257,17 @@ def test_the_same_target_twice_has_both_shares() -> None:
     assert (model.targets, model.weights) == (("groq/a", "xai/a"), (2, 1))
 
 
-def test_a_second_azure_is_told_not_invented() -> None:
+def test_a_second_azure_is_like_the_first() -> None:
     text = "model_list:\n" + "".join(
         f"  - {{model_name: m, litellm_params: {{model: azure/g, api_key: os.environ/K,"
         f" api_base: 'https://{name}.openai.azure.com'}}}}\n"
         for name in ("eu", "us")
     )
-    made = imported(text)
-    assert parse_config(made.text).models["m"].targets == ("azure/g",)
-    assert "a second azure" in notes(made)["model_list[1] (m)"]
+    config = parse_config(imported(text).text)
+    assert config.models["m"].targets == ("azure/g", "azure-2/g")
+    two = resolve("azure-2/g", env={"K": "k"}, config=config)
+    assert two.base_url == "https://us.openai.azure.com/openai/v1"
+    assert two.headers() == (("api-key", "k"),)
 
 
 @pytest.mark.parametrize(

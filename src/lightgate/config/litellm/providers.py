@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 # Engines that people run themselves: their own address replaces the catalogue's.
 _ENGINES: Final = frozenset({"azure", "vllm", "sglang", "llamacpp", "ollama", "lmstudio", "tgi"})
-# How a dialect takes its key; a provider of another kind exists once, under its own name.
-_USUAL: Final = frozenset(
-    {("openai", "bearer"), ("anthropic", "x-api-key"), ("gemini", "x-goog-api-key")}
-)
 _VARIABLES: Final = {
     "vertex": {
         "vertex_project": "GOOGLE_CLOUD_PROJECT",
@@ -41,6 +37,7 @@ class _Wish(NamedTuple):
 
 
 class _ProviderEntry(NamedTuple):
+    like: str | None
     base_url: str | None
     dialect: str | None
     api_key: str | None
@@ -73,8 +70,6 @@ class ImportedProviders:
         if wish in self._names:
             return self._names[wish], ""
         name = self._free_name(kind, url)
-        if name != kind and row is not None and not _repeatable(row, url, variables):
-            return None, f"a second {kind} with another address or key cannot be configured"
         self._names[wish] = name
         self._tables[name] = self._entry(name, wish, address)
         return name, "; ".join(self._tables[name].remarks)
@@ -85,6 +80,7 @@ class ImportedProviders:
         for name, entry in self._tables.items():
             path, remarks = ("providers", name), entry.remarks
             values = {
+                "like": entry.like,
                 "base_url": entry.base_url,
                 "dialect": entry.dialect,
                 "api_key": entry.api_key,
@@ -110,16 +106,18 @@ class ImportedProviders:
         row = self._known.get(wish.kind)
         remarks = [] if address is None or not address.remark else [address.remark]
         own = name not in self._known
-        url, dialect = wish.url, None
-        if own and row is not None:
-            url = url or row.base_url
+        like, dialect = None, None
+        if own and row is not None and (wish.url is None or wish.kind in _ENGINES):
+            like = wish.kind
+            remarks.append(f"{wish.kind} again, with another key, address or region")
+        elif own and row is not None:
             dialect = row.dialect if row.dialect != "openai" else None
-            if wish.url is None:
-                remarks.append(f"{wish.kind} again, with another key; it has no list price here")
-        api_key, said = self._key_text(name, wish, own=own)
+        api_key, said = self._key_text(name, wish, own=own and like is None)
         if said:
             remarks.append(said)
-        return _ProviderEntry(url, dialect, api_key, dict(wish.variables), tuple(remarks))
+        return _ProviderEntry(
+            like, wish.url, dialect, api_key, dict(wish.variables), tuple(remarks)
+        )
 
     def _key_text(self, name: str, wish: _Wish, *, own: bool) -> tuple[str | None, str]:
         key, row = wish.key, self._known.get(wish.kind)
@@ -131,17 +129,12 @@ class ImportedProviders:
             return "none", ""
         variable = self._plain.get(key.plain)
         if variable is None:
-            usual = row.key_env[0] if row is not None and row.key_env and not own else None
+            known = row is not None and row.key_env and name in self._known
+            usual = row.key_env[0] if row is not None and known else None
             variable = usual or re.sub(r"[^A-Z0-9]", "_", f"{name}_API_KEY".upper())
             variable = variable if not variable[0].isdigit() else f"KEY_{variable}"
             self._plain[key.plain] = variable
         return f"env:{variable}", f"its key stood in the YAML; put it into ${variable}"
-
-
-def _repeatable(row: KnownProvider, url: str | None, variables: object) -> bool:
-    """Whether a provider of the catalogue can stand in the file a second time."""
-    fixed = url is not None or "{" not in row.base_url
-    return fixed and not variables and (row.dialect, row.auth) in _USUAL
 
 
 def _variables(
