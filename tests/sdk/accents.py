@@ -15,6 +15,7 @@ class Accent(NamedTuple):
     """
 
     stop: str
+    cut: str
     called: str
     tokens: tuple[str, ...]
     errors: tuple[Row, ...] = ()
@@ -26,6 +27,7 @@ class Accent(NamedTuple):
 
 OPENAI = Accent(
     stop="stop",
+    cut="length",
     called="tool_calls",
     tokens=("prompt_tokens", "completion_tokens", "total_tokens"),
     errors=(
@@ -45,6 +47,7 @@ OPENAI = Accent(
 )
 ANTHROPIC = Accent(
     stop="end_turn",
+    cut="max_tokens",
     called="tool_use",
     tokens=("input_tokens", "output_tokens"),
     errors=(
@@ -65,6 +68,7 @@ ANTHROPIC = Accent(
 )
 GOOGLE = Accent(
     stop="STOP",
+    cut="MAX_TOKENS",
     called="STOP",
     tokens=("promptTokenCount", "candidatesTokenCount", "totalTokenCount"),
     errors=(
@@ -85,7 +89,10 @@ GOOGLE = Accent(
 )
 # LangChain raises classes of its own beneath openai's: its own test knows them.
 LANGCHAIN = Accent(
-    stop="stop", called="tool_calls", tokens=("input_tokens", "output_tokens", "total_tokens")
+    stop="stop",
+    cut="length",
+    called="tool_calls",
+    tokens=("input_tokens", "output_tokens", "total_tokens"),
 )
 OFFICIAL = {"openai": OPENAI, "anthropic": ANTHROPIC, "google": GOOGLE}
 ACCENTS = OFFICIAL | {"langchain": LANGCHAIN}

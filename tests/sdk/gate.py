@@ -40,6 +40,9 @@ ALIASES = {
     "broken-gem": ["gem/plain!stream-error:3"],
     "cut-gem": ["gem/plain!truncated:5"],
 }
+for family in FAMILIES:
+    ALIASES[f"silent-{family}"] = [f"{family}/plain!no-text"]  # cut off while it was thinking
+    ALIASES[f"unmarked-{family}"] = [f"{family}/plain!no-marker"]
 for number, sdk in enumerate(SDKS):
     ALIASES[f"rescued-{sdk}"] = [f"lab/plain!status:54{number}", "lab/plain"]
     ALIASES[f"gone-{sdk}"] = [f"lab/plain!status:55{number}", f"lab/plain!status:56{number}"]

@@ -45,6 +45,31 @@ def test_text(seen: dict[str, Any], sdk: str, kind: str, family: str) -> None:
     assert case["usage"] == case["usage"] | ACCENTS[sdk].counted(3, 12)
 
 
+@every_family
+@every_official_sdk
+def test_a_stream_without_its_marker(seen: dict[str, Any], sdk: str, family: str) -> None:
+    """In the client's own dialect it is handed on without the marker, and the SDK does not mind."""
+    case = seen[f"unmarked-{family}"]
+    assert case["error"] is None, case
+    assert (len(case["text"]), case["finish"]) == (48, ACCENTS[sdk].stop)
+    assert case["usage"] == case["usage"] | ACCENTS[sdk].counted(3, 12)
+
+
+@every_family
+@pytest.mark.parametrize("kind", ["silent", "silent-stream"])
+@every_official_sdk
+def test_an_answer_cut_off_before_its_first_word(
+    seen: dict[str, Any], sdk: str, kind: str, family: str
+) -> None:
+    """Every token was hidden reasoning: the SDK has the reason and the bill, and no error."""
+    case = seen[f"{kind}-{family}"]
+    assert case["error"] is None, case
+    assert (case["text"], case["finish"]) == ("", ACCENTS[sdk].cut)
+    usage = case["usage"]
+    said = usage.get(ACCENTS[sdk].tokens[1], 0) + usage.get("thoughtsTokenCount", 0)
+    assert said == 12
+
+
 @pytest.mark.parametrize(("sdk", "family"), [(sdk, to) for sdk in ACROSS for to in ACROSS[sdk]])
 def test_a_translated_answer_names_the_model_that_was_asked_for(
     seen: dict[str, Any], family: str
