@@ -83,6 +83,8 @@ async def test_a_base_url_without_its_version(run: Run, sim: SimProcess) -> None
     assert ran.code == 1
     assert ran.sentence == f"lightgate: lab: {url} is no base URL."
     assert f"  Did you mean {url}/v1?\n" in ran.err
+    examined = await run("doctor", f"lab={url}#m")
+    assert f"  Did you mean {url}/v1?\n" in examined.err
     alone = await run("bench", url)
     assert f"Try: lightgate bench 'mine={url}/v1#m'" in alone.err
 

@@ -155,18 +155,22 @@ async def _call(client: Client, target: Target) -> DoctorFinding:
     marks = Marks(plan=time.monotonic_ns())
     called = await call(target, request, marks, client=client, deadlines=DEADLINES)
     state: State = "ok"
+    hint = ""
     if called.error is not None:
         refused = called.status in {401, 403}
         state = "key refused" if refused else "failed"
         if called.status is None:
             state = "unreachable"
+        hint = called.error.hint
+        if called.status == 404:
+            hint = (await not_found(target, called.error.message)).hint
     return _finding(
         target.name,
         marks,
         state=state,
         ttft_ms=timing.ms_between(marks.send, marks.first),
         says=called.error.message if called.error is not None else _silent(called),
-        hint=called.error.hint if called.error is not None else "",
+        hint=hint,
     )
 
 
