@@ -28,7 +28,7 @@ class Verb(NamedTuple):
 VERBS = (
     Verb("init", "Write a lightgate.toml from the keys that are here."),
     Verb("up", "Start the gateway and its console; without a key, a demo."),
-    Verb("reload", "New configuration and version, no refused connection."),
+    Verb("reload", "Renew a running gateway without a refused connection."),
     Verb("bench", "Measure how fast targets are, at your load, from here."),
     Verb("report", "Show how fast production was, from the ledger."),
     Verb("compare", "Compare two runs: what became slower."),
@@ -87,7 +87,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="lightgate", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Time every token an LLM provider sends.
+    """Measure how fast LLM providers are, and route requests by it.
 
     Data goes to stdout, progress to stderr. NO_COLOR turns colours off.
     """
