@@ -117,7 +117,9 @@ def test_togethers_list_is_a_bare_array() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\r\nb", "ä", "x" * 257, "\x00"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a\r\nb", "ä", "x" * 257, "\x00", "x';id;'", "<b>", "-x", "a?b"]
+)
 def test_what_cannot_be_a_name_is_left_out(name: str) -> None:
     assert read_page(json.dumps({"data": [{"id": name}]}).encode()) == ([], "")
 

@@ -237,6 +237,15 @@ print(json.dumps(found))
         assert "could not be fetched (it refused the key with 401)" in found["zzz"][1]
 
 
+def test_a_provider_whose_models_are_not_known_is_named(tmp_path: Path) -> None:
+    with up(tmp_path, NEBIUS_API_KEY="k", HTTPS_PROXY="http://127.0.0.1:1") as said:
+        assert said["Models"] == "as nebius/MODEL: which ones there are is not known"
+        assert '"model":"nebius/MODEL"' in said["Try"]
+    with up(tmp_path, "--no-demo") as said:
+        assert said["Providers"].startswith("none: no provider key")
+        assert said["Try"].startswith("set a provider's key")
+
+
 def test_the_variable_that_points_at_the_gateway_itself_is_ignored(
     tmp_path: Path,
 ) -> None:

@@ -382,12 +382,14 @@ class Launch:
         if served.model is not None:
             more = f"; all {served.names}: GET /v1/models" if served.names > 1 else ""
             note(f"Models     by their own names, such as {served.model}{more}")
+        elif served.providers:
+            note(f"Models     as {served.providers[0]}/MODEL: which ones there are is not known")
         if served.auto:
             note(f"Auto       {AUTO}")
         for name in served.ignored:
             note(f"Ignored    {name}: it points at this gateway itself; clients may use it")
         note(f"Data       {self.data}")
-        note(f"Try        {self._curl(served.model, keyed=keyed)}")
+        note(f"Try        {self._example(served, keyed=keyed)}")
         note("Ctrl-C lets open streams finish and stops.")
 
     def _providers(self, served: ServedNames) -> str:
@@ -405,10 +407,12 @@ class Launch:
             return f"{real}; {told}"
         return f"{told}; set a provider's key, such as GROQ_API_KEY, for real ones"
 
-    def _curl(self, model: str | None, *, keyed: bool) -> str:
+    def _example(self, served: ServedNames, *, keyed: bool) -> str:
+        """A command that gets an answer; without any provider, what to do first."""
+        if not served.providers:
+            return "set a provider's key, such as OPENAI_API_KEY, and start again"
         shown = ' -H "authorization: Bearer $LIGHTGATE_KEY"' if keyed else ""
-        if model is None:
-            return f"curl {self._base()}/v1/models{shown}"
+        model = served.model or f"{served.providers[0]}/MODEL"
         body = (
             f'{{"model":"{model}","stream":true,"max_tokens":60,'
             '"messages":[{"role":"user","content":"Hello"}]}'

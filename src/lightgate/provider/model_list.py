@@ -7,6 +7,7 @@ background, never while a client waits, and what it says is checked before it is
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -34,6 +35,7 @@ _CONTEXT: Final = (  # where lists say how many tokens a model takes
     "max_input_tokens",
     "inputTokenLimit",
 )
+_NAME: Final = re.compile(r"[A-Za-z0-9@~][A-Za-z0-9._:/@+~=,-]*", re.ASCII)
 NO_LIST: Final = "it has no list of models"
 _NO_LIST: Final = frozenset((404, 405, 501))
 
@@ -105,8 +107,11 @@ def read_page(body: bytes) -> tuple[list[OfferedModel], str]:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of a model: printable ASCII without white space."""
-    return 0 < len(text) <= MOST_NAME and text.isascii() and all("!" <= c <= "~" for c in text)
+    """Whether a text can be the name of a model.
+
+    It has no white space, and nothing that a shell, a URL or a page would read as something else.
+    """
+    return len(text) <= MOST_NAME and _NAME.fullmatch(text) is not None
 
 
 def _model(row: Any) -> OfferedModel | None:
