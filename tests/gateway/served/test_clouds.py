@@ -13,6 +13,8 @@ import pytest
 from lightgate.clock.source import ManualClock
 from lightgate.config.load import parse_config
 from lightgate.dialect.request import Message, Request
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.served import Served
 from lightgate.provider.cloud.aws import AwsCredentials, Scope
 from lightgate.provider.cloud.signer import Ask
 from lightgate.provider.cloud.sigv4 import SigV4
@@ -242,3 +244,16 @@ api_key = "env:TOKEN"
         assert heard.json["anthropic_version"] == "vertex-2023-10-16"
         assert dict(heard.headers)[b"authorization"] == b"Bearer tok"
     assert upstream.heard[0].json["top_k"] == 3
+
+
+def test_a_model_of_a_region_has_the_price_of_the_list() -> None:
+    """The list names no region; its own rules say which model of it is meant."""
+    text = """
+[models.opus]
+targets = ["bedrock-claude/eu.anthropic.claude-opus-5", "vertex-claude/claude-haiku-4-5@20251001"]
+"""
+    env = AWS | {"VERTEX_ACCESS_TOKEN": "t", "GOOGLE_CLOUD_PROJECT": "p"}
+    env["GOOGLE_CLOUD_LOCATION"] = "us-east5"
+    served = Served(make_snapshot(parse_config(text), (), env), env)
+    for target in served.targets.values():
+        assert target.prices.known, target.target.name

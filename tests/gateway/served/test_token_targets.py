@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.security.conftest import events, whole
+from gateway.security.conftest import events, spawn, whole
 from lightgate.gateway.served.served import Served
 from lightgate.provider.cloud import google
 from lightgate.provider.cloud.tokens import TokenKeeper, TokenKeepers
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.conftest import Rig, Start
-    from gateway.security.conftest import Upstream
+    from gateway.security.conftest import Spawn, Upstream
 
+__all__ = ["spawn"]  # a fixture of another folder
 GEMINI = (
     b'data: {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hi"}]},'
     b' "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 1}}\n\n'
@@ -140,3 +141,20 @@ async def test_a_new_snapshot_keeps_the_token(rig: Rig, cloud: Authority) -> Non
     keepers.keep_only(second.signers.values())
     keepers.keep_only([])
     assert len(cloud.asked) <= 2  # the gateway's own and that of both
+
+
+async def test_a_worker_has_its_token_before_its_first_request(
+    spawn: Spawn,
+    upstream: Upstream,
+    cloud: Authority,
+    tmp_path: Path,
+) -> None:
+    file, _ = service_account(tmp_path, cloud)
+    upstream.script = events(GEMINI)
+    text = CONFIG.partition("[models")[0].format(up=upstream.port, file=file)
+    worker = await spawn(text)
+    answer = await worker.chat("v/gemini-2.5-flash")
+    assert answer.status == 200
+    assert dict(upstream.heard[-1].headers)[b"authorization"] == b"Bearer ya29.token-1"
+    assert len(cloud.asked) == 1
+    assert "ya29" not in worker.errors

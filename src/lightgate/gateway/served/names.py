@@ -62,7 +62,20 @@ def offers_of(
         _take_own(provider, own, at, models, prices)
     for name in named:
         models.setdefault(name, ModelFacts())
+        rates = _rates(provider, name, at) if name not in prices else None
+        if rates is not None:  # by the list's own rules, such as for a region's prefix
+            prices[name] = rates
     return Offers(models, prices)
+
+
+def _rates(provider: Provider, model: str, at: datetime) -> Rates | None:
+    """The list price of a model that the list knows under another spelling."""
+    from lightgate.price.rates import rates_of
+
+    if provider.price_provider is None:
+        return None
+    found = rates_of(provider.price_provider, model, at)
+    return found if found is not None and found.input is not None else None
 
 
 def bare_names(reaches: Mapping[str, Reach], *, auto: bool) -> dict[str, tuple[str, ...]]:
