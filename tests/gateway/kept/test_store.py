@@ -65,3 +65,34 @@ async def test_a_damaged_file_keeps_nothing_and_breaks_nothing(tmp_path: Path) -
     assert await store.find("k", "a") is None
     assert await store.chain("k", "a") == []
     store.close()
+
+
+class Later:
+    """A wall clock that can be put forward."""
+
+    def __init__(self) -> None:
+        self.s = 0
+
+    def now_ns(self) -> int:
+        return self.wall_ns()
+
+    def wall_ns(self) -> int:
+        return (1_000_000 + self.s) * 10**9
+
+
+async def test_a_conversation_that_goes_on_is_kept(tmp_path: Path) -> None:
+    """From its first turn on, as long as its newest; one that is left alone is not."""
+    clock = Later()
+    store = ResponseStore(tmp_path, KeptTerms(ttl_ns=3600 * 10**9), clock)
+    store.put(turn("a"))
+    store.put(turn("left"))
+    for place, id_ in enumerate("bcd"):
+        clock.s += 2000
+        before = "abc"[place]
+        assert [kept.id for kept in await store.chain("k", before)] == list("abc"[: place + 1])
+        store.put(turn(id_, before))
+    assert await store.find("k", "left") is None
+    assert len(await store.chain("k", "d")) == 4
+    clock.s += 3601
+    assert await store.chain("k", "d") == []
+    store.close()

@@ -75,6 +75,7 @@ def _from_ledger(data: Path, key_id: str, since: datetime | None) -> dict[str, d
     with place.open() as ledger:
         return {
             row.model: {name: getattr(row, name) for name in _SUMS}
+            | {"cost_usd": float(row.cost_usd)}
             for row in usage_of_key(ledger, key_id, since)
         }
 

@@ -209,9 +209,11 @@ class ResponseStore:
             found.append(kept)
             at = None if kept.native else kept.previous
         if most > 1 and found:
+            # A row is written anew with all its contents, so not at every turn.
+            until, half = now + self.terms.ttl_ns, now + self.terms.ttl_ns // 2
             base.executemany(
-                "UPDATE responses SET expires_ns = ? WHERE owner = ? AND id = ?",
-                [(now + self.terms.ttl_ns, owner, kept.id) for kept in found],
+                "UPDATE responses SET expires_ns = ? WHERE owner = ? AND id = ? AND expires_ns < ?",
+                [(until, owner, kept.id, half) for kept in found],
             )
         return found
 
