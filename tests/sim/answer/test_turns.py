@@ -12,6 +12,7 @@ from lightgate.sim.answer.request import (
     FAMILY_OF,
     SOUND,
     WHOLE_KINDS,
+    BadSimRequest,
     Kind,
     SimRequest,
     read_request,
@@ -70,6 +71,12 @@ RESULTS: dict[str, Any] = {
     "responses": {"type": "function_call_output", "call_id": "c", "output": "ok"},
     "messages": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c"}]},
     "gemini": {"role": "user", "parts": [{"functionResponse": {"name": "write"}}]},
+}
+CALLS: dict[str, Any] = {
+    "chat": {"role": "assistant", "tool_calls": [{"id": "c", "type": "function"}]},
+    "responses": {"type": "function_call", "call_id": "c", "name": "write"},
+    "messages": {"role": "assistant", "content": [{"type": "tool_use", "id": "c"}]},
+    "gemini": {"role": "model", "parts": [{"functionCall": {"name": "write"}}]},
 }
 FIRST: dict[str, Any] = {
     "gemini": {"role": "user", "parts": [{"text": "Write."}]},
@@ -144,6 +151,35 @@ def test_free_text_and_namespaces_of_responses(place: str) -> None:
     (call,) = document["output"]
     assert (call["type"], call["input"], call["namespace"]) == ("custom_tool_call", "ls", "files")
     assert "arguments" not in call
+
+
+def test_gemini_is_read_in_snake_case_too() -> None:
+    tools = [{"function_declarations": [{"name": name} for name in NAMES]}]
+    document, _ = answered(asked("gemini", "agent", tools=tools))
+    assert call_in("gemini", document) == ("write", ARGUMENTS)
+    result = {"role": "user", "parts": [{"function_response": {"name": "write"}}]}
+    document, _ = answered(asked("gemini", "agent", result, tools=tools))
+    assert "Done" in msgspec.json.encode(document).decode()
+    forbidden = {"function_calling_config": {"mode": "NONE"}}
+    document, _ = answered(asked("gemini", "agent", tools=tools, tool_config=forbidden))
+    assert "Done" in msgspec.json.encode(document).decode()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_without_its_call_is_stray(kind: Kind) -> None:
+    request = asked(kind, "agent", RESULTS[kind])
+    assert request.results.stray == ("write" if kind == "gemini" else "c")
+    request = asked(kind, "agent", CALLS[kind], RESULTS[kind])
+    assert request.results == (1, None)
+
+
+def test_conversations_that_anthropic_would_keep_are_refused_as_its_sdks_expect() -> None:
+    with pytest.raises(BadSimRequest) as refused:
+        asked("messages", "agent", thread={"type": "create"})
+    assert refused.value.details == {
+        "error_code": "thread_unsupported_request",
+        "unsupported": ["thread"],
+    }
 
 
 def test_a_call_that_does_not_fit_is_not_begun() -> None:

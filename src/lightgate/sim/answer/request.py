@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from lightgate.sim.answer.tools import OfferedTool, count_results, offered_tools, read_choice
+from lightgate.sim.answer.tools import (
+    OfferedTool,
+    ToolResults,
+    offered_tools,
+    read_choice,
+    read_results,
+)
 
 if TYPE_CHECKING:
     from lightgate.sim.world import Family
@@ -53,6 +59,7 @@ FORMS: Final = frozenset(("transcriptions", "translations"))
 SOUND: Final = FORMS | {"speech"}
 WHOLE_KINDS: Final = COUNTS | VECTORS  # answers that are never streamed, and have no tokens
 BYTES_PER_SECOND: Final = 16_000  # of a recording
+NO_THREADS: Final = "thread_unsupported_request"  # after it, Anthropic's SDKs send all messages
 LONGEST: Final = 1_000_000  # tokens
 _SYSTEM: Final = ("system", "systemInstruction", "instructions")  # each dialect's own
 
@@ -60,9 +67,12 @@ _SYSTEM: Final = ("system", "systemInstruction", "instructions")  # each dialect
 class BadSimRequest(Exception):  # noqa: N818 - the request is bad, not the program
     """A request that gets an error; the message and the status are the answer's."""
 
-    def __init__(self, message: str, status: int = 400) -> None:
+    def __init__(
+        self, message: str, status: int = 400, details: dict[str, object] | None = None
+    ) -> None:
         super().__init__(message)
         self.status = status
+        self.details = details  # of Anthropic's errors
 
 
 class SimRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +91,7 @@ class SimRequest(msgspec.Struct, frozen=True, kw_only=True):
     no_tool: bool  # a tool call is forbidden
     tool_name: str | None  # the tool that is demanded, else the first on offer
     tools: tuple[OfferedTool, ...]  # on offer
-    results: int  # of tools, in the conversation so far
+    results: ToolResults  # in the conversation so far
     json: bool  # the text must be JSON
     inputs: tuple[str, ...] = ()
     encoding: str = "float"
@@ -122,6 +132,9 @@ def read_request(
     model = path_model or tree.get("model")
     if not isinstance(model, str) or not model:
         raise BadSimRequest("The field `model` is missing.")
+    if kind == "messages" and tree.get("thread") is not None:
+        unsupported: dict[str, object] = {"error_code": NO_THREADS, "unsupported": ["thread"]}
+        raise BadSimRequest("Conversations are not kept here.", details=unsupported)
     content, field = _content(kind, tree)
     if content is None:
         raise BadSimRequest(f"The field `{field}` is missing.")
@@ -141,7 +154,7 @@ def read_request(
         no_tool=choice.forbidden,
         tool_name=choice.name or next((tool.name for tool in tools), None),
         tools=tools,
-        results=count_results(content),
+        results=read_results(content),
         json=_wants_json(tree),
         inputs=_inputs(kind, content) if kind in VECTORS else (),
         encoding="base64" if tree.get("encoding_format") == "base64" else "float",

@@ -5,9 +5,15 @@ Every dialect keeps them elsewhere; each reader here looks at all of the places.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-_RESULTS = frozenset(("tool_result", "mcp_tool_result"))  # blocks of Anthropic's messages
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_GEMINI_PARTS = (
+    ("functionCall", "function_call", True),
+    ("functionResponse", "function_response", False),
+)
 
 
 class ToolChoice(NamedTuple):
@@ -19,11 +25,16 @@ class ToolChoice(NamedTuple):
 
 
 def read_choice(tree: dict[str, Any]) -> ToolChoice:
-    """A word or an object in `tool_choice`; Gemini has a mode and names in `toolConfig`."""
-    config = tree.get("toolConfig")
-    calling = config.get("functionCallingConfig") if isinstance(config, dict) else None
+    """A word or an object in `tool_choice`; Gemini has a mode and names in `toolConfig`.
+
+    Google's servers read their names in snake_case as well.
+    """
+    config: Any = tree.get("toolConfig", tree.get("tool_config"))
+    inside: dict[str, Any] = config if isinstance(config, dict) else {}
+    calling: Any = inside.get("functionCallingConfig", inside.get("function_calling_config"))
     if isinstance(calling, dict):
-        mode, names = calling.get("mode"), calling.get("allowedFunctionNames")
+        mode = calling.get("mode")
+        names = calling.get("allowedFunctionNames", calling.get("allowed_function_names"))
         first = names[0] if isinstance(names, list) and names else None
         return ToolChoice(mode == "ANY", mode == "NONE", first if isinstance(first, str) else None)
     choice = tree.get("tool_choice")
@@ -61,7 +72,8 @@ def _offered(tools: Any, namespace: str | None) -> list[OfferedTool]:
         if not isinstance(tool, dict):
             continue
         name, inner = tool.get("name"), tool.get("function")
-        if isinstance(declared := tool.get("functionDeclarations"), list):
+        declared = tool.get("functionDeclarations", tool.get("function_declarations"))
+        if isinstance(declared, list):
             out += _offered(declared, None)
         elif tool.get("type") == "namespace":
             out += _offered(tool.get("tools"), name if isinstance(name, str) else None)
@@ -72,19 +84,57 @@ def _offered(tools: Any, namespace: str | None) -> list[OfferedTool]:
     return out
 
 
-def count_results(content: Any) -> int:
-    """The results of tools in a conversation: each is an answer to one call."""
-    return sum(map(_results_of, content)) if isinstance(content, list) else 0
+class ToolResults(NamedTuple):
+    """The results of tools in a conversation; a stray one answers no call before it."""
+
+    number: int
+    stray: str | None
 
 
-def _results_of(entry: Any) -> int:
+def read_results(content: Any) -> ToolResults:
+    """Count the results; where items are only referred to, their calls are taken as given."""
+    called: set[str] = set()
+    count, stray = 0, None
+    entries = content if isinstance(content, list) else []
+    for entry in entries:
+        for is_call, key in _tool_entries(entry):
+            if is_call:
+                called.add(key)
+                continue
+            count += 1
+            if key not in called and "*" not in called:
+                stray = stray or key
+    return ToolResults(count, stray)
+
+
+def _tool_entries(entry: Any) -> Iterator[tuple[bool, str]]:
+    """(is a call, what call and result share) of every call and result, by an id or a name."""
     if not isinstance(entry, dict):
-        return 0
-    if entry.get("role") == "tool" or str(entry.get("type", "")).endswith("call_output"):
-        return 1
+        return
+    kind = str(entry.get("type", ""))
+    if kind == "item_reference":
+        yield True, "*"
+    elif entry.get("role") == "tool":
+        yield False, str(entry.get("tool_call_id"))
+    elif kind.endswith("call_output"):
+        yield False, str(entry.get("call_id"))
+    elif kind.endswith("_call"):
+        yield True, str(entry.get("call_id"))
+    for call in entry.get("tool_calls") or ():
+        if isinstance(call, dict):
+            yield True, str(call.get("id"))
     parts = entry.get("content") or entry.get("parts")
-    return sum(map(_is_result, parts)) if isinstance(parts, list) else 0
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            yield from _part_entries(part)
 
 
-def _is_result(part: Any) -> bool:
-    return isinstance(part, dict) and (part.get("type") in _RESULTS or "functionResponse" in part)
+def _part_entries(part: dict[str, Any]) -> Iterator[tuple[bool, str]]:
+    if part.get("type") == "tool_use":
+        yield True, str(part.get("id"))
+    elif part.get("type") == "tool_result":
+        yield False, str(part.get("tool_use_id"))
+    for camel, snake, is_call in _GEMINI_PARTS:
+        inner = part.get(camel, part.get(snake))
+        if isinstance(inner, dict):
+            yield is_call, str(inner.get("name"))

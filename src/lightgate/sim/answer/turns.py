@@ -47,7 +47,7 @@ def script_turn(turns: tuple[ScriptedTurn, ...], request: SimRequest) -> Scripte
     """What a model with these turns answers to a request; None for a model without turns."""
     if not turns or request.kind == "embeddings":
         return None
-    turn = turns[min(request.results, len(turns) - 1)]
+    turn = turns[min(request.results.number, len(turns) - 1)]
     for call in () if request.no_tool else turn.calls:
         name = request.tool_name if call.tool == ANY_TOOL else call.tool
         for tool in request.tools:

@@ -11,6 +11,7 @@ from lightgate.sim.answer.script import DONE, FINISH, REASONING, ROLE, TEXT, TOO
 
 REASONS: Final = {"stop": "end_turn", "length": "max_tokens", "tool": "tool_use"}
 TAIL: Final = Tail((FINISH, DONE))
+SIGNATURE: Final = "c2ltdWxhdGVk"  # base64, as all signatures are
 _DELTAS: Final = {
     TEXT: (b"text_delta", b"text"),
     REASONING: (b"thinking_delta", b"thinking"),
@@ -104,7 +105,7 @@ class MessageRenderer:
             return b""
         signed = b""
         if self._kind == REASONING:
-            delta = {"type": "signature_delta", "signature": "c2ltdWxhdGVk"}
+            delta = {"type": "signature_delta", "signature": SIGNATURE}
             signed = event("content_block_delta", {"index": self._block, "delta": delta})
         self._kind = -1
         return signed + event("content_block_stop", {"index": self._block})
@@ -135,7 +136,7 @@ class MessageRenderer:
         content: list[dict[str, object]] = []
         if counts.reasoning:
             text = answer.text(REASONING)
-            content.append({"type": "thinking", "thinking": text, "signature": "sim"})
+            content.append({"type": "thinking", "thinking": text, "signature": SIGNATURE})
         if counts.text:
             content.append({"type": "text", "text": answer.text(TEXT)})
         if counts.tool:

@@ -124,9 +124,18 @@ def _answer(request: SimRequest, planned: PlannedRequest) -> SimAnswer:
     )
 
 
-def error_body(family: Family, status: int, message: str, request_id: str) -> bytes:
-    """The body of an error answer."""
-    return encode(_tree(family, status, message, request_id))
+def error_body(
+    family: Family,
+    status: int,
+    message: str,
+    request_id: str,
+    details: dict[str, object] | None = None,
+) -> bytes:
+    """The body of an error answer; Anthropic's errors may have details."""
+    tree = _tree(family, status, message, request_id)
+    if details is not None and family == "anthropic":
+        tree["error"] = {"type": _ANTHROPIC[status], "message": message, "details": details}
+    return encode(tree)
 
 
 def error_event(family: Family, kind: str, message: str, request_id: str) -> bytes:

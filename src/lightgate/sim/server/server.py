@@ -162,7 +162,9 @@ class SimServer:
             request, fault = _read(inbound, provider, endpoint)
             request = stored.go_on(request)
         except BadSimRequest as error:
-            body = error_body(provider.spec.dialect, error.status, str(error), request_id)
+            body = error_body(
+                provider.spec.dialect, error.status, str(error), request_id, error.details
+            )
             reply.whole(error.status, headers, body)
             return
         planned = provider.plan(request, inbound.received_ns, fault)
@@ -257,6 +259,9 @@ def _read(
         raise BadSimRequest(f"There is no fault `{text[:80]}`, or it does not take that argument.")
     if request.model_name not in provider.spec.models:
         raise BadSimRequest(f"The model `{request.model_name}` does not exist.", 404)
+    stray = request.results.stray
+    if stray is not None and provider.spec.models[request.model_name].turns:
+        raise BadSimRequest(f"The result of a tool answers no call before it: `{stray}`.")
     return request, fault
 
 
