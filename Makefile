@@ -20,10 +20,35 @@ $(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt
 	$(PIP) install --require-hashes -r requirements/test.txt
 	@touch $@
 
+# uv installs in seconds what takes pip a minute. It does not read pip's settings: where it reaches no index, pip is asked.
+.venv-uv/stamp: requirements/uv.txt
+	$(PYTHON) -m venv .venv-uv
+	.venv-uv/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
+	@touch $@
+
+define environment
+$(PYTHON) -m venv --clear --without-pip $(@D)
+.venv-uv/bin/uv -q pip install --python $(@D)/bin/python --require-hashes -r $< || \
+  .venv-uv/bin/pip --disable-pip-version-check -q --python $(@D)/bin/python install --require-hashes -r $<
+@touch $@
+endef
+
 # Each official SDK lives in its own environment: their dependencies clash with each other's and with ours.
-.venv-sdk-%/stamp: requirements/sdk-%.txt
-	$(PYTHON) -m venv .venv-sdk-$*
-	.venv-sdk-$*/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
+.venv-sdk-%/stamp: requirements/sdk-%.txt .venv-uv/stamp
+	$(environment)
+
+# Frameworks and other clients that nobody here wrote; those that can share a version of the openai package share a folder.
+.venv-clients-%/stamp: requirements/clients-%.txt .venv-uv/stamp
+	$(environment)
+
+# Node is a package of PyPI as well: one version everywhere, and no right to install system packages is needed.
+.venv-node/stamp: requirements/node.txt .venv-uv/stamp
+	$(environment)
+
+# Agents and SDKs from npm. No install script of theirs is run.
+.node-%/stamp: requirements/npm-%/package-lock.json .venv-node/stamp
+	rm -rf .node-$* && mkdir .node-$* && cp requirements/npm-$*/package.json $< .node-$*
+	PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix .node-$* ci --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
 # Real engines that nobody here wrote, behind the harness and the gateway.
@@ -50,9 +75,18 @@ types: $(VENV)/test.stamp
 layers: $(VENV)/test.stamp
 	$(BIN)/lint-imports
 
-SDKS := .venv-sdk-openai/stamp .venv-sdk-anthropic/stamp .venv-sdk-google/stamp .venv-sdk-langchain/stamp .venv-sdk-clouds/stamp
+SDKS := $(foreach sdk,openai anthropic google langchain clouds,.venv-sdk-$(sdk)/stamp)
+STRANGERS := $(foreach set,openai3 openai2,.venv-clients-$(set)/stamp) $(foreach set,agents sdks,.node-$(set)/stamp)
 
-unit: $(VENV)/test.stamp $(SDKS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp
+.PHONY: prepared clients
+prepared: $(VENV)/test.stamp
+	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp
+
+# Run every client that nobody here wrote, and write what came of it into docs/reference/clients.md.
+clients: prepared
+	PYTHONPATH=tests $(BIN)/python -m strangers.page
+
+unit: prepared
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
@@ -80,6 +114,11 @@ lock: $(VENV)/test.stamp
 	cd requirements && for set in build run test pipx sdk-openai sdk-anthropic sdk-google sdk-langchain sdk-clouds engine-llama engine-mlx; do \
 	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
+	$(MAKE) .venv-uv/stamp .venv-node/stamp
+	cd requirements && for set in uv node clients-openai3 clients-openai2; do \
+	  ../.venv-uv/bin/uv -q pip compile --python-version 3.11 --generate-hashes --no-header -o $$set.txt $$set.in || exit 1; done
+	for set in agents sdks; do PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix requirements/npm-$$set install --package-lock-only \
+	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-pipx .venv-sdk-* .venv-engine-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* .node-* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -26,6 +26,7 @@ settings.load_profile("repeatable")
 # (`--dist loadfile`), and the one that begins last must not keep it alone for a minute.
 LONG = (
     "gateway/test_faults_pairs.py",
+    "strangers/sdks/test_clients.py",
     "cli/test_up.py",
     "ledger/journal/test_ship.py",
     "ledger/test_kill.py",

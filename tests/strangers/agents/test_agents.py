@@ -1,0 +1,38 @@
+"""Coding agents from npm do a task with a tool loop through the gateway, to every dialect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from strangers.agents.agents import AGENTS, ROOT
+from strangers.page import agent_row, run_agent, written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from strangers.fence import Fence
+    from strangers.lab import StrangersLab
+
+pytestmark = pytest.mark.sdk
+# The providers to which an agent's task is done.
+DONE = {
+    "claude-code": ["anthropic"],
+    "codex": ["openai"],
+    "gemini-cli": ["anthropic", "gemini"],
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_does_its_task(
+    name: str, lab: StrangersLab, outside: Fence, missing: Callable[[str], None], tmp_path: Path
+) -> None:
+    if not (ROOT / ".node-agents" / "stamp").exists():
+        missing("the agents are not installed: make .node-agents/stamp")
+    asked = len(outside.asked)
+    found = run_agent(name, lab, outside, tmp_path)
+    assert [kind for kind, fault in found.items() if not fault or kind in DONE[name]] == DONE[name]
+    assert agent_row(name, found).text() in written(), "run `make clients`"
+    assert outside.asked[asked:] == [], "it asked for addresses outside"
