@@ -17,6 +17,7 @@ WRITES: list[dict[str, Any]] = [
     {"tool": "Write", "arguments": {"file_path": "note.txt", "content": f"{NOTE}\n"}},
     {"tool": "write_file", "arguments": {"file_path": "note.txt", "content": f"{NOTE}\n"}},
     {"tool": "exec", "arguments": {"input": PROGRAM}},
+    {"tool": "functions__exec", "arguments": {"input": PROGRAM}},  # where there are no namespaces
     {"tool": "exec_command", "arguments": {"cmd": f"echo {NOTE} > note.txt"}},
 ]
 TURNS: dict[str, list[dict[str, Any]]] = {

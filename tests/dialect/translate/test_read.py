@@ -588,3 +588,21 @@ def test_a_description_beside_a_schema_moves_into_it() -> None:
 def test_other_dialects_are_not_read() -> None:
     with pytest.raises(UsageError, match="openai-completions"):
         read_request("openai-completions", b"{}")
+
+
+def test_tools_of_an_input_item_are_offered() -> None:
+    """Codex's own models have no tools in any other place."""
+    inside = [
+        {"type": "custom", "name": "exec", "description": "Runs a program."},
+        {"type": "function", "name": "wait", "parameters": {"type": "object"}, "strict": False},
+    ]
+    item = {
+        "type": "additional_tools",
+        "id": "at_1",
+        "role": "developer",
+        "tools": [{"type": "namespace", "name": "functions", "description": "", "tools": inside}],
+    }
+    asked = [item, {"type": "message", "role": "user", "content": "Hi."}]
+    request = read("openai-responses", input=asked)
+    assert [tool.name for tool in request.tools] == ["functions__exec", "functions__wait"]
+    assert [message.role for message in request.messages] == ["user"]

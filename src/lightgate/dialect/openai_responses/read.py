@@ -73,8 +73,8 @@ def read(body: Fields, sheet: Sheet) -> None:
         form(text.object("format"), sheet, inner="")
         sheet.put("verbosity", text.text("verbosity"), text.at("verbosity"))
         text.done()
-    tools = [found for tool in body.objects("tools") for found in _tools(tool, sheet)]
-    sheet.put("tools", tuple(tools), "tools")
+    offered = [*body.objects("tools"), *talk.tools]
+    sheet.put("tools", tuple(one for tool in offered for one in _tools(tool, sheet)), "tools")
     choice(body, sheet, wrapped=False)
     body.only("background", False)
     body.hint("truncation", "disabled")
@@ -165,6 +165,7 @@ class _Talk:
         self._parts: list[Part] = []
         self._calls: list[ToolCall] = []
         self._place = ""
+        self.tools: list[Fields] = []  # that are offered by an item instead of by the request
 
     def messages(self) -> tuple[Message, ...]:
         """Return the turns, the last one closed."""
@@ -188,6 +189,9 @@ class _Talk:
             self._calls.append(_call(item, kind, identity))
         elif kind in _OUTPUTS:
             self.add(_output(item, identity))
+        elif kind == "additional_tools":  # of Codex: it offers no tools in any other place
+            self.tools += item.objects("tools")
+            item.ignore("role")
         elif kind == "reasoning":
             if self._parts or self._calls:
                 self._close_if_answered()
