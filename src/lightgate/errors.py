@@ -96,7 +96,7 @@ class ErrorWords(NamedTuple):
     """A provider's own words for an error, cleaned; `kind` is its `type`, or Google's `status`.
 
     `family` is the family of dialects that they belong to, empty where no provider said anything.
-    `details` are Google's, as a JSON text: which quota, and how long to wait.
+    `details` are a JSON text: Google's say which quota and how long to wait, Anthropic's a code.
     """
 
     code: str | int | None = None

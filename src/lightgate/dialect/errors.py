@@ -98,6 +98,15 @@ class Untranslatable(UsageError):  # noqa: N818 - reads as what the request is
         return Untranslatable(place, self.why, dialect=self.dialect)
 
 
+class NoThread(Untranslatable):
+    """A request is one turn of a conversation that Anthropic would keep.
+
+    The label is Anthropic's own word: after it its SDKs send the whole conversation.
+    """
+
+    label = "thread_unsupported_request"
+
+
 class Fault(msgspec.Struct, frozen=True):
     """An error that a provider reports.
 
@@ -219,8 +228,8 @@ def _words(source: dict[str, Any]) -> ErrorWords:
 
 
 def _details(value: Any) -> str:
-    """Clean Google's details; what is too large for an error is left out."""
-    if not isinstance(value, list) or not value:
+    """Clean Google's list or Anthropic's object; what is too large for an error is left out."""
+    if not isinstance(value, list | dict) or not value:
         return ""
     try:
         text = msgspec.json.encode(_cleaned(value, _DEEPEST)).decode()

@@ -220,7 +220,7 @@ def facts_of(dialect: str) -> WholeFacts | None:
 
 
 def error_body(dialect: str, fault: Fault, param: str | None = None) -> bytes:
-    """Write an error answer in a dialect's shape; Anthropic and Gemini have no place for a code."""
+    """Write an error answer in a dialect's shape; Gemini has no place for a code."""
     found = DIALECTS[dialect]
     return dumped(found.error_words(terms(found.family, fault, param)))
 

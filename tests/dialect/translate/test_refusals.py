@@ -8,12 +8,15 @@ import pytest
 
 from dialect.translate.cases import events
 from dialect.translate.tables import WORDS
-from lightgate.dialect.errors import Fault
+from lightgate.dialect.errors import Fault, NoThread, fault
 from lightgate.dialect.registry import TRANSLATED as DIALECTS
-from lightgate.dialect.translate import error_body, error_event, translator
+from lightgate.dialect.translate import error_body, error_event, read_request, translator
 from lightgate.errors import UsageError
 
 SAID = {"message": 'No such model "x".\n', "code": "model_not_found"}
+
+
+DETAILS = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
 def said(status: int) -> Fault:
@@ -72,3 +75,33 @@ def test_every_status_has_a_word_in_every_dialect() -> None:
 def test_there_is_no_translation_of_embeddings() -> None:
     with pytest.raises(UsageError, match="openai-embeddings"):
         translator("openai-embeddings", "gemini", model="m", id="i", created=0)
+
+
+def test_a_code_in_the_details_of_anthropics_errors_stays() -> None:
+    """Its SDKs act on it: after this one they send the whole conversation."""
+    body = {
+        "type": "error",
+        "error": {
+            "type": "invalid_request_error",
+            "message": "Threads are off.",
+            "details": DETAILS,
+        },
+    }
+    found = fault(400, json.dumps(body).encode())
+    heard = Fault(found.code, found.message, 400, found.words._replace(family="anthropic"))
+    told = json.loads(error_body("anthropic-messages", heard))["error"]
+    assert told["details"] == DETAILS
+
+
+def test_our_own_refusal_of_a_kept_conversation_has_the_same_code() -> None:
+    asked = {
+        "model": "m",
+        "max_tokens": 9,
+        "thread": {"type": "continue", "previous_message_id": "msg_1"},
+        "messages": [{"role": "user", "content": "Hi."}],
+    }
+    with pytest.raises(NoThread) as refused:
+        read_request("anthropic-messages", json.dumps(asked).encode(), untranslatable="drop")
+    ours = Fault(refused.value.label, refused.value.message, 400)
+    told = json.loads(error_body("anthropic-messages", ours))["error"]
+    assert told["details"] == DETAILS

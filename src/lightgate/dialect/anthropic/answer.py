@@ -193,7 +193,10 @@ def usage_words(usage: Usage) -> dict[str, Any]:
 def error_words(said: ErrorTerms) -> dict[str, Any]:
     """Write an error in this dialect's shape."""
     kind = said.kind or word_of(ERROR_WORDS, said.status)
-    return {"type": "error", "error": {"type": kind, "message": said.message}}
+    error: dict[str, Any] = {"type": kind, "message": said.message}
+    if said.details:
+        error["details"] = msgspec.Raw(said.details.encode())
+    return {"type": "error", "error": error}
 
 
 def error_event(said: ErrorTerms) -> bytes:

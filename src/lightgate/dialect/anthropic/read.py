@@ -8,7 +8,7 @@ import msgspec
 
 from lightgate.dialect.anthropic.build import MESSAGES
 from lightgate.dialect.anthropic.own_tools import own_tool
-from lightgate.dialect.errors import BadField, Untranslatable
+from lightgate.dialect.errors import BadField, NoThread, Untranslatable
 from lightgate.dialect.neutral.dialect import Shape
 from lightgate.dialect.neutral.fields import (
     Fields,
@@ -45,6 +45,8 @@ _OWN_CALLS: Final = ("server_tool_use", "mcp_tool_use")
 
 def read(body: Fields, sheet: Sheet) -> None:
     """Note everything that a messages body says."""
+    if body.take("thread") is not None:
+        raise NoThread("thread", "Anthropic alone keeps the conversation")
     messages = [*_system(body)]
     for said in body.objects("messages"):
         messages += _turn(said)

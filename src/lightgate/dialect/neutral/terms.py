@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lightgate.dialect.errors import status_of
+from lightgate.dialect.errors import NoThread, status_of
 
 if TYPE_CHECKING:
     from lightgate.dialect.errors import Fault
@@ -24,6 +24,7 @@ _QUOTA: Final = re.compile(r"(?i)insufficient_quota|current quota|credit balance
 _FILTERED: Final = re.compile(r"(?i)content[_ ]?(?:filter|policy|management)|safety system|blocked")
 _MODEL: Final = re.compile(r"(?i)\b(?:model|deployment)s?\b")
 
+_NO_THREAD: Final = f'{{"error_code":"{NoThread.label}","unsupported":["thread"]}}'
 # By the reason: OpenAI's code, and its param.
 _OPENAI: Final = {
     "too_long": ("context_length_exceeded", "messages"),
@@ -58,7 +59,9 @@ def terms(family: str, fault: Fault, param: str | None = None) -> ErrorTerms:
     """Say an error in a family's terms; `param` is the field of the client that is wrong."""
     words, status = fault.words, status_of(fault)
     if not words.family:
-        return ErrorTerms(status, fault.message, fault.code, param)
+        # Anthropic's SDKs act on this code; other errors of our own need none there.
+        details = _NO_THREAD if family == "anthropic" and fault.code == NoThread.label else ""
+        return ErrorTerms(status, fault.message, fault.code, param, details=details)
     if words.family == family:
         code = words.code if words.said else fault.code
         return ErrorTerms(
