@@ -56,7 +56,7 @@ async def test_a_lone_target_passes_its_wait_on(start: Start, stream: bool) -> N
     field = await Field.open(start, model("m", ["lab/plain!rate-limited:20"]))
     answer, settled, _ = await field.fly("m", stream=stream)
     assert answer.status == 429
-    assert answer.json["error"]["code"] == "rate_limited"
+    assert answer.json["error"]["code"] == "rate_limit_exceeded"  # the provider's own word
     assert 18 <= int(answer.headers["retry-after"]) <= 20
     assert settled.exchange.outcome == "rate_limited"
 
