@@ -34,7 +34,7 @@ OPENAI = Accent(
         ("wrong-key", "AuthenticationError", 401, "missing or not valid"),
         ("wrong-key-models", "AuthenticationError", 401, "missing or not valid"),
         ("unknown-model", "NotFoundError", 404, "Did you mean 'fast'?"),
-        ("unlisted-model", "NotFoundError", 404, "There is no model 'fats' here."),
+        ("unlisted-model", "NotFoundError", 404, "The model 'fats' is not served here."),
         ("slow-second", "RateLimitError", 429, "1 requests in a minute"),
         ("limited", "RateLimitError", 429, "lab/plain!rate-limited:20"),
         ("gone", "InternalServerError", 502, "lab/plain!status:560"),
