@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.dialect.errors import Untranslatable
 from lightgate.dialect.neutral.build import json_instruction
 from lightgate.dialect.quirks import HINTS
 from lightgate.dialect.request import Schema
@@ -110,7 +109,7 @@ def _refused(field: str) -> Callable[[Fields, Omissions], None]:
         if value == b"null":
             return
         if field not in HINTS:
-            raise Untranslatable(field, _UNKNOWN)
+            raise out.cannot(field, _UNKNOWN)
         out.drop(field, _UNKNOWN)
 
     return leave_out

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from lightgate.dialect.errors import Untranslatable
 from lightgate.dialect.neutral.build import put
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
             if body.pop(field, None) is None:
                 continue
             if field not in HINTS:
-                raise Untranslatable(field, _UNKNOWN)
+                raise out.cannot(field, _UNKNOWN)
             out.drop("reasoning" if field == "reasoning_effort" else field, _UNKNOWN)
 
     def role(self, role: str) -> str:

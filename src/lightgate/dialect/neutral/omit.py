@@ -21,7 +21,7 @@ MOST: Final = 48  # fields that a header names
 _LONGEST: Final = 120  # characters of one of them
 _INDEX: Final = re.compile(r"\[\d+\]")
 _ODD: Final = re.compile(r"[^!-+\--~]")  # what may not stand in the header, and its comma
-_HINT: Final = "Leave {!r} out, or pass the provider's own field in `extra`."
+_HINT: Final = "Leave {!r} out, or ask for a model with a target that takes it."
 
 
 class Omissions:
@@ -63,9 +63,13 @@ class Omissions:
     def drop(self, field: str, why: str = "") -> None:
         """Leave out a field that says how to answer; Untranslatable where the model says so."""
         if self.refuses:
-            hint = _HINT.format(field) if self._dialect else ""
-            raise Untranslatable(field, why, dialect=self._dialect, hint=hint)
+            raise self.cannot(field, why)
         self.leave(field)
+
+    def cannot(self, field: str, why: str = "") -> Untranslatable:
+        """Make the error for a field that the target cannot be told."""
+        hint = _HINT.format(field) if self._dialect else ""
+        return Untranslatable(field, why, dialect=self._dialect, hint=hint)
 
     def leave(self, field: str) -> None:
         """Leave out a field that has no effect on what the answer says: labels, hints to caches."""
