@@ -31,7 +31,7 @@ async def test_a_silent_target_is_left_in_seconds(start: Start, own: OwnTime) ->
 
 
 async def test_whole_answers_teach_how_long_they_take(start: Start) -> None:
-    rig = await start()
+    rig = await start(PAIR.replace("!hang", "").replace('"lab/plain"]', '"lab/think"]'))
     for _ in range(ENOUGH):
-        assert (await rig.chat(stream=False)).status == 200
+        assert (await rig.chat("pair", stream=False)).status == 200
     assert rig.state.learned.whole_times.limit_ns("lab/plain") == LEAST_NS

@@ -300,7 +300,8 @@ class Attempt(Call):
         size, observer = exchange.size, state.learned.observer
         if error is None:
             self.failure = FINE
-            observer.succeeded(target, now, began, self._decoded(called, now))
+            decoded = self._decoded(called) if called.streamed else (0, 0)
+            observer.succeeded(target, now, began, decoded)
         elif self.lost and isinstance(error, Cancelled):
             self.failure = CANCELLED
             observer.lost(target, size, now, began, spoke=self.heard)
@@ -379,12 +380,8 @@ class Attempt(Call):
             called = msgspec.structs.replace(called, outcome=outcome, error=error)
         return self._plausible(called)
 
-    def _decoded(self, called: Called, now_ns: int) -> tuple[int, int]:
+    def _decoded(self, called: Called) -> tuple[int, int]:
         """Tokens after the first burst and the time that they took; nothing of a whole answer."""
-        if not called.streamed:
-            times = self.exchange.state.learned.whole_times
-            times.saw(self.step.target, now_ns - self.began_ns)
-            return 0, 0
         marks, tokens = self.marks, called.tokens
         if marks.first is None or marks.last is None:
             return 0, 0

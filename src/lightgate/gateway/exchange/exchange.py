@@ -177,7 +177,8 @@ class Exchange:
         """Note that the exchange is under way, until it is closed."""
         state, request = self.state, self.request
         state.exchanges.add(self)
-        state.load.began(self.caller.key)
+        if state.load.per_key:
+            state.load.began(self.caller.key)
         timeout_ns = self.alias.timeout_ns
         overrides = self.caller.overrides
         if overrides.timeout_ns is not None:
@@ -521,7 +522,8 @@ class Exchange:
         state = self.state
         self.closed_ns = state.now_ns()
         state.exchanges.discard(self)
-        state.load.ended(self.caller.key)
+        if state.load.keys:
+            state.load.ended(self.caller.key)
         if self.cascade is not None:
             self.sound = not self.cascade.doubtful
             self.cascade.close()

@@ -59,7 +59,7 @@ class Load:
 
     __slots__ = (
         "_due_ns", "_lags", "_now_ns", "_said_ns", "_stood_ns", "behind", "keys", "lag_ns",
-        "per_key", "requests", "shed",
+        "per_key", "picky", "requests", "shed",
     )  # fmt: skip
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -67,6 +67,7 @@ class Load:
         self.requests = self.per_key = 0
         self.keys: dict[str, int] = {}  # requests under way, where keys have a limit
         self.behind = False
+        self.picky = False  # not every request is let in: ask `check`
         self.lag_ns = 0
         self.shed = 0
         self._lags: deque[int] = deque(maxlen=BEATS)
@@ -77,6 +78,10 @@ class Load:
     def use(self, terms: LoadTerms) -> None:
         """Take the limits of a snapshot."""
         self.requests, self.per_key = terms.requests, terms.requests_per_key
+        self._decide()
+
+    def _decide(self) -> None:
+        self.picky = self.behind or self.requests > 0 or self.per_key > 0
 
     def check(self, under_way: int, key: KeyRecord | None) -> None:
         """Let another request in; Refusing says why not."""
@@ -93,12 +98,12 @@ class Load:
 
     def began(self, key: KeyRecord | None) -> None:
         """Count a request of a key, where keys have a limit."""
-        if self.per_key and key is not None:
+        if key is not None:
             self.keys[key.id] = self.keys.get(key.id, 0) + 1
 
     def ended(self, key: KeyRecord | None) -> None:
         """Count a request of a key no more; the limit may be younger than the request."""
-        if not self.keys or key is None:
+        if key is None:
             return
         left = self.keys.get(key.id, 0) - 1
         if left > 0:
@@ -126,8 +131,10 @@ class Load:
             self._stood_ns = now
         if lag_ns < CAUGHT_UP_NS:
             self.behind = False
+            self._decide()
         elif len(self._lags) == BEATS and min(self._lags) > BEHIND_NS and not self.behind:
             self.behind = True
+            self._decide()
             if now - self._said_ns >= SAY_NS:
                 self._said_ns = now
                 _log.warning(

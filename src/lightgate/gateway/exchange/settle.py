@@ -119,6 +119,9 @@ def _teach(state: State, exchange: ExchangeFacts) -> None:
         _judge(state, exchange)
     if winner is not None and winner.called is not None and winner.called.error is None:
         state.learned.answered(alias.name, winner.called.tokens.out)
+        if not winner.called.streamed and len(plan.steps) > 1 and winner.marks.end is not None:
+            times = state.learned.whole_times
+            times.saw(winner.step.target, winner.marks.end - winner.began_ns)
         session = exchange.caller.session if exchange.caller.overrides.session else None
         if session is not None:
             state.learned.forms.stick(session, winner.step.target, state.now_ns())

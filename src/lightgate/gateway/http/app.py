@@ -98,7 +98,8 @@ class Gateway:
                     self._read(inbound, reply, endpoint)
                     return
                 caller = read_caller(state, inbound, endpoint)
-            state.load.check(len(state.exchanges), caller.key)
+            if state.load.picky:
+                state.load.check(len(state.exchanges), caller.key)
             exchange = open_exchange(state, inbound, reply, caller)
             endpoint = caller.endpoint
             if endpoint.kind in _APART or endpoint.array or exchange.alias.cache.mode != "off":

@@ -97,8 +97,7 @@ class Door:
         Idle connections are closed at once. With `gentle` each gets one more reply within the
         budget, which tells the client that it is the last: no request meets a closed connection.
         """
-        self._service.gentle = gentle
-        self._stop_accepting()
+        self._stop_accepting(gentle=gentle)
         for connection in () if gentle else tuple(self._service.connections):
             connection.retire()
         try:
@@ -114,7 +113,6 @@ class Door:
 
     async def close(self) -> None:
         """Stop now: sockets are closed, handlers cancelled and waited for."""
-        self._service.gentle = False
         self._stop_accepting()
         for connection in tuple(self._service.connections):
             connection.abort()
@@ -143,8 +141,8 @@ class Door:
             link.write(_FULL)
             link.close()
 
-    def _stop_accepting(self) -> None:
-        self._service.closing = True
+    def _stop_accepting(self, *, gentle: bool = False) -> None:
+        self._service.close(gentle=gentle)
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()

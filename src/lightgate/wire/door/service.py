@@ -42,8 +42,8 @@ class Service:
         "connections",
         "crowd",
         "emptied",
+        "ending",
         "gate",
-        "gentle",
         "handler",
         "limits",
     )
@@ -60,7 +60,7 @@ class Service:
         self.gate = gate
         self.limits = limits
         self.closing = False  # every reply from here on says that it is its connection's last
-        self.gentle = False  # a connection ends after a reply that said so, not before
+        self.ending = False  # connections end now, also those whose last reply did not say so
         self.connections: set[DoorConnection] = set()
         self.crowd = Crowd(crowd or CrowdLimits())
         self.emptied = asyncio.Event()
@@ -76,10 +76,10 @@ class Service:
             self._date = formatdate(second, usegmt=True).encode()
         return self._date
 
-    @property
-    def ending(self) -> bool:
-        """Whether connections end now, also those whose last reply did not say so."""
-        return self.closing and not self.gentle
+    def close(self, *, gentle: bool) -> None:
+        """Let connections end: now, or after a reply that says so."""
+        self.closing = True
+        self.ending = not gentle
 
     def forget(self, connection: DoorConnection) -> None:
         """The connection and its handler are over."""
