@@ -197,8 +197,8 @@ async def test_with_your_own_key(
 async def test_the_answer_of_the_demo_has_the_headers_that_are_shown(
     shell: dict[str, str], tmp_path: Path
 ) -> None:
-    curl, *shown = block_under("Doors")
-    report, *_ = block_under("Doors", 1)
+    curl, *shown = block_under("Who it is for")
+    report, *_ = block_under("Who it is for", 1)
     names = {line.partition(":")[0] for line in shown if line.startswith("x-lightgate-")}
     gateway, console = free_port(), free_port()
     line = f"lightgate up --port {gateway} --console-port {console} --log text"
@@ -212,7 +212,7 @@ async def test_the_answer_of_the_demo_has_the_headers_that_are_shown(
 async def test_a_simulated_provider_is_examined_and_benched(
     shell: dict[str, str], tmp_path: Path
 ) -> None:
-    sim, *rest = [line.removeprefix("$ ") for line in block_under("Doors", 2)]
+    sim, *rest = [line.removeprefix("$ ") for line in block_under("Who it is for", 2)]
     port = str(free_port())
     async with serving(sim.replace("9000", port).rstrip("& "), shell, tmp_path, b"Ctrl-C"):
         shown = [await run(line.replace("9000", port), shell, tmp_path) for line in rest]
