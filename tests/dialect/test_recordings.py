@@ -45,11 +45,15 @@ def events(body: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def state(scanner: Scanner) -> dict[str, Any]:
+    usage = msgspec.to_builtins(scanner.usage)
+    for name in ("tokens_audio", "seconds", "tier"):  # few answers say them
+        if usage is not None and usage[name] is None:
+            del usage[name]
     error = msgspec.to_builtins(scanner.error)
     if error is not None:
         del error["words"]  # tests/dialect/test_fault.py has them
     return {
-        "usage": msgspec.to_builtins(scanner.usage),
+        "usage": usage,
         "usage_running": scanner.usage_running,
         "finish": scanner.finish,
         "error": error,

@@ -43,5 +43,5 @@ def test_every_flag_and_dialect_is_named() -> None:
 
 def test_quirks_defaults_are_as_documented() -> None:
     for field, value in msgspec.structs.asdict(Quirks()).items():
-        said = f"| `{field}` | {str(value).lower() if isinstance(value, bool) else f'`{value}`'} |"
-        assert said in PROVIDERS
+        shown = str(value).lower() if isinstance(value, bool) else f"`{value}`"
+        assert f"| `{field}` | {'empty' if value == '' else shown} |" in PROVIDERS
