@@ -56,7 +56,8 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prepared:
     """Build the request in the target's dialect; the host comes from the target alone."""
     provider = target.provider
-    dialect = dialect_for(provider.dialect, provider.answers_at(request.kind))
+    kind = request.kind if request.kind in provider.kinds else provider.answers_at(request.kind)
+    dialect = dialect_for(provider.dialect, kind)
     if provider.dialect != "openai":  # whose compatible servers take what they know
         generation = generation_of(provider.dialect, target.model)
         request = msgspec.structs.replace(request, generation=generation)
@@ -66,7 +67,9 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
     if provider.quirks.raw_predict:
         path = raw_path(target.model, streamed=request.stream)
         body = raw_body(body, provider.quirks.raw_predict)
-    path = target.path(root.rstrip("/") + path)
+    path = root.rstrip("/") + path
+    if provider.query or provider.auth.startswith("query:"):
+        path = target.path(path)
     headers = (*built.headers, *target.headers(), *extra_headers)
     if target.signer is not None:
         headers += target.signer.sign(Ask("POST", origin.authority, path, headers, body))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +23,7 @@ PLACE = {"GOOGLE_CLOUD_PROJECT": "proj", "GOOGLE_CLOUD_LOCATION": "us-central1"}
 
 @pytest.fixture
 def extra(missing: Callable[[str], None]) -> None:
-    if find_spec("google") is None or not google.installed():
+    if not google.installed():
         missing("google-auth is missing: pip install 'lightgate[google]'")
 
 
