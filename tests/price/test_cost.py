@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lightgate.clock.tokens import Usage
 from lightgate.price.cost import Cost, PriceTerms, price_of
-from lightgate.price.rates import Rates
+from lightgate.price.rates import Rates, TierRates
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 OWN = Rates(
@@ -85,3 +85,27 @@ def test_cost_is_the_sum_of_its_parts(fresh: int, cached: int, out: int) -> None
         own(Usage(tokens_in=0, tokens_out=out)).cost_usd,
     ]
     assert whole == sum(part for part in parts if part is not None)
+
+
+def test_a_service_tier_has_its_own_price_or_none() -> None:
+    rates = Rates(
+        input=Decimal(2),
+        output=Decimal(8),
+        tiers={"flex": TierRates(input=Decimal(1), output=Decimal(4))},
+    )
+    costs = {
+        tier: own(Usage(tokens_in=10**6, tokens_out=10**6, tier=tier), rates).cost_usd
+        for tier in (None, "default", "flex", "warp")
+    }
+    assert costs == {None: Decimal(10), "default": Decimal(10), "flex": Decimal(5), "warp": None}
+
+
+def test_the_list_prices_by_service_tier() -> None:
+    plain, flex, warp = (
+        price_of(
+            "openai", "gpt-5", Usage(tokens_in=1_000_000, tokens_out=0, tier=tier), AT
+        ).cost_usd
+        for tier in ("default", "flex", "warp")
+    )
+    assert plain is not None
+    assert (flex, warp) == (plain / 2, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from lightgate.price.rates import Rates, list_as_of, list_cost
+from lightgate.price.rates import USUAL_TIERS, Rates, TierRates, list_as_of, list_cost
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -67,16 +67,19 @@ def price_of(
 
 def _at_rates(rates: Rates, usage: Usage, *, batch: bool) -> Decimal | None:
     """Dollars at own rates; cached tokens without a rate of their own cost what others do."""
-    price_in = rates.batch_input if batch else rates.input
-    price_out = rates.batch_output if batch else rates.output
+    tier: Rates | TierRates = rates
+    if not batch and usage.tier not in USUAL_TIERS:
+        tier = rates.tiers.get(usage.tier or "", TierRates())
+    price_in = rates.batch_input if batch else tier.input
+    price_out = rates.batch_output if batch else tier.output
     if usage.tokens_in is None or usage.tokens_out is None or price_in is None or price_out is None:
         return None
     cached, written = usage.tokens_cached or 0, usage.tokens_cache_write or 0
     fresh = usage.tokens_in - cached - written
     if fresh < 0:
         return None  # more tokens cached than sent: the usage contradicts itself
-    price_cached = price_in if rates.cached is None else rates.cached
-    price_written = price_in if rates.cache_write is None else rates.cache_write
+    price_cached = price_in if tier.cached is None else tier.cached
+    price_written = price_in if tier.cache_write is None else tier.cache_write
     total = (
         fresh * price_in
         + cached * price_cached

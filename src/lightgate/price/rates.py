@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 RateSource = Literal["list", "override"]
 BATCH: Final = {"processing": "batch"}
+# Service tiers that cost what the list says; every other has a price of its own, or an unknown one.
+USUAL_TIERS: Final = frozenset((None, "auto", "default", "standard", "standard_only", "on_demand"))
 
 
 class TierRates(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,9 +104,11 @@ def list_cost(
     if found is None:
         return None
     provider, info = found
-    if batch and not _has_batch(info, at):
-        return None
     context = BATCH if batch else None
+    if not batch and usage.tier is not None and usage.tier not in USUAL_TIERS:
+        context = {"service_tier": usage.tier}
+    if context is not None and not _has_variant(info, at, context):
+        return None
     prices = info.get_prices(at, context)
     out = usage.tokens_out
     if out is None and prices.output_mtok is None:
@@ -170,16 +174,16 @@ def _find(price_provider: str, model: str) -> tuple[Provider, ModelInfo] | None:
         return None
 
 
-def _has_batch(info: ModelInfo, at: datetime) -> bool:
+def _has_variant(info: ModelInfo, at: datetime, context: dict[str, str]) -> bool:
     return any(
-        variant.when == BATCH and (variant.constraint is None or variant.constraint.active(at))
+        variant.when == context and (variant.constraint is None or variant.constraint.active(at))
         for variant in info.price_variants or ()
     )
 
 
 def _rates(info: ModelInfo, at: datetime) -> Rates:
     standard = info.get_prices(at)
-    batch = info.get_prices(at, BATCH) if _has_batch(info, at) else None
+    batch = info.get_prices(at, BATCH) if _has_variant(info, at, BATCH) else None
     return Rates(
         input=_base(standard, "input_mtok"),
         output=_base(standard, "output_mtok"),

@@ -109,6 +109,7 @@ class Recorder:
             tokens_out=tokens.out,
             tokens_reasoning=tokens.reasoning,
             tokens_cached=tokens.cached,
+            tier=tokens.tier,
         )
         cost = target.cost(usage, self._order.at)
         facts = AttemptFacts(

@@ -9,6 +9,7 @@ import msgspec
 
 from lightgate.clock.tokens import Tokens
 from lightgate.gateway.request.body import Sound
+from lightgate.price.rates import USUAL_TIERS
 from lightgate.route.plan.hedge import TargetPrice
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ USUAL_ANSWER: Final = 4096  # tokens reserved where neither client nor configura
 
 
 # Limits of what is believed: a provider's counts go into budgets, speeds and 64-bit words.
-# Service tiers that cost what the list says; every other has a price of its own, or an unknown one.
-USUAL_TIERS: Final = frozenset(("auto", "default", "standard", "standard_only", "on_demand"))
 # Of sound, where nobody has counted: estimates, marked so in every bill.
 BYTES_PER_SECOND: Final = 8000  # of a recording: 64 kbit/s
 WORST_BYTES_PER_SECOND_FACTOR: Final = 4  # for a reservation: 16 kbit/s
@@ -115,7 +114,7 @@ class TokenPrices:
         fresh = tokens.tokens_in - cached - written
         if fresh < 0:
             return NO_BILL  # the provider's counts contradict each other
-        if tokens.tier is not None and tokens.tier not in USUAL_TIERS:
+        if tokens.tier not in USUAL_TIERS:
             return self._tiered(tokens, fresh)
         pico = fresh * self._in + cached * self._cached + written * self._written
         source = "estimated" if tokens.source == "estimate" else self.source
