@@ -40,6 +40,7 @@ ALIASES = {
     "broken-gem": ["gem/plain!stream-error:3"],
     "cut-gem": ["gem/plain!truncated:5"],
 }
+ALIASES["silent-openai"] = ["openai/plain!no-text"]
 for family in FAMILIES:
     ALIASES[f"silent-{family}"] = [f"{family}/plain!no-text"]  # cut off while it was thinking
     ALIASES[f"unmarked-{family}"] = [f"{family}/plain!no-marker"]

@@ -68,3 +68,15 @@ def test_a_failover_does_not_show(seen: dict[str, Any], gate: Gate) -> None:
 def test_the_request_id_is_the_clients_own(seen: dict[str, Any], gate: Gate) -> None:
     assert seen["chat-lab"]["request_id"] == "openai-chat-lab"
     assert len(gate.exchanges("openai-chat-lab")) == 1
+
+
+@pytest.mark.parametrize("case", ["respond-silent", "respond-stream-silent"])
+@pytest.mark.parametrize("family", ["", "-lab", "-claude", "-gem"])
+def test_a_response_cut_off_before_its_first_word(
+    seen: dict[str, Any], case: str, family: str
+) -> None:
+    found = seen[f"{case}{family}"]
+    assert found["error"] is None, found
+    assert (found["status"], found["text"], found["calls"]) == ("incomplete", "", [])
+    assert found["usage"]["output_tokens"] == 12
+    assert found["usage"]["output_tokens_details"]["reasoning_tokens"] == 12

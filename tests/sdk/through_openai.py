@@ -142,6 +142,13 @@ def respond_stream(client: Any, case: str, model: str, **more: Any) -> dict[str,
         return {"types": types} | responded(events.get_final_response())
 
 
+def respond_pieces(client: Any, case: str, model: str) -> dict[str, Any]:
+    """The events alone: the SDK's accumulator takes no response but a completed one."""
+    asked = {"model": model, "input": SAY, "max_output_tokens": 12} | marked(case)
+    *_, last = client.responses.create(stream=True, **asked)
+    return {"types": [last.type]} | responded(last.response)
+
+
 def complete(client: Any, case: str, model: str, **more: Any) -> dict[str, Any]:
     done = client.completions.create(
         model=model, prompt="Once", max_tokens=12, **marked(case), **more
@@ -171,6 +178,8 @@ def same(cases: Cases, client: Any) -> None:
     cases.ask(complete, client, "complete-stream", "fast", stream=True)
     cases.ask(respond, client, "respond", "openai/plain")
     cases.ask(respond_stream, client, "respond-stream", "openai/plain")
+    cases.ask(respond, client, "respond-silent", "silent-openai")
+    cases.ask(respond_pieces, client, "respond-stream-silent", "silent-openai")
     cases.ask(embed, client, "embed", "fast")
     cases.ask(stream, client, "stream-without-usage", "fast")
     cases.ask(chat_headers, client, "rescued", "rescued-openai")
@@ -183,6 +192,8 @@ def responses(cases: Cases, client: Any) -> None:
         model = f"{name}/plain"
         cases.ask(respond, client, f"respond-{name}", model)
         cases.ask(respond_stream, client, f"respond-stream-{name}", model)
+        cases.ask(respond, client, f"respond-silent-{name}", f"silent-{name}")
+        cases.ask(respond_pieces, client, f"respond-stream-silent-{name}", f"silent-{name}")
         cases.ask(respond, client, f"respond-tool-{name}", model, **FLAT)
         cases.ask(respond_stream, client, f"respond-tool-stream-{name}", model, **FLAT)
 
