@@ -103,6 +103,7 @@ soak: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/crowd.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
 	$(BIN)/python benchmarks/adds_up.py
 	$(BIN)/python benchmarks/kill.py
+	$(BIN)/python benchmarks/fuzz.py
 	$(BIN)/python benchmarks/ship.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
 	$(BIN)/python benchmarks/rescue.py
 	$(BIN)/python benchmarks/decide.py

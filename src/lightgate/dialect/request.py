@@ -33,10 +33,14 @@ Form = Literal["function", "custom", "local_shell"]
 
 
 class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """A piece of text inside a message; `signature` is what Gemini signed it with."""
+    """A piece of text inside a message; `signature` is what Gemini signed it with.
+
+    `place` is where a client said that signature.
+    """
 
     text: str
     signature: str | None = None
+    place: str = ""
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="image"):
@@ -54,11 +58,15 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="im
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
-    """A document or a sound; `url` is an http, https or data: address."""
+    """A document or a sound; `url` is an http, https or data: address.
+
+    `place` is where a client said its name.
+    """
 
     url: str
     media_type: str = "application/pdf"
     name: str = ""
+    place: str = ""
 
 
 class Thought(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="thought"):
@@ -78,13 +86,14 @@ Part = Text | Image | File | Thought
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that the model made; `arguments` is the JSON text exactly as it wrote it.
 
-    `signature` is Gemini's seal on it.
+    `signature` is Gemini's seal on it, and `place` where a client said that.
     """
 
     id: str
     name: str
     arguments: str
     signature: str | None = None
+    place: str = ""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,133 +27,18 @@ CHAT, RESPONSES, MESSAGES, GEMINI = (
     "anthropic-messages",
     "gemini",
 )
-OBJECT = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}
-CLAUDE: dict[str, Any] = {
-    "model": "m",
-    "max_tokens": 64000,
-    "stream": True,
-    "system": [{"type": "text", "text": "You help.", "cache_control": {"type": "ephemeral"}}],
-    "messages": [
-        {"role": "user", "content": [{"type": "text", "text": "read hello.txt"}]},
-        {"role": "system", "content": "Available agents: none."},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
-                {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"cmd": "cat"}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "toolu_1",
-                    "content": "xylophone",
-                    "is_error": False,
-                    "cache_control": {"type": "ephemeral"},
-                }
-            ],
-        },
-    ],
-    "tools": [{"name": "Bash", "description": "Runs.", "input_schema": OBJECT}],
-    "metadata": {"user_id": "u"},
-    "thinking": {"type": "adaptive"},
-    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
-    "output_config": {"effort": "high"},
-}
-CODEX: dict[str, Any] = {
-    "model": "m",
-    "stream": True,
-    "input": [
-        {
-            "type": "message",
-            "id": "msg_1",
-            "role": "developer",
-            "content": [{"type": "input_text", "text": "You are Codex."}],
-        },
-        {
-            "type": "message",
-            "role": "user",
-            "content": [{"type": "input_text", "text": "read hello.txt"}],
-        },
-        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "ZW5j"},
-        {
-            "type": "function_call",
-            "id": "fc_1",
-            "namespace": "agents",
-            "name": "spawn",
-            "arguments": '{"cmd": "x"}',
-            "call_id": "call_1",
-        },
-        {"type": "function_call_output", "id": "fco", "call_id": "call_1", "output": "done"},
-        {
-            "type": "custom_tool_call",
-            "call_id": "call_2",
-            "name": "apply_patch",
-            "input": "*** Begin",
-        },
-        {"type": "custom_tool_call_output", "call_id": "call_2", "output": "ok"},
-    ],
-    "tools": [
-        {"type": "function", "name": "exec", "strict": False, "parameters": OBJECT},
-        {
-            "type": "namespace",
-            "name": "agents",
-            "description": "Sub-agents.",
-            "tools": [{"type": "function", "name": "spawn", "parameters": OBJECT}],
-        },
-        {
-            "type": "custom",
-            "name": "apply_patch",
-            "description": "Edits files.",
-            "format": {"type": "grammar", "syntax": "lark", "definition": "start: patch"},
-        },
-        {"type": "local_shell"},
-        {"type": "web_search", "external_web_access": True},
-    ],
-    "tool_choice": "auto",
-    "parallel_tool_calls": True,
-    "reasoning": {"summary": "auto"},
-    "store": False,
-    "include": ["reasoning.encrypted_content"],
-    "prompt_cache_key": "k",
-    "client_metadata": {"session_id": "s"},
-}
-GEMINI_CLI: dict[str, Any] = {
-    "contents": [
-        {"role": "user", "parts": [{"text": "read hello.txt"}]},
-        {
-            "role": "model",
-            "parts": [
-                {
-                    "functionCall": {"id": "f_1", "name": "mcp.fs:read", "args": {"cmd": "x"}},
-                    "thoughtSignature": "c2ln",
-                }
-            ],
-        },
-        {
-            "role": "user",
-            "parts": [
-                {
-                    "functionResponse": {
-                        "id": "f_1",
-                        "name": "mcp.fs:read",
-                        "response": {"output": "xylophone"},
-                    }
-                }
-            ],
-        },
-    ],
-    "systemInstruction": {"role": "user", "parts": [{"text": "You are Gemini CLI."}]},
-    "tools": [{"functionDeclarations": [{"name": "mcp.fs:read", "parametersJsonSchema": OBJECT}]}],
-    "generationConfig": {
-        "temperature": 1,
-        "topP": 0.95,
-        "topK": 64,
-        "thinkingConfig": {"includeThoughts": True, "thinkingBudget": 8192},
-    },
-}
+FILES = Path(__file__).parents[2] / "fixtures" / "translate" / "agents"
+
+
+def sent(agent: str, dialect: str) -> dict[str, Any]:
+    """A recorded request; what a framework with all its options sends is the fourth."""
+    found: dict[str, Any] = json.loads((FILES / f"{agent}.{dialect}.json").read_text("utf-8"))
+    return found
+
+
+CLAUDE = sent("claude_code", MESSAGES)
+CODEX = sent("codex", RESPONSES)
+GEMINI_CLI = sent("gemini_cli", GEMINI)
 AGENTS = {MESSAGES: CLAUDE, RESPONSES: CODEX, GEMINI: GEMINI_CLI}
 
 
@@ -199,7 +85,19 @@ def test_what_codex_sends_is_named_where_it_cannot_be_told() -> None:
 
 def test_what_gemini_cli_sends_is_named_where_it_cannot_be_told() -> None:
     dropped = built(GEMINI, GEMINI_CLI, CHAT).dropped
-    assert dropped == ("generationConfig.topK",)
+    assert set(dropped) == {"generationConfig.topK", "contents[1].parts[0].thoughtSignature"}
+
+
+def test_what_a_framework_sends_is_told_or_named() -> None:
+    body = sent("framework", CHAT)
+    made = built(CHAT, body, MESSAGES)
+    assert set(made.dropped) >= {"seed", "frequency_penalty", "service_tier", "verbosity", "user"}
+    told = json.loads(made.body)
+    assert told["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    assert [tool["name"] for tool in told["tools"]] == ["patch", "look"]
+    assert told["output_config"]["format"]["schema"]["additionalProperties"] is False
+    made = built(CHAT, body, GEMINI)
+    assert {"parallel_tool_calls", "messages[0].name"} <= set(made.dropped)
 
 
 def test_system_text_in_the_middle_stays_there() -> None:

@@ -249,7 +249,7 @@ SAID: dict[str, list[dict[str, Any]]] = {
         {"tools": (TOOL,), "tool_choice": w} for w in ("auto", "none", "required", "f")
     ],
     "`parallel_tool_calls` false": [{"tools": (TOOL,), "parallel_tool_calls": False}],
-    "`schema`": [{"schema": Schema(name="x", schema=OBJECT)}],
+    "`schema`": [{"schema": Schema(name="answer", schema=OBJECT, strict=False)}],
     "`json_object`": [{"json_object": True}],
     "`reasoning` low, medium, high": [{"reasoning": w} for w in ("low", "medium", "high")],
     "`reasoning` none": [{"reasoning": "none"}],

@@ -18,6 +18,7 @@ from lightgate.dialect.neutral.build import (
     image_bytes,
     json_instruction,
     need,
+    note_schema,
     own_thoughts,
     place_of,
     plain_text,
@@ -52,13 +53,14 @@ def build(request: Request, quirks: Quirks) -> Built:
     out.unsaid(request, *_UNSAID)
     need(request, NAME, "messages")
     _check_history(request)
-    leading, rest = system_apart(request.messages)
+    leading, rest = system_apart(request.messages, out)
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": _max_tokens(request),
         "messages": _messages(rest, request, out),
     }
     form, in_words = _form(request)
+    note_schema(request, out, bound=bool(form))
     put(
         body,
         system=_system(leading, in_words),
@@ -152,8 +154,6 @@ def _messages(messages: list[Message], request: Request, out: Omissions) -> list
     told: list[dict[str, Any]] = []
     results: list[dict[str, Any]] | None = None
     for said in messages:
-        if said.name is not None and said.role != "tool":
-            out.drop(place_of(said, "name"), "messages have none")
         if said.role != "tool":
             results = None
             content = _content(said, request, out)

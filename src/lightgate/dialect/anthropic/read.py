@@ -9,14 +9,18 @@ import msgspec
 from lightgate.dialect.anthropic.build import MESSAGES
 from lightgate.dialect.anthropic.own_tools import own_tool
 from lightgate.dialect.errors import BadField, NoThread, Untranslatable
+from lightgate.dialect.neutral.build import NAMELESS
 from lightgate.dialect.neutral.dialect import Shape
 from lightgate.dialect.neutral.fields import (
+    NO_NAME,
     Fields,
+    FileName,
     choose,
     closed,
     content_of,
     media_at,
     media_of,
+    named,
     text_of,
 )
 from lightgate.dialect.neutral.json_text import dict_of, dicts_of, value_of
@@ -125,7 +129,8 @@ def _output(body: Fields, sheet: Sheet) -> None:
         sheet.put("reasoning", effort, "output_config.effort")
         return
     if kind == "adaptive":
-        sheet.put("reasoning", effort or "high", thinking.at("type"))
+        place = "output_config.effort" if effort else thinking.at("type")
+        sheet.put("reasoning", effort or "high", place)
     elif kind == "enabled":
         budget = thinking.whole("budget_tokens")
         if budget is None:
@@ -134,7 +139,8 @@ def _output(body: Fields, sheet: Sheet) -> None:
         if effort is not None:  # the number says it more exactly
             body.out.leave("output_config.effort")
     elif kind == "disabled":
-        sheet.put("reasoning", effort or "none", thinking.at("type"))
+        place = "output_config.effort" if effort else thinking.at("type")
+        sheet.put("reasoning", effort or "none", place)
     else:
         thinking.out.drop(thinking.at("type"), f"{kind!r}")
     display = thinking.text("display")
@@ -154,7 +160,7 @@ def _form(form: Fields | None, sheet: Sheet) -> None:
     if schema is None:
         raise BadField(form.at("schema"), "is needed")
     form.done()
-    asked = Schema(name="answer", schema=schema, strict=closed(schema))
+    asked = Schema(name=NAMELESS, schema=schema, strict=closed(schema))
     sheet.put("schema", asked, form.place)
 
 
@@ -260,7 +266,8 @@ def _thought(block: Fields, kind: str) -> Thought:
 
 def _document(block: Fields) -> list[Part]:
     """Read a document; one that is text becomes text, under its title."""
-    title = block.text("title") or ""
+    name = named(block, "title")
+    title = name.text
     block.leave("context")
     citations = block.object("citations")
     if citations is not None and citations.flag("enabled"):
@@ -268,7 +275,7 @@ def _document(block: Fields) -> list[Part]:
     source = block.peek("source")
     kind = source.get("type") if isinstance(source, dict) else None
     if kind not in {"text", "content"}:
-        return [_media(block, "document", title)]
+        return [_media(block, "document", name)]
     said = block.need_object("source")
     said.ignore("type", "media_type")
     texts: list[Part] = [Text(f"{title}:")] if title else []
@@ -289,7 +296,7 @@ def _search_result(block: Fields) -> list[Part]:
     return [Text(f"{title} ({source}):"), *said]
 
 
-def _media(block: Fields, what: str, name: str = "") -> Part:
+def _media(block: Fields, what: str, name: FileName = NO_NAME) -> Part:
     source = block.need_object("source")
     kind = source.need_text("type")
     found: Part

@@ -17,6 +17,7 @@ from lightgate.dialect.neutral.build import (
     image_bytes,
     json_instruction,
     need,
+    note_schema,
     place_of,
     put,
     refuse,
@@ -52,12 +53,13 @@ def build(request: Request, quirks: Quirks) -> Built:
     need(request, GEMINI, "messages")
     if request.parallel_tool_calls is False and request.tools and request.tool_choice != "none":
         out.drop("parallel_tool_calls", "it cannot be told to make one call at a time")
-    leading, rest = system_apart(request.messages)
+    leading, rest = system_apart(request.messages, out)
     body: dict[str, Any] = {"contents": _contents(rest, request, out)}
     system = [part for m in leading for part in _system(m)]
     bound = not (request.tools and request.client) or request.generation.schema_with_tools
     if not bound and (request.schema or request.json_object):
         system.append({"text": json_instruction(request.schema)})
+    note_schema(request, out, bound=bound)
     if system:
         body["systemInstruction"] = {"parts": system}
     put(
@@ -170,8 +172,6 @@ def _contents(messages: list[Message], request: Request, out: Omissions) -> list
             results.clear()
 
     for said in messages:
-        if said.name is not None and said.role != "tool":
-            out.drop(place_of(said, "name"), "messages have none")
         for call in said.tool_calls:
             called[call.id] = (len(called), call.name)
         if said.role == "tool":
@@ -253,6 +253,8 @@ def _part(part: Part, said: Message, out: Omissions) -> dict[str, Any]:
             out.drop(part.place or place_of(said), f"the image's detail {part.detail!r}")
         inline = image_bytes(part)
     else:
+        if part.name:  # the API takes none
+            out.leave(part.place or place_of(said))
         inline = file_bytes(part)
     if inline is not None:
         return {"inlineData": {"mimeType": inline[0], "data": inline[1]}}

@@ -9,7 +9,7 @@ import msgspec
 from lightgate.dialect.errors import BadField, Untranslatable
 from lightgate.dialect.gemini.build import GEMINI
 from lightgate.dialect.gemini.schema import json_schema
-from lightgate.dialect.neutral.build import put
+from lightgate.dialect.neutral.build import NAMELESS, put
 from lightgate.dialect.neutral.dialect import Shape
 from lightgate.dialect.neutral.fields import (
     Fields,
@@ -19,6 +19,7 @@ from lightgate.dialect.neutral.fields import (
     content_of,
     media_at,
     media_of,
+    named,
 )
 from lightgate.dialect.neutral.json_text import dict_of, dicts_of, value_of
 from lightgate.dialect.neutral.seal import opened
@@ -70,7 +71,7 @@ def read(body: Fields, sheet: Sheet) -> None:
 
 
 def _system(system: Fields) -> Message:
-    system.ignore("role")
+    system.hint("role", "user", "system", "model", "")
     parts: list[Part] = []
     for part in system.objects("parts"):
         parts.append(Text(part.need_text("text")))
@@ -181,7 +182,7 @@ def _form(config: Fields, sheet: Sheet) -> None:
         if kind != "application/json":
             raise BadField(config.at("responseMimeType"), "must be 'application/json'")
         schema, place = found[0]
-        sheet.put("schema", Schema(name="answer", schema=schema, strict=closed(schema)), place)
+        sheet.put("schema", Schema(name=NAMELESS, schema=schema, strict=closed(schema)), place)
     elif kind == "application/json":
         sheet.put("json_object", value=True, place=config.at("responseMimeType"))
 
@@ -280,7 +281,8 @@ class _Turns:
         args = msgspec.json.encode(call.json("args") or {}).decode()
         call.done()
         part.ignore("thought")
-        return ToolCall(id=given, name=name, arguments=args, signature=signature)
+        place = part.at("thoughtSignature") if signature else ""
+        return ToolCall(id=given, name=name, arguments=args, signature=signature, place=place)
 
     def _made_up(self) -> str:
         number = len(self._ids)
@@ -334,12 +336,12 @@ def _part(part: Fields, signature: str | None, role: str) -> Part:
         raw: dict[str, Any] = {"text": text or ""}
         put(raw, thought=thought or None, thoughtSignature=signature)
         return Thought(dialect=GEMINI, raw=raw, place=part.place)
-    return Text(text, signature)
+    return Text(text, signature, part.at("thoughtSignature") if signature else "")
 
 
 def _data(part: Fields) -> Part:
     data = part.need_object("inlineData")
-    name = data.text("displayName") or ""
+    name = named(data, "displayName")
     found = media_of(data.need_text("mimeType"), data.need_text("data"), data.at("mimeType"), name)
     data.done()
     return found
@@ -351,7 +353,7 @@ def _file(part: Fields) -> Part:
     url = file.need_text("fileUri")
     if _STORED in url:
         raise Untranslatable(file.at("fileUri"), "a stored file is known to its provider alone")
-    name = file.text("displayName") or ""
+    name = named(file, "displayName")
     file.done()
     return media_at(url, kind, file.at("fileUri"), name)
 

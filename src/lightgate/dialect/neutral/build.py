@@ -23,6 +23,7 @@ SYSTEM: Final = frozenset({"system", "developer"})
 TOOL_WORDS: Final = frozenset({"auto", "none", "required"})
 _encode: Final = msgspec.json.Encoder().encode
 _UNSET: Final[tuple[object, ...]] = (None, (), [], {})
+NAMELESS: Final = "answer"  # the name of a schema whose dialect has none
 _JSON_ONLY: Final = (
     "Answer with one JSON object and nothing else: no text around it, no code fence."
 )
@@ -82,9 +83,18 @@ def spoken(message: Message) -> str | tuple[Text | Image | File, ...]:
 
 
 def own_thoughts(message: Message, dialect: str, out: Omissions) -> list[dict[str, Any]]:
-    """Return the reasoning that this dialect itself handed out; another's means nothing to it."""
+    """Return the reasoning that this dialect itself handed out; another's means nothing to it.
+
+    For all dialects but Gemini, to which signatures on texts and calls mean nothing either.
+    """
+    for call in message.tool_calls:
+        if call.signature:
+            out.leave(call.place or place_of(message))
     if isinstance(message.content, str):
         return []
+    for said in message.content:
+        if isinstance(said, Text) and said.signature:
+            out.leave(said.place or place_of(message))
     found = [part for part in message.content if isinstance(part, Thought)]
     for part in found:
         if part.dialect != dialect:
@@ -123,14 +133,19 @@ def with_media_apart(messages: Sequence[Message]) -> list[Message]:
     return out
 
 
-def system_apart(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+def system_apart(
+    messages: Sequence[Message], out: Omissions
+) -> tuple[list[Message], list[Message]]:
     """Take the system text at the beginning off a conversation; later ones stay in their place.
 
     There they become words of the user, marked as what they are, but never between the calls of the
-    assistant and the results, which belong together.
+    assistant and the results, which belong together. For dialects whose messages have no names.
     """
+    for said in messages:
+        if said.name is not None and said.role != "tool":
+            out.drop(place_of(said, "name"), "messages have none")
     first = next((at for at, said in enumerate(messages) if said.role not in SYSTEM), len(messages))
-    out: list[Message] = []
+    told: list[Message] = []
     waiting: list[Message] = []
     open_calls: set[str] = set()
     for said in messages[first:]:
@@ -140,17 +155,17 @@ def system_apart(messages: Sequence[Message]) -> tuple[list[Message], list[Messa
             waiting.append(msgspec.structs.replace(said, role="user", content=content))
         else:
             if said.role != "tool" and not open_calls:
-                out += waiting
+                told += waiting
                 waiting = []
-            out.append(said)
+            told.append(said)
         open_calls |= {call.id for call in said.tool_calls}
         open_calls.discard(said.tool_call_id or "")
         if said.role == "user":
             open_calls.clear()
         if not open_calls and said.role == "tool":
-            out += waiting
+            told += waiting
             waiting = []
-    return list(messages[:first]), out + waiting
+    return list(messages[:first]), told + waiting
 
 
 def _texts(said: Message) -> list[str]:
@@ -162,6 +177,18 @@ def _texts(said: Message) -> list[str]:
 def with_instruction(messages: Sequence[Message], text: str) -> list[Message]:
     """Add a sentence to the system text."""
     return [Message(role="system", content=text), *messages]
+
+
+def note_schema(request: Request, out: Omissions, *, bound: bool) -> None:
+    """Name what a dialect has no place for of a schema: its name, and, in words, its strictness."""
+    schema = request.schema
+    if schema is None or not request.client:
+        return
+    place = request.places.get("schema", "schema")
+    if schema.name != NAMELESS:
+        out.leave(f"{place}.name")
+    if schema.strict and not bound:
+        out.leave(f"{place}.strict")
 
 
 def json_instruction(schema: Schema | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -211,6 +211,22 @@ def _is_one_of(value: Any, plain: tuple[Any, ...]) -> bool:
     )
 
 
+class FileName(NamedTuple):
+    """The name of a file, and where it was said."""
+
+    text: str
+    place: str
+
+
+NO_NAME: Final = FileName("", "")
+
+
+def named(fields: Fields, name: str) -> FileName:
+    """Take the name of a file, where there is one."""
+    text = fields.text(name)
+    return FileName(text, fields.at(name)) if text else NO_NAME
+
+
 def image_at(url: str, place: str, *, detail: str | None = None) -> Image:
     """Make an image of its address; only web and data: addresses can be read by every provider."""
     if not _ADDRESS.match(url):
@@ -220,25 +236,26 @@ def image_at(url: str, place: str, *, detail: str | None = None) -> Image:
     return Image(url=url, detail=detail, place=f"{place.rpartition('.')[0]}.detail")
 
 
-def media_at(url: str, media_type: str, place: str, name: str = "") -> Image | File:
+def media_at(url: str, media_type: str, place: str, name: FileName = NO_NAME) -> Image | File:
     """Make an image, a document or a sound of its address."""
     if media_type.startswith("image/"):
         return msgspec.structs.replace(image_at(url, place), media_type=media_type)
     if not _ANYWHERE.match(url):
         raise Untranslatable(place, "a file is named by an http, https or data: address")
-    return File(url=url, media_type=media_type, name=name)
+    return File(url=url, media_type=media_type, name=name.text, place=name.place)
 
 
-def media_of(media_type: str, data: str, place: str, name: str = "") -> Image | File:
+def media_of(media_type: str, data: str, place: str, name: FileName = NO_NAME) -> Image | File:
     """Make an image, a document or a sound of base64 text."""
     if not _MEDIA.fullmatch(media_type):
         raise BadField(place, "must be a media type such as 'image/png'")
     if media_type.startswith("image/"):
         return Image(url=f"data:{media_type};base64,{data}")
-    return File(url=f"data:{media_type};base64,{data}", media_type=media_type, name=name)
+    url = f"data:{media_type};base64,{data}"
+    return File(url=url, media_type=media_type, name=name.text, place=name.place)
 
 
-def file_at(url: str, place: str, name: str = "") -> Image | File:
+def file_at(url: str, place: str, name: FileName = NO_NAME) -> Image | File:
     """Make a document of its address; a data: address says what it is, others are taken for PDF."""
     found = _DATA_TYPE.match(url)
     return media_at(url, found[1] if found else "application/pdf", place, name)

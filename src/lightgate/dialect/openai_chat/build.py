@@ -13,6 +13,7 @@ from lightgate.dialect.neutral.build import (
     image_url,
     json_instruction,
     need,
+    note_schema,
     own_thoughts,
     place_of,
     put,
@@ -47,6 +48,7 @@ def build(request: Request, quirks: Quirks) -> Built:
     told = with_media_apart(request.messages)
     if request.schema is not None and not quirks.schema:
         told = with_instruction(told, json_instruction(request.schema))
+        note_schema(request, out, bound=False)
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [message(said, NAME, out) for said in told],
@@ -109,7 +111,7 @@ def message(said: Message, dialect: str, out: Omissions) -> dict[str, Any]:
     if isinstance(content, str):
         told["content"] = content or (None if said.tool_calls else "")
     else:
-        told["content"] = [_part(part, said) for part in content]
+        told["content"] = [_part(part, said, out) for part in content]
     for raw in own_thoughts(said, CHAT, out):
         told |= raw
     if said.name is not None:
@@ -178,7 +180,7 @@ def function(tool: Tool) -> dict[str, Any]:
     return out
 
 
-def _part(part: Text | Image | File, said: Message) -> dict[str, Any]:
+def _part(part: Text | Image | File, said: Message, out: Omissions) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if isinstance(part, Image):
@@ -190,6 +192,8 @@ def _part(part: Text | Image | File, said: Message) -> dict[str, Any]:
         raise cannot(NAME, place_of(said), "a file that is given by its address")
     media_type, data = inline
     if media_type in _SOUNDS:
+        if part.name:
+            out.leave(part.place or place_of(said))
         sound = {"data": data, "format": _SOUNDS[media_type]}
         return {"type": "input_audio", "input_audio": sound}
     if media_type.startswith(("audio/", "video/")):

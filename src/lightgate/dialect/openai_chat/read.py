@@ -14,6 +14,7 @@ from lightgate.dialect.neutral.fields import (
     file_at,
     image_at,
     media_of,
+    named,
     text_of,
 )
 from lightgate.dialect.neutral.json_text import dict_of, dicts_of, value_of
@@ -208,15 +209,22 @@ def custom(said: Fields, tool: Fields) -> Tool:
     name = said.need_text("name")
     description = said.text("description") or ""
     form = said.object("format")
-    grammar = ""
-    if form is not None and form.need_text("type") == "grammar":
-        rule = form.object("grammar") or form
-        syntax = rule.text("syntax") or "text"
-        grammar = f"({syntax})\n{rule.need_text('definition')}"
-        rule.done()
+    grammar = "" if form is None else _grammar(form)
     said.done()
     tool.done()
     return free_tool(name, description, grammar)
+
+
+def _grammar(form: Fields) -> str:
+    kind = form.need_text("type")
+    if kind not in {"text", "grammar"}:
+        form.out.drop(form.place, f"{kind!r}")
+        return ""
+    rule = form.object("grammar") or form
+    syntax, definition = rule.text("syntax") or "text", rule.text("definition")
+    rule.done()
+    form.done()
+    return f"({syntax})\n{definition}" if definition else ""
 
 
 def _message(said: Fields) -> Message:
@@ -285,7 +293,7 @@ def _part(part: Fields) -> Part:
     elif kind == "file":
         file = part.need_object("file")
         file.refuse("file_id", "a stored file is known to its provider alone")
-        name = file.text("filename") or ""
+        name = named(file, "filename")
         found = file_at(file.need_text("file_data"), file.at("file_data"), name)
         file.done()
     else:

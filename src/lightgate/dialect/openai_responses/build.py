@@ -152,6 +152,8 @@ def _part(part: Text | Image | File, kind: str, said: Message) -> dict[str, Any]
     if part.media_type.startswith(("audio/", "video/")):
         raise cannot(NAME, place_of(said), f"a file of the type {part.media_type!r}")
     if not part.url.startswith("data:"):
-        return {"type": "input_file", "file_url": part.url}
+        told: dict[str, Any] = {"type": "input_file", "file_url": part.url}
+        put(told, filename=part.name or None)
+        return told
     name = part.name or file_name(part.media_type)
     return {"type": "input_file", "filename": name, "file_data": part.url}

@@ -9,7 +9,14 @@ import msgspec
 from lightgate.dialect.errors import Untranslatable
 from lightgate.dialect.neutral.build import put
 from lightgate.dialect.neutral.dialect import Shape
-from lightgate.dialect.neutral.fields import closed, content_of, file_at, image_at, text_of
+from lightgate.dialect.neutral.fields import (
+    closed,
+    content_of,
+    file_at,
+    image_at,
+    named,
+    text_of,
+)
 from lightgate.dialect.neutral.json_text import as_json, dict_of, dicts_of, value_of
 from lightgate.dialect.neutral.names import SHELL, free_arguments, plain_name, shell_tool
 from lightgate.dialect.neutral.seal import opened
@@ -307,7 +314,7 @@ def _part(part: Fields) -> Part:
         found = image_at(part.need_text("image_url"), part.at("image_url"), detail=detail)
     elif kind == "input_file":
         part.refuse("file_id", "a stored file is known to its provider alone")
-        name = part.text("filename") or ""
+        name = named(part, "filename")
         where = "file_url" if part.peek("file_url") is not None else "file_data"
         found = file_at(part.need_text(where), part.at(where), name)
     elif kind == "input_audio":
