@@ -178,6 +178,11 @@ def test_a_wrong_value_is_refused_with_its_place(line: str, said: str) -> None:
         ("quirks = { max_token_field = 'x' }", "no such quirk. Did you mean max_tokens_field"),
         ("quirks = { stream_usage = 'no' }", "quirks.stream_usage: expected bool, got str"),
         ("quirks = { system_role = 'boss' }", "quirks.system_role: invalid enum value 'boss'"),
+        ("variables = { AWS_REGION = 'x' }", "variables.AWS_REGION: nothing is read from it"),
+        (
+            "auth = 'sigv4'\nvariables = { AWS_PROFIL = 'x' }",
+            "nothing is read from it. Did you mean AWS_PROFILE?",
+        ),
         ('headers = { Authorization = "env:TEAM" }', "the key travels in authorization"),
         ('auth = "x-k"\nheaders = { X-K = "env:TEAM" }', "the key travels in x-k"),
     ],

@@ -204,7 +204,9 @@ class ProviderTable(ConfigTable):
         default=None, description="whether closing a stream stops the bill"
     )
     variables: dict[str, str] = Field(
-        default_factory=dict, description="values for the variables of a templated base URL"
+        default_factory=dict,
+        description="values for the variables of a templated base URL, and of what stands in for a"
+        " key, such as AWS_PROFILE",
     )
 
 

@@ -25,6 +25,12 @@ Family = Literal["openai", "anthropic", "gemini"]
 Pairs = tuple[tuple[str, str], ...]
 
 LIVE: Final = frozenset(("sigv4", "google", "azure"))  # ways in that a key may stand in for
+# Variables of a table that say how its requests are let in.
+_SETTINGS: Final = {
+    "sigv4": ("AWS_REGION", "AWS_PROFILE", "AWS_SERVICE"),
+    "google": ("GOOGLE_APPLICATION_CREDENTIALS",),
+    "azure": ("AZURE_CLIENT_ID", "AZURE_TOKEN_SCOPE"),
+}
 ENV: Final = "env:"  # before the name of the variable that holds a value
 _OWN_KINDS: Final[tuple[Kind, ...]] = ("chat", "completion", "embedding")
 # What a server of the user's own is told of a client's header fields, beside its dialect's.
@@ -184,6 +190,11 @@ def table_problems(name: str, table: ProviderTable) -> list[tuple[tuple[str, ...
         said = _quirk_problem(quirk, value)
         if said:
             found.append((("quirks", quirk), said))
+    known = _variables(name, table)
+    for variable in table.variables:
+        if variable not in known:
+            said = f"nothing is read from it. {_near(variable, known)}"
+            found.append((("variables", variable), said.strip().rstrip(".")))
     carrier = _carrier(name, table)
     if table.api_key != "none" and carrier in {header.lower() for header in table.headers}:
         said = f'the key travels in {carrier}; auth = "none" leaves that header to you'
@@ -230,6 +241,19 @@ def _named_anew(name: str, table: ProviderTable) -> Provider | None:
     return msgspec.structs.replace(
         row, name=name, title=f"{row.title} ({name})", makes="", base_url_env=""
     )
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word.upper(), list(known), n=1, cutoff=0.6)
+    return f"Did you mean {near[0]}?" if near else ""
+
+
+def _variables(name: str, table: ProviderTable) -> tuple[str, ...]:
+    """The variables that a table may give: those of its row's base URL, and of its way in."""
+    row = catalogue().get(table.like or name)
+    auth = table.auth or (row.auth if row is not None else "")
+    named = [variable.name for variable in row.variables] if row is not None else []
+    return tuple(dict.fromkeys((*named, *_SETTINGS.get(auth, ()))))
 
 
 def _carrier(name: str, table: ProviderTable) -> str:
