@@ -67,7 +67,7 @@ DIALECT = dialect_for("openai", "chat")
         (
             422,
             '{"detail":[{"loc":["body","model"],"msg":"field required","type":"missing"}]}',
-            Fault("missing", "field required", 422),
+            Fault("missing", "field required: model", 422),
         ),
         (
             422,

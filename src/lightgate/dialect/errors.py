@@ -205,7 +205,10 @@ def _made(source: dict[str, Any], message: str) -> Fault:
         elif isinstance(word, str) and word and word != "error":
             words.append(word)
     code = clean(words[0], CODE_LIMIT) if words else f"http_{status}" if status else "error"
-    return Fault(code, clean(message), status, _words(source))
+    own = _words(source)
+    if isinstance(source.get("loc"), list) and own.param:
+        message = f"{message}: {own.param}"
+    return Fault(code, clean(message), status, own)
 
 
 def _words(source: dict[str, Any]) -> ErrorWords:
