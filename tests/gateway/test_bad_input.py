@@ -119,6 +119,7 @@ async def test_a_key_of_the_gateway_that_its_provider_refuses(start: Start, dial
         ("claude-haiku-9", ("is not served here", "Did you mean 'claude-haiku-4-5")),
         ("plain", ("is ambiguous", "lab/plain", "anthropic/plain", "auto = true")),
         ("grok-4", ("made by xAI", "Set XAI_API_KEY")),
+        ("groq/llama-3.3-70b", ("is at Groq, which has no key", "Set GROQ_API_KEY and start")),
         ("new-model", ("could not be fetched (connection refused)", "gemini/MODEL")),
     ],
 )

@@ -108,7 +108,7 @@ class AskedNames:
 
     @cached_property
     def _makers(self) -> list[tuple[MakerRow, re.Pattern[str]]]:
-        return [(row, re.compile(row.makes)) for row in self._snapshot.makers]
+        return [(row, re.compile(row.makes)) for row in self._snapshot.makers if row.makes]
 
     def _ambiguous(self, model: str, found: tuple[str, ...]) -> ModelUnknown:
         shown = ", ".join(found[:_NEAR]) + (" and others" if len(found) > _NEAR else "")
@@ -128,6 +128,12 @@ class AskedNames:
                 f"The model {shown!r} is not served here: no provider has a key.",
                 hint=f"Set a provider's key, such as {key}, and start lightgate up again.",
             )
+        named = self._without_key(model)
+        if named is not None:
+            return ModelUnknown(
+                f"The model {shown!r} is at {named.title}, which has no key here.",
+                hint=f"Set {named.key_env} and start lightgate up again.",
+            )
         if row is not None and row.provider not in snapshot.providers:
             return ModelUnknown(
                 f"The model {shown!r} is made by {row.title}, which has no key here.",
@@ -137,6 +143,14 @@ class AskedNames:
             f"The model {shown!r} is not served here.",
             hint=f"{self._instead(model)}{self._unlisted()}",
         )
+
+    def _without_key(self, model: str) -> MakerRow | None:
+        """The provider that `provider/model` names, where it is known and has no key here."""
+        provider, slash, _ = model.partition("/")
+        if not slash or provider in self._snapshot.providers:
+            return None
+        rows = self._snapshot.makers
+        return next((row for row in rows if row.provider == provider and row.key_env), None)
 
     def _instead(self, model: str) -> str:
         near = self.near(model)

@@ -135,7 +135,7 @@ class _Known:
 
 
 def maker_rows() -> tuple[MakerRow, ...]:
-    """Who makes which models: for names that no list has, and for advice about keys."""
+    """The providers of the catalogue with a key: who makes which models, and advice about keys."""
     return tuple(
         MakerRow(
             provider=row.name,
@@ -144,7 +144,7 @@ def maker_rows() -> tuple[MakerRow, ...]:
             makes=row.makes,
         )
         for row in catalogue().values()
-        if row.makes
+        if row.makes or row.key_env
     )
 
 

@@ -42,7 +42,10 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MakerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider that makes models: a pattern of their names, and the variable for its key."""
+    """A provider of the catalogue: the pattern of the models that it makes, and its key's variable.
+
+    `makes` is empty for a provider that makes no models.
+    """
 
     provider: str
     title: str
