@@ -400,11 +400,15 @@ def _is_told(case: Case, got: Got, asked: bytes) -> bool:
     forms = {_snake(one) for one in named}
     plain = re.sub(r"\[\d+\]", "[*]", path)
     return any(
-        whole == form or whole.startswith((f"{form}.", f"{form}["))
+        whole == form or _is_inside(whole, form) or _is_inside(form, whole)
         for form in forms
         if form
         for whole in (path, plain)
     )
+
+
+def _is_inside(path: str, other: str) -> bool:
+    return path.startswith((f"{other}.", f"{other}["))
 
 
 def _snake(path: str) -> str:

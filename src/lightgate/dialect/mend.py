@@ -135,7 +135,7 @@ def _system_role(fields: Fields, out: Omissions) -> None:  # noqa: ARG001 - noth
             if bytes(said.get("role", b"")).strip() == b'"developer"':
                 said["role"] = _SYSTEM
                 turns[place] = msgspec.Raw(_encode(said))
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return  # not messages: the provider says so
     fields["messages"] = msgspec.Raw(_encode(turns))
 
@@ -145,7 +145,7 @@ def _schema_in_words(fields: Fields, out: Omissions) -> None:
     try:
         form: Any = _any.decode(fields["response_format"])
         turns = _list.decode(fields["messages"])
-    except (msgspec.DecodeError, RecursionError, KeyError):
+    except (ValueError, RecursionError, KeyError):
         return
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return

@@ -95,7 +95,7 @@ def read_page(body: bytes) -> tuple[list[OfferedModel], str]:
     """
     try:
         tree = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except ValueError:
         raise ListUnavailable("its answer is not JSON") from None
     rows = tree
     if isinstance(tree, dict):

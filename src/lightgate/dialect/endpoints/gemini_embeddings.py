@@ -49,7 +49,7 @@ def _address_all(fields: dict[str, msgspec.Raw], model: str) -> dict[str, msgspe
     """Write the model into every request of a batch; none may be for another one."""
     try:
         requests = _requests.decode(fields.get("requests", msgspec.Raw(b"null")))
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise BadField("requests", "must be a list of objects") from None
     told = [_address_one(one, model) for one in requests]
     return fields | {"requests": msgspec.Raw(_encode(told))}

@@ -83,7 +83,7 @@ def _address_gemini(fields: dict[str, msgspec.Raw], model: str) -> dict[str, msg
         return bare
     try:
         said = _fields.decode(inner)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise BadField(_WRAPPED, "must be an object") from None
     return {**bare, _WRAPPED: msgspec.Raw(_encode(_addressed(said, model)))}
 

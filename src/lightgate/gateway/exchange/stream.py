@@ -137,7 +137,7 @@ class StreamAttempt(Attempt):
             return False
         try:
             chunk = _usage_chunk.decode(event)
-        except msgspec.DecodeError:
+        except ValueError:
             return False
         return not chunk.choices and bytes(chunk.usage) != b"null"
 

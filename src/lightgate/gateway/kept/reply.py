@@ -156,7 +156,7 @@ def _events(data: bytes) -> list[_Event]:
         if line.startswith(b"data: ") and b'"response"' in line:
             try:
                 found.append(_event.decode(line[6:]))
-            except (msgspec.DecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 continue
     return found
 
@@ -164,6 +164,6 @@ def _events(data: bytes) -> list[_Event]:
 def _decoded(raw: msgspec.Raw) -> _Response | None:
     try:
         found: _Response | None = _response.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return found

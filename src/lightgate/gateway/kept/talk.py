@@ -34,7 +34,7 @@ def previous_of(fields: Fields) -> str | None:
         return None
     try:
         return _word.decode(raw) or None
-    except msgspec.DecodeError:
+    except ValueError:
         raise UsageError(f"`{PREVIOUS}` is not a string.") from None
 
 
@@ -64,7 +64,7 @@ def input_of(fields: Fields) -> bytes:
         return b"[]"
     try:
         found = _items.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise UsageError("`input` is not a text or a list.") from None
     if isinstance(found, str):
         return _encode([{"role": "user", "content": found}])

@@ -130,7 +130,7 @@ async def _ask(order: ListOrder) -> ListNews | None:
         said = await process.stdout.read()
         await process.wait()
         return msgspec.json.decode(said, type=ListNews)
-    except msgspec.DecodeError:
+    except ValueError:
         say(_log, logging.WARNING, "The lists of models stay as they are", code=process.returncode)
         return None
     finally:

@@ -152,7 +152,7 @@ def read_request_body(endpoint: Endpoint, body: bytes) -> ClientRequest:
     if dialect in _PLAIN and not fields.keys() & _UNUSUAL:
         try:
             usual = _usual.decode(body)
-        except msgspec.DecodeError:
+        except ValueError:
             pass  # read field by field: the error names the one that is wrong
         else:
             if usual.model.isprintable():
@@ -228,7 +228,7 @@ def _take_apart(body: bytes) -> Fields:
         raise UsageError(f"The body is not UTF-8: byte {error.start} is not part of it.") from None
     except msgspec.ValidationError:
         raise UsageError("The body is not a JSON object.", hint="Send {...}.") from None
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise UsageError(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
         raise UsageError("The body is nested too deeply.") from None
@@ -252,7 +252,7 @@ def _gemini(fields: Fields) -> Fields:
     if config is not None and bytes(config) != b"null":
         try:
             inner = _one_spelling(_fields.decode(config))
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):
             raise UsageError("`generationConfig` is not an object.") from None
         fields["generationConfig"] = msgspec.Raw(_encode(inner))
     return fields
@@ -337,5 +337,5 @@ def _positive(value: int | None, name: str, most: int = _MOST_TOKENS) -> int | N
 def _read(decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw, name: str, form: str) -> Any:
     try:
         return decoder.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise UsageError(f"`{name}` is not {form}.") from None

@@ -101,7 +101,7 @@ def cacheable(dialect: str, fields: Mapping[str, msgspec.Raw], mode: Mode) -> bo
         return True
     try:
         found = {name: _decode(fields[name]) for name in _LOOKED_AT if name in fields}
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return False
     config = found.get("generationConfig")
     inner = config if isinstance(config, dict) else {}
@@ -161,7 +161,7 @@ def _canonical(raw: bytes) -> bytes:
     """Return one spelling for all JSON of the same meaning; what is no JSON stays as it is."""
     try:
         return _encode(_arranged(_decode(raw)))
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return raw
 
 
