@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lightgate.dialect.neutral.omit import Omissions
 
 _UNKNOWN: Final = "this provider does not know it"
+_OFTEN_UNKNOWN: Final = frozenset({"seed", "min_tokens", "ignore_eos"})
 _SYSTEM: Final = frozenset({"system", "developer"})
 # Fields without which an answer says the same: labels, hints, and how it is drawn. Any other field
 # that a provider refuses leads past the target.
@@ -60,7 +61,8 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
                 turn["role"] = self.system_role
         if "messages" in body and "max_tokens" in body:
             body[self.max_tokens_field] = body.pop("max_tokens")
-        self._leave_out(body, out)
+        if self.refuses or not _OFTEN_UNKNOWN.isdisjoint(body):
+            self._leave_out(body, out)
         if self.seed_field and "seed" in body:
             body[self.seed_field] = body.pop("seed")
         if body.get("stream"):

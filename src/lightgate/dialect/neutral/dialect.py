@@ -114,7 +114,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         """Build a provider's request; UsageError names a field that the dialect cannot express."""
         try:
             made = self.builder(request, quirks)
-            forms = forms_of(request)
+            forms = forms_of(request) if request.tools else {}
             if not request.dropped and not forms:
                 return made
             dropped = tuple(dict.fromkeys((*request.dropped, *made.dropped)))

@@ -44,9 +44,8 @@ class Omissions:
     @classmethod
     def of(cls, request: Request, dialect: str) -> Omissions:
         """Make the omissions of a request that is about to be built in a dialect."""
-        return cls(
-            refuses=request.untranslatable == "refuse", dialect=dialect, places=request.places
-        )
+        refuses = request.untranslatable == "refuse"
+        return cls(refuses=refuses, dialect=dialect, places=request.places)
 
     def unsaid(self, request: Request, *facts: str) -> None:
         """Drop those facts that the request states, though the dialect has no words for them."""

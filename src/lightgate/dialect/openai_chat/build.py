@@ -27,6 +27,8 @@ from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.request import Image, Text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lightgate.dialect.quirks import Quirks
     from lightgate.dialect.request import Built, File, Message, Request, Schema, Tool
 
@@ -39,13 +41,17 @@ _SAMPLING: Final = ("temperature", "top_p", "presence_penalty", "frequency_penal
 
 def build(request: Request, quirks: Quirks) -> Built:
     """Build POST /chat/completions."""
-    out = Omissions.of(request, NAME)
+    # As `Omissions.of`, without its call: the harness builds a body for every request.
+    out = Omissions(refuses=request.untranslatable == "refuse", dialect=NAME, places=request.places)
     refuse(request, NAME, "prompt", "inputs")
-    out.unsaid(request, "top_k")
+    if request.top_k is not None:
+        out.drop("top_k")
     for tool in request.hosted:
         out.drop(f"hosted.{tool}", "it has no such tool of its own")
     need(request, NAME, "messages")
-    told = with_media_apart(request.messages)
+    told: Sequence[Message] = request.messages
+    if len(told) > 1 or told[0].role == "tool":  # else there is no result of a tool
+        told = with_media_apart(told)
     if request.schema is not None and not quirks.schema:
         told = with_instruction(told, json_instruction(request.schema))
         note_schema(request, out, bound=False)
@@ -57,8 +63,8 @@ def build(request: Request, quirks: Quirks) -> Built:
     tools(body, request)
     put(
         body,
-        response_format=_form(request, quirks),
-        reasoning_effort=_effort(request, quirks, out),
+        response_format=_form(request, quirks) if request.schema or request.json_object else None,
+        reasoning_effort=None if request.reasoning is None else _effort(request, quirks, out),
         logprobs=request.logprobs or None,
         top_logprobs=request.top_logprobs,
         verbosity=request.verbosity,
@@ -133,7 +139,7 @@ def sampling(body: dict[str, Any], request: Request) -> None:
     put(
         body,
         stream=request.stream or None,
-        max_tokens=capped(request),
+        max_tokens=capped(request) if request.client else request.max_tokens,
         temperature=request.temperature,
         top_p=request.top_p,
         stop=list(request.stop),
