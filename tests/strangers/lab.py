@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 # Each gateway knows one provider. `openai` has the endpoint for responses, `openai-chat` has not.
 KINDS = ("openai", "openai-chat", "anthropic", "gemini")
-# The models that clients ask for by themselves, and the scripted model behind each.
+# The models that agents ask for, and the scripted model behind each.
 OWN_MODELS = {
     "claude-opus-5-5": "agent",
     "claude-haiku-4-5-20251001": "agent",
+    "claude-sonnet-4-5": "agent",
     "gpt-6.1-sol": "agent",
+    "gpt-5.2-codex": "agent",
+    "gemini-2.5-pro": "agent",
     "gemini-3.5-flash-lite": "router",
     "gemini-3.1-pro-preview": "agent",  # if the small model gives no judgement
     "gemini-3.1-pro-preview-customtools": "agent",

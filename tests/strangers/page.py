@@ -14,7 +14,7 @@ from strangers.agents.agents import AGENTS
 from strangers.agents.run import run_task
 from strangers.fence import Fence, fence
 from strangers.lab import KINDS, StrangersLab, strangers_lab
-from strangers.sdks.clients import CLIENTS, NODE, Driven, run_driver
+from strangers.sdks.clients import CLIENTS, Driven, run_driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +42,11 @@ class Row(NamedTuple):
         return "| " + " | ".join(word.replace("|", "\\|") for word in words) + " |\n"
 
 
-def agent_row(name: str, cells: dict[str, str | None]) -> Row:
+def agent_row(name: str, model: str | None, cells: dict[str, str | None]) -> Row:
     """The row of an agent, of what was wrong with each task."""
     agent = AGENTS[name]
-    return Row(agent.title, agent.version, "agent", "tool loop", _cells(cells))
+    form = "agent" if model is None else f"agent, {model}"
+    return Row(agent.title, agent.version, form, "tool loop", _cells(cells))
 
 
 def client_rows(name: str, driven: Driven) -> list[Row]:
@@ -69,18 +70,22 @@ def written() -> list[str]:
     return table.splitlines(keepends=True)
 
 
-def run_agent(name: str, lab: StrangersLab, outside: Fence, at: Path) -> dict[str, str | None]:
+def run_agent(
+    name: str, model: str | None, lab: StrangersLab, outside: Fence, at: Path
+) -> dict[str, str | None]:
     """What was wrong with an agent's task through each gateway."""
     return {
-        kind: run_task(AGENTS[name], NODE, url, lab, outside, at / kind).fault
+        kind: run_task(AGENTS[name], model, url, lab, outside, at / kind).fault
         for kind, url in lab.urls.items()
         if name == "codex" or kind != "openai-chat"
     }
 
 
 def _rows(lab: StrangersLab, outside: Fence, at: Path) -> Iterator[Row]:
-    for name in AGENTS:
-        yield agent_row(name, run_agent(name, lab, outside, at / name))
+    for name, agent in AGENTS.items():
+        for model in (None, agent.older):
+            found = run_agent(name, model, lab, outside, at / f"{name}-{model}")
+            yield agent_row(name, model, found)
     for name, client in CLIENTS.items():
         yield from client_rows(name, run_driver(client, lab, outside, at / name))
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[3]
+NODE = ROOT / ".venv-node" / "bin" / "node"
 PACKAGES = ROOT / ".node-agents" / "node_modules"
 TASK = "Write a greeting into the file note.txt."
 
@@ -26,12 +27,16 @@ class Told(NamedTuple):
 
 
 class Agent(NamedTuple):
-    """One agent: its package, the program in it, and how it is told of a gateway and a key."""
+    """One agent: its package, the program in it, and how it is told of a gateway and a key.
+
+    `older` is a model that it speaks to in another way than to its own choice.
+    """
 
     title: str
     package: str
     program: str
     told: Callable[[str, str], Told]
+    older: str
 
     @property
     def version(self) -> str:
@@ -92,8 +97,18 @@ def gemini_cli(url: str, key: str) -> Told:
 
 AGENTS = {
     "claude-code": Agent(
-        "Claude Code", "@anthropic-ai/claude-code", "cli-wrapper.cjs", claude_code
+        "Claude Code",
+        "@anthropic-ai/claude-code",
+        "cli-wrapper.cjs",
+        claude_code,
+        "claude-sonnet-4-5",
     ),
-    "codex": Agent("Codex", "@openai/codex", "bin/codex.js", codex),
-    "gemini-cli": Agent("gemini-cli", "@google/gemini-cli", "bundle/gemini.js", gemini_cli),
+    "codex": Agent("Codex", "@openai/codex", "bin/codex.js", codex, "gpt-5.2-codex"),
+    "gemini-cli": Agent(
+        "gemini-cli",
+        "@google/gemini-cli",
+        "bundle/gemini.js",
+        gemini_cli,
+        "gemini-2.5-pro",
+    ),
 }

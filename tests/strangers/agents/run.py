@@ -7,6 +7,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
+from strangers.agents.agents import NODE
 from strangers.world import NOTE, WRITTEN
 
 if TYPE_CHECKING:
@@ -42,19 +43,20 @@ class Finished(NamedTuple):
 
 
 def run_task(
-    agent: Agent, node: Path, url: str, lab: StrangersLab, fence: Fence, at: Path
+    agent: Agent, model: str | None, url: str, lab: StrangersLab, fence: Fence, at: Path
 ) -> Finished:
-    """Let an agent do its task through the gateway at `url`."""
+    """Let an agent do its task through the gateway at `url`; without a model it asks its own."""
     told = agent.told(url, lab.key)
+    words = told.words if model is None else (*told.words, "--model", model)
     home, work = at / "home", at / "work"
     work.mkdir(parents=True)
     for name, text in told.files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text, "utf-8")
     home.mkdir(exist_ok=True)
-    path = f"{node.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}"
+    path = f"{NODE.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}"
     done = subprocess.run(
-        [node, agent.path, *told.words],
+        [NODE, agent.path, *words],
         cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
         check=False, env={"PATH": path, "HOME": str(home), **fence.environment(), **told.variables},
     )  # fmt: skip

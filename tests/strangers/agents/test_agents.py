@@ -19,14 +19,22 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.sdk
 
 
-@pytest.mark.parametrize("name", AGENTS)
+MODELS = [(name, model) for name, agent in AGENTS.items() for model in (None, agent.older)]
+
+
+@pytest.mark.parametrize(("name", "model"), MODELS, ids=lambda word: word or "own")
 def test_an_agent_does_its_task(
-    name: str, lab: StrangersLab, outside: Fence, missing: Callable[[str], None], tmp_path: Path
+    name: str,
+    model: str | None,
+    lab: StrangersLab,
+    outside: Fence,
+    missing: Callable[[str], None],
+    tmp_path: Path,
 ) -> None:
     if not (ROOT / ".node-agents" / "stamp").exists():
         missing("the agents are not installed: make .node-agents/stamp")
     asked = len(outside.asked)
-    found = run_agent(name, lab, outside, tmp_path)
+    found = run_agent(name, model, lab, outside, tmp_path)
     assert {kind: fault for kind, fault in found.items() if fault} == {}
-    assert agent_row(name, found).text() in written(), "run `make clients`"
+    assert agent_row(name, model, found).text() in written(), "run `make clients`"
     assert outside.asked[asked:] == [], "it asked for addresses outside"

@@ -8,13 +8,14 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from strangers.agents.agents import NODE
+
 if TYPE_CHECKING:
     from strangers.fence import Fence
     from strangers.lab import StrangersLab
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-NODE = ROOT / ".venv-node" / "bin" / "node"
 LIMIT_S = 250
 
 
