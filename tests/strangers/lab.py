@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightgate.config.load import parse_config
 from lightgate.gateway.served.resolve import make_snapshot
@@ -12,6 +12,7 @@ from lightgate.ledger.store.keys import KeyTerms, new_key
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 from sdk.gate import worker
+from strangers.recorder import recording
 from strangers.world import world_text
 
 if TYPE_CHECKING:
@@ -36,19 +37,23 @@ SCRIPTED = ("talk", "looker", "thing")
 
 
 class StrangersLab(NamedTuple):
-    """The addresses of the gateways by kind of provider, and the key that all of them take."""
+    """The addresses of the gateways by kind of provider, and the key that all of them take.
+
+    `heard` are the paths and bodies of all requests that have reached the providers.
+    """
 
     urls: dict[str, str]
     key: str
+    heard: list[tuple[str, Any]]
 
 
-def config_text(kind: str, sim_port: int) -> str:
+def config_text(kind: str, port: int) -> str:
     """A gateway's configuration with one provider under the strangers' models."""
     provider, _, chat = kind.partition("-")
     version = "v1beta" if provider == "gemini" else "v1"
     name = "lab" if chat else provider  # a known name brings what the catalogue says of it
     lines = [
-        f'[providers.{name}]\nbase_url = "http://127.0.0.1:{sim_port}/{provider}/{version}"',
+        f'[providers.{name}]\nbase_url = "http://127.0.0.1:{port}/{provider}/{version}"',
         f'dialect = "{provider}"\napi_key = "none"',
     ]
     aliases = OWN_MODELS | {model: model for model in SCRIPTED}
@@ -67,11 +72,12 @@ def strangers_lab(folder: Path) -> Iterator[StrangersLab]:
     secret, record = new_key(KeyTerms(name="stranger"))
     with contextlib.ExitStack() as stack:
         sim = stack.enter_context(SimProcess(SimOptions(world=str(world))))
+        recorder = stack.enter_context(recording(sim.facts.port))
         urls = {}
         for kind in KINDS:
             data = folder / kind
             data.mkdir()
-            config = parse_config(config_text(kind, sim.facts.port))
+            config = parse_config(config_text(kind, recorder.port))
             put_snapshot(data, make_snapshot(config, [record], {}))
             urls[kind] = f"http://127.0.0.1:{stack.enter_context(worker(data))}"
-        yield StrangersLab(urls, secret)
+        yield StrangersLab(urls, secret, recorder.heard)

@@ -8,6 +8,7 @@ import pytest
 
 from strangers.agents.agents import AGENTS, ROOT
 from strangers.page import agent_row, run_agent, written
+from strangers.sdks.clients import CLIENTS, PASSED_ON, judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,3 +39,12 @@ def test_an_agent_does_its_task(
     assert {kind: fault for kind, fault in found.items() if fault} == {}
     assert agent_row(name, model, found).text() in written(), "run `make clients`"
     assert outside.asked[asked:] == [], "it asked for addresses outside"
+
+
+def test_the_makers_own_types_take_what_reached_the_providers(
+    lab: StrangersLab, missing: Callable[[str], None]
+) -> None:
+    """The requests of all tests above; those that a client wrote in the provider's dialect too."""
+    if not lab.heard or not CLIENTS["openai"].ready.exists():
+        missing("no request was made, or the SDKs are not installed: make prepared")
+    assert set(judged(lab.heard)) - PASSED_ON == set()

@@ -51,6 +51,24 @@ CLIENTS = {
 }
 
 
+# What the types of the makers' present SDKs do not have, and what is right all the same.
+PASSED_ON = {
+    # Claude Code, Codex and Anthropic's tool runners in their own dialect: parts of betas.
+    "/messages: context_management is not a field",
+    "/messages: thread is not a field",
+    "/responses: client_metadata is not a field",
+    (
+        "/responses: input.list[union[EasyInputMessagePar.*.EasyInputMessageParam.content.str:"
+        " Input should be a valid string"
+    ),  # an item with additional tools
+    # LlamaIndex in Anthropic's own dialect: null.
+    "/messages: tool_choice.ToolChoiceAutoParam: Input should be a valid dictionary",
+    # The SDK has dropped them; models of older generations take them, others are not told.
+    "/messages: temperature is not a field",
+    "/messages: top_p is not a field",
+}
+
+
 class Driven(NamedTuple):
     """What came of a client: the versions, and by form, feature and gateway what was wrong."""
 
@@ -79,3 +97,13 @@ def run_driver(client: Client, lab: StrangersLab, fence: Fence, at: Path) -> Dri
         raise AssertionError(f"{client.driver} ended with {done.returncode}: {done.stderr[-3000:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return Driven(found["versions"], found["seen"])
+
+
+def judged(heard: list[tuple[str, Any]]) -> list[str]:
+    """What the makers' own SDKs have against requests that reached simulated providers."""
+    done = subprocess.run(
+        [ROOT / PYTHON_3 / "bin" / "python", HERE / "judge.py"], input=json.dumps(heard),
+        capture_output=True, text=True, timeout=LIMIT_S, check=True,
+    )  # fmt: skip
+    found: list[str] = json.loads(done.stdout)
+    return found

@@ -8,7 +8,7 @@ import pytest
 
 from strangers.agents.agents import AGENTS
 from strangers.page import client_rows, written
-from strangers.sdks.clients import CLIENTS, run_driver
+from strangers.sdks.clients import CLIENTS, PASSED_ON, judged, run_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,3 +39,22 @@ def test_the_page_says_what_a_client_can_do(
 def test_the_page_has_no_other_clients() -> None:
     titles = {client.title for client in CLIENTS.values()} | {a.title for a in AGENTS.values()}
     assert {line.split(" | ")[0].removeprefix("| ") for line in written()[2:]} == titles
+
+
+def test_the_makers_own_types_take_what_reached_the_providers(
+    lab: StrangersLab, missing: Callable[[str], None]
+) -> None:
+    """The requests of all tests above; those that a client wrote in the provider's dialect too."""
+    if not lab.heard or not CLIENTS["openai"].ready.exists():
+        missing("no request was made, or the SDKs are not installed: make prepared")
+    assert set(judged(lab.heard)) - PASSED_ON == set()
+
+
+def test_a_field_of_another_dialect_does_not_pass(missing: Callable[[str], None]) -> None:
+    if not CLIENTS["openai"].ready.exists():
+        missing("the SDKs are not installed: make .venv-clients-openai3/stamp")
+    said = {"messages": [{"role": "user", "content": "Hi."}], "model": "m", "max_tokens": 9}
+    assert judged([("/v1/messages", said), ("/v1/chat/completions", said)]) == []
+    assert judged([("/v1/messages", said | {"n": 2})]) == ["/messages: n is not a field"]
+    (found,) = judged([("/v1beta/models/m:generateContent", {"contents": [{"text": "Hi."}]})])
+    assert found.startswith("gemini: contents.*.text")
