@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 NODE = ROOT / ".venv-node" / "bin" / "node"
 PACKAGES = ROOT / ".node-agents" / "node_modules"
+READY = (NODE, ROOT / ".node-agents" / "stamp")  # there once all is installed
 TASK = "Write a greeting into the file note.txt."
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from strangers.agents.agents import AGENTS, ROOT
+from strangers.agents.agents import AGENTS, READY
 from strangers.page import agent_row, run_agent, written
 from strangers.sdks.clients import CLIENTS, PASSED_ON, judged
 
@@ -32,8 +32,8 @@ def test_an_agent_does_its_task(
     missing: Callable[[str], None],
     tmp_path: Path,
 ) -> None:
-    if not (ROOT / ".node-agents" / "stamp").exists():
-        missing("the agents are not installed: make .node-agents/stamp")
+    if not all(part.exists() for part in READY):
+        missing("Node or the agents are not installed: make .node-agents/stamp")
     asked = len(outside.asked)
     found = run_agent(name, model, lab, outside, tmp_path)
     assert {kind: fault for kind, fault in found.items() if fault} == {}
@@ -45,6 +45,6 @@ def test_the_makers_own_types_take_what_reached_the_providers(
     lab: StrangersLab, missing: Callable[[str], None]
 ) -> None:
     """The requests of all tests above; those that a client wrote in the provider's dialect too."""
-    if not lab.heard or not CLIENTS["openai"].ready.exists():
+    if not lab.heard or not CLIENTS["openai"].ready:
         missing("no request was made, or the SDKs are not installed: make prepared")
     assert set(judged(lab.heard)) - PASSED_ON == set()

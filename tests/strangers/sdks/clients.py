@@ -27,9 +27,9 @@ class Client(NamedTuple):
     home: str
 
     @property
-    def ready(self) -> Path:
-        """The file that is there once the environment is installed."""
-        return ROOT / self.home / "stamp"
+    def ready(self) -> bool:
+        """Whether the environment is installed, and Node where it is needed."""
+        return (ROOT / self.home / "stamp").exists() and (self.home != NPM or NODE.exists())
 
 
 PYTHON_3, PYTHON_2, NPM = ".venv-clients-openai3", ".venv-clients-openai2", ".node-sdks"

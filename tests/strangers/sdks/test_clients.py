@@ -25,7 +25,7 @@ def test_the_page_says_what_a_client_can_do(
     name: str, lab: StrangersLab, outside: Fence, missing: Callable[[str], None], tmp_path: Path
 ) -> None:
     client = CLIENTS[name]
-    if not client.ready.exists():
+    if not client.ready:
         missing(f"{client.title} is not installed: make {client.home}/stamp")
     asked = len(outside.asked)
     rows = client_rows(name, run_driver(client, lab, outside, tmp_path))
@@ -45,13 +45,13 @@ def test_the_makers_own_types_take_what_reached_the_providers(
     lab: StrangersLab, missing: Callable[[str], None]
 ) -> None:
     """The requests of all tests above; those that a client wrote in the provider's dialect too."""
-    if not lab.heard or not CLIENTS["openai"].ready.exists():
+    if not lab.heard or not CLIENTS["openai"].ready:
         missing("no request was made, or the SDKs are not installed: make prepared")
     assert set(judged(lab.heard)) - PASSED_ON == set()
 
 
 def test_a_field_of_another_dialect_does_not_pass(missing: Callable[[str], None]) -> None:
-    if not CLIENTS["openai"].ready.exists():
+    if not CLIENTS["openai"].ready:
         missing("the SDKs are not installed: make .venv-clients-openai3/stamp")
     said = {"messages": [{"role": "user", "content": "Hi."}], "model": "m", "max_tokens": 9}
     assert judged([("/v1/messages", said), ("/v1/chat/completions", said)]) == []
