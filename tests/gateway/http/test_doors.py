@@ -32,6 +32,18 @@ async def test_a_slash_at_the_end_changes_nothing(rig: Rig) -> None:
     assert (await rig.ask("/v1/chat/completions//", CHAT)).status == 404
 
 
+async def test_a_base_url_without_its_version_does_as_well(start: Start) -> None:
+    rig = await start(terms={"me": KeyTerms(name="me")})
+    key = {"x_api_key": rig.keys["me"]}
+    assert (await rig.ask("/chat/completions", CHAT, **key)).status == 200
+    assert (await rig.ask("/messages?beta=true", CHAT, **key)).json["type"] == "message"
+    assert (await rig.ask("/models", **key)).status == 200
+    for path in ("/chat/completions", "/messages", "/models", "/usage", "/responses/x"):
+        refused = await rig.ask(path, CHAT if path[1] in "cm" and path != "/models" else None)
+        assert refused.status == 401
+    assert (await rig.ask("/messages", CHAT)).json["type"] == "error"  # in the client's dialect
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
@@ -39,7 +51,8 @@ async def test_a_slash_at_the_end_changes_nothing(rig: Rig) -> None:
         ("/v1/v1/messages", "Take /v1 off the base URL"),
         ("/v1beta/v1beta/models/m:generateContent", "Take /v1beta off the base URL"),
         ("/v1/v1beta/models/m:generateContent", "Take /v1beta off the base URL"),
-        ("/chat/completions", "Use a base URL that ends in /v1"),
+        ("/chat", "Use a base URL that ends in /v1"),
+        ("/chat/v1/completions", "Use a base URL that ends in /v1"),
         ("/v1/chat", "http.md lists the endpoints"),
     ],
 )

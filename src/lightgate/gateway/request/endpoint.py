@@ -91,6 +91,12 @@ _RESPONSE_VERBS: Final[dict[bytes, tuple[Verb, tuple[bytes, ...]]]] = {
 _REQUEST: Final = re.compile(rb"/v1/requests/([A-Za-z0-9_.:-]{1,128})")
 
 
+# The first part of a path under /v1: many base URLs are given without that.
+_PLAIN: Final = re.compile(
+    rb"/(?:chat/|completions|responses|embeddings|messages|models|audio/|usage)"
+)
+
+
 class Found(NamedTuple):
     """An endpoint and the methods that it answers to."""
 
@@ -113,11 +119,15 @@ def find(target: bytes) -> Found | None:
         match = form.fullmatch(path)
         if match is not None:
             return found(match, query)
+    if not target.startswith(b"/v1") and _PLAIN.match(path):
+        return find(b"/v1" + target)  # the client's base URL lacks it
     return None
 
 
 def dialect_of(target: bytes) -> str:
     """The dialect that an error about this path is said in."""
+    if _PLAIN.match(target):
+        target = b"/v1" + target
     if target.startswith(b"/v1beta/") or _GEMINI_VERB.match(target):
         return "gemini"
     return "anthropic-messages" if target.startswith(b"/v1/messages") else "openai-chat"
