@@ -13,7 +13,7 @@ from lightgate.dialect.endpoints.vectors import Vectors
 from lightgate.dialect.errors import BadField, Untranslatable, error_of, malformed
 from lightgate.dialect.neutral.build import built, need, put
 from lightgate.dialect.neutral.dialect import Dialect, WholeFacts
-from lightgate.dialect.neutral.events import Reader, marker, stray
+from lightgate.dialect.neutral.events import Reader, unstreamed
 from lightgate.dialect.neutral.json_text import Count, decoded, dumped
 from lightgate.errors import Malformed
 
@@ -116,14 +116,6 @@ def _vectors(answer: _Embedded | None) -> Vectors | None:
     return Vectors(tuple([one.values for one in found]), tokens)
 
 
-def _event(listener: Listener, name: bytes, data: bytes) -> None:
-    """Take an event of a stream that should not be one."""
-    if decoded(_decoder, data) is None:
-        marker(listener, data)
-    else:
-        stray(listener, name, data)
-
-
 def _whole(listener: Listener, body: bytes) -> None:
     answer = decoded(_decoder, body)
     vectors = _vectors(answer)
@@ -165,7 +157,7 @@ DIALECTS: Final = (
         verb="embedContent",
         tokens=False,
         builder=build,
-        reader=Reader(event=_event, whole=_whole),
+        reader=Reader(event=unstreamed(_decoder), whole=_whole),
         read=_read_one,
         camel=True,
         address=_address_one,
@@ -181,7 +173,7 @@ DIALECTS: Final = (
         verb="batchEmbedContents",
         tokens=False,
         builder=build,
-        reader=Reader(event=_event, whole=_whole),
+        reader=Reader(event=unstreamed(_decoder), whole=_whole),
         read=_read_all,
         camel=True,
         address=_address_all,

@@ -16,7 +16,7 @@ from lightgate.dialect.endpoints.vectors import (
 from lightgate.dialect.errors import error_of, malformed
 from lightgate.dialect.neutral.build import built, need, put, refuse
 from lightgate.dialect.neutral.dialect import Dialect, WholeFacts
-from lightgate.dialect.neutral.events import Reader, marker, stray
+from lightgate.dialect.neutral.events import Reader, unstreamed
 from lightgate.dialect.neutral.json_text import decoded, dumped
 from lightgate.dialect.openai_chat.answer import error_event, error_words
 from lightgate.dialect.openai_chat.events import ChatUsage, usage_of
@@ -60,14 +60,6 @@ class _Answer(msgspec.Struct, gc=False):
 _decoder: Final = msgspec.json.Decoder(_Answer)
 
 
-def _event(listener: Listener, name: bytes, data: bytes) -> None:
-    """Take an event of a stream that should not be one."""
-    if decoded(_decoder, data) is None:
-        marker(listener, data)
-    else:
-        stray(listener, name, data)
-
-
 def _whole(listener: Listener, body: bytes) -> None:
     answer = decoded(_decoder, body)
     if answer is not None and answer.error is not None:
@@ -106,7 +98,7 @@ DIALECT: Final = Dialect(
     path="/embeddings",
     tokens=False,
     builder=build,
-    reader=Reader(event=_event, whole=_whole),
+    reader=Reader(event=unstreamed(_decoder), whole=_whole),
     read=read_texts,
     facts=WholeFacts(read=_read_vectors, write=_write_vectors),
     error_words=error_words,

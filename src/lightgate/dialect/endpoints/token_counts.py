@@ -13,7 +13,7 @@ import msgspec
 from lightgate.dialect import anthropic, gemini, openai_responses
 from lightgate.dialect.errors import BadField, error_of, malformed
 from lightgate.dialect.neutral.dialect import Dialect, WholeFacts
-from lightgate.dialect.neutral.events import Reader, marker, stray
+from lightgate.dialect.neutral.events import Reader, unstreamed
 from lightgate.dialect.neutral.json_text import decoded, dumped
 from lightgate.dialect.request import Built
 from lightgate.errors import Malformed
@@ -116,14 +116,6 @@ def _number(answer: _Count | None) -> int | None:
     return found if good else None
 
 
-def _event(listener: Listener, name: bytes, data: bytes) -> None:
-    """Take an event of a stream that should not be one."""
-    if decoded(_decoder, data) is None:
-        marker(listener, data)
-    else:
-        stray(listener, name, data)
-
-
 def _whole(listener: Listener, body: bytes) -> None:
     answer = decoded(_decoder, body)
     if answer is not None and answer.error is not None:
@@ -160,7 +152,7 @@ DIALECTS: Final = (
         tokens=False,
         free=True,
         builder=_build_openai,
-        reader=Reader(event=_event, whole=_whole),
+        reader=Reader(event=unstreamed(_decoder), whole=_whole),
         read=openai_responses.DIALECT.read,
         facts=_facts(lambda count: {"object": "response.input_tokens", "input_tokens": count}),
         error_words=openai_responses.DIALECT.error_words,
@@ -175,7 +167,7 @@ DIALECTS: Final = (
         tokens=False,
         free=True,
         builder=_build_anthropic,
-        reader=Reader(event=_event, whole=_whole),
+        reader=Reader(event=unstreamed(_decoder), whole=_whole),
         read=anthropic.DIALECT.read,
         facts=_facts(lambda count: {"input_tokens": count}),
         error_words=anthropic.DIALECT.error_words,
@@ -190,7 +182,7 @@ DIALECTS: Final = (
         tokens=False,
         free=True,
         builder=_build_gemini,
-        reader=Reader(event=_event, whole=_whole),
+        reader=Reader(event=unstreamed(_decoder), whole=_whole),
         read=_read_gemini,
         camel=True,
         address=_address_gemini,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import msgspec
 
 from lightgate.dialect.errors import malformed
-from lightgate.dialect.neutral.json_text import dicts_of
+from lightgate.dialect.neutral.json_text import decoded, dicts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -178,3 +178,15 @@ def stray(listener: Listener, name: bytes, data: bytes) -> None:
         found = malformed(data)
         if name == b"error" or found.code != "malformed":
             listener.fail(found)
+
+
+def unstreamed(decoder: msgspec.json.Decoder[Any]) -> Callable[[Listener, bytes, bytes], None]:
+    """Make the reader of events for an endpoint that does not stream: errors and markers only."""
+
+    def event(listener: Listener, name: bytes, data: bytes) -> None:
+        if decoded(decoder, data) is None:
+            marker(listener, data)
+        else:
+            stray(listener, name, data)
+
+    return event
