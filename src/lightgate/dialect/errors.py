@@ -120,6 +120,9 @@ class Fault(msgspec.Struct, frozen=True):
     words: ErrorWords = NO_WORDS
 
 
+NOT_UTF8: Final = Fault("malformed", "The answer holds bytes that are not UTF-8.")
+
+
 def clean(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """Make one line of a provider's words: keys masked, at most `limit` characters."""
     if len(text) <= _WORD and text.isalpha() and text.isascii():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from lightgate.dialect.errors import CODE_LIMIT, Fault, clean
+from lightgate.dialect.errors import CODE_LIMIT, NOT_UTF8, Fault, clean
 from lightgate.dialect.kinds import NONE, REASONING, TEXT, TOOL
 from lightgate.dialect.neutral.events import SILENT, Listener
 
@@ -36,7 +36,7 @@ class Scanner(Listener):
     token on, else -1. `weight` are the bytes of text in the last event's token-bearing deltas,
     `reasoning_weight` the bytes of all reasoning text, `chars` the characters of all text.
     `finish` is the provider's own word, `done` whether the answer is complete, and `ended_by` what
-    said so.
+    said so. Bytes that are no UTF-8 are an error: clients stop at them with one of their own.
     """
 
     __slots__ = (
@@ -118,7 +118,10 @@ class Scanner(Listener):
         """Take a whole answer that was not streamed; return the kinds in it."""
         self._now = NONE
         self.weight = 0
-        self._reader.whole(self, body)
+        if body.isascii() or _is_utf8(body):
+            self._reader.whole(self, body)
+        else:
+            self.fail(NOT_UTF8)
         self.kinds |= self._now
         self.done = self.error is None
         self.ended_by = None if self.finish is None else "finish"
@@ -141,6 +144,9 @@ class Scanner(Listener):
             self.weight = 0
             return NONE
         self._begin()
+        if not (data.isascii() and name.isascii()) and not _is_utf8(name + data):
+            self.fail(NOT_UTF8)
+            return NONE
         self._reader.event(self, name, data)
         kinds = self._now
         if self._used is not None:
@@ -265,3 +271,12 @@ class Scanner(Listener):
         probe = Scanner(self._reader)
         self._reader.event(probe, name, data[:start] + other.encode() + data[stop:])
         return (probe._pieces, probe._now, probe._text, probe._plain) == (1, self._now, other, True)
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Whether bytes are UTF-8; those of whole events and whole bodies end with a character."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

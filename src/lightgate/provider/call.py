@@ -17,6 +17,7 @@ import msgspec
 
 from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.tokens import Tokens, count
+from lightgate.dialect.errors import NOT_UTF8
 from lightgate.dialect.kinds import ANSWER, REASONING
 from lightgate.dialect.scanner import Scanner
 from lightgate.errors import (
@@ -395,7 +396,7 @@ class Call:
         if self.status != 200:
             return self._refused(self._where)
         if scanner.error is not None:
-            if scanner.error.code == "malformed":
+            if scanner.error.code == "malformed" and scanner.error is not NOT_UTF8:
                 return Malformed(
                     f"{self._where} did not answer in its dialect: {self._said(scanner.error)}",
                     hint="Check the base URL: it should end where /chat/completions begins.",
@@ -428,7 +429,9 @@ class Call:
     def _where(self) -> str:
         return self.prepared.origin.authority
 
-    def _error(self, fault: Fault) -> StreamError:
+    def _error(self, fault: Fault) -> AttemptError:
+        if fault is NOT_UTF8:
+            return Malformed(f"{self._where} sent bytes that are not UTF-8.")
         sentence = f"{self._where} sent an error: {self._said(fault)}"
         return StreamError(sentence, code=fault.status, word=fault.code, words=self._words(fault))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import time
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def coded(coding: bytes, body: bytes) -> bytes:
+    """An answer in a content coding."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: %b\r\ncontent-length: %d\r\n\r\n"
+    return head % (coding, len(body)) + body
 
 
 async def always_ok(wire: Wire) -> None:
@@ -34,6 +42,13 @@ BODIES = {
     "204": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
     "304": (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", b""),
     "identity": (OK.replace(b"content", b"content-encoding: identity\r\ncontent", 1), b"hello"),
+    "gzip": (coded(b"gzip", gzip.compress(b"hello")), b"hello"),
+    "x-gzip": (coded(b"X-GZIP", gzip.compress(b"hello")), b"hello"),
+    "two gzips": (coded(b"gzip", gzip.compress(b"hel") + gzip.compress(b"lo")), b"hello"),
+    "deflate": (coded(b"deflate", zlib.compress(b"hello")), b"hello"),
+    "bare deflate": (coded(b"deflate", zlib.compress(b"hello", wbits=-15)), b"hello"),
+    "nothing in gzip": (coded(b"gzip", b""), b""),
+    "a refusal in br": (coded(b"br", b"hello").replace(b"200 OK", b"429 No"), b""),
 }
 
 
@@ -149,7 +164,11 @@ BROKEN = {
     "chunk size too large": CHUNKED + b"fffffffffffffffff\r\nhello",
     "chunk without end": CHUNKED + b"5\r\nhello5\r\nhello\r\n0\r\n\r\n",
     "chunk with a bare line feed": CHUNKED + b"5\nhello\r\n0\r\n\r\n",
-    "gzip": b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 5\r\n\r\nhello",
+    "no gzip": coded(b"gzip", b"hello"),
+    "no deflate": coded(b"deflate", b"hello"),
+    "half a gzip": coded(b"gzip", gzip.compress(b"hello")[:-4]),
+    "gzip in gzip": coded(b"gzip\r\ncontent-encoding: gzip", gzip.compress(b"hello")),
+    "br": coded(b"br", b"hello"),
     "second encoding": OK.replace(
         b"content", b"content-encoding: identity\r\ncontent-encoding: br\r\ncontent", 1
     ),

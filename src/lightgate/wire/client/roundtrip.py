@@ -25,12 +25,14 @@ from lightgate.errors import (
     PeerReset,
     TooLarge,
 )
+from lightgate.wire.client.coding import inflater_for
 from lightgate.wire.link.tls import said_goodbye
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
     import asyncio
 
+    from lightgate.wire.client.coding import Inflater, Unread
     from lightgate.wire.client.pool import Connection
     from lightgate.wire.client.response import Headers, ResponseParser
 
@@ -285,12 +287,20 @@ class Roundtrip:
 
     def _check_coding(self, name: bytes, value: bytes) -> None:
         where = self.request.origin.authority
-        if name == b"content-encoding" and value not in {b"", b"identity"}:
-            raise self._refused(
-                Malformed(f"{where} compressed its answer although identity was asked for.")
-            )
-        if name == b"transfer-encoding" and value != b"chunked":
-            raise self._refused(Malformed(f"{where} used a transfer coding other than chunked."))
+        if name == b"transfer-encoding":
+            if value != b"chunked":
+                error = Malformed(f"{where} used a transfer coding other than chunked.")
+                raise self._refused(error)
+            return
+        if isinstance(self.request.taker, _Unpacking):
+            raise self._refused(Malformed(f"{where} compressed its answer twice."))
+        try:
+            inflater = inflater_for(value, self._response.status, where)
+        except Malformed as error:
+            raise self._refused(error) from None
+        if inflater is not None:
+            taker = _Unpacking(self, inflater)
+            self.request = msgspec.structs.replace(self.request, taker=taker)
 
     def _refused(self, error: AttemptError) -> AttemptError:
         self._response.bodies.clear()
@@ -387,6 +397,30 @@ class Roundtrip:
         if not self.over:
             self.over = True
             self._owner.ended(self, error)
+
+
+class _Unpacking:
+    """A taker of a compressed answer, which hands on what it stands for."""
+
+    __slots__ = ("_inflater", "_taker", "_trip", "on_head", "on_sent")
+
+    def __init__(self, trip: Roundtrip, inflater: Inflater | Unread) -> None:
+        self._trip = trip
+        self._inflater = inflater
+        self._taker = taker = trip.request.taker
+        self.on_sent, self.on_head = taker.on_sent, taker.on_head
+
+    def on_body(self, data: bytes, stamp: int, since: int) -> None:
+        """Hand on what the bytes of one read stand for, as if so many had come."""
+        plain = self._inflater.read(data)
+        if plain:
+            self._trip.bytes_in += max(0, len(plain) - len(data))
+            self._taker.on_body(plain, stamp, since)
+
+    def on_end(self, stamp: int) -> None:
+        """See that nothing of the compressed answer is missing."""
+        self._inflater.end()
+        self._taker.on_end(stamp)
 
 
 def _not_http(where: str) -> Malformed:
