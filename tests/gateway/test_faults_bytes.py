@@ -108,7 +108,7 @@ async def test_characters_may_be_split_over_reads(start: Start, upstream: Upstre
 def packed(coding: bytes, stream: bool) -> Script:
     """A compressed answer; of a stream, each event is flushed as it comes."""
     pieces = [chunk("Hello "), chunk("there"), chunk("", choice={"finish_reason": "stop"}, **USED)]
-    pieces = [*pieces, b"data: [DONE]\n\n"] if stream else [chat_body(**USED)]
+    pieces = [*pieces, b"data: [DONE]\n\n"] if stream else [chat_body(usage=USED["usage"])]
     pack = zlib.compressobj(wbits={b"gzip": 31, b"deflate": 15}[coding])
 
     async def told(_: Heard) -> AsyncIterator[bytes]:
