@@ -51,7 +51,7 @@ def cell(name: str, c: int = 1, **shape: Any) -> CellSummary:
         outcomes=outcomes,
         metrics=tuple(metrics),
         tokens_out_p50=512.0,
-        cost=CostFacts(out_per_mtok=None if price is None else Decimal(str(price))),
+        cost=CostFacts(per_1k=None if price is None else Decimal(str(price))),
         **shape,
     )
 
@@ -117,7 +117,7 @@ def test_batch_takes_the_price_then_the_throughput() -> None:
     same = cell("same price", 32, price=0.2, throughput_tps=2000.0)
     chosen = pick("batch", [cheap, dear, same])
     assert chosen.target == "same price"
-    assert "$0.20 per Mtok" in chosen.because
+    assert "$0.20 per 1,000 requests" in chosen.because
     assert "; then same price 2,000 tok/s in all, cheap 900 tok/s in all" in chosen.because
     alike = cell("alike", 32, price=0.2, throughput_tps=1980.0)
     assert pick("batch", [alike, same]).target is None

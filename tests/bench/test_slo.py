@@ -59,6 +59,7 @@ def reasons(text: str, *cells: CellSummary) -> list[str]:
         ("error_rate>0.01", 0.01),
         ("goodput<99.5%", 0.995),
         ("cost_per_mtok>2", 2.0),
+        ("cost_1k>2", 2.0),
         ("throughput<1000 tok/s", 1000.0),
         ("retain<=0.5", 0.5),
     ],

@@ -117,14 +117,13 @@ def test_an_undefined_number_meets_no_demand() -> None:
     assert load.meets(attempt(), Slo())
 
 
-def test_cost_out_by_list_price_or_by_the_hour() -> None:
-    assert load.cost_out(list_price=Decimal("0.79")) == Decimal("0.79")
-    by_hour = load.cost_out(hourly=Decimal("2.69"), throughput_tps=92.0)
-    assert by_hour is not None
-    assert float(by_hour) == pytest.approx(8.12, abs=0.01)
-    assert load.cost_out(hourly=Decimal("2.69")) is None
-    assert load.cost_out(hourly=Decimal("2.69"), throughput_tps=0.0) is None
-    assert load.cost_out() is None
+def test_one_cost_and_what_is_derived_from_it() -> None:
+    assert load.cost_1k(Decimal("0.25"), 500) == Decimal("0.5")
+    assert load.cost_1k(Decimal("0.25"), 0) is None
+    assert round(load.cost_out(Decimal("2.69"), 92.0 * 3600) or 0, 4) == Decimal("8.1220")
+    assert load.cost_out(Decimal("2.69"), 0.0) is None
+    assert load.speed_per_dollar(100.0, Decimal("0.5")) == 200.0
+    assert load.speed_per_dollar(100.0, Decimal(0)) is None
 
 
 def test_failures_enter_the_second_series_as_infinity() -> None:

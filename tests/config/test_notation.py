@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightgate.config.notation import check_base_url, duration_text, parse_duration
+from lightgate.config.notation import check_base_url, duration_text, parse_duration, parse_hourly
 
 UNITS = {
     "us": 1_000,
@@ -119,3 +121,19 @@ def test_any_text_is_good_or_one_sentence(text: str) -> None:
         except ValueError as reason:
             said = str(reason)
         assert "\n" not in said
+
+
+def test_an_hourly_price_is_a_number_or_a_machine_that_was_bought() -> None:
+    assert parse_hourly("2.69") == Decimal("2.69")
+    # 30,000 / 26,280 hours + 0.7 kW x $0.30
+    assert parse_hourly("30000/3y + 700W*0.30") == Decimal("1.351553")
+    assert parse_hourly("30000/3y+700W*0.30") == Decimal("1.351553")
+    assert parse_hourly("8760 / 1 y") == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "0", "nan", "1e3", "30000/0y", "30000/3", "3y", "30000/3y + 700W", "2,69"]
+)
+def test_no_hourly_price(text: str) -> None:
+    with pytest.raises(ValueError, match="dollars per hour"):
+        parse_hourly(text)

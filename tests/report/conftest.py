@@ -212,6 +212,9 @@ def summary(mine: list[AttemptRecord], load: int, tps: float) -> CellSummary:
             per_good_request=Decimal("0.00055"),
             spent=Decimal("0.043"),
             source="list",
+            per_1k=Decimal(price) / 2,
+            tokens_per_dollar=177_778.0,
+            speed_per_dollar=49.4,
         ),
     )
 
@@ -251,7 +254,10 @@ def whole(cells: list[CellSummary], attempts: list[AttemptRecord], rng: np.rando
                 load="c=32",
                 hosted_per_mtok=Decimal("0.51"),
                 tokens_per_month=Decimal(714_000_000),
-                note="one machine makes 3.8 billion",
+                hosted_per_1k=Decimal("0.049"),
+                api_per_1k=Decimal("0.54"),
+                requests_per_month=Decimal(7_437_500),
+                utilisation=0.0907,
             ),
             BreakEven(
                 hosted=f"together/{MODEL}",
@@ -259,7 +265,9 @@ def whole(cells: list[CellSummary], attempts: list[AttemptRecord], rng: np.rando
                 load="c=1",
                 hosted_per_mtok=Decimal("9.10"),
                 tokens_per_month=None,
-                note="the API costs less at every volume",
+                note="never at this load: busy all day, it still costs 1.6 times as much",
+                hosted_per_1k=Decimal("0.87"),
+                api_per_1k=Decimal("0.54"),
             ),
         ),
         health=Health(

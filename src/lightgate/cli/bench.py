@@ -92,7 +92,11 @@ PROFILES = ("voice", "coding", "agent", "batch")
     type=click.Choice(PROFILES),
     help="Count as good what meets the limits of this use.",
 )
-@click.option("--hourly-cost", help="Dollars per hour of a self-hosted target: NAME=2.69 or 2.69.")
+@click.option(
+    "--hourly-cost",
+    help="Dollars per hour of a self-hosted target: NAME=2.69 or 2.69; of one that was bought:"
+    " 30000/3y+700W*0.30 (price, years, watts, dollars per kilowatt hour).",
+)
 @click.option("--key-env", metavar="VAR", help="Variable with the key of NAME=URL#MODEL targets.")
 @config_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run's files.")
@@ -192,6 +196,8 @@ def _priced(targets: tuple[Target, ...], text: str | None) -> tuple[Target, ...]
     """Put dollars per hour on the target that is named, or on the only one."""
     import msgspec
 
+    from lightgate.config.notation import parse_hourly
+
     if text is None:
         return targets
     name, _, number = text.rpartition("=")
@@ -199,7 +205,10 @@ def _priced(targets: tuple[Target, ...], text: str | None) -> tuple[Target, ...]
         raise UsageError(
             f"--hourly-cost {text!r} names no target of this run.", hint="Write it NAME=2.69."
         )
-    dollars = _dollars("--hourly-cost", number)
+    try:
+        dollars = parse_hourly(number)
+    except ValueError as reason:
+        raise UsageError(f"--hourly-cost {number!r} is no price.", hint=f"{reason}.") from None
     return tuple(
         msgspec.structs.replace(target, hourly_cost=dollars)
         if not name or target.name == name

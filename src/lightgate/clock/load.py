@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 LATE_LIMIT: Final = 0.01  # above this share of late samples a cell is invalid
 _TOKENS_PRICED: Final = 1_000_000
-_SECONDS_PER_HOUR: Final = 3600
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -145,21 +144,23 @@ def meets(attempt: AttemptRecord, slo: Slo) -> bool:
     return True
 
 
-def cost_out(
-    *,
-    list_price: Decimal | None = None,
-    hourly: Decimal | None = None,
-    throughput_tps: float | None = None,
-) -> Decimal | None:
-    """Dollars per million output tokens: the list price, or $/hour / (3600 X) x 10^6.
+def cost_1k(dollars: Decimal, requests: int) -> Decimal | None:
+    """Dollars / requests x 1000: what 1,000 requests of the measured workload cost.
 
-    The second holds only at the load that gave `throughput_tps`: print it beside.
+    Prompts, cached prompts, answers and reasoning are in it. A machine that is paid by the hour is
+    its window's share of the hour, divided by what it served in it: this holds at that load only.
     """
-    if list_price is not None:
-        return list_price
-    if hourly is None or throughput_tps is None or throughput_tps <= 0:
-        return None
-    return hourly * _TOKENS_PRICED / (_SECONDS_PER_HOUR * Decimal(str(throughput_tps)))
+    return dollars * 1000 / requests if requests else None
+
+
+def cost_out(dollars: Decimal, tokens_out: float) -> Decimal | None:
+    """Dollars / output tokens x 10^6: `cost_1k` per million output tokens, prompts included."""
+    return dollars * _TOKENS_PRICED / Decimal(str(tokens_out)) if tokens_out > 0 else None
+
+
+def speed_per_dollar(speed_tps: float, dollars_per_hour: Decimal) -> float | None:
+    """Output tokens per second / (dollars per hour of that stream)."""
+    return speed_tps / float(dollars_per_hour) if dollars_per_hour > 0 else None
 
 
 def counting(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:

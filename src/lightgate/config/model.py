@@ -22,6 +22,7 @@ from lightgate.config.values import (
     Duration,
     Flag,
     Hedge,
+    HourlyCost,
     LedgerUrl,
     Name,
     Policy,
@@ -197,8 +198,10 @@ class ProviderTable(ConfigTable):
     quirks: dict[str, Any] = Field(
         default_factory=dict, description="how it deviates from its dialect, quirk by quirk"
     )
-    hourly_cost: Dollars | None = Field(
-        default=None, description="self-hosted: dollars per hour instead of token prices"
+    hourly_cost: HourlyCost | None = Field(
+        default=None,
+        description="self-hosted: dollars per hour instead of token prices; of a machine that was"
+        ' bought "30000/3y + 700W*0.30": price, years, watts, dollars per kilowatt hour',
     )
     abort_stops_billing: Flag | None = Field(
         default=None, description="whether closing a stream stops the bill"

@@ -1,4 +1,4 @@
-"""Durations and base URLs as people write them, in the file and on the command line."""
+"""Durations, prices by the hour and base URLs as people write them, in files and commands."""
 
 from __future__ import annotations
 
@@ -46,6 +46,33 @@ def duration_text(nanoseconds: int) -> str:
         if nanoseconds % size == 0:
             return f"{nanoseconds // size}{unit}"
     return f"{Decimal(nanoseconds) / 1_000_000_000:f}s"
+
+
+_HOURS_PER_YEAR: Final = 8760
+_NUMBER: Final = r"([0-9]{1,12}(?:\.[0-9]{1,9})?)"
+_HOURLY: Final = re.compile(_NUMBER)
+_BOUGHT: Final = re.compile(rf"{_NUMBER} */ *{_NUMBER} *y(?: *\+ *{_NUMBER} *W *\* *{_NUMBER})?")
+
+
+def parse_hourly(text: str) -> Decimal:
+    """Dollars per hour of a machine: "2.69", or of a bought one "30000/3y + 700W*0.30".
+
+    A bought machine costs its price over the hours of its years, used or not, and the power that it
+    draws at so many dollars per kilowatt hour. ValueError says how to write it.
+    """
+    plain, bought = _HOURLY.fullmatch(text.strip()), _BOUGHT.fullmatch(text.strip())
+    dollars = Decimal(0)
+    if plain is not None:
+        dollars = Decimal(plain[1])
+    elif bought is not None and Decimal(bought[2]):
+        price, years, watts, per_kwh = (Decimal(part or 0) for part in bought.groups())
+        dollars = price / (years * _HOURS_PER_YEAR) + watts / 1000 * per_kwh
+    if not 0 < dollars <= 1_000_000:
+        raise ValueError(
+            'an hourly price is dollars per hour, such as 2.69, or "PRICE/YEARSy + WATTSW*PER_KWH" '
+            'for a machine that was bought, such as "30000/3y + 700W*0.30"'
+        )
+    return dollars.quantize(Decimal("0.000001")).normalize() if plain is None else dollars
 
 
 _ENDPOINTS: Final = ("/chat/completions", "/completions", "/responses", "/messages", "/embeddings")

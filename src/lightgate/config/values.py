@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, WithJsonSchema
 
-from lightgate.config.notation import DURATION_PATTERN, check_base_url, parse_duration
+from lightgate.config.notation import DURATION_PATTERN, check_base_url, parse_duration, parse_hourly
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ENV_KEY = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
@@ -45,6 +45,13 @@ _WAYS: Final = ("bearer", "none", "sigv4", "google", "azure")  # that are no hea
 
 def _auto_or_duration(value: object) -> int | None:
     return None if value == "auto" else parse_duration(value)
+
+
+def _hourly(value: object) -> object:
+    """Dollars per hour: a number, or the notation for a machine that was bought."""
+    if isinstance(value, str) and "/" in value:
+        return parse_hourly(value)
+    return _number(value)
 
 
 def _number(value: object) -> object:
@@ -207,6 +214,7 @@ Name = Annotated[str, AfterValidator(_name)]
 Whole = Annotated[int, Strict()]
 Flag = Annotated[bool, Strict()]
 Dollars = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=1_000_000)]
+HourlyCost = Annotated[Decimal, BeforeValidator(_hourly), Field(ge=0, le=1_000_000)]
 Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1_000_000)]
 Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1_000_000)]
 Policy = Literal[

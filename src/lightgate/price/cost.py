@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 CostSource = Literal["list", "override", "hourly"]
 MTOK: Final = Decimal(1_000_000)
+HOURS_PER_MONTH: Final = Decimal(730)  # 365 x 24 / 12
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,16 @@ class PriceTerms(msgspec.Struct, frozen=True, kw_only=True):
 LIST_TERMS: Final = PriceTerms()
 
 
+def money(amount: Decimal) -> str:
+    """Write dollars with two digits after the point, and with more where the amount is small."""
+    size = abs(float(amount))
+    if size == 0 or size >= 1:
+        return f"${size:,.2f}"
+    places = min(9, 1 - math.floor(math.log10(size)))
+    whole, _, part = f"{size:.{places}f}".partition(".")
+    return f"${whole}.{part.rstrip('0').ljust(2, '0')}"
+
+
 def price_of(
     price_provider: str | None,
     model: str,
@@ -48,7 +60,7 @@ def price_of(
     """The cost of one request: own dollars per hour, then own rates, then the list.
 
     A target that is paid by the hour has no price per request: its dollars per token depend on the
-    load, and are clock's `cost_out` of a whole cell.
+    load, and are clock's `cost_1k` of a whole cell.
     """
     if terms.hourly_cost is not None:
         return Cost(cost_source="hourly")

@@ -299,7 +299,9 @@ def test_list_prices_by_usage() -> None:
     cost = cell(pairs, target=PRICED, slo=Slo(ttft_ms=500.0)).cost
     each = (100 * 1 + 11 * 10) / 1e6
     paid = 10 * each  # the simulated failure reports its usage
-    assert cost.out_per_mtok == Decimal(10)
+    assert float(cost.out_per_mtok or 0) == pytest.approx(each / 11 * 1e6)  # prompts included
+    assert float(cost.per_1k or 0) == pytest.approx(1000 * each)
+    assert cost.tokens_per_dollar == pytest.approx(11 / each)
     assert cost.in_per_mtok == Decimal(1)
     assert cost.source == "list"
     assert float(cost.spent or 0) == pytest.approx(paid)
@@ -331,6 +333,25 @@ def test_dollars_per_hour_at_this_throughput() -> None:
     assert float(cost.spent or 0) == pytest.approx(30 * 0.001)
     assert float(cost.per_request or 0) == pytest.approx(0.3 * 0.001)
     assert cost.per_good_request == cost.per_request
+    assert float(cost.per_1k or 0) == pytest.approx(1000 * 0.3 * 0.001)
+    # One stream has the whole machine: $3.60 an hour for the speed of that stream.
+    assert cost.speed_per_dollar == pytest.approx(
+        (summary.value("speed_tps", 0.5) or 0) / 3.6 * (summary.inflight or 0), rel=0.01
+    )
+
+
+def test_a_refused_request_costs_nothing_and_an_unknown_one_is_no_zero() -> None:
+    free = [
+        (msgspec.structs.replace(a, tokens_in=None, tokens_out=None), r)
+        for a, r in (
+            request(90 + n, send_ms=2400 + 300.0 * n, outcome=Outcome.RATE_LIMITED)
+            for n in range(8)
+        )
+    ]
+    each = (100 * 1 + 11 * 10) / 1e6
+    cost = cell([*one_after_the_other(8), *free], target=PRICED).cost
+    assert float(cost.per_1k or 0) == pytest.approx(1000 * each / 2)
+    assert cell(free, target=PRICED).cost.per_1k is None
 
 
 def test_the_second_pass_holds_cells_against_one_at_a_time() -> None:

@@ -90,7 +90,7 @@ def test_the_cost_map_has_a_point_for_each_load(sample: Sample) -> None:
     titles = Markup(drawn.svg()).said("title")
     assert len(titles) == 15
     assert "groq at c=8: " in titles[4]
-    assert "$0.79 per million output tokens, n = 80" in titles[4]
+    assert "per 1,000 requests, n = 80" in titles[4]
 
 
 def test_names_on_the_cost_map_do_not_touch(sample: Sample) -> None:

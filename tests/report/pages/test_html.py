@@ -87,7 +87,7 @@ def test_every_number_of_the_leaderboard_says_what_it_is(read: Markup) -> None:
 
 def test_charts_and_tables_can_be_reached_by_keyboard(read: Markup) -> None:
     reachable = [a for _, a in read.elements if "tips" in a.get("class", "").split()]
-    assert len(reachable) == 3 + 3 + 3 + 2 + 1
+    assert len(reachable) == 3 + 3 + 3 + 2 + 1 + 1
     assert all(attributes["tabindex"] == "0" for attributes in reachable)
     assert all(
         attributes["aria-label"] for attributes in read.named("svg") if attributes["width"] != "14"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -8,7 +7,7 @@ import pytest
 
 from lightgate.clock.compare import Comparison
 from lightgate.clock.quantile import Interval
-from lightgate.ledger.runs.run import BreakEven, CellSummary, Health, Versus
+from lightgate.ledger.runs.run import CellSummary, Health, Versus
 from lightgate.report.tables import sentences
 
 if TYPE_CHECKING:
@@ -77,22 +76,6 @@ def test_a_comparison_is_a_sentence(found: Versus, text: str) -> None:
 def test_a_certain_win_is_not_called_certain() -> None:
     found = versus(0.5, (0.4, 0.6), "a faster", p_less=1.0)
     assert sentences.versus_sentence(found, SHORT).endswith("P >0.99")
-
-
-def test_break_even() -> None:
-    row = BreakEven(
-        hosted="a/m",
-        api="b/m",
-        load="c=32",
-        hosted_per_mtok=Decimal("0.51"),
-        tokens_per_month=Decimal(714_000_000),
-    )
-    assert sentences.break_even_sentence(row, SHORT) == (
-        "groq ($0.51 per million at c=32) is cheaper than fireworks "
-        "from 714 million output tokens a month"
-    )
-    never = msgspec.structs.replace(row, tokens_per_month=None, note="the API is cheaper")
-    assert sentences.break_even_sentence(never, SHORT).endswith("no break-even; the API is cheaper")
 
 
 def test_what_is_wrong_with_a_cell_is_said() -> None:

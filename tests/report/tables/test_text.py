@@ -150,7 +150,7 @@ def test_everything_that_was_found_is_said(sample: Sample) -> None:
         "  - speed keeps 46 % at c=32",
         "voice: generalcompute.",
         "agent: no pick.",
-        "714 million output tokens a month",
+        "7.44 million",
         "Client: kernel stamps",
         "TTFT p95, ms",
     ):

@@ -1,8 +1,8 @@
 """When a machine paid by the hour is cheaper than an API paid by the token.
 
-A machine costs the same whether it works or not, so its price per token is that of a fully used
-hour at the measured load, and only holds there. An API bills the prompts too: its price per output
-token has the run's input tokens in it.
+Both are held against each other by one number: dollars per 1,000 requests of this workload, as the
+run measured it. A machine costs the same whether it works or not, so what it costs for a request
+falls with its use: from some share of what it can serve on, it is cheaper than the API.
 """
 
 from __future__ import annotations
@@ -10,97 +10,109 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from lightgate.clock.load import cost_out
+from lightgate.bench.statistics.summary import lightest_first
 from lightgate.ledger.runs.run import BreakEven
+from lightgate.price.cost import HOURS_PER_MONTH
+from lightgate.provider.identity import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from lightgate.ledger.runs.run import CellSummary, TargetFacts
 
-HOURS_PER_MONTH: Final = Decimal(730)  # 365 x 24 / 12
-SECONDS_PER_HOUR: Final = 3600
-MTOK: Final = Decimal(1_000_000)
-CENTS: Final = Decimal("0.0001")
+UNKNOWN: Final = "what a request to the API costs is unknown"
 
 
 def break_even(
     targets: Sequence[TargetFacts], cells: Iterable[CellSummary]
 ) -> tuple[BreakEven, ...]:
-    """Hold every cell of a self-hosted target against every API of the run."""
+    """Hold every self-hosted target, where it is cheapest, against every API of the run.
+
+    The lowest utilisation comes first: against that API the machine pays for itself soonest.
+    """
     shown = [target for target in targets if target.twin_of is None]
-    hosted = {target.name: target for target in shown if target.hourly_cost is not None}
-    apis = [target for target in shown if target.hourly_cost is None]
-    return tuple(
-        row
-        for cell in cells
-        if cell.target in hosted
-        for row in _rows(cell, hosted[cell.target], apis)
+    by_target = {t.name: [cell for cell in cells if cell.target == t.name] for t in shown}
+    rows = [
+        _row((hosted, own), (api, _heaviest(by_target[api.name])))
+        for hosted in shown
+        if hosted.hourly_cost is not None and (own := _cheapest(by_target[hosted.name])) is not None
+        for api in shown
+        if api.hourly_cost is None
+    ]
+    return tuple(sorted(rows, key=_order))
+
+
+def other_models(targets: Iterable[TargetFacts]) -> str:
+    """Say that the targets of a run do not all run the same model; empty where they do."""
+    shown = [target for target in targets if target.twin_of is None]
+    models = {identity(target.model): target.model for target in reversed(shown)}
+    if len(models) < 2:
+        return ""
+    listed = ", ".join(dict.fromkeys(t.model for t in shown if t.model in models.values()))
+    return (
+        f"The targets run {len(models)} different models ({listed}): their speed and their cost "
+        "are compared, how good their answers are is not."
     )
 
 
-def tokens_per_month(hourly: Decimal, api_per_mtok: Decimal) -> Decimal | None:
-    """Output tokens a month at which both cost the same: hours x $/hour / $ per token."""
-    if api_per_mtok <= 0:
-        return None
-    return (HOURS_PER_MONTH * hourly * MTOK / api_per_mtok).quantize(Decimal(1))
+def _cheapest(cells: Sequence[CellSummary]) -> CellSummary | None:
+    """The load at which a request costs least."""
+    known = [cell for cell in cells if cell.cost.per_1k]
+    return min(known, key=lambda cell: cell.cost.per_1k or Decimal(0), default=None)
 
 
-def capacity_per_month(throughput_tps: float) -> Decimal:
-    """Output tokens that one machine makes in a month without a pause."""
-    made = Decimal(str(throughput_tps)) * SECONDS_PER_HOUR * HOURS_PER_MONTH
-    return made.quantize(Decimal(1))
+def _heaviest(cells: Sequence[CellSummary]) -> CellSummary | None:
+    known = [cell for cell in lightest_first(cells) if cell.cost.per_1k is not None]
+    return known[-1] if known else None
 
 
-def billed_per_mtok(api: TargetFacts, cell: CellSummary) -> Decimal | None:
-    """Dollars that an API bills per million output tokens with this cell's prompts, if known."""
-    if api.price_output is None:
-        return None
-    tokens_in, tokens_out = cell.tokens_in_p50, cell.tokens_out_p50
-    if api.price_input is None or tokens_in is None or not tokens_out:
-        return api.price_output
-    return api.price_output + api.price_input * Decimal(str(tokens_in)) / Decimal(str(tokens_out))
+def _row(
+    machine: tuple[TargetFacts, CellSummary], rival: tuple[TargetFacts, CellSummary | None]
+) -> BreakEven:
+    hosted, own = machine
+    api, other = rival
+    full, billed = own.cost.per_1k, None if other is None else other.cost.per_1k
+    share, note = _judge(full, billed)
+    served = _served_per_month(hosted.hourly_cost, full)
+    requests = None if share is None or served is None else served * Decimal(str(share))
+    tokens = None if own.tokens_out_p50 is None else Decimal(str(own.tokens_out_p50))
+    same = identity(hosted.model) == identity(api.model)
+    return BreakEven(
+        hosted=hosted.name,
+        api=api.name,
+        load=own.load,
+        hosted_per_mtok=own.cost.out_per_mtok,
+        tokens_per_month=_whole(None if requests is None or tokens is None else requests * tokens),
+        note=note,
+        hosted_per_1k=full,
+        api_per_1k=billed,
+        requests_per_month=_whole(requests),
+        utilisation=share,
+        models=() if same else (hosted.model, api.model),
+    )
 
 
-def _rows(
-    cell: CellSummary, hosted: TargetFacts, apis: Iterable[TargetFacts]
-) -> Iterator[BreakEven]:
-    hourly = hosted.hourly_cost
-    if hourly is None:
-        return
-    own = cost_out(hourly=hourly, throughput_tps=cell.throughput_tps)
-    for api in apis:
-        tokens, note = _judge(cell, hourly, billed_per_mtok(api, cell))
-        yield BreakEven(
-            hosted=hosted.name,
-            api=api.name,
-            load=cell.load,
-            hosted_per_mtok=None if own is None else own.quantize(CENTS),
-            tokens_per_month=tokens,
-            note=note,
-        )
-
-
-def _judge(
-    cell: CellSummary, hourly: Decimal, billed: Decimal | None
-) -> tuple[Decimal | None, str]:
-    """Find the break-even, if one machine can make that many tokens, and a note on it."""
-    if billed is None:
-        return None, "the API's price is unknown"
-    tokens = tokens_per_month(hourly, billed)
-    if tokens is None:
+def _judge(full: Decimal | None, billed: Decimal | None) -> tuple[float | None, str]:
+    """Find the share of its use from which the machine is cheaper; a note where there is none."""
+    if billed is None or full is None:
+        return None, UNKNOWN
+    if billed == 0:
         return None, "never: the API is free"
-    if not cell.throughput_tps:
-        return tokens, "the throughput is unknown: whether one machine can make that many is open"
-    most = capacity_per_month(cell.throughput_tps)
-    price = f"${billed.quantize(Decimal('0.01'))} per million output tokens with their prompts"
-    if tokens > most:
-        return None, (
-            f"never at this load: it takes {_millions(tokens)} tokens a month against {price}, "
-            f"and the machine makes at most {_millions(most)}"
-        )
-    return tokens, f"against {price}; {tokens / most:.0%} of what the machine can make"
+    share = float(full / billed)
+    if share > 1.0:
+        return None, f"never at this load: busy all day, it still costs {share:.1f} times as much"
+    return share, ""
 
 
-def _millions(tokens: Decimal) -> str:
-    return f"{tokens / MTOK:,.0f} M"
+def _served_per_month(hourly: Decimal | None, full: Decimal | None) -> Decimal | None:
+    """Requests that the machine serves in a month without a pause."""
+    return None if hourly is None or not full else HOURS_PER_MONTH * hourly * 1000 / full
+
+
+def _whole(amount: Decimal | None) -> Decimal | None:
+    return None if amount is None else amount.quantize(Decimal(1))
+
+
+def _order(row: BreakEven) -> tuple[str, bool, float, str]:
+    known = row.utilisation is not None
+    return row.hosted, not known, row.utilisation or 0.0, row.api

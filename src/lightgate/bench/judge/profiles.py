@@ -6,7 +6,6 @@ the next number decides among those that tie, and if none is left they tie.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -14,6 +13,7 @@ from lightgate.bench.statistics.summary import error_rate, lightest_first
 from lightgate.clock.load import Slo
 from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.run import Pick, Profile
+from lightgate.price.cost import money
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -220,11 +220,11 @@ def _turns(cell: CellSummary, tokens: float | None) -> Score | None:
 
 
 def _price(cell: CellSummary, _tokens: float | None) -> Score | None:
-    price = cell.cost.out_per_mtok
+    price = cell.cost.per_1k
     if price is None:
         return None
     value = float(price)
-    return Score(value, value, value, f"${price.quantize(Decimal('0.01'))} per Mtok")
+    return Score(value, value, value, f"{money(price)} per 1,000 requests")
 
 
 def _throughput(cell: CellSummary, _tokens: float | None) -> Score | None:

@@ -35,6 +35,7 @@ SHARES: Final[dict[str, Callable[[CellSummary], float | None]]] = {
 PLAIN: Final[dict[str, Callable[[CellSummary], float | None]]] = {
     "throughput": lambda cell: cell.throughput_tps,
     "inflight": lambda cell: cell.inflight,
+    "cost_1k": lambda cell: _float(cell.cost.per_1k),
     "cost_per_mtok": lambda cell: _float(cell.cost.out_per_mtok),
     "cost_per_request": lambda cell: _float(cell.cost.per_request),
     "cost_per_good_request": lambda cell: _float(cell.cost.per_good_request),

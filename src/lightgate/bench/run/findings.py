@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from lightgate.bench.judge.breakeven import break_even
+from lightgate.bench.judge.breakeven import break_even, other_models
 from lightgate.bench.judge.profiles import picks
 from lightgate.bench.judge.verdict import Signs, diagnose
 from lightgate.bench.statistics.summary import CellFacts, relate, summarise
@@ -74,6 +74,7 @@ def conclude(
         verdicts=tuple(_verdicts(run, measured, (found_cells, counted), twins)),
         picks=picks(found_cells, twins),
         break_even=break_even(run.targets, found_cells),
+        notes=tuple(dict.fromkeys(filter(None, (*run.notes, other_models(run.targets))))),
     )
 
 

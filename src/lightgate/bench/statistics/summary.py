@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from decimal import Decimal
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from lightgate.bench.statistics import steady
+from lightgate.bench.statistics.cost import Billed, cell_cost
 from lightgate.bench.statistics.steady import AttemptSpan
 from lightgate.clock import load
 from lightgate.clock.load import LATE_LIMIT, Slo, Stream, Window
@@ -40,9 +40,6 @@ DURATION_QS: Final = (0.5, 0.9, 0.95, 0.99)
 RATE_QS: Final = (0.5, 0.05)  # of a rate the low end is the bad one: "slow 5 %"
 OFFERED_LIMIT: Final = 0.98  # below this share of the asked load, say so
 RAMP_SHARE: Final = 0.5  # a ramp that is more than this of its block cannot be cut off
-MTOK: Final = Decimal(1_000_000)
-NANO: Final = Decimal("1e-9")
-SECONDS_PER_HOUR: Final = 3600
 
 
 class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +108,7 @@ def summarise(
             [a for a in cell.good if a.tokens_cached == 0], attrgetter("ttft_ms")
         ),
         cached_ttft_p50_ms=_p50([a for a in cell.good if a.tokens_cached], attrgetter("ttft_ms")),
-        cost=_cost(cell, throughput),
+        cost=_cost(cell, throughput, speed_p50),
         windows_ns=cell.windows_ns,
     )
 
@@ -335,61 +332,25 @@ def _why_invalid(late: float | None) -> str:
     return f"the client itself was late in {late:.1%} of the requests (at most {LATE_LIMIT:.0%})"
 
 
-def _cost(cell: _SortedCell, throughput: float | None) -> CostFacts:
-    target = cell.facts.target
-    if target.hourly_cost is not None:
-        return _hourly(cell, target.hourly_cost, throughput)
-    costs = {attempt.id: _dollars(attempt, target) for attempt in cell.everything}
-    counted = [cost for a in cell.counted if (cost := costs[a.id]) is not None]
-    total = sum(counted, Decimal(0))
-    priced = bool(counted)
-    source = next((a.cost_source for a in cell.everything if a.cost_source), None)
-    return CostFacts(
-        out_per_mtok=target.price_output,
-        in_per_mtok=target.price_input,
-        per_request=_each(total, len(cell.counted)) if priced else None,
-        per_good_request=_each(total, _good(cell.counted, cell.facts)) if priced else None,
-        spent=sum(filter(None, costs.values()), Decimal(0)) if priced else None,
-        source=source or ("list" if target.price_output is not None else None),
-    )
-
-
-def _hourly(cell: _SortedCell, hourly: Decimal, throughput: float | None) -> CostFacts:
-    """Paid by the hour: what the windows cost, shared by the requests that ended in them."""
-    dollars = hourly * Decimal(str(cell.steady.seconds)) / SECONDS_PER_HOUR
-    ended = [a for a in cell.everything if _ended_inside(a, cell.steady.windows)]
-    per_mtok = load.cost_out(hourly=hourly, throughput_tps=throughput)
-    return CostFacts(
-        out_per_mtok=None if per_mtok is None else per_mtok.quantize(NANO),
-        per_request=_each(dollars, len(ended)),
-        per_good_request=_each(dollars, _good(ended, cell.facts)),
-        spent=dollars.quantize(NANO),
-        source="hourly",
+def _cost(cell: _SortedCell, throughput: float | None, speed: float | None) -> CostFacts:
+    found = cell.steady
+    return cell_cost(
+        Billed(
+            target=cell.facts.target,
+            everything=cell.everything,
+            counted=cell.counted,
+            slo=cell.facts.slo,
+            ended=[a for a in cell.everything if _ended_inside(a, found.windows)],
+            seconds=found.seconds,
+            throughput_tps=throughput,
+            inflight=found.inflight,
+            speed_tps=speed,
+        )
     )
 
 
 def _ended_inside(attempt: AttemptRecord, windows: Iterable[Window]) -> bool:
     return attempt.t_end_ns is not None and steady.in_windows(attempt.t_end_ns - 1, windows)
-
-
-def _dollars(attempt: AttemptRecord, target: TargetFacts) -> Decimal | None:
-    if attempt.cost_usd is not None:
-        return attempt.cost_usd
-    if target.price_input is None or target.price_output is None:
-        return None
-    if attempt.tokens_in is None or attempt.tokens_out is None:
-        return None
-    tokens_paid = attempt.tokens_in * target.price_input + attempt.tokens_out * target.price_output
-    return tokens_paid / MTOK
-
-
-def _good(attempts: Iterable[AttemptRecord], facts: CellFacts) -> int:
-    slo = facts.slo or Slo()
-    return sum(load.meets(attempt, slo) for attempt in attempts)
-
-
-def _each(total: Decimal, count: int) -> Decimal | None:
-    return (total / count).quantize(NANO) if count else None
 
 
 def _related(cell: CellSummary, alone: CellSummary | None) -> CellSummary:

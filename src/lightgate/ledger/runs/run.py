@@ -68,14 +68,17 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Dollars at this cell's load."""
+    """Dollars at this cell's load, all from the same bill; `in_per_mtok` is the list's price."""
 
-    out_per_mtok: Decimal | None = None
+    out_per_mtok: Decimal | None = None  # the prompts are in it
     in_per_mtok: Decimal | None = None
     per_request: Decimal | None = None
     per_good_request: Decimal | None = None
     spent: Decimal | None = None
     source: str | None = None  # list | override | hourly
+    per_1k: Decimal | None = None  # dollars per 1,000 requests of this workload
+    tokens_per_dollar: float | None = None  # output tokens
+    speed_per_dollar: float | None = None  # tok/s of a stream per dollar an hour of it
 
 
 class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,14 +172,23 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
-    """From how many output tokens a month a self-hosted target is cheaper than an API."""
+    """From how many requests a month a self-hosted target is cheaper than an API.
+
+    A month of the machine costs the same at any use; `utilisation` is the share of what it served
+    at this load from which the API would cost more. None: never, or unknown; the note says which.
+    """
 
     hosted: str
     api: str
     load: str
     hosted_per_mtok: Decimal | None
-    tokens_per_month: Decimal | None  # None: never, or unknown
+    tokens_per_month: Decimal | None  # output tokens
     note: str = ""
+    hosted_per_1k: Decimal | None = None  # where the machine never waits for work
+    api_per_1k: Decimal | None = None
+    requests_per_month: Decimal | None = None
+    utilisation: float | None = None
+    models: tuple[str, ...] = ()  # the two, where they are not the same model
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

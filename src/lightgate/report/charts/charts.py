@@ -236,7 +236,7 @@ def cost_map(run: Run) -> Picture | None:
         parts.append(drawn if filled else drawn.replace('class="m ', 'class="m hollow ', 1))
     parts.append(_beside([(x(p.x), y(p.y)) for p, _ in points], heavy, x, y))
     better = label(x.start + 6, 42, "↖ faster and cheaper", class_="t")
-    titles = ("speed p50, tok/s", "dollars per million output tokens")
+    titles = ("speed p50, tok/s", "dollars per 1,000 requests of this workload")
     return plot(WIDE, x, y, titles).draw(better + "".join(parts))
 
 
@@ -249,12 +249,12 @@ def _cost_points(run: Run) -> list[tuple[ChartPoint, bool]]:
         kept = []
         for cell in mine:
             speed = None if cell is None else cell.value("speed_tps", 0.5)
-            if cell is None or not speed or not cell.cost.out_per_mtok:
+            if cell is None or not speed or not cell.cost.per_1k:
                 continue
-            price = cell.cost.out_per_mtok
+            price = cell.cost.per_1k
             title = (
                 f"{short[target]} at {cell.load}: {number(speed)} tok/s, {dollars(price)} "
-                f"per million output tokens, n = {cell.requests:,}"
+                f"per 1,000 requests, n = {cell.requests:,}"
             )
             kept.append(
                 ChartPoint(series, shorten(short[target], NAME), float(price), speed, title)

@@ -53,7 +53,7 @@ _HEADS: Final = (
     ("in flight", "inflight"),
     ("errors", "errors"),
     ("good\u00adput", "goodput"),
-    ("$/Mtok", "cost"),
+    ("$/1k", "cost"),
     ("grade", "grade"),
     ("P(fast\u00adest)", "p_fastest"),
     ("n", "n"),
@@ -125,7 +125,7 @@ def _figures(row: CellRow, metric: str) -> Sequence[BoardFigure]:
         BoardFigure(number(cell.inflight), _window(cell, "inflight", "requests")),
         BoardFigure(percent(error_share(cell), digits=1), _errors(cell)),
         BoardFigure(percent(cell.goodput), f"n = {cell.requests:,}. {DEFINITIONS['goodput'].text}"),
-        BoardFigure(dollars(cell.cost.out_per_mtok), _cost(cell)),
+        BoardFigure(dollars(cell.cost.per_1k), _cost(cell)),
         BoardFigure(grade_of(cell) or DOT, f"{graded} {DEFINITIONS['grade'].text}"),
         BoardFigure(
             DOT if row.standing is None else probability(row.standing.p_fastest),
@@ -164,8 +164,12 @@ def _errors(cell: CellSummary) -> str:
 
 
 def _cost(cell: CellSummary) -> str:
-    if cell.cost.out_per_mtok is None:
+    cost = cell.cost
+    if cost.per_1k is None:
         return f"The price is unknown. {DEFINITIONS['cost'].text}"
-    good = cell.cost.per_good_request
-    each = "" if good is None else f"; {dollars(good)} per good request"
-    return f"Source: {cell.cost.source or 'unknown'}{each}. {DEFINITIONS['cost'].text}"
+    parts = [f"Source: {cost.source or 'unknown'}"]
+    if cost.out_per_mtok is not None:
+        parts.append(f"{dollars(cost.out_per_mtok)} per million output tokens, prompts included")
+    if cost.per_good_request is not None:
+        parts.append(f"{dollars(cost.per_good_request)} per good request")
+    return f"{'; '.join(parts)}. {DEFINITIONS['cost'].text}"

@@ -14,6 +14,7 @@ from lightgate.ledger.runs.samples import UNTOLD
 from lightgate.report.charts.charts import cost_map, degradation, distributions
 from lightgate.report.charts.strips import ROWS, strips
 from lightgate.report.charts.svg import Picture, element, escape, marker, stylesheet
+from lightgate.report.charts.use_chart import use_charts
 from lightgate.report.pages import sections
 from lightgate.report.pages.board import board
 from lightgate.report.tables.arrange import blocks, names, shared_model, shown_workload, targets
@@ -183,11 +184,13 @@ def _cost(run: Run) -> str:
     drawn = cost_map(run)
     text = "Filled: the heaviest load; hollow: lighter ones."
     hosted = sections.break_even(run)
-    told = element("h3", "Own machine or API") + hosted if hosted else ""
+    charts = figures(use_charts(run), wide=True) if hosted else ""
+    told = element("h3", "Own machine or API") + hosted + charts if hosted else ""
     if drawn is None:
         missing = "No price is known for these targets." if run.cells else ""
         return (sections.paragraph(missing, class_="soft") if missing else "") + told
-    return figures([drawn], wide=True) + sections.paragraph(text, class_="soft") + told
+    shown = figures([drawn], wide=True) + sections.paragraph(text, class_="soft")
+    return shown + sections.costs(run) + told
 
 
 def _key(run: Run) -> str:

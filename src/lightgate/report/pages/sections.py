@@ -17,9 +17,9 @@ from lightgate.report.tables.figures import (
     probability,
     shorten,
 )
+from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
-    break_even_sentence,
     health_sentence,
     title_of,
     twin_sentences,
@@ -29,7 +29,7 @@ from lightgate.report.tables.sentences import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lightgate.ledger.runs.run import CellSummary, CellVerdict, Pick, Run
+    from lightgate.ledger.runs.run import CellSummary, CellVerdict, Pick, Run, TargetFacts
     from lightgate.report.pages.material import Material
 
 _BAR: Final = (320.0, 12.0)
@@ -185,8 +185,40 @@ def _counts(cell: CellSummary) -> str:
 
 
 def break_even(run: Run) -> str:
-    """Write from how many tokens on a machine of one's own is cheaper."""
-    return listing(break_even_sentence(row, names(run)) for row in run.break_even)
+    """Write from which use on a machine of one's own is cheaper than each API."""
+    rows = [tuple(map(escape, row)) for row in own_rows(run)]
+    made = table(HEADS, rows, class_="plain") if rows else ""
+    return made + "".join(paragraph(note, class_="soft") for note in own_notes(run))
+
+
+def costs(run: Run) -> str:
+    """Write the one cost of every cell, and what is derived from it for reading."""
+    short, facts = names(run), {target.name: target for target in run.targets}
+    rows = [
+        (
+            escape(short[cell.target]),
+            escape(cell.load),
+            dollars(cell.cost.per_1k),
+            dollars(cell.cost.out_per_mtok),
+            number(cell.cost.tokens_per_dollar),
+            number(cell.cost.speed_per_dollar),
+            _listed(facts[cell.target]),
+        )
+        for load in loads(run)
+        for cell in run.cells
+        if cell.load == load and cell.target in short and cell.cost.per_1k is not None
+    ]
+    heads = (
+        *("target", "load", "$/1k requests", "$/Mtok out, with prompts", "tokens per $"),
+        *("tok/s per $/h", "listed, in / out"),
+    )
+    return table(heads, rows, class_="plain") if rows else ""
+
+
+def _listed(target: TargetFacts) -> str:
+    if target.hourly_cost is not None:
+        return f"{dollars(target.hourly_cost)} an hour"
+    return f"{dollars(target.price_input)} / {dollars(target.price_output)}"
 
 
 def method(run: Run) -> str:
@@ -228,7 +260,7 @@ def _targets(run: Run) -> str:
             escape(target.name),
             escape(target.base_url),
             escape(target.dialect),
-            f"{dollars(target.price_input)} / {dollars(target.price_output)}",
+            _listed(target),
             escape(target.price_as_of or DOT),
             "" if target.name in order else escape(f"A/A twin of {target.twin_of}"),
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.quantile import TOO_SMALL, smallest_n
 from lightgate.clock.timing import SHOWN, Definition
+from lightgate.price.cost import money
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -33,7 +34,11 @@ DEFINITIONS: Final = {
     "inflight": Definition("in flight", "Time-weighted mean of requests in flight in the window."),
     "errors": Definition("errors", "Failed requests as a share of those that came to an end."),
     "goodput": Definition("goodput", "Share of the offered requests that met every SLO."),
-    "cost": Definition("$/Mtok out", "Dollars per million output tokens at this load."),
+    "cost": Definition(
+        "$/1k",
+        "Dollars per 1,000 requests of this workload: prompts, answers and reasoning as billed, or"
+        " the machine's hours shared by what they served at this load.",
+    ),
     "grade": Definition(
         "grade",
         "Band of the median total speed: 1 from 100 tok/s, 2 from 70, 3 from 50, 4 from 30.",
@@ -122,15 +127,8 @@ def probability(p: float | None) -> str:
 
 
 def dollars(amount: Decimal | None) -> str:
-    """Write dollars with two digits after the point, more for small amounts; a dot for None."""
-    if amount is None:
-        return DOT
-    size = abs(float(amount))
-    if size == 0 or size >= 1:
-        return f"${size:,.2f}"
-    places = min(9, 1 - math.floor(math.log10(size)))
-    whole, _, part = f"{size:.{places}f}".partition(".")
-    return f"${whole}.{part.rstrip('0').ljust(2, '0')}"
+    """Write dollars, with as many digits as a small amount needs; a dot for None."""
+    return DOT if amount is None else money(amount)
 
 
 def bounds(interval: Interval | None) -> str:

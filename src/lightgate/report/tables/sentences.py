@@ -1,4 +1,4 @@
-"""What was found, in sentences: comparisons, break-even, what is wrong with a cell or a run."""
+"""What was found, in sentences: comparisons, what is wrong with a cell or a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from lightgate.report.tables.figures import (
     DEFINITIONS,
     DOT,
     clean,
-    dollars,
     milliseconds,
     number,
     percent,
@@ -19,10 +18,8 @@ from lightgate.report.tables.figures import (
 )
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from lightgate.clock.quantile import Interval
-    from lightgate.ledger.runs.run import BreakEven, CellSummary, Health, Run, Versus
+    from lightgate.ledger.runs.run import CellSummary, Health, Run, Versus
     from lightgate.report.tables.arrange import Block
 
 _FASTER: Final = {
@@ -103,26 +100,6 @@ def _p_win(versus: Versus) -> float:
     low_is_good = a_is_low == a_wins
     p_a = p_low if low_is_good else 1.0 - p_low
     return p_a if a_wins else 1.0 - p_a
-
-
-def break_even_sentence(row: BreakEven, short: dict[str, str]) -> str:
-    """Say from how many tokens a month on a machine of one's own is cheaper."""
-    hosted, api = (short.get(name, clean(name)) for name in (row.hosted, row.api))
-    price = f" ({dollars(row.hosted_per_mtok)} per million at {clean(row.load)})"
-    own = f"{hosted}{price if row.hosted_per_mtok is not None else ''}"
-    note = f"; {clean(row.note)}" if row.note else ""
-    if row.tokens_per_month is None:
-        return f"{own} against {api}: no break-even{note}"
-    from_here = f"{tokens(row.tokens_per_month)} output tokens a month"
-    return f"{own} is cheaper than {api} from {from_here}{note}"
-
-
-def tokens(count: Decimal) -> str:
-    """Write a count of tokens in words, such as 1.2 billion."""
-    for size, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
-        if count >= size:
-            return f"{number(float(count / size))} {name}"
-    return f"{float(count):,.0f}"
 
 
 def failing_sentence(block: Block) -> str:

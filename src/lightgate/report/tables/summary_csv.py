@@ -61,6 +61,7 @@ _COSTS: Final = (
     "spent",
     "source",
 )
+_COSTS_ADDED: Final = ("per_1k", "tokens_per_dollar", "speed_per_dollar")
 
 
 def columns() -> tuple[str, ...]:
@@ -77,6 +78,7 @@ def columns() -> tuple[str, ...]:
         *(name for metric in _FAILING for name in _failing_columns(metric)),
         *(name for metric in _ADDED for name in _quantile_columns(metric, _TAILS)),
         *(name for metric in _ADDED for name in _failing_columns(metric)),
+        *(f"cost_{name}" for name in _COSTS_ADDED),
     )
 
 
@@ -130,7 +132,9 @@ def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, ob
     for metric in (*_FAILING, *_ADDED):
         row |= _failing(cell, metric)
     row |= {name: harmless(getattr(cell, name)) for name in _PLAIN}
-    return row | {f"cost_{name}": harmless(getattr(cell.cost, name)) for name in _COSTS}
+    return row | {
+        f"cost_{name}": harmless(getattr(cell.cost, name)) for name in (*_COSTS, *_COSTS_ADDED)
+    }
 
 
 def _quantiles(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[str, object]:

@@ -37,9 +37,9 @@ from lightgate.report.tables.figures import (
     shorten,
 )
 from lightgate.report.tables.layout import PIPE_WIDTH, TextColumn, print_columns
+from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
-    break_even_sentence,
     failing_sentence,
     health_sentence,
     run_remarks,
@@ -54,8 +54,10 @@ if TYPE_CHECKING:
 
     from lightgate.ledger.runs.run import CellSummary, Run
     from lightgate.report.tables.arrange import Block, CellRow
+    from lightgate.report.tables.own_or_api import OwnRow
 
 TIE: Final = "≈"
+OWN_OR_API: Final = "Own machine or API"
 _LONGEST_NAME: Final = 28
 
 
@@ -77,8 +79,18 @@ def print_run(run: Run, console: Console, *, with_curves: bool = True) -> None:
     for heading, lines in _sections(run):
         console.print()
         console.print(Text(heading, style="bold"))
+        if heading == OWN_OR_API and (rows := own_rows(run)):
+            print_columns(_own_columns(rows), console)
         for line in lines:
             console.print(Text(_indented(line, console.width)), soft_wrap=True)
+
+
+def _own_columns(rows: list[OwnRow]) -> list[list[TextColumn]]:
+    own, api, *costs, share, requests = (
+        TextColumn(title, cells, right=at in {2, 3}, prose=at == 4)
+        for at, (title, cells) in enumerate(zip(HEADS, zip(*rows, strict=True), strict=True))
+    )
+    return [[own, api], costs, [share], [requests]]
 
 
 def _indented(line: str, width: int) -> str:
@@ -152,7 +164,7 @@ def _columns(block: Block) -> list[list[TextColumn]]:
     well = [
         _column("errors", rows, lambda row: _errors(row.cell)),
         _column("goodput", rows, lambda row: percent(row.cell.goodput)),
-        _column("$/Mtok out", rows, lambda row: dollars(row.cell.cost.out_per_mtok)),
+        _column("$/1k", rows, lambda row: dollars(row.cell.cost.per_1k)),
         _column("grade", rows, lambda row: grade_of(row.cell) or DOT),
         _column("rank", rows, _rank),
         _column("P(fastest)", rows, _p_fastest),
@@ -208,7 +220,7 @@ def _sections(run: Run) -> Iterator[tuple[str, list[str]]]:
         ("Who is faster", _versus_lines(run)),
         ("Why", _verdict_lines(run)),
         ("Which to take", _pick_lines(run)),
-        ("Own machine or API", [break_even_sentence(row, names(run)) for row in run.break_even]),
+        (OWN_OR_API, own_notes(run)),
         ("Remarks", [*run_remarks(run), health_sentence(run.health)]),
     ]
     return ((heading, lines) for heading, lines in found if lines)

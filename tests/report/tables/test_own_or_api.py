@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+import msgspec
+
+from lightgate.ledger.runs.run import BreakEven, Run
+from lightgate.report.tables.own_or_api import OwnRow, own_notes, own_rows
+from lightgate.report.tables.text import plain
+
+HALF = BreakEven(
+    hosted="own/m",
+    api="groq/m",
+    load="c=32",
+    hosted_per_mtok=Decimal(1),
+    tokens_per_month=Decimal(714_000_000),
+    hosted_per_1k=Decimal("0.002"),
+    api_per_1k=Decimal("0.004"),
+    requests_per_month=Decimal(7_140_000),
+    utilisation=0.5,
+)
+NEVER = msgspec.structs.replace(
+    HALF, api="xai/n", utilisation=None, requests_per_month=None, note="never", models=("m", "n")
+)
+UNKNOWN = BreakEven(
+    hosted="own/m", api="new/m", load="c=32", hosted_per_mtok=None, tokens_per_month=None
+)
+
+
+def run(*rows: BreakEven) -> Run:
+    return Run(id="r", started="2026-11-16T00:00:00Z", break_even=rows)
+
+
+def test_one_row_for_each_api_with_a_cost() -> None:
+    rows = own_rows(run(HALF, NEVER, UNKNOWN))
+    assert rows == [
+        OwnRow("own/m at c=32", "groq/m", "$0.002", "$0.004", "50 % of its use", "7.14 million"),
+        OwnRow("own/m at c=32", "xai/n *", "$0.002", "$0.004", "never", "·"),
+    ]
+
+
+def test_who_is_left_out_and_which_models_differ_is_said_once() -> None:
+    notes = own_notes(run(HALF, NEVER, UNKNOWN, UNKNOWN))
+    assert notes[1] == "Not in the table, since their cost is unknown: new/m."
+    assert notes[2].endswith("m and n.")
+    assert own_notes(run()) == []
+
+
+def test_the_terminal_shows_a_table() -> None:
+    text = plain(run(HALF, NEVER, UNKNOWN))
+    section = text[text.index("Own machine or API") :].splitlines()
+    assert section[1].split("  ")[0] == "own machine"
+    assert "50 % of its use" in section[2]
