@@ -140,11 +140,61 @@ def test_p90_stands_in_for_p95_where_samples_are_few() -> None:
     assert verdict.evidence[0].startswith("TTFT p90 goes from")
 
 
+def test_a_tail_that_explodes_while_the_median_stays_is_a_queue_already_at_8() -> None:
+    """The first sign in the tables of 2025: p95 from 290 to 820 ms, p50 from 230 to 290."""
+    for seed in range(12):
+        points = [Point(1, (230, 279), (215, 200)), Point(8, (290, 860), (180, 145))]
+        verdict = diagnose(*world(points, seed=seed))
+        assert verdict is not None
+        assert verdict.name == "intermittent queue"
+
+
+def test_a_few_samples_are_not_called_healthy() -> None:
+    rng = np.random.default_rng(3)
+    few = [cell(c, rng.lognormal(5, 0.2, 24).tolist(), [100.0] * 24) for c in (1, 8)]
+    verdict = diagnose(few, Signs(cpu_share=0.03))
+    assert verdict is not None
+    assert verdict.name == "not judged"
+    assert verdict.evidence[0] == "c=1: 24 requests; the tail needs 36 to be seen"
+
+
+def test_a_schedule_that_asks_for_too_much_is_overloaded() -> None:
+    calm = [planned(n, 200.0 + n % 7) for n in range(90)]
+    behind = [planned(n, 200.0 + 40.0 * n) for n in range(90)]
+    at_rate = CellSummary(target="lab", load="20/s", rate=20.0, outcomes={"ok": 90})
+    for attempts, expected in ((calm, None), (behind, "overloaded")):
+        verdict = diagnose([at_rate], Signs.of({"20/s": attempts}))
+        assert (verdict and verdict.name) == expected
+    dropped = _with(at_rate, offered_share=0.7)
+    verdict = diagnose([dropped], Signs.of({"20/s": calm}))
+    assert verdict is not None
+    assert verdict.evidence == ("20/s: 30% were never sent, since too many were in flight",)
+
+
+def planned(n: int, wait_ms: float) -> AttemptRecord:
+    marks = Marks()
+    marks.plan = marks.send = n * 50_000_000
+    stamp = marks.send + int(wait_ms * 1e6)
+    marks.burst(stamp, stamp, 1, 4)
+    facts = AttemptFacts(
+        id=str(n),
+        exchange_id=str(n),
+        source="bench",
+        target="lab",
+        provider="lab",
+        model="m",
+        dialect="openai",
+        outcome=Outcome.OK,
+        wall_ns=0,
+    )
+    return AttemptRecord.of(facts, marks, Tokens())
+
+
 def test_no_growth_that_the_intervals_do_not_show() -> None:
     rng = np.random.default_rng(3)
     few = [
-        cell(1, rng.lognormal(5, 0.8, 7).tolist(), [100.0] * 7),
-        cell(8, (rng.lognormal(5, 0.8, 7) * 2.2).tolist(), [100.0] * 7),
+        cell(1, rng.lognormal(5, 1.6, 40).tolist(), [100.0] * 40),
+        cell(8, (rng.lognormal(5, 1.6, 40) * 1.8).tolist(), [100.0] * 40),
     ]
     verdict = diagnose(few)
     assert verdict is not None
@@ -206,10 +256,14 @@ def test_a_late_client_is_named_before_anything_else() -> None:
 
 def test_a_client_that_did_not_offer_the_load() -> None:
     light, heavy = world(HEALTHY).cells
-    verdict = diagnose([light, _with(heavy, offered_share=0.8)])
+    short = [light, _with(heavy, offered_share=0.8)]
+    verdict = diagnose(short, Signs(cpu_share=0.95))
     assert verdict is not None
     assert verdict.name == "client-bound"
-    assert verdict.evidence == ("c=32: only 80% of the asked load was in flight",)
+    assert verdict.evidence[0] == "c=32: only 80% of the asked load was in flight"
+    idle = diagnose(short, Signs(cpu_share=0.03))  # a client at 3 % was not what held it back
+    assert idle is not None
+    assert idle.name == "healthy"
 
 
 FAR = [Point(1, (180, 200), (100, 95)), Point(32, (185, 210), (98, 92))]

@@ -2,12 +2,14 @@
 
 Every rule is a ratio or a share, so the verdict does not depend on the unit of time. A growth only
 counts where the intervals of the two cells do not overlap. The limits are in `LIMITS`, each with
-its reason; the rules are asked in the order of `diagnose`, and the first that holds names it.
+its reason; the rules are asked in the order of `diagnose`, and the first that holds names it. Where
+the samples are too few to see a tail, nothing is called healthy.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,6 +22,7 @@ from lightgate.bench.statistics.summary import (
 )
 from lightgate.clock.load import counting
 from lightgate.clock.outcome import Outcome
+from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.run import CellVerdict
 
 if TYPE_CHECKING:
@@ -35,8 +38,12 @@ class VerdictLimits(NamedTuple):
     queue_growth: float = 2.0  # TTFT p50: below twice, batching alone can explain it
     speed_kept: float = 0.75  # speed p50: batching engines keep more than this until they are full
     tail_growth: float = 2.5  # p95/p50 of TTFT against itself: 002's worst "explodes" by 3.1
-    tail_growth_p90: float = 2.0  # the same tail seen at p90, where p95 has too few samples
-    tail_itself: float = 3.0  # ... and p95 grows by at least this
+    tail_growth_calm: float = 1.7  # the same where p50 stays low: 002's first sign is 2.2
+    calm_p50: float = 1.5  # growth of TTFT p50 that counts as staying low
+    tail_power_p90: float = 0.78  # p90 in place of p95: a lognormal tail grows by this power there
+    tail_itself: float = 2.5  # ... and p95 grows by at least this: 002's first sign is 2.8
+    overload_growth: float = 1.5  # TTFT of the last third of a schedule over that of the first
+    overload_sure: float = 0.8  # chance that a request of the last third waits longer
     refused: float = 0.01  # 429 or load-dependent refusals: one in a hundred is no accident
     timed_out: float = 0.05  # requests that waited longer than the deadline
     step: float = 3.0  # between the two modes of TTFT
@@ -50,12 +57,25 @@ class VerdictLimits(NamedTuple):
 
 
 LIMITS: Final = VerdictLimits()
+LEAST_THIRD: Final = 20  # waits in a third of a load
+
+
+class WaitTrend(msgspec.Struct, frozen=True):
+    """TTFT from the planned instants in the first and the last third of a load, medians in ms.
+
+    `sure` is the chance that a request of the last third waits longer than one of the first.
+    """
+
+    first: float
+    last: float
+    sure: float
 
 
 class Signs(msgspec.Struct, frozen=True, kw_only=True):
     """Evidence beside the cells of one target: single TTFTs by load, round trip, client CPU."""
 
     ttft_ms: dict[str, tuple[float, ...]] = {}
+    trends: dict[str, WaitTrend] = {}
     round_trip_ms: float | None = None
     cpu_share: float | None = None
 
@@ -76,6 +96,7 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
         trips = [a.tcp_ms for a in everything if a.tcp_ms is not None]
         return cls(
             ttft_ms={load: tuple(_ttfts(each)) for load, each in attempts.items()},
+            trends={load: found for load, each in attempts.items() if (found := trend(each))},
             round_trip_ms=median(trips) if trips else None,
             cpu_share=cpu_share,
         )
@@ -184,8 +205,29 @@ def _limiter(view: _View) -> Iterator[str]:
         yield from _stepped(cell, view.signs.ttft_ms.get(cell.load, ()))
 
 
+def _overloaded(view: _View) -> Iterator[str]:
+    """A schedule asks for more than the provider serves: the wait grows as long as it lasts."""
+    for cell in view.cells:
+        if cell.concurrency is not None:
+            continue
+        if cell.offered_share is not None and cell.offered_share < OFFERED_LIMIT:
+            unsent = 1.0 - cell.offered_share
+            yield f"{cell.load}: {unsent:.0%} were never sent, since too many were in flight"
+        seen = view.signs.trends.get(cell.load)
+        if seen is None or seen.sure < LIMITS.overload_sure:
+            continue
+        if seen.last / seen.first >= LIMITS.overload_growth:
+            yield (
+                f"{cell.load}: the wait for the first token goes from {_ms(seen.first)} in the "
+                f"first third to {_ms(seen.last)} in the last, and did not level out"
+            )
+
+
 def _idle_client(view: _View) -> Iterator[str]:
-    """The client did not offer the load that was asked for, and nobody refused it."""
+    """The client had no processor left to offer the load that was asked for."""
+    busy = tuple(_busy(view))
+    if not busy:
+        return
     short = [
         f"{cell.load}: only {cell.offered_share:.0%} of the asked load was in flight"
         for cell in view.cells
@@ -193,20 +235,22 @@ def _idle_client(view: _View) -> Iterator[str]:
         and cell.offered_share is not None
         and cell.offered_share < OFFERED_LIMIT
     ]
-    yield from short
     if short:
-        yield from _busy(view)
+        yield from (*short, *busy)
 
 
 def _intermittent(view: _View) -> Iterator[str]:
     """Most requests are served at once, some wait: p95 explodes while p50 stays low."""
     p50, tail, name = _growth(view, "ttft_ms", 0.5), _growth(view, "ttft_ms", 0.95), "p95"
-    limit = LIMITS.tail_growth
+    power = 1.0
     if tail is None:  # fewer than 72 samples in one of the cells
-        tail, name, limit = _growth(view, "ttft_ms", 0.9), "p90", LIMITS.tail_growth_p90
+        tail, name, power = _growth(view, "ttft_ms", 0.9), "p90", LIMITS.tail_power_p90
     if p50 is None or tail is None or not tail.real:
         return
-    if tail.times >= LIMITS.tail_itself and tail.times / p50.times >= limit:
+    calm = p50.times <= LIMITS.calm_p50
+    limit = LIMITS.tail_growth_calm if calm else LIMITS.tail_growth
+    itself = LIMITS.tail_itself**power
+    if tail.times >= itself and tail.times / p50.times >= limit**power:
         yield f"TTFT {name} {tail} while p50 {p50}"
         yield (
             f"{name} is {tail.heavy / p50.heavy:.1f} times p50 at {view.heavy.load}, "
@@ -263,21 +307,36 @@ def _healthy(view: _View) -> Iterator[str]:
     if view.alone or (errors is not None and errors >= LIMITS.timed_out):
         return
     ttft, speed = _growth(view, "ttft_ms", 0.5), _growth(view, "speed_tps", 0.5)
-    if ttft is not None:
+    tail = _growth(view, "ttft_ms", 0.95) or _growth(view, "ttft_ms", 0.9)
+    if ttft is not None and tail is not None:
         yield f"TTFT p50 {ttft}"
         if speed is not None:
             yield f"speed p50 {speed}"
+
+
+def _too_few(view: _View) -> Iterator[str]:
+    """Nothing was seen, and the samples are too few to have seen a tail that waits."""
+    errors = error_rate(view.heavy)
+    if view.alone or (errors is not None and errors >= LIMITS.timed_out):
+        return
+    for cell in (view.light, view.heavy):
+        tail = cell.estimate("ttft_ms", 0.9)
+        if tail is None or tail.value is None:
+            counted = 0 if tail is None else tail.n
+            yield f"{cell.load}: {counted:,} requests; the tail needs {smallest_n(0.9)} to be seen"
 
 
 _RULES: Final[tuple[tuple[VerdictName, Callable[[_View], Iterator[str]]], ...]] = (
     ("client-bound", _late_client),
     ("rate limiter", _limiter),
     ("client-bound", _idle_client),
+    ("overloaded", _overloaded),
     ("intermittent queue", _intermittent),
     ("admission queue", _admission),
     ("batch contention", _contention),
     ("network", _network),
     ("healthy", _healthy),
+    ("not judged", _too_few),
 )
 
 
@@ -375,6 +434,18 @@ def _busy(view: _View) -> Iterator[str]:
 def _share(cell: CellSummary, outcome: Outcome) -> float:
     judged = sum(n for name, n in cell.outcomes.items() if Outcome(name) not in _UNJUDGED)
     return cell.outcomes.get(outcome, 0) / judged if judged else 0.0
+
+
+def trend(attempts: Iterable[AttemptRecord]) -> WaitTrend | None:
+    """Compare the waits at the end of a load with those at its beginning; None below 60 waits."""
+    counted = sorted(counting(attempts), key=lambda attempt: attempt.t_plan_ns or 0)
+    waits = [a.ttft_plan_ms for a in counted if a.ttft_plan_ms is not None and a.ttft_plan_ms > 0]
+    third = len(waits) // 3
+    if third < LEAST_THIRD:
+        return None
+    first, last = sorted(waits[:third]), waits[-third:]
+    longer = sum(bisect_left(first, wait) for wait in last)
+    return WaitTrend(median(first), median(last), longer / third**2)
 
 
 def _ttfts(attempts: Iterable[AttemptRecord]) -> Iterator[float]:

@@ -26,6 +26,8 @@ VerdictName = Literal[
     "intermittent queue",
     "client-bound",
     "network",
+    "overloaded",
+    "not judged",
 ]
 Profile = Literal["voice", "coding", "agent", "batch"]
 

@@ -88,7 +88,7 @@ def verdicts(run: Run) -> str:
 
 def _verdict(verdict: CellVerdict, short: Mapping[str, str]) -> str:
     name = short.get(verdict.target, verdict.target)
-    calm = "calm" if verdict.name == "healthy" else "alert"
+    calm = "calm" if verdict.name in {"healthy", "not judged"} else "alert"
     badge = element("span", escape(verdict.name), class_=f"badge {calm}")
     return element(
         "article",
