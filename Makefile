@@ -90,7 +90,7 @@ unit: prepared
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST)
 
 # Long, load-bearing proofs: the clock's error budget, the reader's and the simulator's cost.
-soak: $(VENV)/test.stamp
+soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/lightgate selftest
 	$(BIN)/python benchmarks/reader.py
 	$(BIN)/python benchmarks/simulator.py
@@ -103,6 +103,7 @@ soak: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/crowd.py
 	$(BIN)/python benchmarks/adds_up.py
 	$(BIN)/python benchmarks/kill.py
+	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/fuzz.py
 	$(BIN)/python benchmarks/ship.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
 	$(BIN)/python benchmarks/rescue.py

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.workers import Workers
-from lightgate.gateway.exchange.journal import BACKLOG
+from lightgate.gateway.spend.counters import SpendCounters
+from lightgate.ledger.journal.journal import SPARE_BYTES
 from sim.conftest import Answer
 
 if TYPE_CHECKING:
@@ -108,18 +109,19 @@ def balanced(gateway: Workers, outcomes: dict[str, int]) -> None:
     )
 
 
-async def test_a_full_disk_is_served_from_memory_then_refused(workers: Open) -> None:
-    """F29: up to the backlog nothing is lost and nobody notices; then money is fail-closed."""
+async def test_on_a_full_disk_nothing_is_lost_and_then_refused(workers: Open) -> None:
+    """F29: a worker that is killed on a full disk has written down all that it answered."""
     gateway = await workers()
-    child = await gateway.start()
-    first = await gateway.chat("lab/plain", stream=False)
-    assert first.status == 200
-    [journal] = (gateway.data / "journal").glob("*.lgj")
-    _, most = resource.prlimit(child.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (journal.stat().st_size + 100, most))
+    SpendCounters.open(gateway.data / "spend", 0, ()).close()  # larger than the limit
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SPARE_BYTES // 2 + 65536, most))  # the child's too
+    try:
+        child = await gateway.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     line = await gateway.line()
-    answers = [first]
-    for _ in range(BACKLOG):
+    answers = []
+    for _ in range(400):
         gateway.send(line, "lab/plain", stream=False)
         answers.append(await line.answer())
         if answers[-1].status != 200:
@@ -129,14 +131,11 @@ async def test_a_full_disk_is_served_from_memory_then_refused(workers: Open) -> 
     assert refused.status == 503
     assert refused.json["error"]["code"] == "journal"
     assert int(refused.headers["retry-after"]) >= 1
-    assert len(answers) - 1 >= BACKLOG // 2 - 1  # two notes for each
-    live = await gateway.line()  # it is alive, and answers what costs nothing
+    assert len(answers) > 20
+    live = await gateway.line()  # it is alive, and answers what need not be written down
     assert (await live.ask("GET", "/health/live", b"", {})).status == 200
-    resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (most, most))
-    answers.append(await gateway.chat("lab/plain", stream=False))
-    assert answers[-1].status == 200
-    child.terminate()
+    child.kill()
     async with asyncio.timeout(100):
-        assert await child.wait() == 0
+        await child.wait()
     seen = [answer.headers["x-lightgate-id"] for answer in answers]
     assert Counter(seen) == Counter(note.exchange.id for note in gateway.settled())

@@ -138,6 +138,7 @@ class ScriptedTurn(WorldTable, frozen=True):
 
     calls: tuple[ScriptedCall, ...] = ()
     say: str = ""  # empty: the text of the last turn
+    echo: bool = False  # the text is the prompt
 
 
 class WorldModel(WorldTable, frozen=True):

@@ -139,7 +139,7 @@ def _model_problems(model: WorldModel) -> list[str]:
     if bool(model.curve) == (model.exact is not None):
         found.append(" needs either a curve or an exact script")
     found += [f": {said}" for said in _curve_problems(model.curve)]
-    if model.turns and not model.turns[-1].say:
+    if model.turns and not (model.turns[-1].say or model.turns[-1].echo):
         found.append(": the last of the turns has no text in `say`")
     return found
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -177,7 +178,7 @@ FULL = """
     limit = journal.path.stat().st_size + 2500  # blocks are taken ahead
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     kept = failed = 0
-    for at in range(8):
+    for at in range(60):
         try:
             journal.write(settled(f"x-{at}", tags="t" * 40_000))
             kept += 1
@@ -185,7 +186,10 @@ FULL = """
             failed += 1
             assert "disk is full" in error.message or "cannot be written" in error.message
     assert failed
+    assert journal.short and not journal.regain()
+    assert kept > 40  # two megabytes had been taken ahead
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert journal.regain() and not journal.short
     journal.write(settled("after"))
     print(kept)
 """
@@ -198,6 +202,53 @@ def test_a_full_disk_loses_only_what_it_refused(tmp_path: Path) -> None:
     ids = [note.exchange.id for note, _ in frames if isinstance(note, Settled)]
     assert ids == [*(f"x-{at}" for at in range(kept)), "after"]
     assert (frames.torn, frames.damaged) == (False, False)
+
+
+FULL_FROM_THE_START = """
+    import resource, sys
+    from pathlib import Path
+    from ledger.notes import settled
+    from lightgate.ledger.journal.journal import Journal, JournalFailed
+
+    endless = resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, endless))
+    journal = Journal(Path(sys.argv[1]), 0)
+    assert journal.short and not journal.regain()
+    try:
+        journal.write(settled("refused"))
+    except JournalFailed as failure:
+        print(failure.message)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (endless, endless))
+    assert journal.regain()
+    journal.write(settled("after"))
+    journal.close()
+    assert not journal.regain()
+"""
+
+
+def test_a_journal_that_begins_on_a_full_disk_is_made_when_there_is_room(tmp_path: Path) -> None:
+    assert run(FULL_FROM_THE_START, str(tmp_path)) == "The disk is full.\n"
+    (path,) = tmp_path.iterdir()
+    notes = [note for note, _ in read_frames(path) if isinstance(note, Settled)]
+    assert [note.exchange.id for note in notes] == ["after"]
+
+
+def test_a_full_disk_puts_a_rotation_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path, 0, rotate_bytes=1000)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", full)
+        for at in range(20):
+            journal.write(settled(f"x-{at}"))
+    journal.write(settled("x-20"))
+    journal.close()
+    paths = journals(tmp_path)
+    notes = [note for path in paths for note, _ in read_frames(path) if isinstance(note, Settled)]
+    assert [note.exchange.id for note in notes] == [f"x-{at}" for at in range(21)]
+    assert len(paths) == 2
 
 
 def test_random_appends_after_random_cuts(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ TREE: dict[str, Any] = {
                     "turns": [{"calls": [{"tool": "run", "arguments": {"input": "ls"}}],
                                "say": "Done."}],
                 },
+                "echo": {"exact": {"ttft_ms": 1, "gap_ms": 0}, "turns": [{"echo": True}]},
                 "thing": {
                     "exact": {"ttft_ms": 1, "gap_ms": 0},
                     "turns": [{"calls": [{"tool": "*", "arguments": {"a": 1}}], "say": '{"a":1}'}],
@@ -200,6 +201,13 @@ def test_streamed_pieces_are_the_same_words() -> None:
             pieces.append(event["choices"][0]["delta"]["content"])
             at += tokens
     assert "".join(pieces) == "Done: it is written."
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_echo_says_the_text_of_the_request(kind: Kind) -> None:
+    document, reason = answered(asked(kind, "echo"))
+    assert '"Write."' in msgspec.json.encode(document).decode()
+    assert reason == "stop"
 
 
 def test_the_last_turn_needs_a_text() -> None:

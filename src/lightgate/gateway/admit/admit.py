@@ -90,6 +90,8 @@ def admit(state: State, exchange: Exchange) -> None:
 
 def admit_free(state: State, key: KeyRecord | None) -> None:
     """Count a request that costs nothing: it comes from the cache, or joins another."""
+    if state.journal.short and not state.journal.accepts():
+        raise Refusing(_DISK_FULL)
     if key is not None and state.spend is not None:
         denied = state.spend.admit(key, state.wall_ns(), 0, 0)
         if denied is not None:
@@ -98,7 +100,7 @@ def admit_free(state: State, key: KeyRecord | None) -> None:
 
 def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
     """Reserve the most that the exchange may cost, and its tokens, as far as the key allows."""
-    if state.journal.waiting and not state.journal.accepts():
+    if state.journal.short and not state.journal.accepts():
         raise Refusing(_DISK_FULL)
     request, key, served, steps = exchange.request, exchange.caller.key, exchange.served, plan.steps
     if request.endpoint.free:

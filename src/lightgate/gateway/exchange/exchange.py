@@ -475,7 +475,6 @@ class Exchange:
         self.refusal = broken_off(attempt.step.target, error)
         if self.reply.finished:
             return
-        self.reply.keep_alive = False
         self.last_out_ns = self.state.now_ns()
         self._end_badly(attempt.error_event(self.refusal))
 

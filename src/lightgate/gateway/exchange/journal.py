@@ -14,23 +14,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 RECENT: Final = 2000  # exchanges that /v1/requests can tell without the ledger
-BACKLOG: Final = 1000  # notes kept in memory while the disk takes none
 
 
 class JournalWriter:
-    """Writes notes; keeps up to BACKLOG of them while the disk refuses.
+    """Writes notes; keeps in memory what a full disk refuses.
 
-    With a full backlog `accepts` is False, and no request that costs money is admitted.
+    The journal has room ahead of its notes. When half of that is used up and the disk gives no
+    more, `short` is True and no request is admitted: what is left is for those under way. So a
+    worker that is killed on a full disk loses nothing either.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.recent: OrderedDict[str, Settled] = OrderedDict()  # for /v1/requests
         self.waiting: deque[Note] = deque()
+        self.short = journal.short
 
     def accepts(self) -> bool:
-        """Whether the notes of another request can be kept."""
-        return len(self.waiting) < BACKLOG or self._flush()
+        """Whether the notes of another request can be kept; asks the disk where they could not."""
+        if self.short:
+            self.short = not (self._journal.regain() and self._flush())
+        return not self.short
 
     def write(self, note: Note) -> None:
         """Write a note, or keep it until the disk takes it."""
@@ -42,6 +46,11 @@ class JournalWriter:
         except JournalFailed as failure:
             logger.error("%s Notes are kept in memory.", failure.message)  # noqa: TRY400 - no trace needed
             self.waiting.append(note)
+            self.short = True
+            return
+        if self._journal.short and not self.short:
+            logger.error("The disk is full: requests get 503 until there is room for the journal.")
+            self.short = True
 
     def settle(self, settled: Settled) -> None:
         """Write an exchange that is over, and keep it at hand for a while."""

@@ -3,7 +3,8 @@
 A frame is a length, a checksum and one note in msgpack, padded to eight bytes. The file is mapped:
 a note is copied into the page cache, then its head is stored as one word, so a killed process loses
 nothing that it wrote, no note is ever seen half, and no system call is made. Blocks are taken from
-the disk ahead of the notes, so that a full disk shows as an error and not as a signal. The writer
+the disk ahead of the notes, so that a full disk shows as an error and not as a signal, and so that
+what is under way when the disk gets full can still be written down. The writer
 holds a lock on its file for as long as it lives: who can take that lock knows that the writer is
 dead. All files of one process life share a name: `<worker>-<id>.lgj`, and after a rotation
 `<worker>-<id>.<part>.lgj`.
@@ -19,7 +20,7 @@ import os
 import struct
 import sys
 import zlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".lgj"
 ROTATE_BYTES: Final = 64 * 1024 * 1024
 GROW_BYTES: Final = 256 * 1024  # taken from the disk at a time
+SPARE_BYTES: Final = 2 * 1024 * 1024  # ahead of the notes: about two thousand exchanges
+_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _HEAD: Final = struct.Struct("<II")  # payload bytes, and their crc32, which starts from the length
 HEAD_BYTES: Final = _HEAD.size
 _ALIGN: Final = 8  # a head is stored as one aligned word
@@ -43,14 +46,26 @@ _BLOCK: Final = 1024 * 1024  # read at once
 
 
 class JournalFailed(LightgateError):  # noqa: N818 - names the event
-    """A note could not be kept; nothing of it is in the journal."""
+    """A note could not be kept; nothing of it is in the journal. `full`: for want of room."""
 
     status = 503
     label = "journal"
+    full = False
+
+    @classmethod
+    def of(cls, what: str, error: OSError) -> Self:
+        """Say what could not be done, and why."""
+        failure = cls(f"{what}: {error.strerror}.")
+        failure.full = error.errno in _FULL
+        return failure
 
 
 class Journal:
-    """The journal of one process life; not for several threads."""
+    """The journal of one process life; not for several threads.
+
+    `short`: the disk is full, and less than half of the spare room is left, which is for what is
+    under way. A journal that begins on a full disk has no file yet. `regain` tries again.
+    """
 
     def __init__(
         self,
@@ -68,7 +83,14 @@ class Journal:
         self._part = 0
         self.life = f"{worker}-{Ids().new()}"
         self._file: _Mapped | None = None
-        self._open()
+        self._closed = False
+        self.short = False
+        try:
+            self._open()
+        except JournalFailed as failure:
+            if not failure.full:
+                raise
+            self.short = True
 
     @property
     def path(self) -> Path:
@@ -85,7 +107,7 @@ class Journal:
         """Append one note; when it returns, the note outlives this process."""
         file = self._file
         if file is None:
-            raise JournalFailed("The journal is closed.")
+            raise JournalFailed("The journal is closed." if self._closed else "The disk is full.")
         payload = self._encode(record)
         if file.size >= self._rotate_bytes:
             self._rotate()
@@ -93,20 +115,37 @@ class Journal:
         try:
             file.append(payload)
         except OSError as error:
-            raise JournalFailed(f"The journal cannot be written: {error.strerror}.") from None
+            raise JournalFailed.of("The journal cannot be written", error) from None
+        self.short = file.short
+
+    def regain(self) -> bool:
+        """Ask the disk for room once more; whether there is enough now."""
+        try:
+            if self._file is None and not self._closed:
+                self._open()
+            elif self._file is not None:
+                self._file.grow(self._file.size)
+        except (OSError, JournalFailed):
+            return False
+        self.short = self._file is None or self._file.short
+        return not self.short
 
     def close(self) -> None:
         """Let go of the file; the shipper may then finish it."""
+        self._closed = True
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _rotate(self) -> None:
+        """Go on in a new file; in the old one where the disk has no room for another."""
         before, self._part = self._file, self._part + 1
         try:
             self._open()
-        except BaseException:
+        except BaseException as error:
             self._part -= 1
+            if isinstance(error, JournalFailed) and error.full:
+                return
             raise
         # Only now: a life without a locked file is a dead one.
         if before is not None:
@@ -120,9 +159,7 @@ class Journal:
             self._folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(unborn, flags, 0o600)
         except OSError as error:
-            raise JournalFailed(
-                f"No journal can be made in {self._folder}: {error.strerror}."
-            ) from None
+            raise JournalFailed.of(f"No journal can be made in {self._folder}", error) from None
         file = _Mapped(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,19 +169,23 @@ class Journal:
             file.close()
             unborn.unlink(missing_ok=True)
             if isinstance(error, OSError):
-                raise JournalFailed(
-                    f"No journal can be made in {self._folder}: {error.strerror}."
-                ) from None
+                raise JournalFailed.of(f"No journal can be made in {self._folder}", error) from None
             raise
         self._file = file
+        self.short = file.short
 
 
 class _Mapped:
-    """A file that grows ahead of what is written into it; `size` is the end of the last frame."""
+    """A file that grows ahead of what is written into it; `size` is the end of the last frame.
+
+    `short`: the disk gave no room, and less than half of the spare is left.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._room = 0  # bytes that the disk has given
+        self._ahead = 0  # a frame that ends behind this makes the file grow
+        self.short = False
         self._map: mmap.mmap | None = None
         self._words = memoryview(b"")  # the same bytes, to store a head at once
         self.size = 0
@@ -153,8 +194,8 @@ class _Mapped:
         """Copy a frame in, its head last; OSError when the disk gives no room."""
         start, length = self.size, len(payload)
         end = start + ((HEAD_BYTES + length + _ALIGN - 1) & -_ALIGN)
-        if end > self._room:
-            self._grow(end)
+        if end > self._ahead:
+            self.grow(end)
         mapped = self._map
         if mapped is None:
             raise OSError(errno.EBADF, "the file is closed")
@@ -170,25 +211,27 @@ class _Mapped:
             os.ftruncate(self._descriptor, self.size)
         os.close(self._descriptor)
 
-    def _grow(self, end: int) -> None:
-        """Take blocks from the disk by writing zeros: as many as usual, or as few as needed."""
-        usual = -(-end // GROW_BYTES) * GROW_BYTES
-        for wanted in (usual, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE, end):
+    def grow(self, end: int) -> None:
+        """Have room up to here and the spare behind it; OSError where not even the former is."""
+        before = self._room
+        self._take(-(-(end + SPARE_BYTES) // GROW_BYTES) * GROW_BYTES)
+        if self._room < end:
+            self._take(end)  # a disk may give a little where it does not give much
+        if self._room < end:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._ahead = self._room - SPARE_BYTES
+        self.short = self._room - end < SPARE_BYTES // 2
+        if self._room != before:
+            self._release()
+            self._map = mmap.mmap(self._descriptor, self._room // _ALIGN * _ALIGN)
+            self._words = memoryview(self._map).cast("Q")
+
+    def _take(self, wanted: int) -> None:
+        """Take blocks from the disk by writing zeros, as far as it gives them."""
+        with contextlib.suppress(OSError):
             while self._room < wanted:
                 zeros = bytes(min(wanted - self._room, GROW_BYTES))
-                try:
-                    given = os.pwrite(self._descriptor, zeros, self._room)
-                except OSError:
-                    if self._room < end and wanted == end:
-                        raise
-                    break
-                self._room += given
-            if self._room >= end:
-                self._release()
-                self._map = mmap.mmap(self._descriptor, self._room // _ALIGN * _ALIGN)
-                self._words = memoryview(self._map).cast("Q")
-                return
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                self._room += os.pwrite(self._descriptor, zeros, self._room)
 
     def _release(self) -> None:
         self._words.release()

@@ -54,6 +54,8 @@ def script_turn(turns: tuple[ScriptedTurn, ...], request: SimRequest) -> Scripte
             if tool.name == name:
                 words = GivenText(_words(call, tool))
                 return Scripted(GivenText(""), tool, words, named=request.kind == "chat")
+    if turn.echo:
+        return Scripted(GivenText(request.prompt))
     return Scripted(GivenText(turn.say or turns[-1].say))
 
 

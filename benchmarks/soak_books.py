@@ -1,0 +1,223 @@
+"""The books of soak.py: what clients wrote down against what the ledger has.
+
+Every failure needs a fault that explains it; every answer must be in the ledger once and at its
+price; no key may have spent more than its budget and what was reserved once for each worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections import Counter, defaultdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+from soak_clients import TROUBLED
+from soak_dialects import LONGEST
+
+from lightgate.gateway.spend.counters import SpendCounters
+from lightgate.ledger.journal.ship import ORPHANED
+from lightgate.ledger.store.keys import read_keys
+from lightgate.ledger.store.queries import spend_per_key
+from lightgate.ledger.store.store import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from soak_chaos import Window
+    from soak_clients import Asked
+
+NANO = 1_000_000_000
+IN_NANO, OUT_NANO = 1_000, 2_000  # the price of a token: every target has the same
+RESERVED_NANO = 2 * (300 * IN_NANO + LONGEST * OUT_NANO)  # the dearest request, at two targets
+# What each kind of event may do to a request that was under way in its window.
+BREAKS = frozenset({"kill worker", "stop worker", "restart", "kill all"})
+REFUSES = frozenset({"restart", "kill all", "kill worker", "stop worker"})
+AROUND_S = 1.5  # between the end of a window and the last client that notices
+
+
+class LedgerRow(NamedTuple):
+    """An exchange in the ledger."""
+
+    id: str
+    request_id: str
+    key_id: str | None
+    status: int
+    outcome: str
+    error: str | None
+    cost_nano: int | None
+    cost_source: str | None
+    loser_cost_nano: int | None
+    tokens_in: int | None
+    tokens_out: int | None
+    cache: str
+
+
+class Books:
+    """The verdict: `misses` must be empty; `figures` are for the table."""
+
+    def __init__(self, data: Path, book: Sequence[Asked], windows: Sequence[Window]) -> None:
+        self.data = data
+        self.book = book
+        self.windows = windows
+        self.misses: list[str] = []
+        self.figures: dict[str, object] = {}
+        self.explained: Counter[str] = Counter()
+
+    def close(self, workers: int) -> None:
+        """Look at everything."""
+        self._failures()
+        rows = self._rows()
+        self._once(rows)
+        self._prices(rows)
+        self._money(rows, workers)
+        self._left_over()
+
+    def _miss(self, what: str, ones: Iterable[object]) -> None:
+        found = list(ones)
+        self.figures[what] = len(found)
+        if found:
+            self.misses.append(f"{what}: {len(found)}, such as {found[0]}")
+
+    # Failures
+
+    def _failures(self) -> None:
+        without = []
+        for asked in self.book:
+            why = self._explanation(asked)
+            if why:
+                self.explained[f"{asked.how}: {why}"] += 1
+            else:
+                without.append(asked)
+        self.figures["requests"] = len(self.book)
+        self.figures["answered whole"] = sum(asked.how == "whole" for asked in self.book)
+        self._miss("failures that no fault explains", without)
+        took = [asked.ended - asked.began for asked in self.book]
+        self.figures["longest, s"] = round(max(took, default=0.0), 1)
+
+    def _explanation(self, asked: Asked) -> str:
+        """Why this end is right; empty where nothing explains it."""
+        if asked.how in {"whole", "left"}:
+            return asked.kind if asked.how == "left" else "whole"
+        if asked.how in {"broken", "connect"}:
+            return self._around(asked, BREAKS if asked.how == "broken" else REFUSES)
+        if asked.how == "refused":
+            return self._refusal(asked)
+        if asked.how == "event":
+            return "provider" if asked.model in TROUBLED else self._around(asked, BREAKS)
+        return ""
+
+    def _refusal(self, asked: Asked) -> str:
+        status, code = asked.status, asked.code
+        if status == 402 and asked.key.startswith("budget"):
+            return "budget"
+        if status == 404 and asked.model == "extra":
+            return "model removed"
+        if status == 503 and asked.retry_after:
+            if code in {"overloaded", "overloaded_error", "UNAVAILABLE"}:
+                return self._around(asked, {"full disk"}) or code
+            return self._around(asked, {"full disk"} if code == "journal" else REFUSES)
+        if status == 408 and asked.kind == "slow sender":
+            return "too slow"
+        return "provider" if asked.model in TROUBLED and status >= 429 else ""
+
+    def _around(self, asked: Asked, kinds: Iterable[str]) -> str:
+        """The event of these kinds that was under way at the end of a request."""
+        for window in self.windows:
+            if (
+                window.kind in kinds
+                and window.began - AROUND_S <= asked.ended
+                and asked.began <= window.ended + AROUND_S
+            ):
+                return window.kind
+        return ""
+
+    # The ledger
+
+    def _rows(self) -> list[LedgerRow]:
+        names = ", ".join(LedgerRow._fields)
+        with contextlib.closing(sqlite3.connect(self.data / "ledger.sqlite")) as ledger:
+            (sound,) = ledger.execute("PRAGMA integrity_check").fetchone()
+            if sound != "ok":
+                self.misses.append(f"the ledger is damaged: {sound}")
+            found = ledger.execute(f"SELECT {names} FROM exchanges").fetchall()  # noqa: S608 - our own words
+            (waiting,) = ledger.execute("SELECT count(*) FROM reservations").fetchone()
+        self._miss("reservations left open", range(waiting))
+        self.figures["exchanges in the ledger"] = len(found)
+        return [LedgerRow(*row) for row in found]
+
+    def _once(self, rows: list[LedgerRow]) -> None:
+        """Everything that a client knows is there, once, and as the client knows it."""
+        by_id = {row.id: row for row in rows}
+        times = Counter(row.request_id for row in rows)
+        seen = [asked for asked in self.book if asked.gate_id]
+        self._miss("lost: known to a client and not in the ledger",
+                   [asked for asked in seen if asked.gate_id not in by_id])  # fmt: skip
+        self._miss("doubled: one request, several rows",
+                   [one for one, count in times.items() if count > 1])  # fmt: skip
+        mixed = [a for a in seen if a.gate_id in by_id and by_id[a.gate_id].request_id != a.id]
+        self._miss("mixed up: the row of another request", mixed)
+        whole = [(a, by_id[a.gate_id]) for a in seen if a.how == "whole" and a.gate_id in by_id]
+        cut = [(a, row) for a, row in whole if row.error == ORPHANED]
+        self.figures["answered whole, booked as cut"] = len(cut)
+        self._miss("cut without a death of its worker",
+                   [a for a, _ in cut if not self._around(a, BREAKS)])  # fmt: skip
+        self._miss("answered whole, booked otherwise", [
+            (a, row) for a, row in whole
+            if row.error != ORPHANED and (row.status, row.outcome) != (200, "ok")
+        ])  # fmt: skip
+        self.figures["cut"] = sum(row.error == ORPHANED for row in rows)
+
+    def _prices(self, rows: list[LedgerRow]) -> None:
+        """A whole answer costs what its tokens cost, and its tokens are those the client saw."""
+        by_id = {row.id: row for row in rows}
+        wrong = []
+        for asked in self.book:
+            row = by_id.get(asked.gate_id)
+            if asked.how != "whole" or row is None or row.error == ORPHANED:
+                continue
+            due = (row.tokens_in or 0) * IN_NANO + (row.tokens_out or 0) * OUT_NANO
+            due = 0 if row.cache in {"hit", "join"} else due
+            if row.cost_nano != due or asked.usage != (row.tokens_in, row.tokens_out):
+                wrong.append((asked, row))
+        self._miss("prices that are not their tokens'", wrong)
+        cut = [row for row in rows if row.error == ORPHANED]
+        self._miss("cut without a price", [row for row in cut if not row.cost_nano])
+
+    def _money(self, rows: list[LedgerRow], workers: int) -> None:
+        """Rows, sums and counters agree; no budget was exceeded."""
+        spent: dict[str, int] = defaultdict(int)
+        for row in rows:
+            spent[row.key_id or ""] += (row.cost_nano or 0) + (row.loser_cost_nano or 0)
+        ledger = Ledger.open("sqlite", self.data)
+        try:
+            with ledger.reading() as connection:
+                keys = read_keys(connection)
+            summed = {key: int(usd * NANO) for key, usd in spend_per_key(ledger).items()}
+        finally:
+            ledger.close()
+        adrift, over = [], []
+        with SpendCounters.open(self.data / "spend", 0, keys) as counters:
+            for key in keys:
+                rows_nano = spent.get(key.id, 0)
+                if summed.get(key.id, 0) != rows_nano:
+                    adrift.append(f"{key.name}: rows {rows_nano}, sums {summed.get(key.id)}")
+                standing = counters.standing(key.id)
+                if key.budget_usd is None:
+                    continue
+                if standing is None or (standing.spent_nano, standing.held_nano) != (rows_nano, 0):
+                    adrift.append(f"{key.name}: rows {rows_nano}, counters {standing}")
+                most = int(key.budget_usd * NANO) + workers * RESERVED_NANO
+                if rows_nano > most:
+                    over.append(f"{key.name}: {rows_nano} of {most}")
+        self._miss("keys whose rows, sums and counters differ", adrift)
+        self._miss("keys over their budget by more than a reservation of each worker", over)
+        self.figures["spent, $"] = float(Decimal(sum(spent.values())) / NANO)
+        self.figures["keys with a budget"] = sum(key.budget_usd is not None for key in keys)
+
+    def _left_over(self) -> None:
+        """Nothing but what belongs there is left in the data folder."""
+        journals = [path.name for path in (self.data / "journal").iterdir()]
+        self._miss("journals left after the end", journals)
+        self._miss("unfinished files", [path.name for path in self.data.rglob("*.new")])

@@ -1,0 +1,332 @@
+"""What soak.py does to a running gateway: kills, stops, a full disk, reloads, restarts.
+
+An event has a window: from its beginning until all is well again. What fails within a window that
+explains it is a consequence; what fails outside of one is a defect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import overhead
+import soak_clients
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+WORKER, CONSOLE = "lightgate.gateway.process.worker", "lightgate.console"
+READY_S, WELL_S, GONE_S = 40.0, 30.0, 60.0
+BUDGET_USD = "0.02"  # some 80 answers
+MARK = "LIGHTGATE_SOAK"  # in the environment of everything that is started here
+
+
+class Window(NamedTuple):
+    """An event from its beginning to the end of its consequences, in monotonic seconds."""
+
+    kind: str
+    began: float
+    ended: float
+
+
+class SoakDisk:
+    """The filesystem of the data folder, which can be full.
+
+    A small tmpfs where this process may mount one; else the limit of the gateway's processes on the
+    size of a file, which refuses writes in the same way (EFBIG for ENOSPC).
+    """
+
+    def __init__(self, folder: Path, megabytes: int) -> None:
+        self.data = folder / "data"
+        self.data.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0700", "soak"]
+        done = subprocess.run([*mount, str(self.data)], check=False, capture_output=True)
+        self.mounted = done.returncode == 0
+        self._filler = self.data / "filler"
+
+    def fill(self, pids: list[int]) -> None:
+        """Take every byte that is left."""
+        if not self.mounted:
+            self._limit(pids, 1)
+            return
+        with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(1 << 16))
+        with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(1))
+
+    def free(self, pids: list[int]) -> None:
+        """Give them back."""
+        if self.mounted:
+            self._filler.unlink(missing_ok=True)
+        else:
+            self._limit(pids, resource.RLIM_INFINITY)
+
+    def _limit(self, pids: list[int], size: int) -> None:
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+
+    def close(self) -> None:
+        """Take the filesystem away."""
+        if self.mounted:
+            subprocess.run(["umount", "--lazy", str(self.data)], check=False)
+
+
+class SoakGate:
+    """One `lightgate up` after the other on the same folder and port."""
+
+    def __init__(self, folder: Path, data: Path, config: Callable[[bool], str]) -> None:
+        self.data = data
+        self.file = folder / "lightgate.toml"
+        self.log = folder / "log.jsonl"
+        self._config = config
+        self.port, self._console = overhead.free_port(), overhead.free_port()
+        self.child: asyncio.subprocess.Process | None = None
+        self.starts = 0
+        self.stop_codes: list[int | None] = []
+        self.slow_stops = 0
+        self.extra = True
+        self.write()
+
+    def write(self, text: str | None = None) -> None:
+        """Write the configuration, whole or broken; it does not lie on the disk that is filled."""
+        new = self.file.with_suffix(".new")
+        new.write_text(text if text is not None else self._config(self.extra), "ascii")
+        new.replace(self.file)
+
+    def program(self, *arguments: str) -> list[str]:
+        """A verb of the command line on this configuration."""
+        return [overhead.PYTHON, "-m", "lightgate", *arguments, "--config", str(self.file)]
+
+    def pids(self, what: str = "") -> list[int]:
+        """The processes of the tree, or those of them whose command has the word."""
+        if self.child is None or self.child.returncode is not None:
+            return []
+        return [pid for pid in overhead.tree(self.child.pid) if what in overhead.command_of(pid)]
+
+    async def start(self) -> None:
+        """Start, and wait until it is ready; again while the disk lets it not."""
+        until = time.monotonic() + READY_S
+        while time.monotonic() < until:
+            self.starts += 1
+            flags = ("--port", str(self.port), "--console-port", str(self._console))
+            with self.log.open("ab") as log:
+                self.child = await asyncio.create_subprocess_exec(
+                    *self.program("up", "--no-demo", "--log", "json", *flags),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=log,
+                    env={**os.environ, MARK: str(self.port)},
+                )
+            if await self.well(until):
+                return
+            await self.child.wait()
+        raise RuntimeError(f"`lightgate up` was not ready within {READY_S:g} s: {self.log}")
+
+    async def well(self, until: float) -> bool:
+        """Wait until every worker listens; False where it ended, or the time did."""
+        while time.monotonic() < until:
+            if self.child is None or self.child.returncode is not None:
+                return False
+            if await asyncio.to_thread(self._ready):
+                return True
+            await asyncio.sleep(0.1)
+        return False
+
+    def _ready(self) -> bool:
+        import http.client
+
+        link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=3)
+        try:
+            link.request("GET", "/health/ready")
+            return link.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            link.close()
+
+    async def stop(self, number: int = signal.SIGTERM) -> None:
+        """End it, and wait until its children are gone too."""
+        if self.child is None or self.child.returncode is not None:
+            return
+        family = self.pids()
+        with contextlib.suppress(ProcessLookupError):
+            self.child.send_signal(number)
+        try:
+            code = await asyncio.wait_for(self.child.wait(), GONE_S)
+        except TimeoutError:
+            self.slow_stops += 1
+            self.child.kill()
+            code = await self.child.wait()
+        if number == signal.SIGTERM:
+            self.stop_codes.append(code)
+        until = time.monotonic() + WELL_S
+        while any(overhead.stat(pid)[:1] not in ([], ["Z"]) for pid in family):
+            if time.monotonic() > until:
+                self.slow_stops += 1
+                break
+            await asyncio.sleep(0.05)
+
+    async def command(self, *arguments: str) -> tuple[int, str]:
+        """Run a verb of the command line; its code and what it printed."""
+        child = await asyncio.create_subprocess_exec(
+            *self.program(*arguments),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, _ = await child.communicate()
+        return child.returncode or 0, out.decode()
+
+    async def new_key(self, name: str, *terms: str) -> str:
+        """Make a virtual key; an empty text where the disk lets it not."""
+        code, out = await self.command("keys", "create", "--name", name, "--json", *terms)
+        return str(json.loads(out)["key"]) if code == 0 else ""
+
+
+class Chaos:
+    """The schedule of events, drawn from a seed, and the windows of those that happened.
+
+    Until the `settle` share of the time everything happens; after it only what ends no process, so
+    that in the end there are workers that have served for long. `up` itself is restarted in the
+    first half alone, so that the supervisor has lived for long too.
+    """
+
+    settle = 0.75
+
+    def __init__(
+        self, gate: SoakGate, disk: SoakDisk, traffic: soak_clients.Traffic, seed: int
+    ) -> None:
+        self.windows: list[Window] = []
+        self.failed: list[str] = []  # events that did not do what they should
+        self._gate, self._disk, self._traffic = gate, disk, traffic
+        self._dice = random.Random(seed)  # noqa: S311 - a schedule, no secrets
+        self._whole = asyncio.Lock()  # one at a time that needs a running `up`
+        self._budgets = 0
+        self._brave: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
+            "kill worker": (4, lambda: self._signal(WORKER, signal.SIGKILL)),
+            "kill console": (2, lambda: self._signal(CONSOLE, signal.SIGKILL)),
+            "stop worker": (3, lambda: self._signal(WORKER, signal.SIGSTOP)),
+            "stop console": (1, lambda: self._signal(CONSOLE, signal.SIGSTOP)),
+            "reload": (2, self._reload),
+            "replace": (2, self._replace),
+        }
+        self._restarts: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
+            "restart": (2, lambda: self._restart(signal.SIGTERM)),
+            "kill all": (1, lambda: self._restart(signal.SIGKILL)),
+        }
+        self._mild: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
+            "full disk": (3, self._full_disk),
+            "new configuration": (3, self._configure),
+            "broken configuration": (1, self._break),
+            "new key": (1, self._new_key),
+            "crowd": (2, self._crowd),
+        }
+
+    async def run(self, seconds: float) -> None:
+        """Let it happen for so long; the last window has ended when it returns."""
+        began = time.monotonic()
+        running: set[asyncio.Task[None]] = set()
+        while (passed := time.monotonic() - began) < seconds:
+            events = dict(self._mild)
+            if passed < self.settle * seconds:
+                events |= self._brave
+            if passed < seconds / 2:
+                events |= self._restarts
+            names = list(events)
+            (name,) = self._dice.choices(names, [events[one][0] for one in names])
+            running.add(asyncio.create_task(self._event(name, events[name][1])))
+            running = {task for task in running if not task.done()}
+            await asyncio.sleep(self._dice.uniform(3.0, 9.0))
+        await asyncio.gather(*running)
+
+    async def _event(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        began = time.monotonic()
+        try:
+            await work()
+        except (OSError, RuntimeError, ValueError) as error:
+            self.failed.append(f"{name}: {error}")
+        self.windows.append(Window(name, began, time.monotonic()))
+
+    async def _signal(self, what: str, number: int) -> None:
+        """Kill or stop one process, and wait until it was replaced and all is well."""
+        pids = self._gate.pids(what)
+        if not pids:
+            return
+        pid = self._dice.choice(pids)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        until = time.monotonic() + WELL_S
+        while overhead.stat(pid)[:1] not in ([], ["Z"]):
+            if time.monotonic() > until:
+                raise RuntimeError(f"process {pid} was not replaced")
+            await asyncio.sleep(0.1)
+        async with self._whole:
+            await self._gate.well(until)
+
+    async def _reload(self) -> None:
+        async with self._whole:
+            full = any(self._is_full())
+            code, _ = await self._gate.command("reload")
+            if code and not full and not any(self._is_full()):
+                self.failed.append("reload: exit code " + str(code))
+
+    def _is_full(self) -> list[bool]:
+        return [self._disk.mounted and (self._gate.data / "filler").exists()]
+
+    async def _replace(self) -> None:
+        async with self._whole:
+            if self._gate.child is not None and self._gate.child.returncode is None:
+                self._gate.child.send_signal(signal.SIGUSR2)
+            await asyncio.sleep(2.0)
+            await self._gate.well(time.monotonic() + WELL_S)
+
+    async def _restart(self, number: int) -> None:
+        async with self._whole:
+            await self._gate.stop(number)
+            await self._gate.start()
+
+    async def _full_disk(self) -> None:
+        await asyncio.to_thread(self._disk.fill, self._gate.pids())
+        await asyncio.sleep(self._dice.uniform(2.0, 8.0))
+        self._disk.free(self._gate.pids())
+        await asyncio.sleep(1.0)
+
+    async def _configure(self) -> None:
+        self._gate.extra = not self._gate.extra
+        self._gate.write()
+        if self._dice.random() < 0.5 and self._gate.child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._gate.child.send_signal(signal.SIGHUP)
+        await asyncio.sleep(3.0)
+
+    async def _break(self) -> None:
+        self._gate.write("[gateway\nport = no")
+        await asyncio.sleep(3.0)
+        self._gate.write()
+        await asyncio.sleep(3.0)
+
+    async def _new_key(self) -> None:
+        self._budgets += 1
+        name = f"budget-{self._budgets}"
+        secret = await self._gate.new_key(name, "--budget", BUDGET_USD)
+        if secret:
+            await asyncio.sleep(2.0)  # a running gateway takes it within a second
+            self._traffic.keys[name] = secret
+            self._traffic.budgeted = name
+
+    async def _crowd(self) -> None:
+        """Many bad clients at once."""
+        kinds = soak_clients.SLOW
+        await asyncio.gather(*(self._dice.choice(kinds)(self._traffic) for _ in range(40)))

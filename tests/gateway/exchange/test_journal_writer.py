@@ -1,0 +1,57 @@
+"""The writer of a worker's notes, on a disk that gets full and is freed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from ledger.notes import reserved, settled
+from lightgate.gateway.exchange.journal import JournalWriter
+from lightgate.ledger.journal.journal import JournalFailed
+
+if TYPE_CHECKING:
+    from lightgate.ledger.journal.journal import Journal
+    from lightgate.ledger.journal.notes import Note
+
+
+class Disk:
+    """A journal with room for so many notes; it is short when two are left."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.kept: list[Note] = []
+
+    @property
+    def short(self) -> bool:
+        return self.room <= 2
+
+    def write(self, note: Note) -> None:
+        if not self.room:
+            raise JournalFailed("The journal cannot be written: No space left on device.")
+        self.room -= 1
+        self.kept.append(note)
+
+    def regain(self) -> bool:
+        return not self.short
+
+
+def test_what_is_under_way_is_written_when_no_more_is_admitted() -> None:
+    disk = Disk(5)
+    writer = JournalWriter(cast("Journal", disk))
+    writer.write(reserved("x-1"))
+    writer.write(reserved("x-2"))
+    assert writer.accepts()
+    writer.write(reserved("x-3"))
+    assert (writer.short, writer.accepts()) == (True, False)
+    ends = [settled(f"x-{at}") for at in (1, 2, 3)]
+    for end in ends:
+        writer.settle(end)
+    assert disk.kept[-2:] == ends[:2]
+    assert list(writer.waiting) == ends[2:]  # in memory, for want of any room
+    disk.room = 100
+    assert writer.accepts()
+    assert (disk.kept[-1], writer.short, list(writer.waiting)) == (ends[2], False, [])
+
+
+def test_a_writer_that_begins_on_a_full_disk_admits_nothing() -> None:
+    writer = JournalWriter(cast("Journal", Disk(0)))
+    assert (writer.short, writer.accepts()) == (True, False)
