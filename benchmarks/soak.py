@@ -263,9 +263,7 @@ def log_lines(path: Path) -> tuple[Counter[str], list[str]]:
             other.append(line)
             continue
         words = " ".join("N" if any(map(str.isdigit, w)) else w for w in fact["message"].split())
-        said[
-            f"{fact['level']}: {words[:110]}" + (" (traceback)" if "trace" in fact else "")
-        ] += 1
+        said[f"{fact['level']}: {words[:110]}" + (" (traceback)" if "trace" in fact else "")] += 1
     return said, other
 
 
