@@ -12,6 +12,7 @@ from lightgate.clock.outcome import Outcome
 from lightgate.ledger.runs.run import Run
 from lightgate.report.pages.html import page
 from lightgate.report.pages.material import gather
+from lightgate.report.pages.matrix import matrices
 from report.conftest import MODEL, Markup, make, renamed
 
 if TYPE_CHECKING:
@@ -66,10 +67,10 @@ def test_every_section_is_there_and_linked(read: Markup) -> None:
         "leaderboard",
         "degradation",
         "verdicts",
-        "distribution",
-        "arrivals",
         "cost",
         "comparisons",
+        "distribution",
+        "arrivals",
         "outcomes",
         "method",
     ]
@@ -77,7 +78,7 @@ def test_every_section_is_there_and_linked(read: Markup) -> None:
 
 
 def test_every_number_of_the_leaderboard_says_what_it_is(read: Markup) -> None:
-    cells = [a for a in read.named("td") if "title" in a]
+    cells = [a for a in read.named("td") if "data-label" in a]
     assert len(cells) == 3 * 5 * 16
     quantiles = [a["title"] for a in cells if " p50: " in a["title"] or " p95: " in a["title"]]
     assert len(quantiles) == 3 * 5 * 5
@@ -87,11 +88,55 @@ def test_every_number_of_the_leaderboard_says_what_it_is(read: Markup) -> None:
 
 def test_charts_and_tables_can_be_reached_by_keyboard(read: Markup) -> None:
     reachable = [a for _, a in read.elements if "tips" in a.get("class", "").split()]
-    assert len(reachable) == 3 + 3 + 3 + 2 + 1 + 1
+    assert (
+        len(reachable) == 3 + 3 + 3 + 2 + 1 + 1 + 3
+    )  # boards, three kinds of charts, map, use, matrices
     assert all(attributes["tabindex"] == "0" for attributes in reachable)
     assert all(
         attributes["aria-label"] for attributes in read.named("svg") if attributes["width"] != "14"
     )
+
+
+def test_one_target_at_several_loads_has_one_board(sample: Sample) -> None:
+    first = sample.run.targets[0]
+    run = msgspec.structs.replace(
+        sample.run,
+        targets=(first,),
+        cells=tuple(cell for cell in sample.run.cells if cell.target == first.name),
+        boards=(),
+        versus=(),
+        break_even=(),
+    )
+    text = page(gather(run, sample.attempts, sample.recordings))
+    assert text.count('<table class="board">') == 1
+    assert [name for name in ("c=1", "c=8", "c=32") if f">{name}</th>" in text] == [
+        "c=1",
+        "c=8",
+        "c=32",
+    ]
+
+
+def test_what_few_readers_need_is_folded(text: str, read: Markup) -> None:
+    folded = [a for a in read.named("details") if a.get("class") == "part"]
+    assert len(folded) == 5
+    assert all("open" not in attributes for attributes in folded)
+    before = text[: text.index('<details class="part">')]
+    assert 'id="cost"' in before
+    assert 'id="comparisons"' in before  # the first that is folded
+
+
+def test_pairs_are_a_matrix_with_a_cell_for_each(sample: Sample) -> None:
+    ((heading, table), *others) = matrices(sample.run)
+    assert heading == "c=32, TTFT"
+    assert len(others) == 2
+    cells = Markup(table).named("td")
+    assert len(cells) == 5 * 5 + 1
+    told = [attributes["title"] for attributes in cells if "title" in attributes]
+    assert len(told) == 5 * 4
+    assert all(re.search(r"p \(Holm\) .*n = \d", title) for title in told)
+    ahead = [a for a in cells if a.get("class") == "calm"]
+    behind = [a for a in cells if a.get("class") == "alert"]
+    assert len(ahead) == len(behind) > 0
 
 
 def test_light_and_dark_follow_the_reader(text: str) -> None:
@@ -165,4 +210,4 @@ def test_one_target_at_one_load_has_a_page(sample: Sample) -> None:
         break_even=(),
     )
     found = [a["id"] for a in Markup(page(gather(run, sample.attempts, {}))).named("section")]
-    assert found == ["leaderboard", "distribution", "cost", "outcomes", "method"]
+    assert found == ["leaderboard", "cost", "distribution", "outcomes", "method"]

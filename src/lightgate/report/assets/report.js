@@ -42,6 +42,16 @@
     if (node) show(node, false);
     else hide();
   });
+  // What is folded up opens where a link leads into it, and all of it for printing.
+  function unfold() {
+    const place = location.hash && document.getElementById(location.hash.slice(1));
+    if (place) for (const folded of place.querySelectorAll("details.part")) folded.open = true;
+  }
+  addEventListener("hashchange", unfold);
+  unfold();
+  addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll("details")) folded.open = true;
+  });
   document.addEventListener("scroll", hide, { passive: true });
   document.addEventListener("focusout", hide);
   document.addEventListener("keydown", (event) => {

@@ -18,6 +18,7 @@ from lightgate.report.charts.svg import (
     end_labels,
     escape,
     label,
+    left_of,
     log_scale,
     marker,
     path,
@@ -95,8 +96,8 @@ def _degradation(run: Run, cells: list[CellSummary], metric: str, q: float) -> P
     xs = sorted({x for _, _, kept in made for x, _, _ in kept})
     room = max(len(name) for _, name, _ in made) * CHAR_PX + 26
     width, height = PANEL
-    x = Scale(xs[0], xs[-1], 46.0, width - room, log=True)
     y = log_scale(ends, height - 42, 28.0)
+    x = Scale(xs[0], xs[-1], left_of(y), width - room, log=True)
     lines = "".join(_curve(series, name, kept, metric, x, y) for series, name, kept in made)
     tips = [(series, name, y(kept[-1][2].value or 0.0)) for series, name, kept in made]
     named = end_labels(tips, x.stop + 4, 30.0, height - 44)
@@ -222,8 +223,8 @@ def cost_map(run: Run) -> Picture | None:
     if not points:
         return None
     width, height = WIDE
-    x = log_scale([point.x for point, _ in points], 46.0, width - 24, air=0.14)
     y = log_scale([point.y for point, _ in points], height - 42, 28.0, air=0.1)
+    x = log_scale([point.x for point, _ in points], left_of(y), width - 24, air=0.14)
     heavy = [point for point, filled in points if filled]
     parts = []
     for series in sorted({point.series for point, _ in points}):

@@ -200,6 +200,11 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
         return element("path", d=line, class_="grid") + text
 
 
+def left_of(y: Scale) -> float:
+    """Return the first pixel of a chart's plot that leaves room for the figures of its y axis."""
+    return max(46.0, 14.0 + CHAR_PX * max(len(tick(at)) for at in y.ticks(6)))
+
+
 def plot(size: tuple[float, float], x: Scale, y: Scale, titles: tuple[str, str]) -> Plot:
     """Make a frame of a size; `titles` are those of the chart and of its horizontal axis."""
     return Plot(width=size[0], height=size[1], x=x, y=y, title=titles[0], x_title=titles[1])

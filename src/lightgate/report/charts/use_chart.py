@@ -12,7 +12,7 @@ from lightgate.report.charts.svg import (
     element,
     end_labels,
     escape,
-    label,
+    left_of,
     log_scale,
     marker,
     path,
@@ -44,8 +44,8 @@ def _chart(run: Run, rows: list[BreakEven]) -> Picture:
     named = {name: shorten(short.get(name, name), NAME) for name in (own.hosted, *flat)}
     width, height = WIDE
     room = max(map(len, named.values())) * CHAR_PX + 26
-    x = Scale(LEAST_USE, 1.0, 56.0, width - room, log=True)
     y = log_scale([full, full / LEAST_USE, *flat.values()], height - 42, 28.0)
+    x = Scale(LEAST_USE, 1.0, left_of(y), width - room, log=True)
     at = {name: order.index(name) for name in named if name in order}
     falling = [(x(use), y(full / use)) for use in _TICKS]
     parts = [element("path", d=path(falling), class_=f"l {colour(at[own.hosted])}")]
@@ -63,6 +63,8 @@ def _chart(run: Run, rows: list[BreakEven]) -> Picture:
     tips = [(at[name], named[name], y(price)) for name, price in flat.items()]
     tips.append((at[own.hosted], named[own.hosted], y(full)))
     ends = end_labels(tips, x.stop + 4, 30.0, height - 44)
-    note = label(x.start + 6, 42, f"{named[own.hosted]} at {own.load}, by its use", class_="t")
-    titles = ("dollars per 1,000 requests", "share of the machine's capacity that is used")
-    return plot(WIDE, x, y, titles).draw(note + "".join(parts) + ends, list(_TICKS))
+    titles = (
+        f"dollars per 1,000 requests: {named[own.hosted]} at {own.load} by its use, and APIs",
+        "share of the machine's capacity that is used",
+    )
+    return plot(WIDE, x, y, titles).draw("".join(parts) + ends, list(_TICKS))

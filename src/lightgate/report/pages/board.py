@@ -41,7 +41,8 @@ class BoardFigure(NamedTuple):
     title: str
 
 
-# Heading, definition, and whether the heading starts a group.
+WHISKERS: Final = "interval, and to p95"
+# Heading and definition.
 _HEADS: Final = (
     ("p95", "metric"),
     ("p99", "metric"),
@@ -61,53 +62,75 @@ _HEADS: Final = (
 
 
 def board(run: Run, block: Block) -> str:
-    """Write the table of one load."""
+    """Write the table of one load, a row for each target."""
+    return _table(run, "target", [(row, row.name) for row in block.rows], block.metric)
+
+
+def load_board(run: Run, arranged: Sequence[Block]) -> str:
+    """Write the one table of a run with a single target, a row for each load."""
+    rows = [(row, row.cell.load) for block in arranged for row in block.rows]
+    return _table(run, "load", rows, arranged[0].metric)
+
+
+def _table(run: Run, first: str, rows: Sequence[tuple[CellRow, str]], metric: str) -> str:
     series = {target: at for at, target in enumerate(targets(run))}
-    scale = whisker_scale([row.cell for row in block.rows], block.metric)
-    body = "".join(_row(row, block.metric, series[row.cell.target], scale) for row in block.rows)
-    table = element("thead", _head(block.metric)) + element("tbody", body)
+    scale = whisker_scale([row.cell for row, _ in rows], metric)
+    heads = _heads(first, metric)
+    body = "".join(
+        _row(row, name, [head for head, _ in heads], metric, (series[row.cell.target], scale))
+        for row, name in rows
+    )
+    named = {first: "name", WHISKERS: "w"}
+    head = "".join(_th(text, title, class_=named.get(text)) for text, title in heads)
+    table = element("thead", element("tr", head)) + element("tbody", body)
     return element("div", element("table", table, class_="board"), class_="scroll tips", tabindex=0)
 
 
-def _head(metric: str) -> str:
+def _heads(first: str, metric: str) -> list[tuple[str, str]]:
+    """Return the headings with their definitions."""
     title = DEFINITIONS[metric].title
     meaning = f"{title}, ms. {DEFINITIONS[metric].text}"
-    first = [
-        _th("target", "Ordered by the median time to the first token.", class_="name"),
-        _th("rank", f"{DEFINITIONS['rank'].text}"),
-        _th(f"{title} p50", meaning),
-        _th(
-            "interval, and to p95",
-            "The median, its 95 % interval (band) and p95 (end of the line), logarithmic.",
-            class_="w",
-        ),
+    order = "From the lightest load." if first == "load" else "Ordered by the median of TTFT."
+    return [
+        (first, order),
+        ("rank", f"{DEFINITIONS['rank'].text}"),
+        (f"{title} p50", meaning),
+        (WHISKERS, "The median, its 95 % interval (band) and p95 (end of the line), logarithmic."),
+        *((head, DEFINITIONS[metric if name == "metric" else name].text) for head, name in _HEADS),
     ]
-    others = [
-        _th(head, DEFINITIONS[metric if name == "metric" else name].text) for head, name in _HEADS
-    ]
-    return element("tr", "".join([*first, *others]))
 
 
 def _th(text: str, title: str, **attributes: object) -> str:
     return element("th", escape(text), scope="col", title=title, **attributes)
 
 
-def _row(row: CellRow, metric: str, series: int, scale: Scale | None) -> str:
-    cell = row.cell
+def _row(
+    row: CellRow,
+    called: str,
+    heads: Sequence[str],
+    metric: str,
+    drawing: tuple[int, Scale | None],
+) -> str:
+    """Write one row; each cell carries its heading, which a narrow screen shows beside it."""
+    cell, (series, scale) = row.cell, drawing
     remark = cell_remark(cell)
     flag = element("span", "!", class_="flag", title=remark) if remark else ""
     tie = element("span", "≈", class_="tie", title="Ties with the first row.") if row.tie else ""
-    name = element("th", escape(row.name) + flag, scope="row", class_="name", title=cell.target)
+    name = element("th", escape(called) + flag, scope="row", class_="name", title=cell.target)
     drawn = "" if scale is None else whisker(series, cell, metric, scale)
-    shown = "".join(_td(figure) for figure in _figures(row, metric))
-    head = _td(_quantile(cell, metric, 0.5), tie, class_="lead")
-    return element(
-        "tr", f"{name}{_td(_rank(row))}{head}{element('td', drawn or DOT, class_='w')}{shown}"
+    labels = [head.replace("\u00ad", "") for head in heads]
+    figures = "".join(
+        _td(figure, label) for figure, label in zip(_figures(row, metric), labels[4:], strict=True)
     )
+    rank = _td(_rank(row), labels[1])
+    lead = _td(_quantile(cell, metric, 0.5), labels[2], tie, class_="lead")
+    wide = element("td", drawn or DOT, class_="w")
+    return element("tr", f"{name}{rank}{lead}{wide}{figures}")
 
 
-def _td(figure: BoardFigure, before: str = "", **attributes: object) -> str:
-    return element("td", before + escape(figure.text), title=figure.title, **attributes)
+def _td(figure: BoardFigure, label: str, before: str = "", **attributes: object) -> str:
+    text = before + escape(figure.text)
+    return element("td", text, title=figure.title, data_label=label, **attributes)
 
 
 def _figures(row: CellRow, metric: str) -> Sequence[BoardFigure]:

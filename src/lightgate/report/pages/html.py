@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.ledger.runs.samples import UNTOLD
 from lightgate.report.charts.charts import cost_map, degradation, distributions
@@ -16,7 +16,7 @@ from lightgate.report.charts.strips import ROWS, strips
 from lightgate.report.charts.svg import Picture, element, escape, marker, stylesheet
 from lightgate.report.charts.use_chart import use_charts
 from lightgate.report.pages import sections
-from lightgate.report.pages.board import board
+from lightgate.report.pages.board import board, load_board
 from lightgate.report.tables.arrange import blocks, names, shared_model, shown_workload, targets
 from lightgate.report.tables.figures import (
     DEFINITIONS,
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from lightgate.report.pages.material import Material
     from lightgate.report.tables.arrange import Block
 
+OPEN_REMARKS: Final = 4  # of "Before you trust it"; the others are folded up
+
 
 def page(material: Material) -> str:
     """Write the whole page of a run."""
-    made = [(key, heading, body) for key, heading, body in _parts(material) if body]
-    body = _top(material.run, [(key, heading) for key, heading, _ in made]) + "".join(
-        _section(key, heading, inner) for key, heading, inner in made
-    )
+    made = [part for part in _parts(material) if part.body]
+    body = _top(material.run, made) + "".join(map(_section, made))
     return document(_title(material.run), body)
 
 
@@ -63,27 +63,48 @@ def document(title: str, body: str) -> str:
     )
 
 
-def _parts(material: Material) -> list[tuple[str, str, str]]:
-    """Return key, heading and content of each section; sections without content are left out."""
+class PagePart(NamedTuple):
+    """One section of the page; those that few readers need are folded up."""
+
+    key: str
+    heading: str
+    body: str
+    folded: bool = False
+
+
+def _parts(material: Material) -> list[PagePart]:
+    """Return all sections: what a colleague reads in a minute first, the rest folded below."""
     run = material.run
-    arranged = blocks(run)
+    ended = sections.outcomes(material) if run.cells else ""
     return [
-        ("remarks", "Before you trust it", sections.listing(run_remarks(run))),
-        ("picks", "Which to take", sections.picks(run) if run.picks else ""),
-        ("leaderboard", "Leaderboard", _boards(run, arranged)),
-        ("degradation", "Under load", _degradation(run)),
-        ("verdicts", "Why", sections.verdicts(run) if run.verdicts else ""),
-        ("distribution", "How TTFT is spread", _distributions(material)),
-        ("arrivals", "When tokens arrive", _arrivals(material)),
-        ("cost", "Cost and speed", _cost(run)),
-        ("comparisons", "Who is faster", sections.comparisons(run)),
-        ("outcomes", "How requests ended", sections.outcomes(material) if run.cells else ""),
-        ("method", "Method", sections.method(run)),
+        PagePart("picks", "Which to take", sections.picks(run) if run.picks else ""),
+        PagePart("leaderboard", "Leaderboard", _boards(run, blocks(run))),
+        PagePart("remarks", "Before you trust it", _remarks(run)),
+        PagePart("degradation", "Under load", _degradation(run)),
+        PagePart("verdicts", "Why", sections.verdicts(run) if run.verdicts else ""),
+        PagePart("cost", "Cost and speed", _cost(run)),
+        PagePart("comparisons", "Who is faster", sections.comparisons(run), folded=True),
+        PagePart("distribution", "How TTFT is spread", _distributions(material), folded=True),
+        PagePart("arrivals", "When tokens arrive", _arrivals(material), folded=True),
+        PagePart("outcomes", "How requests ended", ended, folded=True),
+        PagePart("method", "Method", sections.method(run), folded=True),
     ]
 
 
-def _section(key: str, heading: str, inner: str) -> str:
-    return element("section", element("h2", escape(heading)) + inner, id=key)
+def _section(part: PagePart) -> str:
+    heading = element("h2", escape(part.heading))
+    if not part.folded:
+        return element("section", heading + part.body, id=part.key)
+    folded = element("details", element("summary", heading) + part.body, class_="part")
+    return element("section", folded, id=part.key)
+
+
+def _remarks(run: Run) -> str:
+    """Write the first remarks openly, the others folded up."""
+    told = run_remarks(run)
+    first, rest = told[:OPEN_REMARKS], told[OPEN_REMARKS:]
+    more = element("summary", f"{len(rest)} more") + sections.listing(rest) if rest else ""
+    return sections.listing(first) + (element("details", more) if more else "")
 
 
 def _title(run: Run) -> str:
@@ -93,8 +114,8 @@ def _title(run: Run) -> str:
     return f"{who}: {model}" if model else f"How fast: {who}"
 
 
-def _top(run: Run, found: Sequence[tuple[str, str]]) -> str:
-    links = "".join(element("a", escape(heading), href=f"#{key}") for key, heading in found)
+def _top(run: Run, found: Sequence[PagePart]) -> str:
+    links = "".join(element("a", escape(part.heading), href=f"#{part.key}") for part in found)
     sent = ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in shown_workload(run))
     line = " · ".join(part for part in (run.started, sent, health_sentence(run.health)) if part)
     finding = _finding(run)
@@ -131,16 +152,40 @@ def _finding(run: Run) -> str:
 
 
 def _boards(run: Run, arranged: Sequence[Block]) -> str:
-    parts = []
-    for block in arranged:
-        void = " (ranking void: a target compared with itself differs)" if block.void else ""
-        failing = failing_sentence(block)
-        under = sections.paragraph(f"W{failing[1:]}.", class_="soft") if failing else ""
-        parts.append(element("h3", escape(f"{block.load}{void}")) + board(run, block) + under)
-    if not parts:
+    """Write the heaviest load openly and the others folded up; of one target, a row a load."""
+    known = [block for block in arranged if block.rows]
+    if not known:
         return ""
+    failing = {block.load: _failing(block) for block in known}
+    if len(targets(run)) == 1:
+        parts = [load_board(run, known), *failing.values()]
+    else:
+        heaviest = known[-1]
+        parts = [
+            element("h3", escape(_board_title(heaviest))),
+            board(run, heaviest) + failing[heaviest.load],
+            *(
+                element(
+                    "details",
+                    element("summary", escape(_board_title(block)))
+                    + board(run, block)
+                    + failing[block.load],
+                )
+                for block in reversed(known[:-1])
+            ),
+        ]
     text = f"Times in ms, throughput in tok/s. {LEGEND}; ≈ = ties with the first row."
     return "".join(parts) + sections.paragraph(text, class_="soft")
+
+
+def _board_title(block: Block) -> str:
+    void = " (ranking void: a target compared with itself differs)" if block.void else ""
+    return f"{block.load}{void}"
+
+
+def _failing(block: Block) -> str:
+    text = failing_sentence(block)
+    return sections.paragraph(f"W{text[1:]}.", class_="soft") if text else ""
 
 
 def _degradation(run: Run) -> str:

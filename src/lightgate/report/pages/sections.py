@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from lightgate.clock.outcome import Outcome
 from lightgate.report.charts.svg import Picture, element, escape
 from lightgate.report.pages.material import error_texts
+from lightgate.report.pages.matrix import MATRIX_MEANS, matrices
 from lightgate.report.tables.arrange import loads, names, shortened, targets
 from lightgate.report.tables.figures import (
     DEFINITIONS,
@@ -14,16 +15,13 @@ from lightgate.report.tables.figures import (
     dollars,
     number,
     percent,
-    probability,
     shorten,
 )
 from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
     health_sentence,
-    title_of,
     twin_sentences,
-    versus_sentence,
 )
 
 if TYPE_CHECKING:
@@ -100,28 +98,16 @@ def _verdict(verdict: CellVerdict, short: Mapping[str, str]) -> str:
 
 
 def comparisons(run: Run) -> str:
-    """Write every comparison of two targets, by load; folded up except for the heaviest load."""
-    short = names(run)
-    parts: list[str] = []
-    for load in reversed(loads(run)):
-        rows = [
-            (
-                escape(versus_sentence(versus, short)),
-                escape(title_of(versus.metric)),
-                probability(versus.p_adjusted),
-                f"{versus.comparison.n:,}",
-            )
-            for versus in run.versus
-            if versus.load == load and versus.a in short and versus.b in short
-        ]
-        if rows:
-            inner = table(("finding", "metric", "p (Holm)", "n pairs"), rows, class_="plain")
-            opened = None if parts else ""
-            summary = element("summary", escape(f"{load}: {len(rows)} comparisons"))
-            parts.append(element("details", summary + inner, open=opened))
-    if not parts:
+    """Write every comparison of two targets as matrices; the first is open, the others folded."""
+    made = matrices(run)
+    if not made:
         return ""
-    return "".join(parts) + paragraph(FASTER_MEANS, class_="soft") + listing(twin_sentences(run))
+    parts = [
+        element("details", element("summary", escape(heading)) + table, open=None if at else "")
+        for at, (heading, table) in enumerate(made)
+    ]
+    read = paragraph(f"{MATRIX_MEANS} {FASTER_MEANS}", class_="soft")
+    return read + "".join(parts) + listing(twin_sentences(run))
 
 
 def outcomes(material: Material) -> str:
@@ -212,7 +198,10 @@ def costs(run: Run) -> str:
         *("target", "load", "$/1k requests", "$/Mtok out, with prompts", "tokens per $"),
         *("tok/s per $/h", "listed, in / out"),
     )
-    return table(heads, rows, class_="plain") if rows else ""
+    if not rows:
+        return ""
+    summary = element("summary", "Cost of every cell")
+    return element("details", summary + table(heads, rows, class_="plain"))
 
 
 def _listed(target: TargetFacts) -> str:

@@ -85,7 +85,9 @@ def number(amount: float | None) -> str:
 
 def tick(amount: float) -> str:
     """Write a round number at an axis, without zeros at its end."""
-    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
+    if amount >= 1000:
+        return f"{amount:,.0f}"
+    return f"{amount:.9f}".rstrip("0").rstrip(".") if 0 < amount < 0.001 else f"{amount:.4g}"
 
 
 def milliseconds(amount: float | None) -> str:

@@ -48,7 +48,7 @@ def versus_sentence(versus: Versus, short: dict[str, str]) -> str:
     if versus.verdict not in {"a faster", "b faster"}:
         return f"{a} and {b}, {subject}: {clean(versus.verdict)} (n = {found.n:,})"
     first, second = (a, b) if versus.verdict == "a faster" else (b, a)
-    gain, low, high = _gain(versus)
+    gain, low, high = faster_by(versus)
     sure = "" if low is None or high is None else f" ({_range(low, high)})"
     middle = _FASTER.get(versus.metric, f"better in {subject} than")
     win = probability(_p_win(versus))
@@ -71,7 +71,7 @@ def _range(low: float, high: float) -> str:
     return f"{low * 100:.0f} to {high * 100:.0f} %"
 
 
-def _gain(versus: Versus) -> tuple[float, float | None, float | None]:
+def faster_by(versus: Versus) -> tuple[float, float | None, float | None]:
     """Return by what share the faster target is faster, and the interval of that share.
 
     A ratio below 1 and one above 1 are read alike: the verdict says who is faster, so the factor
