@@ -46,8 +46,8 @@ def events(body: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def state(scanner: Scanner) -> dict[str, Any]:
     usage = msgspec.to_builtins(scanner.usage)
-    for name in ("tokens_audio", "seconds", "tier"):  # few answers say them
-        if usage is not None and usage[name] is None:
+    for name in ("tokens_audio", "tokens_cache_write_1h", "seconds", "tier", "calls"):  # rare
+        if usage is not None and not usage[name]:
             del usage[name]
     error = msgspec.to_builtins(scanner.error)
     if error is not None:

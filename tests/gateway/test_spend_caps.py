@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 import sqlalchemy as sa
 
+from gateway.security.conftest import chat_body, whole
 from gateway.workers import Workers
 from lightgate.ledger.journal.ship import Shipper
 from lightgate.ledger.store.keys import KeyTerms
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.conftest import Rig, Start
+    from gateway.security.conftest import Upstream
     from sim.conftest import Answer
 
 REQUESTS = 400
@@ -136,6 +138,41 @@ async def ask_many(chat: Callable[[], Awaitable[Answer]], count: int = REQUESTS)
     answers = [answer for mine in lanes for answer in mine]
     assert {answer.status for answer in answers} == {200}
     return answers
+
+
+LIAR = """
+[providers.liar]
+base_url = "http://127.0.0.1:{lie}/v1"
+api_key = "none"
+[prices."liar/m"]
+input = 1
+output = 2
+"""
+
+
+async def test_a_provider_that_bills_far_more_than_asked_for_overdraws_nothing(
+    tmp_path: Path, upstream: Upstream
+) -> None:
+    """200 requests at once over two workers, with a key of 5 cents."""
+    lie = {"prompt_tokens": 10**6, "completion_tokens": 10**6}
+    upstream.script = whole(chat_body(usage=lie))
+    budget = Decimal("0.05")
+    models = LIAR.replace("{lie}", str(upstream.port))
+    workers = await Workers.open(tmp_path, models, KeyTerms(name="key", budget_usd=budget))
+    try:
+        await workers.start(0)
+        await workers.start(1)
+        asking = (workers.chat("liar/m", stream=False, max_tokens=500) for _ in range(200))
+        answers = await asyncio.gather(*asking)
+        assert {answer.status for answer in answers} == {200, 402}
+        notes = [note.exchange for note in workers.settled()]
+        assert len(notes) == sum(answer.status == 200 for answer in answers)
+        assert {note.worker for note in notes} == {0, 1}
+        assert (
+            Decimal("0.04") < Decimal(sum(note.cost_nano or 0 for note in notes)) / 10**9 <= budget
+        )
+    finally:
+        await workers.close()
 
 
 def keyed(rig: Rig, model: str) -> Callable[[], Awaitable[Answer]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
 
 TokensSource = Literal["usage", "running", "tokenizer", "estimate"]
+Calls = tuple[tuple[str, int], ...]  # a provider's own tools, each with how often it was called
 CHARS_PER_TOKEN: Final = 4  # the usual rule of thumb for English text
 ONE_PER_DELTA_SLACK: Final = 2  # special tokens that are billed but never streamed
 
@@ -26,7 +27,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     `tokens_out` includes reasoning, `tokens_in` includes what was read from the cache and, where
     the provider says so, `tokens_audio` of sound. `seconds` is the length of a recording, `tier`
-    the service tier that answered.
+    the service tier that answered. `calls` are calls of the provider's own tools, by kind.
     """
 
     tokens_in: int | None = None
@@ -34,9 +35,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     tokens_reasoning: int | None = None
     tokens_cached: int | None = None
     tokens_cache_write: int | None = None
+    tokens_cache_write_1h: int | None = None  # of these, what is kept for an hour
     tokens_audio: int | None = None
     seconds: float | None = None
     tier: str | None = None
+    calls: Calls = ()
 
 
 _UNSAID: Final = Usage()
@@ -58,9 +61,11 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     hidden_reasoning: bool = False
     first_burst: float | None = None
     cache_write: int | None = None
+    cache_write_1h: int | None = None
     audio: int | None = None
     seconds: float | None = None
     tier: str | None = None
+    calls: Calls = ()
 
 
 def count(
@@ -98,9 +103,11 @@ def count(
         hidden_reasoning=hidden > 0,
         first_burst=first,
         cache_write=said.tokens_cache_write,
+        cache_write_1h=said.tokens_cache_write_1h,
         audio=said.tokens_audio,
         seconds=said.seconds,
         tier=said.tier,
+        calls=said.calls,
     )
 
 

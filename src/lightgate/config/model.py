@@ -388,6 +388,10 @@ class PriceTable(ConfigTable):
         default=None, description="a million characters that are spoken"
     )
     audio_hour: Dollars | None = Field(default=None, description="an hour of a recording")
+    calls: dict[str, Dollars] = Field(
+        default_factory=dict,
+        description="a thousand calls of a tool that the provider carries out itself, by kind",
+    )
     tiers: dict[str, ServiceTierTable] = Field(
         default_factory=dict, description="prices under a service tier, by its name"
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import date, datetime
 
     from genai_prices.types import ModelInfo, ModelPrice, Provider
@@ -22,8 +23,17 @@ if TYPE_CHECKING:
 
 RateSource = Literal["list", "override"]
 BATCH: Final = {"processing": "batch"}
+GROUNDED: Final = "grounded_request"
+_CALLS: Final = {
+    "web_search": "web_searches_kcount",
+    "file_search": "storage_searches_kcount",
+    "request": "requests_kcount",
+}
 # Service tiers that cost what the list says; every other has a price of its own, or an unknown one.
 USUAL_TIERS: Final = frozenset((None, "auto", "default", "standard", "standard_only", "on_demand"))
+
+
+CHEAPER_TIERS: Final = frozenset(("flex", "batch"))
 
 
 class TierRates(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +51,9 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     `cached` and `cache_write` are None where the list has no price of their own for them. `tiered`
     says that longer prompts cost more than shown. `tiers` are by the name of a service tier.
     `input_audio` is for tokens of sound; `characters` is for a million characters that are spoken,
-    `audio_hour` for an hour of a recording.
+    `audio_hour` for an hour of a recording. `calls` are for a thousand calls of a tool that the
+    provider carries out itself, by kind, and of the model itself (`request`). `cache_write_1h` is
+    for tokens that are kept for an hour.
     """
 
     input: Decimal | None = None
@@ -54,6 +66,8 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     input_audio: Decimal | None = None
     characters: Decimal | None = None
     audio_hour: Decimal | None = None
+    cache_write_1h: Decimal | None = None
+    calls: dict[str, Decimal] = {}
     tiered: bool = False
     source: RateSource = "list"
     as_of: str | None = None
@@ -72,6 +86,16 @@ class ListedModel(NamedTuple):
     context_window: int | None
     deprecated: bool
     rates: Rates
+
+
+def with_calls(rates: Rates, calls: Mapping[str, Decimal]) -> Rates:
+    """Rates with the prices of calls that they lack."""
+    more = {
+        kind: price
+        for kind, price in calls.items()
+        if kind != "web_search" or GROUNDED not in rates.calls
+    }
+    return msgspec.structs.replace(rates, calls={**more, **rates.calls})
 
 
 def rates_of(price_provider: str, model: str, at: datetime) -> Rates | None:
@@ -195,9 +219,22 @@ def _rates(info: ModelInfo, at: datetime) -> Rates:
         input_audio=_base(standard, "input_audio_mtok"),
         characters=_base(standard, "input_mchars"),
         audio_hour=_base(standard, "audio_hours") or _base(standard, "input_audio_hours"),
+        cache_write_1h=_base(standard, "cache_write_1h_mtok"),
+        calls=_calls(standard, info.id),
         tiered=any(hasattr(price, "tiers") for price in vars(standard).values()),
         as_of=list_as_of(at),
     )
+
+
+def _calls(prices: ModelPrice, model: str) -> dict[str, Decimal]:
+    """The prices of a thousand calls that the list has.
+
+    Gemini 2 is paid for each request that was grounded, however many searches that took.
+    """
+    found = {kind: _base(prices, key) for kind, key in _CALLS.items()}
+    if model.startswith("gemini-2"):
+        found[GROUNDED] = found.pop("web_search")
+    return {kind: price for kind, price in found.items() if price is not None}
 
 
 def _tiers(info: ModelInfo, at: datetime) -> dict[str, TierRates]:

@@ -6,6 +6,8 @@ import difflib
 import functools
 import re
 import tomllib
+from collections.abc import Mapping
+from decimal import Decimal
 from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args, get_type_hints
@@ -60,12 +62,16 @@ class PartTokens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     The defaults hold for the dearest that is known: a picture is 2,833 tokens and 5,667 for each of
     up to eight tiles at OpenAI's gpt-4o-mini, a file fills a context window of a million, and an
-    hour of sound is 115,200 tokens at Google's 32 a second.
+    hour of sound is 115,200 tokens at Google's 32 a second. `call` is for the result of one call of
+    a tool that the provider carries out itself, and `reasoning` for what it bills beside the limit
+    on an answer.
     """
 
     image: int = 48_169
     file: int = 1_000_000
     sound: int = 115_200
+    call: int = 16_000
+    reasoning: int = 0
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,7 +86,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `auth` is how the key travels: bearer, the name of a header, query:NAME, none; or sigv4,
     google or azure, which need no key and take one as a bearer's where there is one. A value of
     `headers` and `query` is a text, or "env:NAME". `as_of` is the day on which the row was last
-    held against public documentation or code.
+    held against public documentation or code. `calls` are dollars for a thousand calls of tools
+    that the provider carries out itself, by kind, where the price list has none.
     """
 
     name: str
@@ -106,6 +113,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kinds: tuple[Kind, ...] = ("chat",)
     kinds_known: bool = False  # there are no others
     part_tokens: PartTokens = PartTokens()
+    calls: dict[str, Decimal] = {}
     notes: str = ""
     docs: str = ""
     as_of: str = ""

@@ -189,6 +189,7 @@ def own_rates(table: PriceTable) -> Rates:
         batch_output=table.batch_output,
         characters=table.characters,
         audio_hour=table.audio_hour,
+        calls=dict(table.calls),
         tiers={
             name: TierRates(
                 input=tier.input,

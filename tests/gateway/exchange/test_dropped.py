@@ -99,7 +99,7 @@ async def test_targets_that_cannot_be_told_are_named_and_not_in_the_plan(
     (settled,) = rig.settled()
     plan = settled.exchange.plan
     assert plan.startswith("lab/plain (configured order")
-    assert "not asked because of a field: anthropic/plain (n), gemini/plain (n)" in plan
+    assert "not asked: anthropic/plain (n), gemini/plain (n)" in plan
 
 
 async def test_a_field_that_no_target_can_be_told_is_refused_by_name(start: Start) -> None:

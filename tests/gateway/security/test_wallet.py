@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.security.conftest import chat_body, chunk, whole
+from lightgate.gateway.served.price import SLACK
 from lightgate.ledger.store.keys import KeyTerms
 from sim.conftest import SAY
 
@@ -47,7 +48,8 @@ async def test_a_hundred_races_of_three_stay_within_a_budget_for_fifty(start: St
     probe = await start(PRICES.replace("{race}", "3"))
     await probe.chat("three")
     [reserved] = probe.reserved()
-    alone = reserved.nano_usd  # of one attempt: without a key nothing is multiplied
+    # Of one attempt: without a key nothing is multiplied, and bytes count half as much.
+    alone = 2 * reserved.nano_usd + SLACK * 2000
     budget = Decimal(3 * 50 * alone) / NANO
     terms = KeyTerms(name="me", budget_usd=budget, may_race=True, max_fanout=3)
     rig = await start(PRICES.replace("{race}", "3"), terms={"me": terms})
@@ -84,7 +86,7 @@ output = 2
 
 async def test_no_more_run_at_once_than_the_budget_covers(start: Start) -> None:
     body = {"model": "three", "messages": SAY, "max_tokens": 50, "stream": True}
-    worst = (len(json.dumps(body)) // 4 + 1) * 1000 + 50 * 2000
+    worst = (len(json.dumps(body)) // 2 + 1) * 1000 + (50 + SLACK) * 2000
     terms = KeyTerms(
         name="me", budget_usd=Decimal(3 * 50 * worst) / NANO, may_race=True, max_fanout=3
     )
@@ -161,8 +163,8 @@ async def test_every_answer_that_is_asked_for_is_reserved(
     rig = await behind(terms={"me": KeyTerms(name="me", budget_usd=Decimal(1))})
     body = {"model": "raw/m", "max_tokens": 100, **fields}
     await rig.ask(path, body, x_api_key=rig.keys["me"])
-    tokens_in = len(json.dumps(body)) // 4 + 1
-    assert rig.reserved()[0].nano_usd == tokens_in * 1000 + times * 100 * 2000
+    tokens_in = len(json.dumps(body)) // 2 + 1
+    assert rig.reserved()[0].nano_usd == tokens_in * 1000 + (times * 100 + SLACK) * 2000
 
 
 async def test_every_candidate_of_gemini_is_reserved(behind: Behind) -> None:
@@ -170,8 +172,8 @@ async def test_every_candidate_of_gemini_is_reserved(behind: Behind) -> None:
     config = {"maxOutputTokens": 100, "candidate_count": 4}
     body = {"contents": [], "generationConfig": config}
     await rig.ask("/v1beta/models/rawgem/m:generateContent", body, x_api_key=rig.keys["me"])
-    tokens_in = len(json.dumps(body)) // 4 + 1
-    assert rig.reserved()[0].nano_usd == tokens_in * 1000 + 4 * 100 * 2000
+    tokens_in = len(json.dumps(body)) // 2 + 1
+    assert rig.reserved()[0].nano_usd == tokens_in * 1000 + (4 * 100 + SLACK) * 2000
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 20, 100])

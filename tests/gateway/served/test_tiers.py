@@ -51,7 +51,10 @@ def test_the_bill_is_the_tiers(tier: str | None, micro: int, source: str) -> Non
 def test_a_request_that_names_a_tier_is_reserved_at_the_dearest() -> None:
     prices = TokenPrices(RATES)
     assert prices.worst(1000, 100) == (1000 * 2 + 100 * 8) * 1000
-    assert prices.worst_tier(1000, 100) == (1000 * 4 + 100 * 16) * 1000
+    for tier in ("priority", "flex", "auto"):
+        assert prices.worst_tier(1000, 100, tier) == (1000 * 4 + 100 * 16) * 1000
+    assert prices.worst_tier(1000, 100, "warp") is None
+    assert TokenPrices(None, hourly=True).worst_tier(1000, 100, "warp") == 0
 
 
 def test_the_list_knows_tiers_and_sound() -> None:
@@ -118,7 +121,8 @@ async def test_the_answers_own_tier_decides(start: Start, upstream: Upstream, pa
     rig = await start(
         f'[providers.openai]\nbase_url = "http://127.0.0.1:{upstream.port}/v1"\napi_key = "none"\n'
         '[prices."openai/m"]\ninput = 2\noutput = 8\n'
-        '[prices."openai/m".tiers.flex]\ninput = 1\noutput = 4\n',
+        '[prices."openai/m".tiers.flex]\ninput = 1\noutput = 4\n'
+        '[prices."openai/m".tiers.priority]\ninput = 4\noutput = 16\n',
         terms={"me": KeyTerms(name="me", budget_usd=Decimal(1))},
     )
     body = {"model": "openai/m", "service_tier": "priority", **asked}

@@ -15,6 +15,7 @@ from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lightgate.clock.tokens import Calls
     from lightgate.dialect.neutral.events import Listener
 
 FINISHES: Final = finishes(
@@ -34,12 +35,24 @@ class _OutDetails(msgspec.Struct, gc=False):
     thinking_tokens: Count = None
 
 
+class _Kept(msgspec.Struct, gc=False):
+    ephemeral_1h_input_tokens: Count = None
+
+
+class _Called(msgspec.Struct, gc=False):
+    web_search_requests: Count = None
+    web_fetch_requests: Count = None
+    code_execution_requests: Count = None
+
+
 class _Usage(msgspec.Struct, gc=False):
     input_tokens: Count = None
     output_tokens: Count = None
     cache_read_input_tokens: Count = None
     cache_creation_input_tokens: Count = None
+    cache_creation: _Kept | None = None
     output_tokens_details: _OutDetails | None = None
+    server_tool_use: _Called | None = None
     service_tier: Any = None
 
 
@@ -217,6 +230,8 @@ def _use(listener: Listener, said: _Usage | None, *, begun: bool = False) -> Non
     fresh = said.input_tokens
     details = said.output_tokens_details
     thinking = None if details is None else details.thinking_tokens
+    hour = None if said.cache_creation is None else said.cache_creation.ephemeral_1h_input_tokens
+    called = said.server_tool_use
     listener.use(
         Usage(
             tokens_in=before.tokens_in if fresh is None else fresh + (cached or 0) + (written or 0),
@@ -224,9 +239,21 @@ def _use(listener: Listener, said: _Usage | None, *, begun: bool = False) -> Non
             tokens_reasoning=_or(thinking, before.tokens_reasoning),
             tokens_cached=cached,
             tokens_cache_write=written,
+            tokens_cache_write_1h=_or(hour, before.tokens_cache_write_1h),
+            calls=before.calls if called is None else _calls(called),
             tier=said.service_tier if isinstance(said.service_tier, str) else before.tier,
         )
     )
+
+
+def _calls(said: _Called) -> Calls:
+    """Calls of Anthropic's own tools, by kind."""
+    counts = {
+        "web_search": said.web_search_requests,
+        "web_fetch": said.web_fetch_requests,
+        "code_execution": said.code_execution_requests,
+    }
+    return tuple((kind, count) for kind, count in counts.items() if count)
 
 
 _UNSAID: Final = _Usage()

@@ -14,6 +14,7 @@ from lightgate.dialect.neutral.events import Likely, Logprob, Reader, bare_stops
 from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of
 
 if TYPE_CHECKING:
+    from lightgate.clock.tokens import Calls
     from lightgate.dialect.neutral.events import Listener
 
 UNSPECIFIED: Final = "FINISH_REASON_UNSPECIFIED"
@@ -57,12 +58,17 @@ class _Content(msgspec.Struct, gc=False):
     parts: list[_Part] | None = None
 
 
+class _Grounding(msgspec.Struct, gc=False, rename="camel"):
+    web_search_queries: Any = None
+
+
 class _Candidate(msgspec.Struct, gc=False, rename="camel"):
     index: Any = 0
     content: _Content | None = None
     finish_reason: Any = None
     finish_message: Any = None
     logprobs_result: Any = None
+    grounding_metadata: _Grounding | None = None
 
 
 class _Feedback(msgspec.Struct, gc=False, rename="camel"):
@@ -133,7 +139,7 @@ def _chunk(listener: Listener, chunk: _Chunk) -> None:
         known = isinstance(word, str) and word.lower() in FINISHES
         listener.stop(word if known else _BLOCKED)
     if chunk.usage_metadata is not None:
-        listener.use(_usage_of(chunk.usage_metadata))
+        listener.use(_usage_of(chunk.usage_metadata, _calls(listener, chunk)))
     if chunk.candidates:
         for candidate in chunk.candidates:
             if listener.counting or not candidate.index:
@@ -180,7 +186,17 @@ def _part(listener: Listener, part: _Part, likely: list[Logprob]) -> bool:
     return bool(text)
 
 
-def _usage_of(said: _Usage) -> Usage | None:
+def _calls(listener: Listener, chunk: _Chunk) -> Calls:
+    """Searches that the answer so far is grounded on, which some models are paid for by request."""
+    for candidate in chunk.candidates or ():
+        grounding = candidate.grounding_metadata
+        queries = None if grounding is None else grounding.web_search_queries
+        if isinstance(queries, list) and queries:
+            return (("web_search", len(queries)), ("grounded_request", 1))
+    return () if listener.usage is None else listener.usage.calls
+
+
+def _usage_of(said: _Usage, calls: Calls) -> Usage | None:
     """Read usage; candidates and thoughts are counted apart, and so are the results of tools."""
     thoughts = said.thoughts_token_count
     tokens_in = _sum(said.prompt_token_count, said.tool_use_prompt_token_count)
@@ -192,6 +208,7 @@ def _usage_of(said: _Usage) -> Usage | None:
         tokens_out=tokens_out,
         tokens_reasoning=thoughts,
         tokens_cached=said.cached_content_token_count,
+        calls=calls,
     )
 
 

@@ -25,6 +25,7 @@ from lightgate.dialect.neutral.events import (
 from lightgate.dialect.neutral.json_text import Count, as_json, decoded, dict_of, dicts_of
 
 if TYPE_CHECKING:
+    from lightgate.clock.tokens import Calls
     from lightgate.dialect.neutral.events import Listener, Place
 
 # What servers of this dialect say, OpenAI's own words first.
@@ -102,6 +103,8 @@ class ChatUsage(msgspec.Struct, gc=False):
     completion_tokens_details: _OutDetails | None = None
     prompt_cache_hit_tokens: Count = None
     reasoning_tokens: Count = None
+    num_sources_used: Count = None  # xAI's
+    num_search_queries: Count = None  # Perplexity's
 
 
 class _XGroq(msgspec.Struct, gc=False):
@@ -284,7 +287,14 @@ def usage_of(said: ChatUsage | None, tier: Any = None) -> Usage | None:
         tokens_cached=cached,
         tokens_cache_write=written,
         tier=tier if isinstance(tier, str) else None,
+        calls=_calls(said) if said.num_sources_used or said.num_search_queries else (),
     )
+
+
+def _calls(said: ChatUsage) -> Calls:
+    """Calls of the provider's own tools, by kind."""
+    counts = {"source": said.num_sources_used, "web_search": said.num_search_queries}
+    return tuple((kind, count) for kind, count in counts.items() if count)
 
 
 READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES, bare=bare_stops(FINISHES))

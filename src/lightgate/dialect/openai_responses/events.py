@@ -15,6 +15,7 @@ from lightgate.dialect.neutral.json_text import Count, decoded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lightgate.clock.tokens import Calls
     from lightgate.dialect.neutral.events import Listener, Place
 
 FINISHES: Final = finishes(
@@ -36,6 +37,15 @@ _OTHER: Final = {
     "response.mcp_call_arguments.delta": TOOL,
     "response.code_interpreter_call_code.delta": TOOL,
     "response.audio.transcript.delta": AUDIO,
+}
+_CALLED: Final = {  # items that tell of a call of the provider's own tools, by the kind of tool
+    "web_search_call": "web_search",
+    "x_search_call": "web_search",
+    "file_search_call": "file_search",
+    "collections_search_call": "file_search",
+    "code_interpreter_call": "code_execution",
+    "image_generation_call": "image_generation",
+    "mcp_call": "mcp",
 }
 _OWN_CALLS: Final = ("custom_tool_call", "mcp_call")
 _FAILED: Final = ("failed", "cancelled")  # no set: a status may be anything, a list even
@@ -209,7 +219,7 @@ def _settle(
     listener: Listener, response: _Response, output: list[_Item] | None, *, failed: bool
 ) -> None:
     """Take the response object that ends an answer; `output` are items that have not come yet."""
-    listener.use(_usage_of(response.usage, response.service_tier))
+    listener.use(_usage_of(response))
     if response.error is not None:
         listener.fail(error_of(response.error))
     elif failed:
@@ -281,7 +291,8 @@ def _place(event: _Event) -> Place:
     return event.item_id if isinstance(event.item_id, str) else -1
 
 
-def _usage_of(said: _Usage | None, tier: Any) -> Usage | None:
+def _usage_of(response: _Response) -> Usage | None:
+    said, tier = response.usage, response.service_tier
     if said is None or (said.input_tokens is None and said.output_tokens is None):
         return None
     before, after = said.input_tokens_details, said.output_tokens_details
@@ -292,7 +303,18 @@ def _usage_of(said: _Usage | None, tier: Any) -> Usage | None:
         tokens_cached=None if before is None else before.cached_tokens,
         tokens_cache_write=None if before is None else before.cache_write_tokens,
         tier=tier if isinstance(tier, str) else None,
+        calls=_calls(response.output),
     )
+
+
+def _calls(output: list[_Item] | None) -> Calls:
+    """Calls of the provider's own tools, by kind, as the items of the answer tell them."""
+    counts: dict[str, int] = {}
+    for item in output or ():
+        kind = _CALLED.get(item.type) if isinstance(item.type, str) else None
+        if kind is not None:
+            counts[kind] = counts.get(kind, 0) + 1
+    return tuple(counts.items())
 
 
 READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES, bare=bare_stops(FINISHES))

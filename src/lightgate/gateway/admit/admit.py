@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from lightgate.gateway.admit.overrides import forbidden
 from lightgate.gateway.admit.plan import plan_for
 from lightgate.gateway.admit.shorten import shorten
+from lightgate.gateway.admit.worst import leave_out, reserve_plan, worst
 from lightgate.gateway.exchange.exchange import Exchange
-from lightgate.gateway.request.body import BYTES_PER_TOKEN, read_request_body
+from lightgate.gateway.request.body import read_request_body
 from lightgate.gateway.request.form import read_form
-from lightgate.gateway.request.given import NOTHING, given_parts
 from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.gateway.served.asked import ModelUnknown, not_for_key
 from lightgate.gateway.served.price import USUAL_ANSWER
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
     from lightgate.gateway.request.body import ClientRequest
-    from lightgate.gateway.request.given import Given
-    from lightgate.gateway.served.target import ServedTarget
     from lightgate.gateway.spend.denial import Denied
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.route.plan.alias import Alias
@@ -80,7 +78,7 @@ def admit(state: State, exchange: Exchange) -> None:
             None if key is None else key.id,
             exchange.wall_ns,
             exchange.reserved,
-            (plan.steps[0].target,),
+            (exchange.plan.steps[0].target,),
             exchange.request_id.decode("ascii"),
             request.model,
             request.endpoint.dialect,
@@ -115,12 +113,12 @@ def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
     tokens = exchange.reserved_tokens = request.tokens_in + (USUAL_ANSWER if out is None else out)
     if key is None or state.spend is None or key.budget_usd is None:
         # Nothing depends on it but what is written down should we be killed.
-        worst = served.targets[steps[0].target].prices.worst(request.tokens_in, out)
+        most = served.targets[steps[0].target].prices.worst(request.tokens_in, out)
     else:
-        worst = _most(exchange, steps, out)
-    exchange.reserved = worst
+        most = reserve_plan(exchange, out)
+    exchange.reserved = most
     if key is not None and state.spend is not None:
-        denied = state.spend.admit(key, exchange.wall_ns, tokens, worst)
+        denied = state.spend.admit(key, exchange.wall_ns, tokens, most)
         if denied is not None:
             raise Refusing(_refusal(denied))
 
@@ -128,67 +126,24 @@ def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
 def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> None:
     """Reserve the most that an answer of sound may cost; a budget needs its price."""
     key, sound = exchange.caller.key, exchange.request.sound
-    costs = []
-    for step in steps:
-        target = exchange.served.targets[step.target]
-        cost = target.prices.worst_spoken(sound)
-        if cost is None and key is not None and key.budget_usd is not None:
+    targets = exchange.served.targets
+    costs = {step.target: targets[step.target].prices.worst_spoken(sound) for step in steps}
+    lacking = {name: "price:sound" for name, cost in costs.items() if cost is None}
+    if lacking and key is not None and key.budget_usd is not None:
+        leave_out(exchange, lacking)
+        steps = exchange.plan.steps
+        if not steps:
             raise Refusing(
                 forbidden(
-                    f"This key has a budget and {target.target.name} has no known price for sound."
+                    f"This key has a budget and {next(iter(lacking))} has no known price for sound."
                     " Add `characters` or `audio_hour` under [prices] in lightgate.toml."
                 )
             )
-        costs.append(cost or 0)
-    exchange.reserved = _worst(steps, costs, checked=False)
+    exchange.reserved = worst(steps, [costs[s.target] or 0 for s in steps], checked=False)
     if key is not None and state.spend is not None:
         denied = state.spend.admit(key, exchange.wall_ns, 0, exchange.reserved)
         if denied is not None:
             raise Refusing(_refusal(denied))
-
-
-def _most(exchange: Exchange, steps: Sequence[Step], out: int | None) -> int:
-    """The most that the steps of a plan may cost together, in nano-dollars; all need a price."""
-    request, costs = exchange.request, []
-    given, tiered = given_parts(request.body), "service_tier" in request.fields
-    for step in steps:
-        target = exchange.served.targets[step.target]
-        if not target.prices.known:
-            raise Refusing(
-                forbidden(
-                    f"This key has a budget and {target.target.name} has no known price."
-                    " Add it under [prices] in lightgate.toml."
-                )
-            )
-        price = target.prices.worst_tier if tiered else target.prices.worst
-        costs.append(price(_tokens_in(request, given, target), out))
-    return _worst(steps, costs, checked=bool(exchange.alias.verify))
-
-
-def _tokens_in(request: ClientRequest, given: Given, target: ServedTarget) -> int:
-    """The most tokens of a prompt that a target can bill, as far as its bytes and parts tell."""
-    if given is NOTHING:
-        return request.tokens_in
-    each = target.target.provider.part_tokens
-    parts = given.images * each.image + given.files * each.file + given.sounds * each.sound
-    return max(0, request.tokens_in - given.value_bytes // BYTES_PER_TOKEN) + parts
-
-
-def _worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int:
-    """The dearest target's price, once for each attempt that runs beside another.
-
-    Where answers are checked every tier from the first on may have to be paid.
-    """
-    start = steps[0].tier
-    # A tier that starts ahead is among those that are climbed.
-    fanout = len([step for step in steps if step.start_ns is not None and step.tier == start]) or 1
-    if not checked:
-        return fanout * max(costs)
-    tiers: dict[int, int] = {}
-    for step, cost in zip(steps, costs, strict=True):
-        tiers[step.tier] = max(cost, tiers.get(step.tier, 0))
-    climbed = sum(cost for tier, cost in tiers.items() if tier > start)
-    return max(fanout * tiers[start] + climbed, *costs)
 
 
 def _refusal(denied: Denied) -> Refusal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ from lightgate.errors import (
     Malformed,
     StreamError,
 )
+from lightgate.gateway.request.hosted import offered_tools
 from lightgate.gateway.served.price import FREE, NO_BILL, USUAL_ANSWER, Bill, believed, dollars
 from lightgate.provider.call import Call
 from lightgate.route.health.failure import (
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan, Role, Step
     from lightgate.wire.door.inbound import Inbound
 
+logger = logging.getLogger(__name__)
 NS: Final = 1_000_000_000
 SSE: Final = (
     b"content-type: text/event-stream; charset=utf-8\r\n"
@@ -138,6 +141,7 @@ class ExchangeFacts(AttemptOwner, Protocol):
     assembles: bool
     reserved: int
     reserved_tokens: int
+    ceilings: dict[str, int] | None
     routed_ns: int | None
     first_in_ns: int | None
     first_out_ns: int | None
@@ -400,9 +404,9 @@ class Attempt(Call):
             if not prices.known:
                 return prices.unpriced
             bill = prices.bill(called.tokens)
-            if bill.nano_usd is not None or prices.hourly:
-                return bill
-            return prices.estimate(request.tokens_in, called.tokens.out or 0)
+            if bill.nano_usd is None and not prices.hourly:
+                bill = prices.estimate(request.tokens_in, called.tokens.out or 0)
+            return bill if not prices.calls else self._with_calls(bill, called)
         if self.marks.send is None or (called.status is not None and called.status != 200):
             return NO_BILL
         seen = called.tokens.out or 0
@@ -412,6 +416,39 @@ class Attempt(Call):
             each = self.exchange.cap or request.max_tokens or USUAL_ANSWER
             seen = max(seen, each * request.answers)
         return prices.estimate(request.tokens_in, seen)
+
+    def _with_calls(self, bill: Bill, called: Called) -> Bill:
+        """The bill with the calls of tools that providers of OpenAI's chat bill and do not count.
+
+        The others say in each answer what was called.
+        """
+        if called.tokens.calls or bill.nano_usd is None:
+            return bill
+        if self.prepared.dialect.name != "openai-chat":
+            return bill
+        asked, prices = self.exchange.request, self.target.prices
+        fees = 0
+        for kind, count in offered_tools(asked).items():
+            if self.target.carries_out(kind, asked.endpoint.dialect):
+                fees += prices.worst_call(kind, count) or 0
+        return Bill(bill.nano_usd + fees, "estimated", bill.as_of) if fees else bill
+
+    def cut_bill(self, ceilings: dict[str, int]) -> None:
+        """Cut the bill to what was reserved for the attempt: no more can have been asked for."""
+        bill, most = self.bill, ceilings.get(self.step.target)
+        if most is None or bill.nano_usd is None or bill.nano_usd <= most:
+            return
+        known = self.exchange.state.learned.overbilled
+        if self.step.target not in known:
+            known.add(self.step.target)
+            logger.warning(
+                "%s counts tokens for $%s where $%s is the most that the request can cost. Such"
+                " bills are cut to that; compare the provider's own.",
+                self.step.target,
+                dollars(bill.nano_usd),
+                dollars(most),
+            )
+        self.bill = Bill(most, "estimated", bill.as_of)
 
     def _billed_otherwise(self, called: Called) -> Bill:
         """What an endpoint costs that is not paid by the token of a text."""
@@ -481,6 +518,8 @@ class Attempt(Call):
 
     def cost_header(self) -> bytes:
         """The price of the answer as a header line."""
+        if self.exchange.ceilings is not None:
+            self.cut_bill(self.exchange.ceilings)
         return b"x-lightgate-cost-usd: %b\r\n" % dollars(self.bill.nano_usd or 0).encode()
 
 

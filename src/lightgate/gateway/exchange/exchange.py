@@ -84,6 +84,7 @@ class Exchange:
         "caller",
         "cap",
         "cascade",
+        "ceilings",
         "closed_ns",
         "due_ns",
         "failures",
@@ -136,6 +137,7 @@ class Exchange:
         self.cap: int | None = None  # the limit on answer tokens that is written into the request
         self.cache = "off"  # or how the answer is shared: hit, miss, join
         self.reserved = 0  # nano-dollars
+        self.ceilings: dict[str, int] | None = None  # of these, the most at each target
         self.reserved_tokens = 0
         self.routed_ns: int | None = None
         self.assembles = False  # the client wants a whole answer, and the targets are to stream

@@ -19,6 +19,9 @@ _CANCELLED: Final = Outcome.CANCELLED.value
 def settle(state: State, exchange: ExchangeFacts) -> Settled:
     """Write the exchange and its attempts, give the reservation back, count what was spent."""
     attempts = exchange.attempts
+    if exchange.ceilings is not None:
+        for attempt in attempts:
+            attempt.cut_bill(exchange.ceilings)
     notes = []
     for place, attempt in enumerate(attempts):
         notes.append(_attempt(exchange, attempt, place))

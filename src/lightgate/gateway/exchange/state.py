@@ -64,6 +64,7 @@ class Learned:
         self.observer = Observer(self.breakers, self.forms, self.budgets)
         self.whole_times = WholeTimes()
         self.unstreamable: set[str] = set()  # targets that would not stream a whole answer
+        self.overbilled: set[str] = set()  # targets that bill more than was asked for
         self.asked_ns = 0  # when the last request came
         self.spent_nano = 0  # by users, since the start
         self._lengths: dict[str, float] = {}  # tokens of an alias' answers, lately

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.attempt import Attempt
     from lightgate.route.plan.plan import Plan
 
-Skipped = tuple[tuple[str, str], ...]  # targets, each with the field that it cannot be told
+Skipped = tuple[tuple[str, str], ...]  # targets, each with what it cannot be told or has no price
 
 
 def skipped_line(skipped: Skipped) -> bytes:
@@ -36,7 +36,7 @@ def story_of(plan: Plan, skipped: Skipped) -> str:
     over = {target for target, _ in skipped}
     steps = tuple(step for step in plan.steps if step.target not in over)
     words = ", ".join(f"{target} ({field})" for target, field in dict.fromkeys(skipped))
-    reason = f"{plan.reason}, not asked because of a field: {words}"[:400]
+    reason = f"{plan.reason}, not asked: {words}"[:400]
     if not steps:
         return f"no target ({reason})"
     return msgspec.structs.replace(plan, steps=steps, reason=reason).story

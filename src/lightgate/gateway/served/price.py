@@ -9,7 +9,7 @@ import msgspec
 
 from lightgate.clock.tokens import Tokens
 from lightgate.gateway.request.body import Sound
-from lightgate.price.rates import USUAL_TIERS
+from lightgate.price.rates import CHEAPER_TIERS, GROUNDED, USUAL_TIERS
 from lightgate.route.plan.hedge import TargetPrice
 
 if TYPE_CHECKING:
@@ -70,10 +70,13 @@ class TokenPrices:
         "_character",
         "_in",
         "_out",
+        "_request",
         "_second",
         "_tiers",
         "_written",
+        "_written_1h",
         "as_of",
+        "calls",
         "hourly",
         "known",
         "source",
@@ -95,6 +98,13 @@ class TokenPrices:
             self._cached = self._in if rates.cached is None else _pico(rates.cached)
             self._written = self._in if rates.cache_write is None else _pico(rates.cache_write)
         own = None if free else rates
+        self._written_1h = self._written
+        self.calls: dict[str, int] = {}  # nano-dollars of one call of a provider's own tool
+        if own is not None:
+            if own.cache_write_1h is not None:
+                self._written_1h = _pico(own.cache_write_1h)
+            self.calls = {kind: _pico(price) for kind, price in own.calls.items()}
+        self._request = self.calls.pop("request", 0)  # of the request itself
         self._tiers = {} if own is None else {k: _Tier.of(v) for k, v in own.tiers.items()}
         self._audio = None if own is None or own.input_audio is None else _pico(own.input_audio)
         # Of sound, in pico-dollars: for a character that is spoken, for a second of a recording.
@@ -117,8 +127,24 @@ class TokenPrices:
         if tokens.tier not in USUAL_TIERS:
             return self._tiered(tokens, fresh)
         pico = fresh * self._in + cached * self._cached + written * self._written
+        if tokens.cache_write_1h:
+            pico += min(written, tokens.cache_write_1h) * (self._written_1h - self._written)
         source = "estimated" if tokens.source == "estimate" else self.source
-        return Bill((pico + tokens.out * self._out + 500) // 1000, source, self.as_of)
+        nano = (pico + tokens.out * self._out + 500) // 1000 + self._request
+        return Bill(nano + self.called(tokens) if tokens.calls else nano, source, self.as_of)
+
+    def called(self, tokens: Tokens) -> int:
+        """The cost of the calls of a provider's own tools, in nano-dollars; unknown ones: none."""
+        return sum(self.calls.get(kind, 0) * count for kind, count in tokens.calls)
+
+    def worst_call(self, kind: str, count: int) -> int | None:
+        """The most that so many calls of a tool can cost, in nano-dollars; None where unknown."""
+        if self.hourly:
+            return 0
+        if kind == "web_search" and GROUNDED in self.calls:
+            return self.calls[GROUNDED]
+        each = self.calls.get(kind)
+        return None if each is None else each * count
 
     def _tiered(self, tokens: Tokens, fresh: int) -> Bill:
         """The cost under another service tier; without its price the usual one is an estimate."""
@@ -129,7 +155,8 @@ class TokenPrices:
         cached, written = tokens.cached or 0, tokens.cache_write or 0
         pico = fresh * tier.input + cached * tier.cached + written * tier.cache_write
         source = "estimated" if estimated else self.source
-        return Bill((pico + (tokens.out or 0) * tier.output + 500) // 1000, source, self.as_of)
+        nano = (pico + (tokens.out or 0) * tier.output + 500) // 1000 + self._request
+        return Bill(nano + self.called(tokens), source, self.as_of)
 
     def spoken(self, tokens: Tokens, sound: Sound) -> Bill:
         """The cost of an answer of an endpoint for sound; None where the price is unknown.
@@ -181,7 +208,7 @@ class TokenPrices:
         if not self.known or self.hourly:
             return Bill(None, self.source, None)
         pico = tokens_in * self._in + tokens_out * self._out
-        return Bill((pico + 500) // 1000, "estimated", self.as_of)
+        return Bill((pico + 500) // 1000 + self._request, "estimated", self.as_of)
 
     def price(self, *, abort_stops: bool) -> TargetPrice | None:
         """Nano-dollars per token, for the router; zero for a target paid by the hour."""
@@ -192,16 +219,28 @@ class TokenPrices:
     def worst(self, tokens_in: int, tokens_out: int | None) -> int:
         """The most that a request can cost, in nano-dollars; zero where no price is known."""
         out = USUAL_ANSWER if tokens_out is None else tokens_out
-        return -(-(tokens_in * max(self._in, self._written) + out * self._out) // 1000)
+        pico = tokens_in * max(self._in, self._written) + out * self._out
+        return -(-pico // 1000) + self._request
 
-    def worst_tier(self, tokens_in: int, tokens_out: int | None) -> int:
-        """The most that a request can cost that asks for a service tier: under the dearest."""
+    def worst_kept(self, tokens_in: int) -> int:
+        """The most that a prompt costs beside its usual worst case if it is kept for an hour."""
+        return -(-tokens_in * max(0, self._written_1h - max(self._in, self._written)) // 1000)
+
+    def worst_tier(self, tokens_in: int, tokens_out: int | None, tier: str) -> int | None:
+        """The most that a request can cost that asks for a service tier; None where unknown.
+
+        A provider may answer under another tier than was asked for: the dearest that is known
+        counts. What `flex` and the like cost less than the usual price is not relied on.
+        """
+        usual = self.worst(tokens_in, tokens_out)
+        if tier not in USUAL_TIERS and tier not in CHEAPER_TIERS and tier not in self._tiers:
+            return 0 if self.hourly else None
         out = USUAL_ANSWER if tokens_out is None else tokens_out
         costs = [
-            -(-(tokens_in * max(tier.input, tier.cache_write) + out * tier.output) // 1000)
-            for tier in self._tiers.values()
+            -(-(tokens_in * max(each.input, each.cache_write) + out * each.output) // 1000)
+            for each in self._tiers.values()
         ]
-        return max([self.worst(tokens_in, tokens_out), *costs])
+        return max([usual, *(cost + self._request for cost in costs)])
 
 
 def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tokens:

@@ -21,6 +21,7 @@ from lightgate.gateway.served.snapshot import (
     WorkerTerms,
 )
 from lightgate.gateway.served.tiers import tiers_of
+from lightgate.price.rates import with_calls
 from lightgate.provider.catalogue import catalogue
 from lightgate.provider.target import base_url_of, key_variable, own_rates, resolve
 from lightgate.route.form.slo import ServiceLevels
@@ -159,6 +160,9 @@ def _reach(
         provider, _, model = spec.partition("/")
         if provider == name:
             offers.prices[model] = own_rates(prices)
+    calls = target.provider.calls
+    for model, rates in offers.prices.items() if calls else ():
+        offers.prices[model] = with_calls(rates, calls)
     variable, _ = key_variable(target.provider, config, env)
     table = config.providers.get(name)
     return Reach(

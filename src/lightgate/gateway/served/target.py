@@ -88,6 +88,10 @@ class ServedTarget:
         """Whether a client's bytes can be passed on as they are."""
         return dialect in self._native
 
+    def carries_out(self, tool: str, dialect: str) -> bool:
+        """Whether the target is told of a tool that its provider calls itself."""
+        return dialect in self._native or tool in self.target.provider.quirks.hosted
+
     def answer_dialect(self, endpoint: Endpoint) -> Dialect:
         """The dialect in which this target will answer."""
         asked = DIALECTS[endpoint.dialect]

@@ -1,0 +1,164 @@
+"""The most that a request can cost at the targets of its plan, for a key with a budget.
+
+Everything that a provider can bill has an upper bound: text by its bytes, pictures, files and sound
+by the catalogue, an answer by its limit, tools that the provider carries out itself by their calls,
+a service tier by its price. A target at which something of it has no known price is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from lightgate.gateway.admit.overrides import forbidden
+from lightgate.gateway.request.given import given_parts
+from lightgate.gateway.request.hosted import offered_tools, refers
+from lightgate.gateway.request.refusal import Refusing
+from lightgate.gateway.served.price import SLACK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lightgate.gateway.exchange.exchange import Exchange
+    from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.request.given import Given
+    from lightgate.gateway.served.target import ServedTarget
+    from lightgate.route.plan.plan import Plan, Step
+
+BYTES_PER_TOKEN: Final = 2  # of any language; only runs of random characters have fewer
+_HOUR: Final = b'"1h"'  # how long Anthropic is to keep a prompt, which costs more
+_tier: Final = msgspec.json.Decoder(str | None)
+
+
+class _Asked(NamedTuple):
+    """What of a request can be billed."""
+
+    request: ClientRequest
+    out: int | None  # tokens of all answers together; None: no limit is named
+    given: Given
+    tools: Mapping[str, int]
+    tier: str | None
+
+
+class _Lacking(NamedTuple):
+    """What has no known price at a target: a word for headers, and a sentence."""
+
+    word: str
+    sentence: str
+
+
+def reserve_plan(exchange: Exchange, out: int | None) -> int:
+    """The most that an exchange may cost, in nano-dollars; its plan is cut to what has a price.
+
+    `out` are the tokens of all answers together, None where no limit is named. With a limit, no
+    attempt is billed above what is reserved for it.
+    """
+    request, plan, costs = exchange.request, exchange.plan, {}
+    asked = _Asked(
+        request, out, given_parts(request.body), offered_tools(request), _tier_of(request)
+    )
+    lacking: dict[str, _Lacking] = {}
+    for name in dict.fromkeys(step.target for step in plan.steps):
+        cost = _cost(exchange.served.targets[name], asked)
+        if isinstance(cost, int):
+            costs[name] = cost
+        else:
+            lacking[name] = cost
+    if lacking:
+        leave_out(exchange, {name: each.word for name, each in lacking.items()})
+        if not exchange.plan.steps:
+            sentence = next(iter(lacking.values())).sentence
+            raise Refusing(forbidden(f"This key has a budget and {sentence} in lightgate.toml."))
+    if out is not None and not refers(request):
+        exchange.ceilings = costs
+    steps = exchange.plan.steps
+    return worst(steps, [costs[s.target] for s in steps], checked=bool(exchange.alias.verify))
+
+
+def leave_out(exchange: Exchange, words: Mapping[str, str]) -> None:
+    """Take targets out of the plan of an exchange, each for a reason that headers name."""
+    exchange.plan = without(exchange.plan, words)
+    exchange.skipped += tuple(words.items())
+
+
+def without(plan: Plan, targets: Mapping[str, str]) -> Plan:
+    """The plan without these targets: in each tier the others move up to their starts."""
+    steps: list[Step] = []
+    for tier in dict.fromkeys(step.tier for step in plan.steps):
+        slots = [step for step in plan.steps if step.tier == tier]
+        kept = [step.target for step in slots if step.target not in targets]
+        moved = zip(kept, slots, strict=False)
+        steps += [msgspec.structs.replace(slot, target=target) for target, slot in moved]
+    if steps and steps[-1].ttft_ns is not None:
+        steps[-1] = msgspec.structs.replace(steps[-1], ttft_ns=None)
+    if steps and steps[0].target != plan.steps[0].target:
+        plan = msgspec.structs.replace(plan, predicted_ttft_ns=None, runner_up=None)
+    return msgspec.structs.replace(plan, steps=tuple(steps))
+
+
+def worst(steps: Sequence[Step], costs: Sequence[int], *, checked: bool) -> int:
+    """The dearest target's price, once for each attempt that runs beside another.
+
+    Where answers are checked every tier from the first on may have to be paid.
+    """
+    start = steps[0].tier
+    # A tier that starts ahead is among those that are climbed.
+    fanout = len([step for step in steps if step.start_ns is not None and step.tier == start]) or 1
+    if not checked:
+        return fanout * max(costs)
+    tiers: dict[int, int] = {}
+    for step, cost in zip(steps, costs, strict=True):
+        tiers[step.tier] = max(cost, tiers.get(step.tier, 0))
+    climbed = sum(cost for tier, cost in tiers.items() if tier > start)
+    return max(fanout * tiers[start] + climbed, *costs)
+
+
+def _cost(target: ServedTarget, asked: _Asked) -> int | _Lacking:
+    """The most that a request can cost at a target, or what of it has no known price there."""
+    name, prices, each = target.target.name, target.prices, target.target.provider.part_tokens
+    if not prices.known:
+        return _Lacking("price", f"{name} has no known price. Add it under [prices]")
+    calls = fees = 0
+    for kind, count in asked.tools.items():
+        if not target.carries_out(kind, asked.request.endpoint.dialect):
+            continue
+        fee = prices.worst_call(kind, count)
+        if fee is None:
+            return _Lacking(
+                f"price:{kind}",
+                f"what {name} bills for {kind!r} is not known. Add it to `calls` under [prices]",
+            )
+        calls += count
+        fees += fee
+    tokens_in = _tokens_in(asked, target) * (calls + 1) + calls * each.call
+    out = None if asked.out is None else asked.out + SLACK + each.reasoning
+    cost = (
+        prices.worst(tokens_in, out)
+        if asked.tier is None
+        else prices.worst_tier(tokens_in, out, asked.tier)
+    )
+    if cost is None:
+        tier = asked.tier
+        return _Lacking(
+            "price:service_tier",
+            f"the price of the service tier {tier!r} at {name} is not known."
+            " Add it to `tiers` under [prices]",
+        )
+    kept = prices.worst_kept(tokens_in) if _HOUR in asked.request.body else 0
+    return cost + fees + kept
+
+
+def _tokens_in(asked: _Asked, target: ServedTarget) -> int:
+    """The most tokens of a prompt that a target can bill for reading it once."""
+    given, each = asked.given, target.target.provider.part_tokens
+    parts = given.images * each.image + given.files * each.file + given.sounds * each.sound
+    return max(0, len(asked.request.body) - given.value_bytes) // BYTES_PER_TOKEN + 1 + parts
+
+
+def _tier_of(request: ClientRequest) -> str | None:
+    raw = request.fields.get("service_tier")
+    try:
+        return None if raw is None else _tier.decode(raw)
+    except ValueError:
+        return None
