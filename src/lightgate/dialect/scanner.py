@@ -118,10 +118,13 @@ class Scanner(Listener):
         """Take a whole answer that was not streamed; return the kinds in it."""
         self._now = NONE
         self.weight = 0
-        if body.isascii() or _is_utf8(body):
-            self._reader.whole(self, body)
-        else:
+        try:
+            if not body.isascii():
+                body.decode()
+        except UnicodeDecodeError:
             self.fail(NOT_UTF8)
+        else:
+            self._reader.whole(self, body)
         self.kinds |= self._now
         self.done = self.error is None
         self.ended_by = None if self.finish is None else "finish"
@@ -144,9 +147,12 @@ class Scanner(Listener):
             self.weight = 0
             return NONE
         self._begin()
-        if not (data.isascii() and name.isascii()) and not _is_utf8(name + data):
-            self.fail(NOT_UTF8)
-            return NONE
+        if not (data.isascii() and name.isascii()):
+            try:
+                (name + data).decode()
+            except UnicodeDecodeError:
+                self.fail(NOT_UTF8)
+                return NONE
         self._reader.event(self, name, data)
         kinds = self._now
         if self._used is not None:
@@ -271,12 +277,3 @@ class Scanner(Listener):
         probe = Scanner(self._reader)
         self._reader.event(probe, name, data[:start] + other.encode() + data[stop:])
         return (probe._pieces, probe._now, probe._text, probe._plain) == (1, self._now, other, True)
-
-
-def _is_utf8(data: bytes) -> bool:
-    """Whether bytes are UTF-8; those of whole events and whole bodies end with a character."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
