@@ -22,8 +22,10 @@ from lightgate.bench.judge.slo import (
     next_concurrency,
     next_rate,
     parse,
+    parse_slo,
 )
 from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
+from lightgate.clock.load import Slo
 from lightgate.errors import UsageError
 from lightgate.ledger.runs.run import CellSummary, CostFacts, Metric
 
@@ -230,3 +232,19 @@ def test_a_sweep_ends_where_requests_fail_or_nothing_is_measured() -> None:
     assert step.reason == "20% of the requests failed at c=2"
     step = next_concurrency([cell(c=1)], Sweep())
     assert (step.next, step.best, step.reason) == (None, None, "c=1 has no throughput")
+
+
+def test_own_demands_on_a_request() -> None:
+    assert parse_slo("ttft<500ms, tpot<=40ms,e2e<5s") == Slo(
+        ttft_ms=500.0, speed_tps=25.0, e2e_ms=5000.0
+    )
+    assert parse_slo("speed>25tok/s") == Slo(speed_tps=25.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ttft>500ms", "speed<25", "ttft<500", "ttfb<1s", "ttft<0ms", "speed>25ms", "x"]
+)
+def test_no_demand_on_a_request(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_slo(text)
+    assert "tpot<40ms" in (caught.value.hint or "")

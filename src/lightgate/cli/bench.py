@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lightgate.cli.bench_wish import (
+    deadlines_of,
+    header_names,
+    slo_of,
+    wish_of,
+    wish_options,
+    with_headers,
+)
 from lightgate.cli.options import (
     config_option,
     read_config,
@@ -32,7 +40,6 @@ if TYPE_CHECKING:
     from lightgate.bench.run.engine import Bench
     from lightgate.bench.run.order import Explorer, Loading, RunOrder
     from lightgate.bench.workload.conversation import Talk
-    from lightgate.clock.load import Slo
     from lightgate.ledger.runs.folder import RunFolder
     from lightgate.ledger.runs.run import Run
     from lightgate.provider.target import Target
@@ -73,8 +80,19 @@ PROFILES = ("voice", "coding", "agent", "batch")
 )
 @click.option("--turns", type=click.IntRange(1), help="Conversations of so many turns.")
 @click.option("--tools", is_flag=True, help="With --turns: an agent that calls tools.")
-@click.option("--prompt-tokens", default=512, show_default=True, help="Tokens of every prompt.")
-@click.option("--max-tokens", default=512, show_default=True, help="Tokens of every answer.")
+@click.option(
+    "--prompt-tokens",
+    default="512",
+    show_default=True,
+    help="Tokens of every prompt, or a distribution: uniform:100..900, normal:512,128 or"
+    " mix:80%*128,20%*4096.",
+)
+@click.option(
+    "--max-tokens",
+    default="512",
+    show_default=True,
+    help="Tokens of every answer, or a distribution as for prompts.",
+)
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path),
@@ -92,6 +110,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
     type=click.Choice(PROFILES),
     help="Count as good what meets the limits of this use.",
 )
+@wish_options
 @click.option(
     "--hourly-cost",
     help="Dollars per hour of a self-hosted target: NAME=2.69 or 2.69; of one that was bought:"
@@ -165,7 +184,7 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
         for target in found:
             target.ready()
         tell_base_urls(found)
-        yield _priced(found, given["hourly_cost"])
+        yield _priced(with_headers(found, given["headers"]), given["hourly_cost"])
         return
     from lightgate.bench.run.order import targets
     from lightgate.sim.server.serve import SimOptions
@@ -233,20 +252,10 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
     from datetime import UTC, datetime
 
     from lightgate.bench.run.order import RunOrder
-    from lightgate.bench.workload.prompts import read_prompts
-    from lightgate.bench.workload.workload import WorkloadWish
     from lightgate.wire.link.stamper import best_source
 
     seed = given["seed"] if given["seed"] is not None else secrets.randbelow(1 << 31)
-    own = None if given["prompts"] is None else read_prompts(given["prompts"])
-    wish = WorkloadWish(
-        tokens_in=given["prompt_tokens"],
-        tokens_out=given["max_tokens"],
-        seed=seed,
-        cached=given["cached"],
-        temperature=None if given["temperature"] < 0 else given["temperature"],
-        own=own,
-    )
+    wish = wish_of(given, seed)
     return RunOrder(
         targets=targets,
         loads=tuple(_loads(given, seed)),
@@ -258,7 +267,9 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
         aa=given["aa"],
         together=given["together"],
         processes=given["processes"],
-        slo=_slo(given["profile"]),
+        slo=slo_of(given),
+        warmup=given["warmup"],
+        deadlines=deadlines_of(given),
         max_cost=_dollars("--max-cost", given["max_cost"]),
         options=_options(given, seed),
     )
@@ -371,6 +382,7 @@ def _precision(given: dict[str, Any], duration: int | None) -> float | None:
 
 def _talk(given: dict[str, Any]) -> Talk | None:
     from lightgate.bench.workload.conversation import Talk
+    from lightgate.bench.workload.lengths import parse_lengths
 
     if given["turns"] is None:
         if given["tools"]:
@@ -378,7 +390,8 @@ def _talk(given: dict[str, Any]) -> Talk | None:
         return None
     if given["shape"] != "closed" or given["duration"] is not None:
         raise UsageError("Conversations are driven in a closed loop, by --requests.")
-    return Talk(turns=given["turns"], tokens_out=given["max_tokens"], tools=given["tools"])
+    tokens_out = parse_lengths("--max-tokens", given["max_tokens"]).most
+    return Talk(turns=given["turns"], tokens_out=tokens_out, tools=given["tools"])
 
 
 def _explorer(given: dict[str, Any], order: RunOrder, checks: list[Check]) -> Explorer | None:
@@ -402,15 +415,10 @@ def _explorer(given: dict[str, Any], order: RunOrder, checks: list[Check]) -> Ex
     return HighestRate(checks, start, Trial(requests, duration, order.seed))
 
 
-def _slo(profile: str | None) -> Slo | None:
-    from lightgate.bench.judge.profiles import PRESETS
-
-    return None if profile is None else PRESETS[profile].slo  # type: ignore[index] # click checked it
-
-
 def _options(given: dict[str, Any], seed: int) -> dict[str, str]:
     """What was asked for, as text; never a key: those are in variables."""
     left_out = {"as_json", "yes", "resume", "out", "seed"}
+    given = {**given, "headers": header_names(given["headers"])}
     asked = {
         name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         for name, value in given.items()

@@ -249,3 +249,38 @@ def test_too_few_prompts_are_sent_again_and_it_is_said(tmp_path: Path) -> None:
     note = own.note(4)
     assert note is not None
     assert note.startswith("p.txt has 3 prompts for 4 requests")
+
+
+SHAREGPT = """[
+  {"id": "a", "conversations": [
+    {"from": "human", "value": "Why is the sky blue?"},
+    {"from": "gpt", "value": "Because of the way that air scatters light."}]},
+  {"id": "b", "conversations": [{"from": "gpt", "value": "Hello"}]},
+  {"id": "c", "conversations": [{"from": "human", "value": "And at night?"}]}
+]"""
+
+
+def test_recorded_conversations_give_their_first_question(tmp_path: Path) -> None:
+    path = tmp_path / "sharegpt.json"
+    path.write_text(SHAREGPT)
+    own = read_prompts(path)
+    assert [prompt.messages[0].content for prompt in own.prompts] == [
+        "Why is the sky blue?",
+        "And at night?",
+    ]
+    assert [prompt.max_tokens for prompt in own.prompts] == [11, None]  # 43 characters
+
+
+def test_a_list_of_objects_and_the_words_of_other_tools(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.json"
+    path.write_text('[{"prompt": "a", "max_tokens": 3}, {"text": "b", "output_length": 4}]')
+    own = read_prompts(path)
+    assert [(p.messages[0].content, p.max_tokens) for p in own.prompts] == [("a", 3), ("b", 4)]
+
+
+@pytest.mark.parametrize("text", ["[1]", "[{]", '[{"conversations": []}]', "[]", '[{"text": 3}]'])
+def test_a_bad_list_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "prompts.json"
+    path.write_text(text)
+    with pytest.raises(UsageError):
+        read_prompts(path)

@@ -9,6 +9,7 @@ import pytest
 
 from lightgate.bench.run.order import targets as simulated
 from lightgate.bench.workload.calibrate import Calibration
+from lightgate.bench.workload.lengths import parse_lengths
 from lightgate.bench.workload.prompts import OwnPrompt, OwnPrompts
 from lightgate.bench.workload.workload import Size, Tooling, Workload, WorkloadWish, calibrated
 from lightgate.clock.marks import Marks
@@ -286,3 +287,23 @@ async def test_a_simulated_provider_without_usage_is_guessed(
 async def test_own_prompts_need_no_probe(client: Client) -> None:
     workload = await calibrated(client, [target()], WorkloadWish(own=own("a")))
     assert workload.calibrations == {}
+
+
+def test_drawn_lengths_are_the_same_at_every_target() -> None:
+    wish = WorkloadWish(
+        tokens_in=900,
+        tokens_out=64,
+        seed=5,
+        lengths_in=parse_lengths("--prompt-tokens", "uniform:100..900"),
+        lengths_out=parse_lengths("--max-tokens", "mix:50%*8,50%*64"),
+    )
+    workload = Workload(wish, {name: line(name) for name in ("x/m", "y/m")})
+    asked = [
+        [workload.request(target(name), number) for number in range(40)] for name in ("x/m", "y/m")
+    ]
+    assert [one.messages for one in asked[0]] == [one.messages for one in asked[1]]
+    assert {one.max_tokens for one in asked[0]} == {8, 64}
+    assert len({len(str(one.messages[0].content)) for one in asked[0]}) > 20
+    facts = workload.facts([target("x/m"), target("y/m")], 40)
+    assert (facts["tokens_in"], facts["tokens_out"]) == ("uniform:100..900", "mix:50%*8,50%*64")
+    assert "prompts_sha256" in facts

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, error_rate
+from lightgate.clock.load import Slo
 from lightgate.clock.quantile import smallest_n
 from lightgate.errors import UsageError
 
@@ -47,7 +48,39 @@ _CHECK: Final = re.compile(
 )
 _UNITS_MS: Final = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}
 _SPEED_UNITS: Final = frozenset({"", "tok/s", "tps"})
+_RATES: Final = {"": 1.0, "tok/s": 1.0, "tps": 1.0}
+_DEMANDS: Final[dict[str, tuple[str, str, dict[str, float]]]] = {
+    "ttft": ("ttft_ms", "<", _UNITS_MS),
+    "ttft_plan": ("ttft_plan_ms", "<", _UNITS_MS),
+    "ttfa": ("ttfa_ms", "<", _UNITS_MS),
+    "e2e": ("e2e_ms", "<", _UNITS_MS),
+    "stall": ("stall_ms", "<", _UNITS_MS),
+    "tpot": ("speed_tps", "<", _UNITS_MS),
+    "speed": ("speed_tps", ">", _RATES),
+    "speed_total": ("speed_total_tps", ">", _RATES),
+}
+_DEMAND: Final = re.compile(
+    r"\s*(?P<name>[a-z0-9_]+)\s*(?P<sign><=?|>=?)\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z/]*)\s*"
+)
+_SLO_HINT: Final = f'Write "ttft<500ms,tpot<40ms"; there are {", ".join(_DEMANDS)}.'
 EXAMPLE: Final = 'Write it like "ttft_p95>500ms", "speed_p50<80", "error_rate>1%".'
+
+
+def parse_slo(text: str) -> Slo:
+    """Read the demands on a single request, such as "ttft<500ms,tpot<40ms,speed>25"."""
+    demands: dict[str, float] = {}
+    for part in text.split(","):
+        match = _DEMAND.fullmatch(part)
+        name = match["name"] if match is not None else ""
+        if match is None or name not in _DEMANDS:
+            raise UsageError(f"{part.strip()!r} is no demand on a request.", hint=_SLO_HINT)
+        field, sign, units = _DEMANDS[name]
+        unit = units.get(match["unit"])
+        amount = float(match["number"]) * (unit or 0.0)
+        if match["sign"][0] != sign or unit is None or amount <= 0:
+            raise UsageError(f"{part.strip()!r} cannot be demanded so.", hint=_SLO_HINT)
+        demands[field] = 1000.0 / amount if name == "tpot" else amount
+    return Slo(**demands)
 
 
 class Check(NamedTuple):

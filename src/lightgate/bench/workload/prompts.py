@@ -60,6 +60,9 @@ INSTRUCTION: Final = (
 )
 CHARS_PER_WORD: Final = 5 + 1 / _SENTENCE  # a word, its space, its share of a full stop
 MIN_WORDS: Final = 4  # they carry the number of the request
+CHARS_PER_TOKEN: Final = 4
+_LIMITS: Final = ("max_tokens", "output_length", "output_tokens_count")
+_PEOPLE: Final = frozenset({"human", "user"})
 MOST_BYTES: Final = 256 * 1024 * 1024  # of a prompt file
 _PERIOD: Final = len(_CLASSES[0]) * len(_CLASSES[1]) * len(_CLASSES[2]) * len(_CLASSES[3])
 _STEP: Final = 1_000_003  # prime, so no two numbers below _PERIOD share their first words
@@ -153,10 +156,14 @@ class OwnPrompts(msgspec.Struct, frozen=True, kw_only=True):
 def read_prompts(path: Path) -> OwnPrompts:
     """Read a file: JSON objects, one a line, or plain text, one prompt a line; blank lines pass.
 
-    An object has "prompt" (a text) or "messages" (roles and contents as in OpenAI's chat), and may
-    have "max_tokens". What begins with a brace is read as JSON.
+    An object has "prompt" or "text" (a text) or "messages" (roles and contents as in OpenAI's
+    chat), and may have "max_tokens", which other tools call "output_length" or
+    "output_tokens_count". What begins with a brace is read as JSON, and what begins with a bracket
+    as one list of such objects, or of recorded conversations as in ShareGPT.
     """
     text = _read(path)
+    if text.lstrip().startswith("["):
+        return read_list(path, text)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise UsageError(f"{path} holds no prompt.", hint="Write one prompt on each line.")
@@ -181,6 +188,39 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path}:{line}: this is not UTF-8.") from None
 
 
+def read_list(path: Path, text: str) -> OwnPrompts:
+    """Read one JSON list: objects as on single lines, or conversations as ShareGPT records them."""
+    try:
+        items = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        items = None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise UsageError(f"{path} begins like a JSON list of objects and is none.")
+    found = [
+        _recorded(item["conversations"])
+        if isinstance(item.get("conversations"), list)
+        else read_object(f"{path}: item {number}", item)
+        for number, item in enumerate(items, 1)
+    ]
+    prompts = tuple(prompt for prompt in found if prompt is not None)
+    if not prompts:
+        raise UsageError(f"{path} holds no prompt.", hint="A conversation begins with a person.")
+    return OwnPrompts(source=path.name, prompts=prompts)
+
+
+def _recorded(turns: list[Any]) -> OwnPrompt | None:
+    """The question that a recorded conversation begins with; None where there is none.
+
+    The answer may be as long as the recorded one was: a quarter of its characters, in tokens.
+    """
+    said = [turn for turn in turns if isinstance(turn, dict) and isinstance(turn.get("value"), str)]
+    if not said or said[0].get("from") not in _PEOPLE or not said[0]["value"].strip():
+        return None
+    answer = said[1]["value"] if len(said) > 1 and said[1].get("from") not in _PEOPLE else ""
+    limit = max(1, round(len(answer) / CHARS_PER_TOKEN)) if answer else None
+    return OwnPrompt(messages=(Message(role="user", content=said[0]["value"]),), max_tokens=limit)
+
+
 def _plain(line: str) -> OwnPrompt:
     return OwnPrompt(messages=(Message(role="user", content=line.strip()),))
 
@@ -195,10 +235,15 @@ def _object(place: str, line: str) -> OwnPrompt:
             f"{place}: this line is not a JSON object.",
             hint='Write {"prompt": "..."} or {"messages": [...]} on each line.',
         )
-    limit = tree.get("max_tokens")
+    return read_object(place, tree)
+
+
+def read_object(place: str, tree: dict[str, Any]) -> OwnPrompt:
+    """Read one prompt; `place` is where it stands, for the message of an error."""
+    limit = next((tree[name] for name in _LIMITS if tree.get(name) is not None), None)
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise UsageError(f'{place}: "max_tokens" is not a number above zero.')
-    prompt, messages = tree.get("prompt"), tree.get("messages")
+    prompt, messages = tree.get("prompt", tree.get("text")), tree.get("messages")
     if (prompt is None) == (messages is None):
         raise UsageError(f'{place}: the object needs "prompt" or "messages", and not both.')
     if prompt is not None:

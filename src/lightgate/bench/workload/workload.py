@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import msgspec
 
 from lightgate.bench.workload.calibrate import PROBE_TOKENS, Calibration, calibrate, guess
+from lightgate.bench.workload.lengths import DrawnLengths
 from lightgate.bench.workload.prompts import OwnPrompts, Prompts
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import UsageError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 TOKENS_IN: Final = 512
 TOKENS_OUT: Final = 512
+IN_FILE: Final = "as in the file"
 _PROBE_NUMBER: Final = 1 << 40  # probes use prompts that no request of the run uses
 Kind = Literal["chat", "completion", "responses"]
 Length = Literal["fixed", "capped"]
@@ -30,7 +32,8 @@ Length = Literal["fixed", "capped"]
 class WorkloadWish(msgspec.Struct, frozen=True, kw_only=True):
     """The wished workload; `extra` are body fields in the provider's own words.
 
-    `tokens_in` counts all of a prompt, its template included. `own` replaces made prompts.
+    `tokens_in` counts all of a prompt, its template included. `own` replaces made prompts. Where
+    lengths are drawn for each request, `tokens_in` and `tokens_out` are the largest.
     """
 
     tokens_in: int = TOKENS_IN
@@ -42,6 +45,19 @@ class WorkloadWish(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "chat"
     extra: dict[str, Any] = {}
     own: OwnPrompts | None = None
+    lengths_in: DrawnLengths | None = None
+    lengths_out: DrawnLengths | None = None
+
+    def size(self, number: int) -> Size:
+        """The tokens of one request: those of the run, or drawn for it."""
+        return Size(
+            _drawn(self.lengths_in, f"{self.seed}/in/{number}") or self.tokens_in,
+            _drawn(self.lengths_out, f"{self.seed}/out/{number}"),
+        )
+
+
+def _drawn(lengths: DrawnLengths | None, key: str) -> int | None:
+    return None if lengths is None else lengths.pick(key)
 
 
 class Size(NamedTuple):
@@ -82,6 +98,8 @@ class Workload:
         self.prompts = Prompts(wish.seed, cached=wish.cached)
         self.calibrations = dict(calibrations or {})
         self._words: dict[tuple[str, int], int] = {}  # by target and tokens of a prompt
+        drawn = wish.lengths_in is not None or wish.lengths_out is not None
+        self._usual = None if drawn else wish.size(0)  # of every request, where none is drawn
 
     def calibration(self, target: str) -> Calibration:
         """The target's line from words to tokens; a guess where nobody probed."""
@@ -100,12 +118,14 @@ class Workload:
 
     def request(self, target: Target, number: int, size: Size = USUAL) -> Request:
         """Request `number` of the run for one target."""
-        key = (target.name, size.tokens_in or self.wish.tokens_in)
+        usual = self._usual if self._usual is not None else self.wish.size(number)
+        key = (target.name, size.tokens_in or usual.tokens_in or self.wish.tokens_in)
         words = self._words.get(key)
         if words is None:
             words = self._words[key] = self.calibration(key[0]).words_for(key[1])
         messages, limit = self._messages(number, words)
-        return self.ask(target, messages, size.tokens_out or limit or self.wish.tokens_out)
+        limit = size.tokens_out or usual.tokens_out or limit
+        return self.ask(target, messages, limit or self.wish.tokens_out)
 
     def ask(
         self,
@@ -162,8 +182,8 @@ class Workload:
         wish, targets = self.wish, tuple(targets)
         facts = {
             "prompts": "made" if wish.own is None else wish.own.source,
-            "tokens_in": str(wish.tokens_in) if wish.own is None else "as in the file",
-            "tokens_out": str(wish.tokens_out),
+            "tokens_in": _said(wish.tokens_in, wish.lengths_in) if wish.own is None else IN_FILE,
+            "tokens_out": _said(wish.tokens_out, wish.lengths_out),
             "cached": str(wish.cached).lower(),
             "seed": str(wish.seed),
             "kind": wish.kind,
@@ -187,9 +207,10 @@ class Workload:
     def hash(self, target: Target, requests: int) -> str:
         """SHA-256 over the messages of the first requests; equal hashes are equal prompts."""
         digest = hashlib.sha256()
-        words = self.calibration(target.name).words_for(self.wish.tokens_in)
+        line = self.calibration(target.name)
         for number in range(requests):
-            messages, _ = self._messages(number, words)
+            tokens = self.wish.size(number).tokens_in or self.wish.tokens_in
+            messages, _ = self._messages(number, line.words_for(tokens))
             encoded = msgspec.json.encode(messages)
             digest.update(b"%d:" % len(encoded))
             digest.update(encoded)
@@ -200,6 +221,10 @@ class Workload:
             own = self.wish.own.pick(number)
             return own.messages, own.max_tokens
         return (Message(role="user", content=self.prompts.text(number, words)),), None
+
+
+def _said(tokens: int, lengths: DrawnLengths | None) -> str:
+    return str(tokens) if lengths is None else lengths.text
 
 
 async def calibrated(client: Client, targets: Iterable[Target], wish: WorkloadWish) -> Workload:

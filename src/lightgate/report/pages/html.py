@@ -117,7 +117,9 @@ def _title(run: Run) -> str:
 def _top(run: Run, found: Sequence[PagePart]) -> str:
     links = "".join(element("a", escape(part.heading), href=f"#{part.key}") for part in found)
     sent = ", ".join(f"{key.replace('_', ' ')} {text}" for key, text in shown_workload(run))
-    line = " · ".join(part for part in (run.started, sent, health_sentence(run.health)) if part)
+    place = f"from {clean(run.options['place'])}" if run.options.get("place") else ""
+    parts = (run.started, place, sent, health_sentence(run.health))
+    line = " · ".join(part for part in parts if part)
     finding = _finding(run)
     return element(
         "header",

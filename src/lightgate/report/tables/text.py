@@ -125,7 +125,9 @@ def _title(run: Run) -> str:
     sent = ", ".join(
         f"{clean(key).replace('_', ' ')} {clean(text)}" for key, text in shown_workload(run)
     )
-    parts = [f"Run {clean(run.id)}", many, *([model] if model else []), *([sent] if sent else [])]
+    place = [f"from {clean(run.options['place'])}"] if run.options.get("place") else []
+    known = [part for part in (model, sent) if part]
+    parts = [f"Run {clean(run.id)}", *place, many, *known]
     return " · ".join(shorten(part, 120) for part in parts)
 
 
