@@ -81,7 +81,7 @@ def main() -> None:
     options = parser.parse_args()
     times = f"{'p50':>10}{'p99':>8}{'max':>8}"
     print(f"{'':>31}{'ttft error, ms':>26}{'e2e error, ms':>26}")
-    print(f"{'streams':>8}{'n':>7}{'offered':>9}{'late':>7}{times}{times}")
+    print(f"{'streams':>8}{'n':>7}{'offered':>9}{'doubts':>7}{times}{times}")
     with tempfile.TemporaryDirectory() as folder:
         for streams in map(int, options.streams.split(",")):
             out = Path(folder) / str(streams)
@@ -94,7 +94,7 @@ def main() -> None:
                 f"{value:>{10 if at % 3 == 0 else 8}.3f}" for at, value in enumerate(shown)
             )
             print(f"{streams:>8}{len(first):>7}{cell.offered_share or 0:>9.1%}"
-                  f"{cell.late_share or 0:>7.1%}{text}")  # fmt: skip
+                  f"{len(cell.doubts()):>7}{text}")  # fmt: skip
 
 
 if __name__ == "__main__":

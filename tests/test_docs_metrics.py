@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lightgate.clock import compare, load, timing
+from lightgate.clock import bounds, compare, load, timing
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.clock.load import BANDS
 from lightgate.clock.marks import Marks
@@ -56,15 +56,16 @@ def formulas(module: ModuleType) -> dict[str, FunctionType]:
 ONE = named("| name | formula | record field | remarks |")
 GRADES = named('| name | formula | remarks |\n|---|---|---|\n| <a id="band"')
 MANY = named('| name | formula | remarks |\n|---|---|---|\n| <a id="throughput"')
+BOUNDS = named('| name | formula | remarks |\n|---|---|---|\n| <a id="bound_ms"')
 CODE = {
     **dict(NUMBER.findall(timing.Timing.__doc__ or "")[1:]),  # without the table's head
     **{
         name: " ".join((function.__doc__ or "").split())
-        for module in (timing, load)
+        for module in (timing, load, bounds)
         for name, function in formulas(module).items()
     },
 }
-ROWS = ONE | MANY | GRADES
+ROWS = ONE | MANY | GRADES | BOUNDS
 
 
 def test_every_anchor_is_its_name_and_unique() -> None:

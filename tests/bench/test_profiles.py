@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from lightgate.bench.judge.profiles import PRESETS, TURNS, pick, picks, turns_ms
+from lightgate.bench.statistics.measured import Sampled
 from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
 from lightgate.clock.load import Slo
 from lightgate.ledger.runs.run import CellSummary, CostFacts, Metric, Profile
@@ -157,9 +158,20 @@ def test_a_fast_target_that_fails_is_not_picked() -> None:
     assert "no request succeeded" in pick("coding", [dead]).because
 
 
-def test_an_invalid_cell_is_not_picked() -> None:
-    late = cell("a", valid=False, invalid_because="the client itself was late")
-    assert "a is out: the client itself was late" in pick("coding", [late]).because
+def test_a_figure_that_a_late_client_left_open_keeps_no_demand() -> None:
+    open_speed = estimates(
+        Sampled([100.0] * 100, [2.0] * 100, [100.0] * 100, 100), RATE_QS, rate=True
+    )
+    plain = cell("a", speed=100.0)
+    metrics = [
+        msgspec.structs.replace(one, quantiles=open_speed) if one.name == "speed_tps" else one
+        for one in plain.metrics
+    ]
+    late = msgspec.structs.replace(plain, metrics=tuple(metrics))
+    assert pick("coding", [plain]).target == "a"
+    chosen = pick("coding", [late])
+    assert chosen.target is None
+    assert "lies between 2 and 100 tok/s" in chosen.because
 
 
 def test_all_uses_without_the_twins() -> None:

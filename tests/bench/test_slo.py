@@ -5,6 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from lightgate.bench.judge.slo import (
     parse,
     parse_slo,
 )
+from lightgate.bench.statistics.measured import Sampled
 from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
 from lightgate.clock.load import Slo
 from lightgate.errors import UsageError
@@ -135,9 +137,15 @@ def test_failures() -> None:
     assert reasons("error_rate>1%", cell(outcomes={})) == ["unknown"]
 
 
-def test_an_invalid_cell_keeps_no_limit() -> None:
-    late = cell(valid=False, invalid_because="the client itself was late")
-    assert reasons("ttft_p95>500ms", late) == ["the client itself was late"]
+def test_a_figure_that_a_late_client_left_open_keeps_no_limit() -> None:
+    samples = Sampled([600.0] * 99, [300.0] * 99, [600.0] * 99, 99)
+    metric = Metric(name="ttft_ms", quantiles=estimates(samples, DURATION_QS))
+    late = msgspec.structs.replace(cell(), metrics=(metric,))
+    assert reasons("ttft_p95>500ms", late) == [
+        "could not be judged: TTFT p95 lies between 300 and 600 ms"
+    ]
+    assert reasons("ttft_p95>700ms", late) == []
+    assert reasons("ttft_p95>200ms", late) == ["it is 600.0 ms"]
 
 
 def test_a_limit_for_one_load() -> None:

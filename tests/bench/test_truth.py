@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from bench.conftest import Shape
     from lightgate.bench.load.drive import Finished
+    from lightgate.clock.marks import StampSource
 
     Measure = Callable[[Shape], Finished]
 
@@ -50,8 +51,8 @@ def test_a_perfect_measurement_has_no_error(measured: Measure, shape: type[Shape
     assert not errors.wrong_tokens
     assert not errors.unmeasured
     assert errors.wrong_outcome == ""
-    assert not errors.late
     assert not errors.unsure
+    assert not errors.outside
 
 
 def test_ttft_and_e2e_are_against_the_actual_writes(measured: Measure, shape: type[Shape]) -> None:
@@ -116,16 +117,21 @@ def test_a_number_that_we_should_have_and_have_not(measured: Measure, shape: typ
     assert not errors_of(one_burst, entry(written(200, 3))).unmeasured
 
 
-def test_a_read_stamp_that_may_be_late_is_late(measured: Measure, shape: type[Shape]) -> None:
-    assert errors_of(measured(shape(stamps="read", bound_ms=1.5)), entry()).late
-    assert not errors_of(measured(shape(stamps="read", bound_ms=0.5)), entry()).late
+@pytest.mark.parametrize("stamps", ["kernel", "read"])
+def test_bounds_of_either_kind_of_stamp_count(
+    measured: Measure, shape: type[Shape], stamps: StampSource
+) -> None:
+    assert errors_of(measured(shape(stamps=stamps, bound_ms=1.5)), entry()).unsure
+    assert not errors_of(measured(shape(stamps=stamps, bound_ms=0.5)), entry()).unsure
 
 
-def test_a_kernel_stamp_of_unknown_age_is_unsure(measured: Measure, shape: type[Shape]) -> None:
-    errors = errors_of(measured(shape(bound_ms=1.5)), entry())
-    assert errors.unsure
-    assert not errors.late
-    assert not errors_of(measured(shape(bound_ms=0.5)), entry()).unsure
+def test_a_truth_outside_the_bounds_is_found(measured: Measure, shape: type[Shape]) -> None:
+    log = entry(written(150), written(210), written(220))
+    assert errors_of(measured(shape()), log).outside
+    assert errors_of(measured(shape(bound_ms=45)), log).outside
+    assert not errors_of(measured(shape(bound_ms=50)), log).outside
+    early = entry(written(205), written(210), written(220))  # no bound allows a stamp before it
+    assert errors_of(measured(shape(bound_ms=50)), early).outside
 
 
 def test_the_simulators_own_delay_is_kept_apart(measured: Measure, shape: type[Shape]) -> None:

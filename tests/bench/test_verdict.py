@@ -16,7 +16,7 @@ from lightgate.clock.attempt import AttemptFacts, AttemptRecord
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Tokens
-from lightgate.ledger.runs.run import CellSummary, Metric, VerdictName
+from lightgate.ledger.runs.run import CellSummary, Estimate, Metric, VerdictName
 
 N = 300
 Z95 = 1.6448536269514722
@@ -243,13 +243,14 @@ def test_a_fixed_step_in_ttft_is_a_rate_limiter() -> None:
 
 def test_a_late_client_is_named_before_anything_else() -> None:
     points = world(QUEUE)
-    late = _with(points.cells[-1], valid=False, invalid_because="the client itself was late")
+    doubtful = Estimate(q=0.95, n=99, value=519.0, low=209.4, high=519.0, doubtful=True)
+    late = _with(points.cells[-1], metrics=(Metric(name="ttft_ms", quantiles=(doubtful,)),))
     signs = msgspec.structs.replace(points.signs, cpu_share=0.97)
     verdict = diagnose([*points.cells[:-1], late], signs)
     assert verdict is not None
     assert verdict.name == "client-bound"
     assert verdict.evidence == (
-        "c=32: the client itself was late",
+        "c=32: TTFT p95 lies between 209 and 519 ms",
         "the client used 97% of its processor",
     )
 

@@ -88,9 +88,8 @@ def traffic(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 one = attempt(
                     target, seq, start + seq * NS_PER_S, seconds=seconds, failed=seq >= good
                 )
-                row = one.row()
-                rollup.add(exchange_note(one.facts.exchange_id), [one], [row])
-                rows.append(row)
+                rollup.add(exchange_note(one.facts.exchange_id), [one])
+                rows.append(one.row())
         ledger.insert(connection, schema.attempt_notes, rows)
         rollup.write(ledger, connection)
     return data
@@ -159,7 +158,7 @@ def test_first_figures_while_nothing_has_enough(
         notes = [attempt("lab/new", n, wall_ns, seconds=2.0, failed=False) for n in range(7)]
         rollup = Rollup()
         for one in notes:
-            rollup.add(exchange_note(one.facts.exchange_id), [one], [one.row()])
+            rollup.add(exchange_note(one.facts.exchange_id), [one])
         ledger.insert(connection, schema.attempt_notes, [one.row() for one in notes])
         rollup.write(ledger, connection)
     text = said(capsys, "--data", str(folder))

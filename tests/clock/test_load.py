@@ -146,7 +146,7 @@ def test_failures_enter_the_second_series_as_infinity() -> None:
         ({"won": False}, False),
         ({"void": True}, False),
         ({"resent": True}, True),  # its instants are of the second time
-        ({"late": True}, True),  # flagged, never dropped
+        ({"first_bound_ms": 400.0}, True),  # never dropped
         ({"outcome": Outcome.TRUNCATED}, False),
         ({"outcome": Outcome.CUT}, False),
     ],
@@ -155,9 +155,3 @@ def test_only_complete_answers_that_were_waited_for_are_statistics(
     changes: dict[str, Any], expected: bool
 ) -> None:
     assert load.in_statistics(attempt(**changes)) is expected
-
-
-def test_the_late_share_is_of_what_counts() -> None:
-    attempts = [attempt(late=True), *[attempt()] * 3, attempt(late=True, outcome=Outcome.RESET)]
-    assert load.late_share(attempts) == pytest.approx(0.25)
-    assert load.late_share([]) is None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lightgate.clock import timing
-from lightgate.clock.marks import Marks, StampSource
+from lightgate.clock.marks import Marks
 from lightgate.clock.timing import Timing
 from lightgate.clock.tokens import Tokens, Usage, count
 
@@ -135,59 +135,11 @@ def test_words() -> None:
     assert timing.words(50.0) == pytest.approx(38.46, abs=0.01)
 
 
-def late_by(
-    *, first: int = 0, last: int = 0, dispatch: int = 0, source: StampSource = "read"
-) -> Marks:
-    """Two bursts, ttft 200 ms and e2e 1,000 ms, with stamps that may be this many ms late."""
-    marks = Marks(plan=0, stamp_source=source)
-    marks.send = 0
-    marks.dispatch_lag_ns = dispatch * MS
-    marks.burst(200 * MS, (200 - first) * MS, 3, 4)
-    marks.burst(1000 * MS, (1000 - last) * MS, 2, 4)
-    return marks
+def test_a_bound_is_how_much_earlier_a_token_may_have_come() -> None:
+    assert timing.bound_ms(200 * MS, 217 * MS) == 17.0
+    assert timing.bound_ms(217 * MS, 217 * MS) == 0.0
+    assert timing.bound_ms(None, None) is None
 
 
-@pytest.mark.parametrize(
-    ("marks", "expected"),
-    [
-        (late_by(), False),
-        (late_by(first=1), False),
-        (late_by(first=2), True),
-        (late_by(last=1), False),
-        (late_by(last=2), True),
-        (late_by(dispatch=4), False),  # 2 % of a ttft of 200 ms
-        (late_by(dispatch=5), True),
-        (late_by(first=5, last=17, source="kernel"), False),
-        (late_by(dispatch=5, source="kernel"), True),
-    ],
-)
-def test_a_late_client_flags_the_sample(marks: Marks, expected: bool) -> None:
-    assert timing.late(marks) is expected
-
-
-def test_below_a_millisecond_nobody_is_late() -> None:
-    marks = Marks(plan=0)
-    marks.send = 0
-    marks.dispatch_lag_ns = MS
-    marks.burst(2 * MS, MS, 1, 4)
-    assert not timing.late(marks)
-    marks.first_since = MS - 1
-    assert timing.late(marks)
-
-
-def test_a_late_send_is_late_even_if_nothing_came() -> None:
-    marks = Marks(plan=0)
-    marks.dispatch_lag_ns = 2 * MS
-    assert timing.late(marks)
-
-
-def test_what_followed_the_token_in_its_read_bounds_its_stamp() -> None:
-    assert timing.stamp_bound_ns(late_by(first=5, last=17, source="kernel")) == 17 * MS
-    assert timing.stamp_bound_ns(late_by(first=5, last=3)) == 5 * MS
-    assert timing.stamp_bound_ns(Marks(stamp_source="kernel")) is None
-
-
-def test_a_stamp_of_the_last_segment_is_exact() -> None:
-    marks = Marks(stamp_source="kernel")
-    marks.burst(10 * MS, 10 * MS, 1, 4)
-    assert timing.stamp_bound_ns(marks) == 0
+def test_a_stamp_that_nobody_watched_has_no_bound() -> None:
+    assert timing.bound_ms(0, 217 * MS) is None

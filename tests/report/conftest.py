@@ -199,7 +199,6 @@ def summary(mine: list[AttemptRecord], load: int, tps: float) -> CellSummary:
         retain=0.9,
         goodput=outcomes["ok"] / len(mine),
         words_per_s=tps / 1.3,
-        late_share=0.0,
         tokens_in_p50=512,
         tokens_out_p50=96,
         tokens_source={"usage": outcomes["ok"]},
@@ -272,11 +271,12 @@ def whole(cells: list[CellSummary], attempts: list[AttemptRecord], rng: np.rando
         ),
         health=Health(
             stamp_source="kernel",
-            late_share=0.0004,
             clock_steps=0,
             cpu_share=0.34,
             peak_rss_mb=84.0,
             cores=2,
+            bound_p50_ms=0.0,
+            bound_p99_ms=0.31,
         ),
     )
 

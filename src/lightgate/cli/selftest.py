@@ -168,15 +168,14 @@ _COLUMNS = (
     Column("e2e ms p50", "right"),
     Column("p99", "right", joined=True),
     Column("max", "right", joined=True),
-    Column("late", "right"),
     Column("unsure", "right"),
     Column("offered", "right"),
     Column("CPU ms/1k tok", "right"),
     Column("verdict"),
 )
 _CAPTION = (
-    "Errors against the simulator's own write instants. late: our loop was; unsure: other events"
-    " followed the first or last token in one read, so its stamp is only bounded."
+    "Errors against the simulator's own write instants. unsure: samples whose first or last stamp"
+    " is only known to a millisecond or worse, by its own bounds."
 )
 
 
@@ -189,7 +188,6 @@ def _row(result: CellResult) -> tuple[str, ...]:
         *_three(result.ttft_ms, 1.0, 3),
         *_three(result.speed, 100.0, 3),
         *_three(result.e2e_ms, 1.0, 3),
-        f"{result.late_share:.1%}",
         f"{result.unsure_share:.1%}",
         "·" if result.offered is None else f"{result.offered:.1%}",
         f"{result.cpu_us_per_token:.1f}",

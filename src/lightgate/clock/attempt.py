@@ -13,7 +13,7 @@ import msgspec
 
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import End, Outcome
-from lightgate.clock.timing import NS_PER_MS, Timing, late, stamp_bound_ns
+from lightgate.clock.timing import NS_PER_MS, Timing, bound_ms
 from lightgate.clock.tokens import Tokens, TokensSource
 
 Source = Literal["bench", "gateway", "probe", "batch"]
@@ -108,15 +108,16 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     price_as_of: str | None
     finish_reason: str | None
     stamp_source: StampSource
-    late: bool
     bytes_in: int
     bytes_out: int
-    stamp_bound_ms: float | None = None
     hidden_reasoning: bool = False
     void: bool = False  # the wall clock stepped: kernel stamps of this attempt mean nothing
     resent: bool = False  # sent a second time: the kept connection was closed; instants are of that
     end: End | None = None  # what said that the answer was complete; None where it was not
     provider_request_id: str | None = None
+    # How much earlier than its stamp the first (last) token may have come; None: nobody watched.
+    first_bound_ms: float | None = None
+    last_bound_ms: float | None = None
 
     @classmethod
     def of(cls, facts: AttemptFacts, marks: Marks, tokens: Tokens) -> Self:
@@ -127,7 +128,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
         """
         timing = Timing.of(marks, tokens, streamed=facts.streamed)
         complete = facts.outcome is Outcome.OK
-        waited, bound = marks.pool_wait_ns, stamp_bound_ns(marks)
+        waited = marks.pool_wait_ns
         same = msgspec.structs.asdict(facts)
         return cls(
             wall_time=wall_time(same.pop("wall_ns")),
@@ -161,11 +162,11 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
             tokens_cached=tokens.cached,
             tokens_source=tokens.source,
             stamp_source=marks.stamp_source,
-            late=late(marks),
-            stamp_bound_ms=None if bound is None else bound / NS_PER_MS,
             hidden_reasoning=tokens.hidden_reasoning,
             void=marks.void,
             resent=marks.resent,
+            first_bound_ms=bound_ms(marks.first_since, marks.first),
+            last_bound_ms=bound_ms(marks.last_since, marks.last),
         )
 
     def to_line(self) -> bytes:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lightgate.clock.attempt import AttemptRecord
 
 
-LATE_LIMIT: Final = 0.01  # above this share of late samples a cell is invalid
 _TOKENS_PRICED: Final = 1_000_000
 
 
@@ -193,12 +192,6 @@ def with_failures(
     """Collect one duration of the attempts that count, and +inf for every failure."""
     failures = sum(attempt.outcome in FAILURES for attempt in attempts)
     return successes(attempts, metric) + [math.inf] * failures
-
-
-def late_share(attempts: Iterable[AttemptRecord]) -> float | None:
-    """Share of the attempts that count in which the client itself was late; see `LATE_LIMIT`."""
-    flags = [attempt.late for attempt in counting(attempts)]
-    return sum(flags) / len(flags) if flags else None
 
 
 BANDS: Final = ((1, 100.0), (2, 70.0), (3, 50.0), (4, 30.0), (5, 0.0))  # grade, tok/s at least

@@ -10,8 +10,6 @@ from array import array
 from typing import Literal
 
 StampSource = Literal["read", "kernel"]
-LATE_FLOOR_NS = 1_000_000  # 1 ms: below this a late client cannot change a conclusion
-LATE_SHARE = 0.02  # ... nor below 2 % of the metric itself
 
 
 class Marks:
@@ -34,6 +32,7 @@ class Marks:
         "first",
         "first_since",
         "headers",
+        "headers_since",
         "last",
         "last_since",
         "plan",
@@ -64,9 +63,11 @@ class Marks:
         self.tcp_ns: int | None = None
         self.tls_ns: int | None = None
         self.stamp_source: StampSource = stamp_source
-        # The bytes behind `first` (`last`) arrived after this instant and not after the stamp.
+        # The bytes behind `first` (`last`, `headers`) arrived after this instant and not after the
+        # stamp; 0 where nobody watched.
         self.first_since: int | None = None
         self.last_since: int | None = None
+        self.headers_since = 0
         self.dispatch_lag_ns = 0  # how late after its planned instant our own loop let us send
         self.resent = False  # sent again on a fresh connection: a pooled one was already closed
         self.void = False  # the wall clock stepped while a kernel stamp was mapped

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from lightgate.clock.marks import LATE_FLOOR_NS, LATE_SHARE
-
 if TYPE_CHECKING:
     from lightgate.clock.marks import Marks
     from lightgate.clock.tokens import Tokens
@@ -164,35 +162,9 @@ def words(tokens_per_second: float) -> float:
     return tokens_per_second / TOKENS_PER_WORD
 
 
-def late(marks: Marks) -> bool:
-    """Whether the client itself may have moved a number of this attempt.
-
-    A send after its plan by more than max(1 ms, 2 % of `ttft_plan`), or, with read stamps, a first
-    or last stamp that may be after the arrival by more than 1 ms: the shortest metric that a stamp
-    enters is a gap, and 2 % of a gap is less than that. A kernel stamp is never moved by a busy
-    loop.
-    """
-    lag = marks.dispatch_lag_ns
-    if lag > LATE_FLOOR_NS:
-        if marks.plan is None or marks.first is None:
-            return True
-        if lag > LATE_SHARE * (marks.first - marks.plan):
-            return True
-    return marks.stamp_source == "read" and (stamp_bound_ns(marks) or 0) > LATE_FLOOR_NS
-
-
-def stamp_bound_ns(marks: Marks) -> int | None:
-    """Bound of how long before its stamp the first or the last token may have arrived.
-
-    With read stamps the time for which the loop was busy; with kernel stamps 0, unless other
-    events followed the token in the same read: only the last segment's stamp is known, and the
-    token came after the read before it. None without a token.
-    """
-    first, first_since = marks.first, marks.first_since
-    last, last_since = marks.last, marks.last_since
-    if first is None or first_since is None or last is None or last_since is None:
-        return None
-    return max(first - first_since, last - last_since)
+def bound_ms(since: int | None, stamp: int | None) -> float | None:
+    """How long before its stamp a token may have arrived: stamp - since; None if nobody watched."""
+    return (stamp - since) / NS_PER_MS if since and stamp is not None else None
 
 
 def _speed(marks: Marks, tokens: Tokens) -> float | None:

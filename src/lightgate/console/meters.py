@@ -48,8 +48,6 @@ METERS: Final = (
           "Tokens of attempts, as providers count them: input or output."),
     Meter("lightgate_cost_usd_total", "counter", TARGET,
           "Dollars of attempts whose price is known."),
-    Meter("lightgate_late_total", "counter", TARGET,
-          "Attempts during which the gateway itself was too busy to time exactly."),
     Meter("lightgate_exchanges_total", "counter", ("model", "result"),
           "Requests of clients, by alias or known target, ok or failed."),
     Meter("lightgate_shipped_notes_total", "counter", (),
@@ -121,7 +119,6 @@ class _Collector:
         tokens = (((*place, kind), n) for (place, kind), n in totals.tokens.items())
         yield _counter("lightgate_tokens_total", tokens)
         yield _counter("lightgate_cost_usd_total", totals.cost_usd.items())
-        yield _counter("lightgate_late_total", totals.late.items())
         yield _counter("lightgate_exchanges_total", totals.exchanges.items())
 
     def _shipping(self) -> Iterator[Metric]:

@@ -33,7 +33,7 @@ BOUNDS_S: Final = {
                81.92),
     "overhead_ms": (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1.0),
 }  # fmt: skip
-_SUMS: Final = (*OUTCOMES, "late", "tokens_in", "tokens_out", "cost_usd")
+_SUMS: Final = (*OUTCOMES, "tokens_in", "tokens_out", "cost_usd")
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -101,7 +101,6 @@ class Totals:
         self.outcomes: dict[tuple[TargetLabels, str], int] = defaultdict(int)
         self.tokens: dict[tuple[TargetLabels, str], int] = defaultdict(int)
         self.cost_usd: dict[TargetLabels, float] = defaultdict(float)
-        self.late: dict[TargetLabels, int] = defaultdict(int)
         self.times: dict[tuple[str, TargetLabels], Histogram] = {}
         self.exchanges: dict[tuple[str, str], int] = defaultdict(int)
         self.lock = threading.Lock()  # held while the counters are changed or read
@@ -111,7 +110,7 @@ class Totals:
     def begin(self, ledger: Ledger, wall_ns: int) -> None:
         """Remember the rows that are there already: they are not counted."""
         self.look(ledger, wall_ns, KnownNames(None))
-        for gained in (self.outcomes, self.tokens, self.cost_usd, self.late, self.exchanges):
+        for gained in (self.outcomes, self.tokens, self.cost_usd, self.exchanges):
             gained.clear()
         self.times.clear()
 
@@ -148,7 +147,6 @@ class Totals:
         for kind, column in (("input", "tokens_in"), ("output", "tokens_out")):
             self.tokens[place, kind] += gained[column]
         self.cost_usd[place] += float(gained["cost_usd"])
-        self.late[place] += gained["late"]
         times = {metric: _packed(row, metric) for metric in TIMES}
         for metric, (values, sum_s) in times.items():
             self._gain(metric, place, before.times.get(metric), (values, sum_s))

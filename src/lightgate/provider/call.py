@@ -343,18 +343,24 @@ class Call:
                 del events[place + (scanner.error is None) :]
                 break
         if pieces:
-            # A kernel stamp is that of the read's last segment. Where the only token is in the last
-            # event it is exact; where something follows the token, the token may have come earlier.
-            if self._kernel and pieces == 1 and found:
+            # A kernel stamp is that of the read's last segment, so a token at its very end has an
+            # exact one; where something follows a token, the token may have come earlier.
+            exact = self._kernel and found and self._at_rest()
+            if exact and pieces == 1:
                 since = stamp
             if marks.first is None:
                 self._first_kinds = kinds
             marks.burst(stamp, since, pieces, weight, self._counted_along(), kinds)
+            marks.last_since = stamp if exact else since
             if marks.answer is None and kinds & ANSWER:
                 marks.answer = stamp
         if scanner.finish is not None or scanner.done:
             self._ending(stamp)
         return kinds
+
+    def _at_rest(self) -> bool:
+        """Whether the read ended with an event, so that its stamp is that of its last token."""
+        return self._sse is not None and self._sse.at_rest
 
     def _counted_along(self) -> int:
         """The tokens since the last burst, where the provider counts along; else -1."""

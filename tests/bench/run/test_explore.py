@@ -2,19 +2,19 @@ from __future__ import annotations
 
 from lightgate.bench.judge.slo import Search, Sweep, parse
 from lightgate.bench.run.explore import HighestRate, ToSaturation, Trial
-from lightgate.ledger.runs.run import CellSummary
+from lightgate.ledger.runs.run import CellSummary, Estimate, Metric
 
 TRIAL = Trial(requests=50, duration_ns=None, seed=1)
 
 
-def cell(load: str, *, errors: int = 0, valid: bool = True, **facts: float) -> CellSummary:
+def cell(load: str, *, errors: int = 0, doubtful: bool = False, **facts: float) -> CellSummary:
     outcomes = {"ok": 100 - errors, "timeout": errors}
     return CellSummary(
         target="x/m",
         load=load,
         requests=100,
         outcomes=outcomes,
-        valid=valid,
+        metrics=(Metric(name="ttft_ms", quantiles=(Estimate(q=0.5, n=9, doubtful=doubtful),)),),
         **facts,  # type: ignore[arg-type] # rate, concurrency, throughput_tps
     )
 
@@ -43,7 +43,7 @@ def test_a_late_client_ends_the_search_and_is_named() -> None:
     assert first is not None
     second = search.next([cell(first.label, rate=8)])
     assert second is not None
-    late = cell(second.label, rate=16, valid=False)
+    late = cell(second.label, rate=16, doubtful=True)
     assert search.next([cell(first.label, rate=8), late]) is None
     assert "8/s (this client was late at 16/s poisson" in search.said
 

@@ -10,7 +10,7 @@ from bench.test_rules import worked
 from lightgate.bench.statistics.regress import FAILED, Change, Compared, Side, compare_runs
 from lightgate.clock.compare import bootstrap_medians
 from lightgate.clock.outcome import Outcome
-from lightgate.ledger.runs.run import Board, CellSummary, Run, TargetFacts
+from lightgate.ledger.runs.run import Board, CellSummary, Estimate, Metric, Run, TargetFacts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +140,9 @@ def test_warm_up_and_twins_are_left_out() -> None:
 
 
 def test_what_weakens_a_comparison_is_said() -> None:
-    cell = CellSummary(target="lab/s1", load="c=8", valid=False, invalid_because="late")
+    doubtful = Estimate(q=0.95, n=99, value=519.0, low=209.4, high=519.0, doubtful=True)
+    metric = Metric(name="ttft_ms", quantiles=(doubtful,))
+    cell = CellSummary(target="lab/s1", load="c=8", metrics=(metric,))
     new = side(
         noisy(2),
         definitions="2099-01",
@@ -150,7 +152,7 @@ def test_what_weakens_a_comparison_is_said() -> None:
         boards=(Board(load="c=8", metric="ttft_ms", standings=(), void=True),),
     )
     said = " ".join(compared(side(noisy(1), workload={"prompt_tokens": "64"}), new).warnings)
-    for word in ("definitions", "workloads: prompt_tokens", "interrupted", "void", "invalid"):
+    for word in ("definitions", "workloads: prompt_tokens", "interrupted", "void", "doubtful"):
         assert word in said, word
 
 

@@ -38,7 +38,7 @@ def keep(path: Path, run: Run, values: list[float], schedule: str = "s") -> None
 
 def test_an_attempt_comes_back_as_it_went_in(tmp_path: Path) -> None:
     made = attempt(
-        "a-1", cost_usd=Decimal("0.000012300000000001"), won=False, late=True, ttfa_ms=None,
+        "a-1", cost_usd=Decimal("0.000012300000000001"), won=False, ttfa_ms=None,
         outcome=Outcome.RATE_LIMITED, error="no 'quotes' \"here\"",
     )  # fmt: skip
     with History(tmp_path / "h.sqlite") as history:
@@ -135,13 +135,13 @@ def test_an_older_file_gets_the_missing_columns(tmp_path: Path) -> None:
     with History(path) as history:
         history.append(a_run(), [attempt("a-1")])
     base = sqlite3.connect(path)
-    base.execute("ALTER TABLE attempts DROP COLUMN stamp_bound_ms")
+    base.execute("ALTER TABLE attempts DROP COLUMN first_bound_ms")
     base.commit()
     base.close()
     with History(path) as history:
-        assert history.attempts()[0].stamp_bound_ms is None
+        assert history.attempts()[0].first_bound_ms is None
         history.append(a_run(), [attempt("a-2")])
-        assert history.attempts(run_id="r-1")[1].stamp_bound_ms == 0.0
+        assert history.attempts(run_id="r-1")[1].first_bound_ms == 0.0
 
 
 def test_an_older_file_with_the_old_name_of_resent_is_read(tmp_path: Path) -> None:

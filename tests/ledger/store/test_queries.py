@@ -112,7 +112,6 @@ def test_sums_are_those_of_the_rows(ledger: Ledger, tmp_path: Path, width: int) 
         for outcome in Outcome:
             expected = sum(attempt.outcome is outcome for attempt in some)
             assert getattr(row, outcome.value) == expected
-        assert row.late == sum(attempt.late for attempt in some)
         assert row.tokens_in == sum(attempt.tokens_in or 0 for attempt in some)
         assert row.tokens_out == sum(attempt.tokens_out or 0 for attempt in some)
         assert row.cost_usd == sum((a.cost_usd for a in some if a.cost_usd), Decimal(0))

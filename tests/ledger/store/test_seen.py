@@ -89,6 +89,12 @@ def metric(name: str, *pairs: tuple[float, float | None], n: int = 40) -> Metric
     return Metric(name=name, quantiles=tuple(Estimate(q=q, n=n, value=v) for q, v in pairs))
 
 
+DOUBTFUL = (
+    Metric(name="ttft_ms", quantiles=(Estimate(q=0.5, n=40, value=9.0, doubtful=True),)),
+    metric("speed_tps", (0.5, 200.0)),
+)
+
+
 def cell(concurrency: int, ttft: float, **changes: Any) -> CellSummary:
     plain = CellSummary(
         target="groq/m", load=f"c={concurrency}", concurrency=concurrency,
@@ -104,7 +110,7 @@ def test_the_last_run_counts_at_its_least_load(tmp_path: Path) -> None:
     before, lately = (NOW - timedelta(days=d) for d in (9, 2))
     with History(tmp_path / HISTORY) as history:
         history.append(Run(id="1", started=before.isoformat(), cells=(cell(1, 50.0),)), [])
-        cells = (cell(8, 300.0), cell(2, 100.0), cell(1, 9.0, valid=False))
+        cells = (cell(8, 300.0), cell(2, 100.0), cell(1, 9.0, metrics=DOUBTFUL))
         bare = cell(1, 1.0, target="groq/bare", metrics=(metric("ttft_ms", (0.5, 1.0)),))
         history.append(Run(id="2", started=lately.isoformat(), cells=(*cells, bare)), [])
         found = seen_in_runs(history, NOW)

@@ -124,16 +124,18 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / FILE
 
 
-LATER = ("end", "provider_request_id")  # fields that version 0002 did not have
+# Fields that version 0002 did not have.
+LATER = ("end", "provider_request_id", "first_bound_ms", "last_bound_ms")
 
 
-def plain(record: ExchangeRecord | AttemptRecord) -> tuple[Any, ...]:
+def plain(record: ExchangeRecord | AttemptRecord) -> dict[str, Any]:
     """A record as the tables of that version had it."""
-    return tuple(
+    return {
+        {"resent": "replayed"}.get(name, name):
         format(value, "f") if isinstance(value, Decimal)
         else value.value if isinstance(value, Outcome) else value
         for name, value in msgspec.structs.asdict(record).items() if name not in LATER
-    )  # fmt: skip
+    }  # fmt: skip
 
 
 @settings(max_examples=20, deadline=None)
@@ -146,7 +148,9 @@ def test_an_older_ledger_gives_the_same_answers(
     folder = tmp_path_factory.mktemp("older")
     notes = []
     for at, (attempt, exchange) in enumerate(made):
-        before = {**attempt, "ended_by": None, "provider_request_id": None}
+        before = attempt | dict.fromkeys(
+            ("ended_by", "provider_request_id", "first_since", "last_since")
+        )
         one = msgspec.structs.replace(attempt_note(f"x-{at}"), **before)
         notes.append(Settled(exchange_note(f"x-{at}", **exchange), (one,)))
     shutil.copy(older, folder)
@@ -156,8 +160,12 @@ def test_an_older_ledger_gives_the_same_answers(
             ("exchanges", note.exchange.record(1)), ("attempts", note.attempts[0].attempt()),
         ):  # fmt: skip
             row = plain(record)
+            names = ", ".join(f'"{name}"' for name in row)
             marks = ", ".join("?" * len(row))
-            base.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608
+            base.execute(
+                f"INSERT INTO {table} ({names}) VALUES ({marks})",  # noqa: S608
+                tuple(row.values()),
+            )
     base.commit()
     base.close()
     with Ledger.open("sqlite", folder) as ledger:
@@ -173,10 +181,14 @@ def test_a_step_back_keeps_every_row(tmp_path: Path) -> None:
         put(ledger, note)
     step_back(tmp_path)
     base = sqlite3.connect(tmp_path / FILE)
-    assert base.execute("SELECT * FROM exchanges").fetchall() == [plain(note.exchange.record(1))]
+    assert base.execute("SELECT * FROM exchanges").fetchall() == [
+        tuple(plain(note.exchange.record(1)).values())
+    ]
     base.close()
     with Ledger.open("sqlite", tmp_path) as ledger:
-        kept = msgspec.structs.replace(note.attempts[0].attempt(), end=None)
+        kept = msgspec.structs.replace(
+            note.attempts[0].attempt(), end=None, first_bound_ms=None, last_bound_ms=None
+        )
         assert attempts_of(ledger, "x-1") == [kept]
         found = exchange_by_id(ledger, "x-1")
         assert found is not None

@@ -77,9 +77,14 @@ def test_durations_turn_to_seconds_when_long() -> None:
     assert figures.with_unit("speed_tps", 80.0) == "80.0 tok/s"
 
 
-def test_the_low_tail_of_a_rate_has_its_name() -> None:
-    assert figures.quantile_name(0.05, "speed_tps") == "slow 5 %"
-    assert figures.quantile_name(0.95, "ttft_ms") == "p95"
+def test_a_doubtful_figure_has_a_mark_and_its_range() -> None:
+    found = Estimate(q=0.95, n=400, value=519.0, low=209.4, high=519.0, doubtful=True)
+    assert figures.shown(found) == "519?"
+    assert figures.shown(msgspec.structs.replace(found, doubtful=False)) == "519"
+    assert figures.shown(None) == figures.DOT
+    assert "doubtful (TTFT p95 lies between 209 and 519 ms; the client read late" in (
+        figures.explain(found, "ttft_ms")
+    )
 
 
 def test_an_explanation_has_value_interval_n_and_meaning() -> None:

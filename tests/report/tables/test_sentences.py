@@ -7,7 +7,7 @@ import pytest
 
 from lightgate.clock.compare import Comparison
 from lightgate.clock.quantile import Interval
-from lightgate.ledger.runs.run import CellSummary, Health, Versus
+from lightgate.ledger.runs.run import CellSummary, Estimate, Health, Metric, Versus
 from lightgate.report.tables import sentences
 
 if TYPE_CHECKING:
@@ -78,19 +78,22 @@ def test_a_certain_win_is_not_called_certain() -> None:
     assert sentences.versus_sentence(found, SHORT).endswith("P >0.99")
 
 
+DOUBTFUL = Estimate(q=0.95, n=99, value=519.0, low=209.4, high=519.0, doubtful=True)
+
+
 def test_what_is_wrong_with_a_cell_is_said() -> None:
     cell = CellSummary(
         target="a",
         load="c=1",
-        valid=False,
-        invalid_because="3 % were late",
+        metrics=(Metric(name="ttft_ms", quantiles=(DOUBTFUL,)),),
         steady=False,
         steady_note="in flight fell",
         offered_share=0.8,
         tokens_source={"estimate": 7},
     )
     assert sentences.cell_remark(cell) == (
-        "invalid: 3 % were late; not steady: in flight fell; "
+        "doubtful: TTFT p95 lies between 209 and 519 ms (the client read late: an idle machine, "
+        "fewer streams at once, or --processes make it sure); not steady: in flight fell; "
         "only 80 % of the load asked for was offered; tokens of 7 answers are estimates"
     )
     assert sentences.cell_remark(CellSummary(target="a", load="c=1", steady=True)) == ""
@@ -109,13 +112,16 @@ def test_an_interrupted_and_void_run_says_so_first(sample: Sample) -> None:
 def test_health() -> None:
     health = Health(
         stamp_source="kernel",
-        late_share=0.02,
         clock_steps=1,
         cpu_share=None,
         peak_rss_mb=None,
         cores=2,
     )
-    assert sentences.health_sentence(health) == "Client: kernel stamps, late 2.0 %, clock steps 1"
+    assert sentences.health_sentence(health) == "Client: kernel stamps, clock steps 1"
+    bounded = msgspec.structs.replace(health, bound_p50_ms=0.0, bound_p99_ms=3.2)
+    assert sentences.health_sentence(bounded) == (
+        "Client: kernel stamps, exact to 0 ms (p99 3.20 ms), clock steps 1"
+    )
     assert sentences.health_sentence(None) == "Client health was not recorded."
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.console import Console
 
-from lightgate.ledger.runs.run import Run
+from lightgate.ledger.runs.run import Metric, Run
 from lightgate.report.tables.arrange import names
 from lightgate.report.tables.sentences import cell_remark
 from lightgate.report.tables.text import plain, print_run
@@ -124,10 +124,18 @@ def test_a_terminal_is_not_left_with_cut_lines(sample: Sample) -> None:
     assert "…" not in page.getvalue()
 
 
-def test_ties_and_invalid_cells_are_marked(sample: Sample) -> None:
+def doubted(metric: Metric) -> Metric:
+    if metric.name != "ttft_ms":
+        return metric
+    first, *others = metric.quantiles
+    first = msgspec.structs.replace(first, low=1.0, high=first.value, doubtful=True)
+    return msgspec.structs.replace(metric, quantiles=(first, *others))
+
+
+def test_ties_and_doubtful_cells_are_marked(sample: Sample) -> None:
     pairs = tuple(msgspec.structs.replace(v, verdict="tie") for v in sample.run.versus)
     cells = tuple(
-        msgspec.structs.replace(c, valid=False, invalid_because="late")
+        msgspec.structs.replace(c, metrics=tuple(map(doubted, c.metrics)))
         if c.target == f"together/{MODEL}"
         else c
         for c in sample.run.cells
@@ -135,10 +143,13 @@ def test_ties_and_invalid_cells_are_marked(sample: Sample) -> None:
     text = plain(msgspec.structs.replace(sample.run, versus=pairs, cells=cells))
     rows = block(text, "c=1")
     marks = {row.split()[0]: row.split()[1][:2] for row in rows[1:]}
-    assert marks["together"] == "≈!"
+    assert marks["together"].startswith("≈")
     assert not marks["generalcompute"].startswith("≈")
     assert "≈ = ties with the first row" in text
-    assert "together at c=1: invalid: late." in text
+    (row,) = [row for row in rows if row.startswith("together")]
+    assert row.split()[1].endswith("?")
+    assert "? = doubtful, see the remarks" in text
+    assert "together at c=1: doubtful: TTFT p50 lies between 1 and " in text
 
 
 def test_everything_that_was_found_is_said(sample: Sample) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from lightgate.bench.statistics.summary import error_rate, lightest_first
 from lightgate.clock.load import Slo
 from lightgate.clock.quantile import smallest_n
+from lightgate.ledger.runs.doubt import doubt
 from lightgate.ledger.runs.run import Pick, Profile
 from lightgate.price.cost import money
 
@@ -134,8 +135,6 @@ def _at(preset: Preset, cells: Sequence[CellSummary]) -> list[CellSummary]:
 
 def _problem(preset: Preset, cell: CellSummary) -> str:
     """Say why a target cannot be picked; empty where it can."""
-    if not cell.valid:
-        return cell.invalid_because
     errors = error_rate(cell)
     if errors is None or errors > MOST_FAILURES:
         return "no request succeeded" if errors is None else f"{errors:.0%} of the requests failed"
@@ -156,7 +155,10 @@ def _missed(demand: Demand, cell: CellSummary) -> str:
         return f"{demand} needs {smallest_n(demand.q)} requests"
     if seen.value is None:
         return f"too many requests failed for {demand} ({demand.wanted})"
-    kept = seen.value >= demand.limit if demand.is_rate else seen.value <= demand.limit
+    surely = seen.value if seen.low is None else seen.low  # a time is kept by its latest end
+    kept = surely >= demand.limit if demand.is_rate else seen.value <= demand.limit
+    if not kept and seen.doubtful:
+        return f"{doubt(demand.metric, seen)}, {demand.wanted}"
     unit = "tok/s" if demand.is_rate else "ms"
     return "" if kept else f"{demand} is {seen.value:.0f} {unit}, {demand.wanted}"
 

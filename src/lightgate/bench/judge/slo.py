@@ -1,8 +1,8 @@
 """Limits on the numbers of a cell, and searches for the load that still keeps them.
 
 `--fail-if "ttft_p95>500ms"` says when a run has failed. A number that does not exist, for lack of
-samples or because the client was late, keeps no limit. The searches are pure: what was tried so far
-in, the next load or the end out.
+samples, or that a late client cannot know, keeps no limit. The searches are pure: what was tried so
+far in, the next load or the end out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, error_rate
 from lightgate.clock.load import Slo
 from lightgate.clock.quantile import smallest_n
 from lightgate.errors import UsageError
+from lightgate.ledger.runs.doubt import doubt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +31,6 @@ SHARES: Final[dict[str, Callable[[CellSummary], float | None]]] = {
     "goodput": lambda cell: cell.goodput,
     "retain": lambda cell: cell.retain,
     "batch_eff": lambda cell: cell.batch_eff,
-    "late_share": lambda cell: cell.late_share,
     "offered_share": lambda cell: cell.offered_share,
 }
 PLAIN: Final[dict[str, Callable[[CellSummary], float | None]]] = {
@@ -260,14 +260,16 @@ def _scaled(text: str, name: str, metric: str | None, number: float, unit: str) 
 
 def _reason(check: Check, cell: CellSummary) -> str:
     """Why a cell does not keep a limit; nothing where it does."""
-    if not cell.valid:
-        return cell.invalid_because
     if check.metric is not None and check.q is not None:
         seen = cell.estimate(check.metric, check.q)
         if seen is None or seen.value is None:
             count = 0 if seen is None else seen.n
             return f"n too small: {count} samples, {smallest_n(check.q)} needed"
         value = seen.value
+        if seen.doubtful and _COMPARE[check.sign](value, check.limit):
+            better = seen.low if check.metric.endswith("_ms") else seen.high
+            if better is None or not _COMPARE[check.sign](better, check.limit):
+                return f"could not be judged: {doubt(check.metric, seen)}"
     else:
         known = (SHARES | PLAIN)[check.name](cell)
         if known is None:

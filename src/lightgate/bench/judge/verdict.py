@@ -23,6 +23,7 @@ from lightgate.bench.statistics.summary import (
 from lightgate.clock.load import counting
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.quantile import smallest_n
+from lightgate.ledger.runs.doubt import doubt
 from lightgate.ledger.runs.run import CellVerdict
 
 if TYPE_CHECKING:
@@ -185,8 +186,13 @@ class _View(NamedTuple):
 
 
 def _late_client(view: _View) -> Iterator[str]:
-    """The client was late: no other number can be believed."""
-    late = [f"{cell.load}: {cell.invalid_because}" for cell in view.cells if not cell.valid]
+    """The client was too late to know the figures that the other rules judge by."""
+    late = [
+        f"{cell.load}: {doubt(metric, found)}"
+        for cell in view.cells
+        for metric, found in cell.doubts()
+        if (metric, found.q) in _JUDGED_BY
+    ]
     yield from late
     if late:
         yield from _busy(view)
@@ -466,4 +472,6 @@ def _times(ratio: float) -> str:
     return f"{ratio:.0%}" if ratio < 1.0 else f"{ratio:.2g} times"
 
 
+# The figures that the rules go by: where one of them is doubtful, so is the verdict.
+_JUDGED_BY: Final = frozenset({("ttft_ms", 0.5), ("ttft_ms", 0.95), ("speed_tps", 0.5)})
 _UNJUDGED: Final = frozenset({Outcome.CUT, Outcome.CANCELLED})

@@ -23,12 +23,12 @@ from lightgate.bench.run.explore import requests_for
 from lightgate.bench.run.findings import Measured, cells, conclude
 from lightgate.bench.run.order import TWIN, cut, environment, target_facts, with_twin
 from lightgate.bench.run.record import Recorder
+from lightgate.bench.statistics.measured import stamp_bounds
 from lightgate.bench.statistics.summary import CellFacts, glance
 from lightgate.bench.workload.calibrate import is_lasting
 from lightgate.bench.workload.workload import USUAL, Size, Workload, calibrated
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.ids import Ids
-from lightgate.clock.load import late_share
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import CredentialsError, HttpRefused, LightgateError, Unreachable
 from lightgate.ledger.runs.run import Health, Run
@@ -352,13 +352,15 @@ class Bench:
     def _conclude(self) -> None:
         """Conclude from what there is, and keep it."""
         wall = max(1, time.monotonic_ns() - self._began)
+        middle, worst = stamp_bounds(self.measured.attempts)
         health = Health(
             stamp_source=self._order.stamps,
-            late_share=late_share(self.measured.attempts),
             clock_steps=self._steps,
             cpu_share=(time.process_time_ns() - self._cpu) / wall,
             peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             cores=os.cpu_count() or 1,
+            bound_p50_ms=middle,
+            bound_p99_ms=worst,
         )
         run = msgspec.structs.replace(self.run, health=health, notes=tuple(self._notes))
         loads = [load.facts(self._dropped.get(load.label, {})) for load in self._loads]

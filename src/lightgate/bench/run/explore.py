@@ -72,7 +72,7 @@ class HighestRate:
         tried = [
             Tried(cell.rate, not missed(self._checks, [cell]))
             for cell in cells
-            if cell.rate is not None and cell.valid
+            if cell.rate is not None and not _doubted(cell)
         ]
         step = next_rate(tried, self._search)
         stopped = self._stopped(cells)
@@ -97,7 +97,12 @@ class HighestRate:
         last = next((cell for cell in cells if cell.load == self._asked), None)
         if last is None:
             return "" if self._asked is None else f"no request was counted at {self._asked}"
-        return "" if last.valid else f"this client was late at {last.load}, so it is the limit"
+        return f"this client was late at {last.load}, so it is the limit" if _doubted(last) else ""
+
+
+def _doubted(cell: CellSummary) -> bool:
+    """Whether this client was too late to know the headline figures of a cell."""
+    return any(metric in HEADLINES for metric, _ in cell.doubts())
 
 
 HEADLINES: Final = ("ttft_ms", "speed_tps")

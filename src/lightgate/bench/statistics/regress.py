@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 
 from lightgate.clock.compare import ALPHA, FEWEST_BLOCKS, bootstrap_medians, holm
-from lightgate.clock.load import LATE_LIMIT, counting, late_share
+from lightgate.clock.load import counting
 from lightgate.clock.quantile import CONFIDENCE, Interval, quantile, quantiles, smallest_n
+from lightgate.ledger.runs.doubt import doubt
 from lightgate.ledger.runs.samples import UNTOLD, Samples, load_of, untold
 
 if TYPE_CHECKING:
@@ -284,13 +285,10 @@ def _doubts(side: Side) -> list[str]:
         if board.void
     ]
     said += [
-        f"{cell.target} at {cell.load} is invalid in {side.run.id}: {cell.invalid_because}."
+        f"{cell.target} at {cell.load} is doubtful in {side.run.id}: {doubt(metric, found)}."
         for cell in side.run.cells
-        if not cell.valid
+        for metric, found in cell.doubts()
     ]
     if untold(side.run, side.attempts, side.recordings):
         said.append(f"The run {side.run.id} {UNTOLD}.")
-    late = late_share(side.attempts)
-    if not side.run.cells and late is not None and late > LATE_LIMIT:
-        said.append(f"The client itself was late in {late:.0%} of the requests of {side.run.id}.")
     return said

@@ -3,14 +3,14 @@
 Only requests that were sent inside the steady window are counted; those before it are warm-up. A
 quantile without an interval has no value. In the "with failures" quantiles a failure is infinite,
 which JSON cannot write: there a value of None is `infinite`, and an interval of None beside a value
-has a failure as its upper end.
+has a failure as its upper end. Every quantile is worked out at both ends of the bounds of its
+stamps as well, and so is its interval: it holds the true one whatever the client's lateness hid.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,12 +18,14 @@ import msgspec
 
 from lightgate.bench.statistics import steady
 from lightgate.bench.statistics.cost import Billed, cell_cost
+from lightgate.bench.statistics.measured import Sampled, sampled
 from lightgate.bench.statistics.steady import AttemptSpan
 from lightgate.clock import load
-from lightgate.clock.load import LATE_LIMIT, Slo, Stream, Window
+from lightgate.clock.bounds import Bounds, doubtful
+from lightgate.clock.load import Slo, Stream, Window
 from lightgate.clock.outcome import FAILURES, Outcome
 from lightgate.clock.quantile import Interval, rank, ranks
-from lightgate.clock.timing import NS_PER_MS, SHOWN, words
+from lightgate.clock.timing import SHOWN, words
 from lightgate.clock.tokens import per_burst
 from lightgate.ledger.runs.run import CellSummary, CostFacts, Estimate, Metric, TargetFacts
 from lightgate.ledger.runs.samples import inside
@@ -77,7 +79,6 @@ def summarise(
     cell = _sort_out(attempts, recordings, facts)
     found, counted = cell.steady, cell.counted
     metrics = tuple(_metrics(cell))
-    late = load.late_share(counted)
     speed_p50 = metrics[-2].quantiles[0].value
     throughput = _throughput(cell)
     return CellSummary(
@@ -98,9 +99,6 @@ def summarise(
         offered_share=_offered(cell),
         goodput=_goodput(cell),
         words_per_s=None if speed_p50 is None else words(speed_p50),
-        late_share=late,
-        valid=late is None or late <= LATE_LIMIT,
-        invalid_because=_why_invalid(late),
         tokens_in_p50=_p50(cell.good, attrgetter("tokens_in")),
         tokens_out_p50=_p50(cell.good, attrgetter("tokens_out")),
         tokens_source=dict(Counter(a.tokens_source for a in cell.good if a.tokens_source)),
@@ -126,7 +124,7 @@ def glance(
         warmup=len(attempts) - len(cell.counted),
         metrics=tuple(
             Metric(
-                name=name, quantiles=estimates(load.successes(cell.good, attrgetter(name)), (0.5,))
+                name=name, quantiles=estimates(sampled(name, cell.good, cell.recordings), (0.5,))
             )
             for name in ("ttft_ms", "speed_tps")
         ),
@@ -142,16 +140,24 @@ def relate(cells: Iterable[CellSummary]) -> tuple[CellSummary, ...]:
 
 
 def estimates(
-    values: Iterable[float], qs: Sequence[float], *, independent: int | None = None
+    samples: Sampled | Iterable[float],
+    qs: Sequence[float],
+    *,
+    rate: bool = False,
+    n_eff: float | None = None,
 ) -> tuple[Estimate, ...]:
     """Quantiles with their intervals; None where `n` is too small, or else the value `infinite`.
 
-    `independent` is how many of the values are, where several come from one request: `n` and the
-    width of the interval go by it.
+    `n_eff` is how many of the requests are independent of each other, where that is known: the
+    width of the interval goes by it, and so does "n too small".
     """
-    ordered = sorted(values)
-    count = len(ordered) if independent is None else independent
-    return tuple(_estimate(ordered, q, count) for q in qs)
+    if not isinstance(samples, Sampled):
+        values = list(samples)
+        samples = Sampled(values, None, None, len(values))
+    values, low, high = sorted(samples.values), samples.low, samples.high
+    ends = None if low is None or high is None else (sorted(low), sorted(high))
+    facts = _Figure(values, ends, samples.requests, n_eff, rate)
+    return tuple(_estimate(facts, q) for q in qs)
 
 
 def error_rate(cell: CellSummary) -> float | None:
@@ -239,54 +245,59 @@ def _sort_out(
 
 
 def _metrics(cell: _SortedCell) -> Iterable[Metric]:
-    for name, number in _DURATIONS.items():
-        values = [value for value in map(number, cell.good) if value is not None]
+    for name in SHOWN:
+        samples = sampled(name, cell.good, cell.recordings)
+        if name.endswith("_tps"):
+            yield Metric(name=name, quantiles=estimates(samples, RATE_QS, rate=True))
+            continue
+        failing = name != "gap_ms"  # a failure has no gaps
         yield Metric(
             name=name,
-            quantiles=estimates(values, DURATION_QS),
-            with_failures=estimates(values + [math.inf] * cell.failures, DURATION_QS),
+            quantiles=estimates(samples, DURATION_QS),
+            with_failures=estimates(samples.failing(cell.failures), DURATION_QS) if failing else (),
         )
-    yield _gap(cell)
-    for name in ("speed_tps", "speed_total_tps"):
-        rates = [rate for rate in map(attrgetter(name), cell.good) if rate is not None]
-        yield Metric(name=name, quantiles=estimates(rates, RATE_QS))
 
 
-def _gap(cell: _SortedCell) -> Metric:
-    """All gaps of all requests; those of one request are not independent of each other."""
-    gaps: list[float] = []
-    requests = 0
-    for attempt in cell.good:
-        recording = cell.recordings.get(attempt.id)
-        if recording is not None and len(recording.at_ns) > 1:
-            requests += 1
-            gaps += [(later - at) / NS_PER_MS for at, later in pairwise(recording.at_ns)]
-    return Metric(name="gap_ms", quantiles=estimates(gaps, DURATION_QS, independent=requests))
+class _Figure(NamedTuple):
+    """The samples of one metric, in order: measured, and at both ends of their bounds."""
+
+    values: Sequence[float]
+    ends: tuple[Sequence[float], Sequence[float]] | None
+    n: int
+    n_eff: float | None
+    rate: bool
 
 
-def _estimate(ordered: Sequence[float], q: float, count: int) -> Estimate:
+def _estimate(figure: _Figure, q: float) -> Estimate:
+    values, n, n_eff = figure.values, figure.n, figure.n_eff
+    count = n if n_eff is None else min(n, math.floor(n_eff))
     pair = ranks(count, q) if count else None
     if pair is None:
-        return Estimate(q=q, n=count)
-    value = ordered[rank(len(ordered), q) - 1]
+        return Estimate(q=q, n=n, n_eff=n_eff)
+    value = values[rank(len(values), q) - 1]
     if not math.isfinite(value):
-        return Estimate(q=q, n=count, infinite=True)
-    scale = len(ordered) / count
-    low = ordered[max(0, math.floor((pair[0] - 1) * scale))]
-    high = ordered[min(len(ordered), math.ceil(pair[1] * scale)) - 1]
-    interval = Interval(low, high) if math.isfinite(high) else None
-    return Estimate(q=q, n=count, value=value, interval=interval)
+        return Estimate(q=q, n=n, infinite=True, n_eff=n_eff)
+    early, late = figure.ends or (values, values)
+    bounds = Bounds(
+        min(value, early[rank(len(early), q) - 1]), max(value, late[rank(len(late), q) - 1])
+    )
+    low = early[max(0, math.floor((pair[0] - 1) * len(early) / count))]
+    high = late[min(len(late), math.ceil(pair[1] * len(late) / count)) - 1]
+    return Estimate(
+        q=q,
+        n=n,
+        value=value,
+        interval=Interval(low, high) if math.isfinite(high) else None,
+        low=None if figure.ends is None else bounds.low,
+        high=None if figure.ends is None or math.isinf(bounds.high) else bounds.high,
+        doubtful=doubtful(value, bounds, rate=figure.rate),
+        n_eff=n_eff,
+    )
 
 
 def _p50(attempts: Sequence[AttemptRecord], number: Number) -> float | None:
     values = [value for attempt in attempts if (value := number(attempt)) is not None]
     return estimates(values, (0.5,))[0].value
-
-
-def _e2e_plan_ms(attempt: AttemptRecord) -> float | None:
-    if attempt.e2e_ms is None or attempt.t_plan_ns is None or attempt.t_last_ns is None:
-        return None
-    return (attempt.t_last_ns - attempt.t_plan_ns) / NS_PER_MS
 
 
 def _throughput(cell: _SortedCell) -> float | None:
@@ -326,12 +337,6 @@ def _note(cell: _SortedCell) -> str:
     return "; ".join(note for note in notes if note)
 
 
-def _why_invalid(late: float | None) -> str:
-    if late is None or late <= LATE_LIMIT:
-        return ""
-    return f"the client itself was late in {late:.1%} of the requests (at most {LATE_LIMIT:.0%})"
-
-
 def _cost(cell: _SortedCell, throughput: float | None, speed: float | None) -> CostFacts:
     found = cell.steady
     return cell_cost(
@@ -368,11 +373,3 @@ def _related(cell: CellSummary, alone: CellSummary | None) -> CellSummary:
 
 def _ratio(here: float | None, alone: float | None) -> float | None:
     return here / alone if here is not None and alone else None
-
-
-# A gap is none of an attempt's numbers: it has many. The record has no e2e_plan.
-_DURATIONS: Final[dict[str, Number]] = {
-    name: _e2e_plan_ms if name == "e2e_plan_ms" else attrgetter(name)
-    for name in SHOWN
-    if name.endswith("_ms") and name != "gap_ms"
-}

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord, Role, Source, wall_time
-from lightgate.clock.marks import LATE_FLOOR_NS, LATE_SHARE, Marks, StampSource
+from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.timing import NS_PER_S, ms, overhead
 from lightgate.clock.tokens import Tokens, TokensSource
@@ -166,7 +166,6 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
         Raises ValueError where the bursts are no whole numbers.
         """
         raw, facts = astuple(self), astuple(self.facts)
-        bound_ns, late = self._bound_and_late()
         stamps = array("q", self.bursts)
         count = len(stamps)
         return (
@@ -176,14 +175,12 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             raw[2],
             *raw[5:16],
             raw[20],
-            bound_ns,
             *raw[26:28],
             *raw[30:32],
             raw[4] * STREAMED
             | raw[24] * RESENT
             | raw[25] * VOID
             | raw[32] * HIDDEN_REASONING
-            | late * LATE
             | _END_FLAGS[raw[35]],
             count,
             raw[33],
@@ -193,6 +190,8 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             facts[8],
             *raw[16:20],
             raw[3],
+            between(self.first_since or None, self.first),
+            between(self.last_since or None, self.last),
         )
 
     def measured(self) -> bool:
@@ -225,20 +224,6 @@ class AttemptNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
         if span_ns > 0 and streamed is not None and before is not None and streamed > before:
             speed = (streamed - before) * NS_PER_S / span_ns
         return ms(between(send, first)), ms(between(send, self.answer)), speed, total, ms(e2e_ns)
-
-    def _bound_and_late(self) -> tuple[int | None, bool]:
-        """How long before its stamp a token may have come, and whether that or a late send counts.
-
-        The formulas are those of `timing.stamp_bound_ns` and `timing.late`.
-        """
-        lag = self.dispatch_lag_ns
-        late = lag > LATE_FLOOR_NS and lag > LATE_SHARE * (between(self.plan, self.first) or 0)
-        first_ns = between(self.first_since, self.first)
-        last_ns = between(self.last_since, self.last)
-        if first_ns is None or last_ns is None:
-            return None, late
-        bound_ns = max(first_ns, last_ns)
-        return bound_ns, late or (self.stamp_source == "read" and bound_ns > LATE_FLOOR_NS)
 
     def attempt(self) -> AttemptRecord:
         """Work out the record, by the formulas of the clock."""
@@ -395,18 +380,17 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
 # The columns of the ledger's `attempt_notes` and `exchange_notes`, in the order of the notes' rows.
 # Those that are seldom filled come last, and all flags are one number: for a null or a bool the
 # driver takes eight times as long as for a number, and nulls at the end are left out.
-STREAMED, RESENT, VOID, HIDDEN_REASONING, LATE, BY_MARKER, BY_FINISH = 1, 2, 4, 8, 16, 32, 64
+STREAMED, RESENT, VOID, HIDDEN_REASONING, BY_MARKER, BY_FINISH = 1, 2, 4, 8, 32, 64
 _END_FLAGS: Final = {None: 0, "marker": BY_MARKER, "finish": BY_FINISH}
 ATTEMPT_COLUMNS: Final = (
     "id", "exchange_id", "target", "provider", "model", "dialect", "seq", "role", "wall_ns",
     "cost_nano", "cost_source", "price_as_of", "source", "outcome", "status", "finish_reason",
     "bytes_in", "bytes_out", "t_plan_ns", "t_send_ns", "t_headers_ns", "t_event_ns", "t_first_ns",
-    "t_answer_ns", "t_last_ns", "t_end_ns", "stamp_source", "stamp_bound_ns", "tokens_out",
-    "tokens_streamed", "tokens_in", "tokens_source", "flags", "bursts", "first_burst", "stall_ns",
+    "t_answer_ns", "t_last_ns", "t_end_ns", "stamp_source", "tokens_out", "tokens_streamed",
+    "tokens_in", "tokens_source", "flags", "bursts", "first_burst", "stall_ns",
     "tokens_reasoning", "tokens_cached", "provider_request_id", "won", "pool_wait_ns", "dns_ns",
-    "tcp_ns", "tls_ns", "error",
+    "tcp_ns", "tls_ns", "error", "first_bound_ns", "last_bound_ns",
 )  # fmt: skip
-FLAGS_AT: Final = ATTEMPT_COLUMNS.index("flags")
 EXCHANGE_COLUMNS: Final = (
     "id", "request_id", "key_id", "model_asked", "policy", "plan", "winner", "cache", "status",
     "outcome", "dialect", "streamed", "wall_ns", "accepted_ns", "first_byte_ns", "received_ns",

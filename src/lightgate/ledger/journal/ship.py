@@ -302,7 +302,7 @@ class _Batch:
                 _take_back(connection, rollup, before)
             exchanges.append(note.exchange.row(len(note.attempts)))
             attempts += rows
-            rollup.add(note.exchange, note.attempts, rows)
+            rollup.add(note.exchange, note.attempts)
         ledger.insert(connection, schema.exchange_notes, exchanges)
         ledger.insert(connection, schema.attempt_notes, attempts)
         self._reserve(ledger, connection, known)

@@ -36,9 +36,7 @@ _RUN_COLUMNS: Final = ("id", "schedule", "started", "finished", "definitions", "
 _EXTRA: Final = ("load", "warmup")
 _REAL: Final = ("_ms", "_tps")
 _NUMBERS: Final = frozenset({"seq", "concurrency", "status", "bursts", "bytes_in", "bytes_out"})
-_FLAGS: Final = frozenset(
-    {"won", "streamed", "late", "hidden_reasoning", "void", "resent", "warmup"}
-)
+_FLAGS: Final = frozenset({"won", "streamed", "hidden_reasoning", "void", "resent", "warmup"})
 
 
 class HistoryFailed(LightgateError):  # noqa: N818 - names the event

@@ -31,6 +31,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     load: str = ""  # the cell's, as in `CellSummary.load`
     warmup: bool = False
     turn: int | None = None  # the stretch of unbroken load that it belongs to; None: its block
+    headers_bound_ns: int | None = None  # how much earlier the headers may have come
+    lag_ns: int = 0  # how late after its planned instant our own loop let it go
 
     @classmethod
     def of(cls, attempt_id: str, marks: Marks, **facts: object) -> Self:
@@ -45,6 +47,10 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
             "kinds": tuple(marks.burst_kinds),
             "finish_ns": None if marks.finish is None else marks.finish - zero,
             "closed_ns": None if marks.closed is None else marks.closed - zero,
+            "headers_bound_ns": marks.headers - marks.headers_since
+            if marks.headers is not None and marks.headers_since
+            else None,
+            "lag_ns": marks.dispatch_lag_ns,
         }
         return msgspec.convert({"id": attempt_id, **bursts, **facts}, cls)
 

@@ -59,6 +59,12 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None = None
     interval: Interval | None = None
     infinite: bool = False  # JSON has no infinity
+    # The value at both ends of the bounds of the stamps: what the client's own lateness leaves
+    # open. A `high` of None beside a `low` has no end. None of both: nobody watched.
+    low: float | None = None
+    high: float | None = None
+    doubtful: bool = False  # it could move by more than max(1 ms, 2 %)
+    n_eff: float | None = None  # independent samples among the `n`; None: taken as all of them
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,9 +112,6 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     goodput: float | None = None
     words_per_s: float | None = None
     parallel_gain: float | None = None  # throughput here / throughput of one at a time
-    late_share: float | None = None
-    valid: bool = True
-    invalid_because: str = ""
     tokens_in_p50: float | None = None
     tokens_out_p50: float | None = None
     tokens_source: dict[str, int] = {}
@@ -131,6 +134,15 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
         """Look the value of one quantile up; None where there is none."""
         found = self.estimate(metric, q)
         return None if found is None else found.value
+
+    def doubts(self) -> list[tuple[str, Estimate]]:
+        """List the metrics and quantiles that the client's own lateness leaves open."""
+        return [
+            (metric.name, found)
+            for metric in self.metrics
+            for found in metric.quantiles
+            if found.doubtful
+        ]
 
 
 class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,11 +209,12 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """How the client itself fared."""
 
     stamp_source: str
-    late_share: float | None
     clock_steps: int
     cpu_share: float | None
     peak_rss_mb: float | None
     cores: int
+    bound_p50_ms: float | None = None  # how much earlier than its stamp a token may have come:
+    bound_p99_ms: float | None = None  # the first or the last one, over all requests
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

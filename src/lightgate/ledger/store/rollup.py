@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.sketch import DDSketch
-from lightgate.ledger.journal.notes import FLAGS_AT, LATE, AttemptNote, ExchangeNote
+from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote
 from lightgate.ledger.store.exchange import NANO
 from lightgate.ledger.store.schema import METRICS, key_rollups, rollups
 
@@ -32,22 +32,21 @@ _FINE_NS: Final = FINE_S * 1_000_000_000
 _FROM_CACHE: Final = frozenset({"hit", "join"})
 _NO_METRICS: Final = ((),) * (len(METRICS) - 1)
 _Key = tuple[Any, ...]  # a bucket's start in seconds and names, or a whole primary key
-_Tried = tuple[AttemptNote, tuple[Any, ...], ExchangeNote]  # an attempt, its row, its exchange
+_Tried = tuple[AttemptNote, ExchangeNote]  # an attempt and its exchange
 
 
 class _TargetSums:
     """What one batch adds to one row of `rollups`."""
 
     def __init__(self, tried: Sequence[_Tried]) -> None:
-        attempts = [attempt for attempt, _, _ in tried]
+        attempts = [attempt for attempt, _ in tried]
         outcomes = Counter([attempt.outcome for attempt in attempts])
-        fair = [(attempt, exchange) for attempt, _, exchange in tried if attempt.measured()]
+        fair = [(attempt, exchange) for attempt, exchange in tried if attempt.measured()]
         self._names = [attempts[-1].facts.provider, attempts[-1].facts.model]
         self._sums: list[Any] = [
             len(attempts),
             *(outcomes[outcome] for outcome in Outcome),
             len(fair),
-            sum([row[FLAGS_AT] & LATE for _, row, _ in tried]) // LATE,
             sum([attempt.tokens_in or 0 for attempt in attempts]),
             sum([attempt.tokens_out or 0 for attempt in attempts]),
             sum([attempt.facts.cost_nano or 0 for attempt in attempts]) * NANO,
@@ -106,19 +105,14 @@ class Rollup:
         self._taken_back: dict[_Key, list[ExchangeNote]] = defaultdict(list)
         self._attempts: dict[_Key, list[_Tried]] = defaultdict(list)
 
-    def add(
-        self,
-        exchange: ExchangeNote,
-        attempts: Sequence[AttemptNote] = (),
-        rows: Sequence[tuple[Any, ...]] = (),
-    ) -> None:
-        """Take one exchange in, and its attempts with their rows."""
+    def add(self, exchange: ExchangeNote, attempts: Sequence[AttemptNote] = ()) -> None:
+        """Take one exchange in, and its attempts."""
         bucket = exchange.wall_ns // _FINE_NS * FINE_S
         self._exchanges[bucket, exchange.key_id or "", exchange.model_asked].append(exchange)
-        for attempt, row in zip(attempts, rows, strict=True):
+        for attempt in attempts:
             facts = attempt.facts
             bucket = facts.wall_ns // _FINE_NS * FINE_S
-            self._attempts[bucket, facts.target].append((attempt, row, exchange))
+            self._attempts[bucket, facts.target].append((attempt, exchange))
 
     def take_back(self, exchange: ExchangeNote) -> None:
         """Subtract an exchange that had no attempt: an estimate that was wrong."""

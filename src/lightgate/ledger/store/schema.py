@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 METRICS: Final = ("ttft_ms", "ttfa_ms", "speed_tps", "speed_total_tps", "e2e_ms", "overhead_ms")
 OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
-_FLAGS: Final = frozenset(
-    {"won", "streamed", "late", "hidden_reasoning", "void", "resent", "may_race"}
-)
+_FLAGS: Final = frozenset({"won", "streamed", "hidden_reasoning", "void", "resent", "may_race"})
 _COUNTS: Final = frozenset(
     {"seq", "concurrency", "status", "bursts", "attempts", "worker", "flags"}
 )
@@ -137,7 +135,6 @@ rollups: Final = sa.Table(
     _count("attempts"),
     *(_count(outcome) for outcome in OUTCOMES),
     _count("measured"),
-    _count("late"),
     _count("tokens_in"),
     _count("tokens_out"),
     _sum("cost_usd"),

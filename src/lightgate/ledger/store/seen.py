@@ -98,9 +98,9 @@ def _of_sketches(rows: Sequence[Any], age_s: float) -> ObservedSpeed | None:
 
 
 def _least_loaded(run: Run) -> list[CellSummary]:
-    """The valid cells of a run, those with the least load first."""
-    valid = [cell for cell in run.cells if cell.valid]
-    return sorted(valid, key=lambda cell: cell.concurrency or 1 << 30)
+    """The cells of a run whose figures are not doubtful, those with the least load first."""
+    sure = [cell for cell in run.cells if not cell.doubts()]
+    return sorted(sure, key=lambda cell: cell.concurrency or 1 << 30)
 
 
 def _of_cell(cell: CellSummary, age_s: float) -> ObservedSpeed | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.clock.load import with_failures
 from lightgate.clock.quantile import rank
+from lightgate.ledger.runs.doubt import quantile_name
 from lightgate.report.charts.svg import (
     CHAR_PX,
     LINE_PX,
@@ -32,7 +33,6 @@ from lightgate.report.tables.figures import (
     milliseconds,
     number,
     percent,
-    quantile_name,
     shorten,
 )
 

@@ -10,9 +10,10 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from lightgate.ledger.runs.doubt import quantile_name
 from lightgate.report.charts.ticks import log_ticks
 from lightgate.report.tables.arrange import amount, headline, loads, names, targets
-from lightgate.report.tables.figures import DEFINITIONS, quantile_name, shorten, tick
+from lightgate.report.tables.figures import DEFINITIONS, shorten, tick
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

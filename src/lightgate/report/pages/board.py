@@ -23,6 +23,7 @@ from lightgate.report.tables.figures import (
     number,
     percent,
     probability,
+    shown,
 )
 from lightgate.report.tables.sentences import cell_remark
 
@@ -163,7 +164,7 @@ def _figures(row: CellRow, metric: str) -> Sequence[BoardFigure]:
 def _quantile(cell: CellSummary, metric: str, q: float) -> BoardFigure:
     failing = cell.estimate(metric, q, failures=True)
     told = explain(cell.estimate(metric, q), metric, failing)
-    return BoardFigure(number(cell.value(metric, q)), told)
+    return BoardFigure(shown(cell.estimate(metric, q)), told)
 
 
 def _rank(row: CellRow) -> BoardFigure:

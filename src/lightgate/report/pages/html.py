@@ -146,7 +146,7 @@ def _finding(run: Run) -> str:
     sure = first.standing.p_fastest if first.standing else None
     odds = "" if sure is None else f"; P(fastest) {probability(sure)}"
     name = DEFINITIONS[block.metric].title
-    odds += "" if first.cell.valid else "; its cell is invalid, see below"
+    odds += "; its cell is doubtful, see below" if first.cell.doubts() else ""
     return (
         f"At {block.load} {first.name} has the lowest {name}: "
         f"{milliseconds(middle)} at the median{with_whom}{odds}."

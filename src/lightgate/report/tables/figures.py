@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.quantile import TOO_SMALL, smallest_n
 from lightgate.clock.timing import SHOWN, Definition
+from lightgate.ledger.runs.doubt import REMEDY, doubt, quantile_name
 from lightgate.price.cost import money
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.runs.run import Estimate
 
 DOT: Final = "·"
+DOUBTFUL: Final = "?"
 LEGEND: Final = (
     f"{DOT} = no number: undefined, or too few samples "
     "(p50 needs 6, p90 36, p95 and slow 5 % 72, p99 368)"
@@ -65,12 +67,6 @@ def reached(found: Estimate | None) -> float | None:
     return math.inf if found.infinite or found.n >= smallest_n(found.q) else None
 
 
-def quantile_name(q: float, metric: str) -> str:
-    """Name a quantile: `p95`, or `slow 5 %` for the low tail of a rate."""
-    percent = f"{q * 100:g}"
-    return f"slow {percent} %" if metric.endswith("_tps") and q < 0.5 else f"p{percent}"
-
-
 def number(amount: float | None) -> str:
     """Write a number with three or four significant digits, thousands grouped; a dot for None."""
     if amount is None or math.isnan(amount):
@@ -97,6 +93,13 @@ def milliseconds(amount: float | None) -> str:
     if amount < 10_000:
         return f"{number(amount)} ms"
     return f"{number(amount / 1000)} s"
+
+
+def shown(found: Estimate | None) -> str:
+    """Write the value of a quantile; one that is doubtful has a question mark."""
+    if found is None:
+        return DOT
+    return f"{number(found.value)}{DOUBTFUL if found.doubtful else ''}"
 
 
 def with_unit(metric: str, amount: float | None) -> str:
@@ -160,6 +163,8 @@ def explain(found: Estimate | None, metric: str, failing: Estimate | None = None
         low, high = found.interval.low, found.interval.high
         share = f"{found.interval.confidence * 100:g} %"
         between = f", {share} interval {with_unit(metric, low)} to {with_unit(metric, high)}"
+    if found.doubtful:
+        between += f", doubtful ({doubt(metric, found)}; {REMEDY})"
     return f"{name}: {with_unit(metric, found.value)}{between}, n = {found.n:,}. {meaning.text}"
 
 

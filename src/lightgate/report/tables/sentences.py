@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lightgate.ledger.runs.doubt import REMEDY, doubt, quantile_name
 from lightgate.report.tables.arrange import headline, names, sample_count
 from lightgate.report.tables.figures import (
     DEFINITIONS,
@@ -13,7 +14,6 @@ from lightgate.report.tables.figures import (
     number,
     percent,
     probability,
-    quantile_name,
     reached,
 )
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.runs.run import CellSummary, Health, Run, Versus
     from lightgate.report.tables.arrange import Block
 
+_DOUBTS: Final = 3  # doubtful figures of a cell that are named; run.json has all
 _FASTER: Final = {
     "ttft_ms": "faster to the first token than",
     "ttft_plan_ms": "faster from plan to first token than",
@@ -122,8 +123,10 @@ def failing_sentence(block: Block) -> str:
 def cell_remark(cell: CellSummary) -> str:
     """Say what to know before trusting a cell; empty where there is nothing."""
     parts = []
-    if not cell.valid:
-        parts.append(f"invalid: {clean(cell.invalid_because) or 'no reason was recorded'}")
+    doubts = [doubt(metric, found) for metric, found in cell.doubts()]
+    if doubts:
+        more = f" and {len(doubts) - _DOUBTS} more" if len(doubts) > _DOUBTS else ""
+        parts.append(f"doubtful: {', '.join(doubts[:_DOUBTS])}{more} ({REMEDY})")
     if cell.steady is False:
         parts.append(f"not steady: {clean(cell.steady_note) or 'no reason was recorded'}")
     if cell.offered_share is not None and cell.offered_share < 0.98:
@@ -169,7 +172,11 @@ def health_sentence(health: Health | None) -> str:
     """Say how the client itself fared during the run."""
     if health is None:
         return "Client health was not recorded."
-    parts = [f"{clean(health.stamp_source)} stamps", f"late {percent(health.late_share, digits=1)}"]
+    parts = [f"{clean(health.stamp_source)} stamps"]
+    if health.bound_p99_ms is not None:
+        parts.append(
+            f"exact to {number(health.bound_p50_ms)} ms (p99 {number(health.bound_p99_ms)} ms)"
+        )
     parts.append(f"clock steps {health.clock_steps}")
     if health.cpu_share is not None:
         parts.append(f"CPU {percent(health.cpu_share)}, {health.cores} cores")

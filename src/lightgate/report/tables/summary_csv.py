@@ -33,6 +33,7 @@ _ADDED: Final = tuple([name for name in SHOWN if name.endswith("_ms") and name n
 _FAILING: Final = tuple(name for name in _DURATIONS if name != "gap_ms")  # a failure has no gaps
 _RATES: Final = ("speed_tps", "speed_total_tps")
 _TAILS: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_SLOW: Final = {"p50": 0.5, "slow5": 0.05}
 _PLAIN: Final = (
     "window_s",
     "steady",
@@ -45,9 +46,6 @@ _PLAIN: Final = (
     "goodput",
     "words_per_s",
     "parallel_gain",
-    "late_share",
-    "valid",
-    "invalid_because",
     "tokens_in_p50",
     "tokens_out_p50",
     "cold_ttft_p50_ms",
@@ -72,13 +70,16 @@ def columns() -> tuple[str, ...]:
         *(f"outcome_{outcome.value}" for outcome in Outcome),
         "error_share",
         *(name for metric in _DURATIONS for name in _quantile_columns(metric, _TAILS)),
-        *(name for metric in _RATES for name in _quantile_columns(metric, {"p50": 0, "slow5": 0})),
+        *(name for metric in _RATES for name in _quantile_columns(metric, _SLOW)),
         *("grade", *_PLAIN),
         *(f"cost_{name}" for name in _COSTS),
         *(name for metric in _FAILING for name in _failing_columns(metric)),
         *(name for metric in _ADDED for name in _quantile_columns(metric, _TAILS)),
         *(name for metric in _ADDED for name in _failing_columns(metric)),
         *(f"cost_{name}" for name in _COSTS_ADDED),
+        "doubtful",
+        *(name for metric in (*_DURATIONS, *_ADDED) for name in _bound_columns(metric, _TAILS)),
+        *(name for metric in _RATES for name in _bound_columns(metric, _SLOW)),
     )
 
 
@@ -107,6 +108,11 @@ def _failing_columns(metric: str) -> tuple[str, ...]:
     )
 
 
+def _bound_columns(metric: str, tails: dict[str, float]) -> tuple[str, ...]:
+    stem, _, unit = metric.rpartition("_")
+    return tuple(f"{stem}_{tail}_bound_{end}_{unit}" for tail in tails for end in ("low", "high"))
+
+
 def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, object]:
     row: dict[str, object] = {
         "run_id": harmless(run.id),
@@ -123,14 +129,17 @@ def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, ob
         "warmup": cell.warmup,
         "error_share": error_share(cell),
         "grade": grade_of(cell),
+        "doubtful": "; ".join(f"{metric} {one.q:g}" for metric, one in cell.doubts()),
     }
     row |= {f"outcome_{outcome.value}": cell.outcomes.get(outcome.value, 0) for outcome in Outcome}
     for metric in (*_DURATIONS, *_ADDED):
         row |= _quantiles(cell, metric, _TAILS)
     for metric in _RATES:
-        row |= _quantiles(cell, metric, {"p50": 0.5, "slow5": 0.05})
+        row |= _quantiles(cell, metric, _SLOW)
     for metric in (*_FAILING, *_ADDED):
         row |= _failing(cell, metric)
+    for metric in (*_DURATIONS, *_ADDED, *_RATES):
+        row |= _bounds(cell, metric, _SLOW if metric in _RATES else _TAILS)
     row |= {name: harmless(getattr(cell, name)) for name in _PLAIN}
     return row | {
         f"cost_{name}": harmless(getattr(cell.cost, name)) for name in (*_COSTS, *_COSTS_ADDED)
@@ -148,6 +157,12 @@ def _quantiles(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[
         None if between is None else between.high,
     ]
     return dict(zip(_quantile_columns(metric, tails), figures, strict=True))
+
+
+def _bounds(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[str, object]:
+    found = [cell.estimate(metric, q) for q in tails.values()]
+    ends = [end for one in found for end in ((None, None) if one is None else (one.low, one.high))]
+    return dict(zip(_bound_columns(metric, tails), ends, strict=True))
 
 
 def _failing(cell: CellSummary, metric: str) -> dict[str, object]:

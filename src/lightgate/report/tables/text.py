@@ -27,6 +27,7 @@ from lightgate.report.tables.arrange import (
 from lightgate.report.tables.figures import (
     DEFINITIONS,
     DOT,
+    DOUBTFUL,
     LEGEND,
     bounds,
     clean,
@@ -35,6 +36,7 @@ from lightgate.report.tables.figures import (
     percent,
     probability,
     shorten,
+    shown,
 )
 from lightgate.report.tables.layout import PIPE_WIDTH, TextColumn, print_columns
 from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
@@ -152,14 +154,14 @@ def _columns(block: Block) -> list[list[TextColumn]]:
     fast = [
         _column(DEFINITIONS[metric].title + " p50", rows, lambda row: _headline(row, metric)),
         _column("95 %", rows, lambda row: _interval(row.cell, metric)),
-        _column("p95", rows, lambda row: number(row.cell.value(metric, 0.95))),
-        _column("p99", rows, lambda row: number(row.cell.value(metric, 0.99))),
-        _column("tok/s p50", rows, lambda row: number(row.cell.value("speed_tps", 0.5))),
-        _column("slow 5 %", rows, lambda row: number(row.cell.value("speed_tps", 0.05))),
+        _column("p95", rows, lambda row: shown(row.cell.estimate(metric, 0.95))),
+        _column("p99", rows, lambda row: shown(row.cell.estimate(metric, 0.99))),
+        _column("tok/s p50", rows, lambda row: shown(row.cell.estimate("speed_tps", 0.5))),
+        _column("slow 5 %", rows, lambda row: shown(row.cell.estimate("speed_tps", 0.05))),
     ]
     system = [
-        _column("stall p95", rows, lambda row: number(row.cell.value("stall_ms", 0.95))),
-        _column("e2e p50", rows, lambda row: number(row.cell.value("e2e_ms", 0.5))),
+        _column("stall p95", rows, lambda row: shown(row.cell.estimate("stall_ms", 0.95))),
+        _column("e2e p50", rows, lambda row: shown(row.cell.estimate("e2e_ms", 0.5))),
         _column("throughput", rows, lambda row: number(row.cell.throughput_tps)),
         _column("in flight", rows, lambda row: number(row.cell.inflight)),
     ]
@@ -181,8 +183,7 @@ def _column(title: str, rows: Iterable[CellRow], show: Callable[[CellRow], str])
 
 
 def _headline(row: CellRow, metric: str) -> str:
-    tie, invalid = TIE if row.tie else "", "" if row.cell.valid else "!"
-    return f"{tie}{invalid}{number(row.cell.value(metric, 0.5))}"
+    return f"{TIE if row.tie else ''}{shown(row.cell.estimate(metric, 0.5))}"
 
 
 def _interval(cell: CellSummary, metric: str) -> str:
@@ -211,8 +212,8 @@ def _legend(run: Run) -> str:
     arranged = blocks(run)
     if any(row.tie for block in arranged for row in block.rows):
         marks.append(f"{TIE} = ties with the first row")
-    if any(not row.cell.valid for block in arranged for row in block.rows):
-        marks.append("! = invalid, see the remarks")
+    if any(row.cell.doubts() for block in arranged for row in block.rows):
+        marks.append(f"{DOUBTFUL} = doubtful, see the remarks")
     return "; ".join(marks)
 
 

@@ -217,6 +217,7 @@ class Roundtrip:
             self._error = self._strange(response)
         try:
             if heading and response.status:
+                self.request.marks.headers_since = since
                 self._take_head(stamp)
             bodies = response.bodies
             if bodies:

@@ -5,7 +5,8 @@ Two ways to stamp a read, one interface:
 - `kernel.KernelLink` asks the kernel when the last segment arrived: a busy loop cannot delay that.
 
 Every read reaches the peer as `on_read(data, stamp, since)`: the bytes arrived after `since` and
-not after `stamp`; with a kernel stamp the last of them arrived exactly at `stamp`.
+not after `stamp`; with a kernel stamp the last of them arrived exactly at `stamp`. A `since` of 0
+is one that nobody watched.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class ReadLink(asyncio.Protocol):
         """Stamp first, then everything else."""
         stamp = time.monotonic_ns()
         if self._peer is not None:
-            since = stamp if self._lag is None else self._lag.since(stamp)
+            since = 0 if self._lag is None else self._lag.since(stamp)
             self._peer.on_read(data, stamp, since)
 
     def eof_received(self) -> bool:

@@ -28,7 +28,7 @@ class Stamper:
     """Makes links that stamp in one way.
 
     `watch_lag` (read stamps only) bounds how late each stamp may be, for about two microseconds a
-    read; without it a read stamp is taken as it is.
+    read; without it a read stamp has no bound.
     """
 
     def __init__(self, source: StampSource, *, watch_lag: bool = True) -> None:

@@ -18,7 +18,13 @@ def upgrade() -> None:
     """Add the column and make the view again; `replayed` is called `resent` from here on."""
     op.execute("DROP VIEW attempts")
     op.add_column("attempt_notes", sa.Column("provider_request_id", sa.Text()))
-    columns = v0003_notes.attempt_columns(op.get_bind().dialect.name)
+    columns = attempt_columns(op.get_bind().dialect.name)
+    op.execute(v0003_notes.make_view("attempts", "attempt_notes", columns))
+
+
+def attempt_columns(dialect: str) -> dict[str, str]:
+    """The columns of `attempts`, each with the expression that it is."""
+    columns = v0003_notes.attempt_columns(dialect)
     more = {name: columns.pop(name) for name in v0003_notes.MORE_OF_ATTEMPT}
     columns["resent"] = columns.pop("replayed")
     columns["end"] = (
@@ -26,7 +32,7 @@ def upgrade() -> None:
         f" WHEN flags & {BY_FINISH} <> 0 THEN 'finish' END"
     )
     columns["provider_request_id"] = '"provider_request_id"'
-    op.execute(v0003_notes.make_view("attempts", "attempt_notes", columns | more))
+    return columns | more
 
 
 def downgrade() -> None:

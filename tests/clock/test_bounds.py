@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightgate.clock.bounds import Bounds, doubtful, of_duration, of_gaps, of_rate
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "expected"),
+    [
+        (30.0, 29.0, 30.0, False),
+        (30.0, 28.9, 30.0, True),
+        (519.0, 209.0, 519.0, True),
+        (519.0, 509.0, 519.0, False),  # 2 %
+        (519.0, 508.0, 519.0, True),
+        (10.0, 10.0, 11.5, True),
+    ],
+)
+def test_a_time_is_doubtful_beyond_a_millisecond_and_two_per_cent(
+    value: float, low: float, high: float, expected: bool
+) -> None:
+    assert doubtful(value, Bounds(low, high)) is expected
+
+
+def test_a_rate_has_no_milliseconds() -> None:
+    assert doubtful(10.0, Bounds(9.7, 10.0), rate=True)
+    assert not doubtful(10.0, Bounds(9.9, 10.1), rate=True)
+    assert doubtful(10.0, Bounds(10.0, math.inf), rate=True)
+
+
+def test_a_failure_is_not_doubtful() -> None:
+    assert not doubtful(math.inf, Bounds(100.0, math.inf))
+
+
+def test_a_time_may_have_been_shorter_and_never_below_nothing() -> None:
+    assert of_duration(200.0, 30.0) == (170.0, 200.0)
+    assert of_duration(20.0, 30.0) == (0.0, 20.0)
+    assert of_duration(20.0, None) == (20.0, 20.0)
+
+
+def test_a_rate_over_a_span_that_may_be_nothing_has_no_upper_end() -> None:
+    assert of_rate(Bounds(50, 50), 1e9, 2e9) == (25.0, 50.0)
+    assert of_rate(Bounds(50, 50), 0, 1e9) == (50.0, math.inf)
+
+
+def test_exact_bursts_have_exact_gaps() -> None:
+    at = (0, 20 * MS, 45 * MS)
+    gaps = of_gaps(at, at, (1, 1, 1), kernel=True)
+    assert gaps.seen == gaps.low == gaps.high == [20.0, 25.0]
+    assert gaps.stall == (25.0, 25.0)
+
+
+def test_a_read_that_hid_three_pieces_hid_three_gaps() -> None:
+    at, since = (0, 60 * MS), (0, 5 * MS)
+    gaps = of_gaps(at, since, (1, 3), kernel=True)
+    assert (gaps.seen, gaps.low, gaps.high) == ([60.0], [0.0] * 3, [60.0] * 3)
+    assert gaps.stall == (20.0, 60.0)  # one of three gaps that fill 60 ms has at least 20
+
+
+def test_pieces_that_came_within_a_millisecond_are_one_burst() -> None:
+    gaps = of_gaps((0, 60 * MS), (0, 60 * MS - MS // 2), (1, 3), kernel=True)
+    assert (gaps.low, gaps.high) == ([59.5], [60.0])
+
+
+def test_a_read_stamp_may_be_late_at_both_ends_of_a_gap() -> None:
+    gaps = of_gaps((10 * MS, 40 * MS), (4 * MS, 38 * MS), (1, 1), kernel=False)
+    assert (gaps.seen, gaps.low, gaps.high) == ([30.0], [28.0], [36.0])
+    assert gaps.stall == (28.0, 36.0)
+
+
+@given(
+    st.lists(st.integers(1, 50), min_size=2, max_size=40),
+    st.lists(st.integers(0, 4), min_size=1, max_size=40),
+)
+def test_the_longest_true_gap_is_within_its_bounds(steps: list[int], merged: list[int]) -> None:
+    """Tokens arrive at known instants; a client reads some of them together, late."""
+    arrivals = [MS * sum(steps[: n + 1]) for n in range(len(steps))]
+    at, since, pieces = [arrivals[0]], [arrivals[0]], [1]
+    place, turn = 1, 0
+    while place < len(arrivals):
+        count = min(1 + merged[turn % len(merged)], len(arrivals) - place)
+        read = arrivals[place : place + count]
+        since.append(at[-1] if count > 1 else read[-1])
+        at.append(read[-1])
+        pieces.append(count)
+        place, turn = place + count, turn + 1
+    gaps = of_gaps(at, since, pieces, kernel=True)
+    true = sorted((b - a) / MS for a, b in pairwise(arrivals))
+    assert gaps.stall is not None
+    assert gaps.stall.low - 1e-9 <= true[-1] <= gaps.stall.high + 1e-9
+    assert all(low <= one for low, one in zip(sorted(gaps.low), true, strict=False))
