@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 TEST ?=
+SEED ?= 1
+COUNT ?= 200
 
-.PHONY: up test lint types layers unit soak bench lock clean
+.PHONY: up test lint types layers unit soak mutants bench lock clean
 
 up: $(VENV)/run.stamp
 	$(BIN)/lightgate up $(ARGS)
@@ -110,6 +112,11 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/decide.py
 	$(BIN)/python benchmarks/cascade.py
 	$(BIN)/python benchmarks/live.py
+	$(BIN)/python benchmarks/mutants.py
+
+# Small defects, one at a time: do the tests notice? `make mutants SEED=2 COUNT=50`
+mutants: $(VENV)/test.stamp
+	$(BIN)/python benchmarks/mutants.py --seed $(SEED) --count $(COUNT)
 
 # Pin every dependency with its hashes again; the *.in files say what is wanted.
 lock: $(VENV)/test.stamp

@@ -96,7 +96,7 @@ def without_secrets(text: str, secrets: tuple[Secret, ...]) -> str:
 def _without(text: str, key: str) -> str:
     text = text.replace(key, "***")
     if text.endswith(CUT):
-        for size in range(len(key) - 1, 3, -1):
+        for size in range(len(key), 3, -1):
             if text.endswith(key[:size] + CUT):
                 return f"{text[: -size - 1]}***"
     return text

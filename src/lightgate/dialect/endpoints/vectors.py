@@ -73,7 +73,7 @@ def as_base64(raw: msgspec.Raw) -> msgspec.Raw:
     """A vector as base64 of 32-bit numbers, the least significant byte first."""
     try:
         packed = array.array("f", _floats.decode(raw))
-    except (msgspec.DecodeError, OverflowError):
+    except msgspec.DecodeError:
         raise Malformed("A vector is no list of numbers.") from None
     return msgspec.Raw(_encode(base64.b64encode(_little(packed).tobytes()).decode("ascii")))
 

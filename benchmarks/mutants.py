@@ -1,0 +1,362 @@
+"""Do the tests notice a defect? Random small changes of the sources, each against the tests.
+
+    python benchmarks/mutants.py [--seed 1] [--count 200] [--guarded] [--only PATTERN]
+
+A mutation is one small change: a comparison, a number, a condition, a call that is left out. It is
+noticed if a test of its package (tests/clock for clock/) fails. Nothing is changed in the working
+tree: copies are. Exit code 6 if fewer than 90 % are noticed, or if one is not that lies in code
+which masks secrets, checks keys, spends budgets or frames messages (mutation/guarded.txt).
+Mutations that change nothing that can be seen are listed, with the reason, in
+mutation/accepted.toml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import queue
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from mutation.marks import blocks
+from mutation.operators import Mutation, Named, listed, mutation
+from mutation.reach import Reach, Tree, copy_tree, pytest_command, reach
+
+ROOT: Final = Path(__file__).parents[1]
+HERE: Final = Path(__file__).parent / "mutation"
+KEPT: Final = ROOT / "build" / "mutants"
+PACKAGES: Final = ("clock", "dialect", "gateway", "ledger", "provider", "route", "wire")
+LEAST: Final = 0.9
+LIMIT_EXIT: Final = 6
+# A mutation may make its tests slow, and the machine may be busy: what takes longer hangs.
+SLOWER, GRACE_S = 6.0, 20.0
+
+
+class Outcome(NamedTuple):
+    """A mutation and what became of it."""
+
+    package: str
+    path: str
+    scope: str
+    line: int
+    before: str
+    after: str
+    verdict: str  # noticed, unnoticed, accepted
+    by: str  # the test that noticed, or the number of those that did not
+    guarded: bool
+
+
+class Candidate(NamedTuple):
+    """A mutation that is to be tried."""
+
+    named: Named
+    made: Mutation
+    tests: list[str]
+    fresh: bool
+
+    @property
+    def package(self) -> str:
+        """The folder of its tests."""
+        return self.named.path.split("/")[0]
+
+
+class Rules(NamedTuple):
+    """The accepted mutations, and the guarded places."""
+
+    accepted: frozenset[tuple[str, str, str]]
+    guarded: tuple[str, ...]
+
+    def accepts(self, named: Named, made: Mutation) -> bool:
+        """Whether this mutation is in the list, by its function and its text."""
+        return (f"{named.path}:{named.scope}", made.before, made.after) in self.accepted
+
+    def guards(self, named: Named) -> bool:
+        """Whether this lies in a guarded place: a file, or a function or class of it."""
+        whole = f"{named.path}:{named.scope}"
+        return any(
+            place in {named.path, whole} or whole.startswith(f"{place}.") for place in self.guarded
+        )
+
+
+def rules() -> Rules:
+    rows = tomllib.loads((HERE / "accepted.toml").read_text("utf-8")).get("accepted", [])
+    lines = (HERE / "guarded.txt").read_text("utf-8").splitlines()
+    places = (line.split("#")[0].strip() for line in lines)
+    accepted = frozenset((row["in"], row["before"], row["after"]) for row in rows)
+    return Rules(accepted, tuple(place for place in places if place))
+
+
+class Worker:
+    """One copy of the tree, with one process that has imported the tests of a package."""
+
+    def __init__(self, tree: Tree, pristine: Tree) -> None:
+        self._tree = tree
+        self._pristine = pristine
+        self._package = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._count = 0
+
+    def try_out(self, candidate: Candidate, limit_s: float) -> tuple[bool, str]:
+        """Whether the tests notice, and which."""
+        if not candidate.tests:
+            return False, "no test"
+        path = self._tree.source / candidate.named.path
+        original = self._pristine.source / candidate.named.path
+        self._count += 1
+        path.write_text(ast.unparse(candidate.made.tree), "utf-8")
+        later = original.stat().st_mtime + 10 * self._count  # no stale bytecode
+        os.utime(path, (later, later))
+        try:
+            if not candidate.fresh:
+                answer = self._served(candidate, limit_s)
+                if answer["noticed"] is not None:
+                    return answer["noticed"], answer["by"] or f"{len(candidate.tests)} tests"
+            return self._fresh(candidate, limit_s)
+        finally:
+            shutil.copy2(original, path)
+
+    def _served(self, candidate: Candidate, limit_s: float) -> dict[str, Any]:
+        if self._package != candidate.package:
+            self.end()
+            self._begin(candidate.package)
+        named = candidate.named
+        job = {
+            "module": f"lightgate.{named.path.removesuffix('.py').replace('/', '.')}",
+            "file": str(self._tree.source / named.path),
+            "source": (self._pristine.source / named.path).read_text("utf-8"),
+            "number": named.number,
+            "tests": candidate.tests,
+            "limit_s": limit_s,
+        }
+        print(json.dumps(job), file=self._jobs, flush=True)
+        answer: dict[str, Any] = json.loads(self._answers.readline())
+        return answer
+
+    def _begin(self, package: str) -> None:
+        # What is imported here must be the unchanged product.
+        path = {one: one.read_bytes() for one in self._changed()}
+        for one in path:
+            shutil.copy2(self._pristine.source / one.relative_to(self._tree.source), one)
+        jobs_out, jobs_in = os.pipe()
+        answers_out, answers_in = os.pipe()
+        environment = self._tree.environment("serve", MUTATION_FDS=f"{jobs_out},{answers_in}")
+        base = f"--basetemp={self._tree.root.parent}/{self._tree.root.name}-served"
+        self._process = subprocess.Popen(
+            pytest_command(package, base, "-p", "no:xdist"),
+            cwd=self._tree.root,
+            env=environment,
+            pass_fds=(jobs_out, answers_in),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(jobs_out)
+        os.close(answers_in)
+        self._jobs, self._answers = os.fdopen(jobs_in, "w"), os.fdopen(answers_out)
+        self._package = package
+        print(json.dumps({"ready": True, "tests": [], "limit_s": 1}), file=self._jobs, flush=True)
+        self._answers.readline()
+        for one, text in path.items():
+            one.write_bytes(text)
+
+    def _changed(self) -> list[Path]:
+        """The modules of the copy that are not as they were."""
+        return [
+            one
+            for one in self._tree.source.rglob("*.py")
+            if one.read_bytes()
+            != (self._pristine.source / one.relative_to(self._tree.source)).read_bytes()
+        ]
+
+    def _fresh(self, candidate: Candidate, limit_s: float) -> tuple[bool, str]:
+        names = self._tree.root.parent / f"{self._tree.root.name}-tests.json"
+        names.write_text(json.dumps(candidate.tests), "utf-8")
+        files = sorted({name.split("::")[0] for name in candidate.tests})
+        base = f"--basetemp={self._tree.root.parent}/{self._tree.root.name}-fresh"
+        command = [*pytest_command(candidate.package, base, "-x", "-p", "no:xdist")[:-1], *files]
+        environment = self._tree.environment("fresh", MUTATION_TESTS=str(names))
+        process = subprocess.Popen(
+            command,
+            cwd=self._tree.root,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+            return True, "time limit"
+        return code not in {0, 5}, "a fresh process" if code else f"{len(candidate.tests)} tests"
+
+    def end(self) -> None:
+        """Let the process of the package end."""
+        if self._process is not None:
+            self._jobs.close()
+            self._answers.close()
+            self._process.wait()
+            self._process = None
+
+
+def chosen(tree: Tree, asked: argparse.Namespace, known: Rules) -> list[Named]:
+    """The mutations to try: random ones, all guarded ones, or those of a pattern."""
+    everything: list[Named] = []
+    for package in asked.packages:
+        for path in sorted((tree.source / package).rglob("*.py")):
+            below = path.relative_to(tree.source).as_posix()
+            everything += listed(below, path.read_text("utf-8"))
+    if asked.guarded:
+        everything = [named for named in everything if known.guards(named)]
+    if asked.only:
+        pattern = re.compile(asked.only)
+        everything = [
+            named for named in everything if pattern.search(f"{named.path}:{named.scope}")
+        ]
+    if asked.count and asked.count < len(everything):
+        return random.Random(asked.seed).sample(everything, asked.count)  # noqa: S311 -- no secret
+    return everything
+
+
+def candidates(
+    tree: Tree, names: list[Named], reached: Reach, known: Rules, most_s: float
+) -> tuple[list[Candidate], list[Outcome]]:
+    """Make the mutations and choose their tests; those that are accepted are not tried."""
+    found, outcomes = [], []
+    known_blocks = {}
+    for named in names:
+        source = (tree.source / named.path).read_text("utf-8")
+        made = mutation(source, named.number)
+        if known.accepts(named, made):
+            outcomes.append(_outcome(named, made, "accepted", "", known))
+            continue
+        if named.path not in known_blocks:
+            known_blocks[named.path] = blocks(source)
+        mine = known_blocks[named.path]
+        tests = reached.of(named.path.split("/")[0], made, named.path, mine)
+        total = 0.0
+        within = []
+        for name in tests:
+            total += reached.seconds[name]
+            if total > most_s:
+                break
+            within.append(name)
+        fresh = reached.at_import(made, named.path, mine)
+        found.append(Candidate(named, made, within, fresh))
+    return found, outcomes
+
+
+def _outcome(named: Named, made: Mutation, verdict: str, by: str, known: Rules) -> Outcome:
+    package = named.path.split("/")[0]
+    place = (package, named.path, named.scope, made.line, made.before, made.after)
+    return Outcome(*place, verdict, by, known.guards(named))
+
+
+def tried(
+    found: list[Candidate], trees: list[Tree], pristine: Tree, reached: Reach, known: Rules
+) -> list[Outcome]:
+    """Try all mutations, as many at once as there are copies of the tree."""
+    waiting: queue.SimpleQueue[Candidate] = queue.SimpleQueue()
+    for candidate in sorted(found, key=lambda one: one.package):
+        waiting.put(candidate)
+    outcomes: list[Outcome] = []
+
+    def work(tree: Tree) -> None:
+        worker = Worker(tree, pristine)
+        while True:
+            try:
+                candidate = waiting.get_nowait()
+            except queue.Empty:
+                worker.end()
+                return
+            seconds = sum(reached.seconds[name] for name in candidate.tests)
+            noticed, by = worker.try_out(candidate, GRACE_S + SLOWER * seconds)
+            verdict = "noticed" if noticed else "unnoticed"
+            outcome = _outcome(candidate.named, candidate.made, verdict, by, known)
+            outcomes.append(outcome)
+            if not noticed:
+                _show(outcome)
+
+    threads = [threading.Thread(target=work, args=(tree,)) for tree in trees]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def _show(outcome: Outcome) -> None:
+    guarded = " (guarded)" if outcome.guarded else ""
+    print(
+        f"unnoticed{guarded}: src/lightgate/{outcome.path}:{outcome.line} in "
+        f"{outcome.scope or 'the module'}, {outcome.by}\n"
+        f"  - {outcome.before}\n  + {outcome.after}",
+        flush=True,
+    )
+
+
+def told(outcomes: list[Outcome], seconds: float) -> int:
+    """Print the table; the exit code."""
+    counts = Counter((one.package, one.verdict) for one in outcomes)
+    print(
+        f"\n{'package':10} {'tried':>6} {'noticed':>8} {'unnoticed':>10} {'accepted':>9} {'%':>6}"
+    )
+    totals = Counter(one.verdict for one in outcomes)
+    for package in [*sorted({one.package for one in outcomes}), "all"]:
+        row = totals if package == "all" else {v: counts[package, v] for v in totals}
+        noticed, missed = row.get("noticed", 0), row.get("unnoticed", 0)
+        share = f"{100 * noticed / (noticed + missed):6.1f}" if noticed + missed else "     -"
+        tries = noticed + missed
+        accepted = row.get("accepted", 0)
+        print(f"{package:10} {tries:6} {noticed:8} {missed:10} {accepted:9} {share}")
+    noticed, missed = totals["noticed"], totals["unnoticed"]
+    guarded = [one for one in outcomes if one.guarded and one.verdict == "unnoticed"]
+    inside = sum(one.guarded and one.verdict != "accepted" for one in outcomes)
+    print(f"in guarded code: {inside} tried, {len(guarded)} unnoticed; {seconds:.0f} s")
+    return LIMIT_EXIT if guarded or noticed < LEAST * (noticed + missed) else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=200, help="0: all")
+    parser.add_argument("--packages", type=lambda text: text.split(","), default=list(PACKAGES))
+    parser.add_argument("--guarded", action="store_true", help="only guarded code")
+    parser.add_argument("--only", help="a pattern of path:function")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--most", type=float, default=90.0, help="seconds of tests for a mutation")
+    parser.add_argument("--stale", action="store_true", help="use the last map of the tests")
+    parser.add_argument("--json", type=Path, help="write every outcome to this file")
+    asked = parser.parse_args()
+    began = time.monotonic()
+    known = rules()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        work = Path(folder)
+        pristine = copy_tree(ROOT, work / "pristine")
+        reached = reach(pristine, asked.packages, KEPT, asked.jobs, stale=asked.stale)
+        names = chosen(pristine, asked, known)
+        found, outcomes = candidates(pristine, names, reached, known, asked.most)
+        trees = []
+        for number in range(min(asked.jobs, len(found))):
+            shutil.copytree(pristine.root, work / f"copy{number}")
+            trees.append(Tree(work / f"copy{number}"))
+        outcomes += tried(found, trees, pristine, reached, known)
+    if asked.json:
+        asked.json.write_text(json.dumps([one._asdict() for one in outcomes], indent=1), "utf-8")
+    return told(outcomes, time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

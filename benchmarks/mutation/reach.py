@@ -1,0 +1,193 @@
+"""The tests that reach a mutation: a map of blocks and tests, made once for a state of the tree."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mutation.marks import Blocks, blocks, mark_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mutation.operators import Mutation
+
+
+class Tree(NamedTuple):
+    """A copy of the working tree, in which anything may be changed."""
+
+    root: Path
+
+    @property
+    def source(self) -> Path:
+        """The product."""
+        return self.root / "src" / "lightgate"
+
+    def environment(self, role: str, **more: str) -> dict[str, str]:
+        """The variables of a run of pytest in this copy."""
+        paths = [str(self.root / "src"), str(self.root / "benchmarks")]
+        return {
+            **os.environ,
+            **more,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "MUTATION_ROLE": role,
+        }
+
+
+def copy_tree(root: Path, into: Path) -> Tree:
+    """Copy what git knows, and what is new and not ignored."""
+    asked = ["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard"]
+    named = subprocess.run(asked, check=True, capture_output=True).stdout.decode().split("\0")
+    for name in named:
+        if name and (root / name).is_file():
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, into / name)
+    return Tree(into)
+
+
+def pytest_command(package: str, *more: str) -> list[str]:
+    """Run the tests of a package with the plugin of this folder."""
+    plain = ["-q", "-p", "mutation.plugin", "-p", "no:cacheprovider", "-p", "no:terminalreporter"]
+    return [sys.executable, "-m", "pytest", *plain, *more, f"tests/{package}"]
+
+
+class Reach(NamedTuple):
+    """Which tests run which block."""
+
+    tests: dict[str, dict[str, list[str]]]  # package, block, tests
+    seconds: dict[str, float]
+    imported: frozenset[str]  # blocks that run at import
+    functions: dict[str, list[str]]  # a name, and the blocks of the functions that mention it
+
+    def of(self, package: str, mutant: Mutation, path: str, mine: Blocks) -> list[str]:
+        """The tests of a package that may notice a mutation, the quickest first."""
+        by_block = self.tests.get(package, {})
+        chosen: set[str] = set()
+        for name in self._blocks(mutant, path, mine):
+            chosen |= set(by_block.get(name, ()))
+        return sorted(chosen, key=lambda name: (self.seconds[name], name))
+
+    def _blocks(self, mutant: Mutation, path: str, mine: Blocks) -> list[str]:
+        site = mutant.site
+        if site.unit is not None:
+            at = mine.of_statement.get((site.statement.lineno, site.statement.col_offset))
+            if at is not None:
+                return [f"{path}:{mine.names[at]}"]
+        if site.scope in mine.of_function:  # the default of a parameter
+            return [f"{path}:{mine.names[at]}" for at in mine.of_function[site.scope]]
+        named = [name for bound in _bound(site.statement) for name in self.functions.get(bound, ())]
+        return named or [f"{path}:{name}" for name in mine.names]
+
+    def at_import(self, mutant: Mutation, path: str, mine: Blocks) -> bool:
+        """Whether the code of a mutation is run when modules are imported."""
+        if mutant.site.unit is None:
+            return True
+        return not self.imported.isdisjoint(self._blocks(mutant, path, mine))
+
+
+def _bound(statement: ast.stmt) -> list[str]:
+    """The names that a statement of a module or class binds."""
+    return [
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+
+
+def _mentions(source: Path) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sorted(source.rglob("*.py")):
+        below, text = path.relative_to(source).as_posix(), path.read_text("utf-8")
+        mine = blocks(text)
+        for scope, node in _functions(ast.parse(text).body, ""):
+            names = [f"{below}:{mine.names[at]}" for at in mine.of_function.get(scope, ())[:1]]
+            for one in ast.walk(node):
+                for name in (
+                    getattr(one, "id", 0),
+                    getattr(one, "attr", 0),
+                    getattr(one, "arg", 0),
+                ):
+                    if isinstance(name, str):
+                        found[name].update(names)
+    return {name: sorted(blocks_of) for name, blocks_of in found.items()}
+
+
+def _functions(body: list[ast.stmt], prefix: str) -> list[tuple[str, ast.stmt]]:
+    found: list[tuple[str, ast.stmt]] = []
+    for one in body:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append((f"{prefix}{one.name}", one))
+        elif isinstance(one, ast.ClassDef):
+            found += _functions(one.body, f"{prefix}{one.name}.")
+    return found
+
+
+def state_of(root: Path, package: str) -> str:
+    """A name for the sources and the tests of a package as they are."""
+    total = hashlib.sha256()
+    for folder in (root / "src", root / "tests" / package):
+        for path in sorted(folder.rglob("*.py")):
+            total.update(path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def reach(tree: Tree, packages: list[str], kept: Path, jobs: int, *, stale: bool) -> Reach:
+    """Read the maps of these packages, or make them."""
+    maps = {package: _map(tree, package, kept, jobs, stale=stale) for package in packages}
+    tests: dict[str, dict[str, list[str]]] = {}
+    seconds: dict[str, float] = {}
+    imported: set[str] = set()
+    for package, found in maps.items():
+        by_block: dict[str, list[str]] = defaultdict(list)
+        for test, row in found["tests"].items():
+            seconds[test] = row["s"]
+            for block in row["hits"]:
+                by_block[found["names"][block]].append(test)
+        tests[package] = by_block
+        imported |= {found["names"][block] for block in found["imported"]}
+    return Reach(tests, seconds, frozenset(imported), _mentions(tree.source))
+
+
+def _map(tree: Tree, package: str, kept: Path, jobs: int, *, stale: bool) -> dict[str, Any]:
+    path = kept / f"{package}-{state_of(tree.root, package)}.json"
+    if not path.exists():
+        older = sorted(kept.glob(f"{package}-*.json"), key=lambda one: one.stat().st_mtime)
+        if stale and older:
+            path = older[-1]
+        else:
+            kept.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(_made(tree, package, jobs)), "utf-8")
+            for one in older[:-2]:
+                one.unlink()
+    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def _made(tree: Tree, package: str, jobs: int) -> dict[str, Any]:
+    print(f"making the map of tests/{package}", file=sys.stderr, flush=True)
+    marked = tree.root.parent / f"marked-{package}"
+    shutil.copytree(tree.root, marked)
+    copy = Tree(marked)
+    names, _ = mark_all(tree.source, copy.source)
+    environment = copy.environment(
+        "map", MUTATION_FOLDER=str(marked), MUTATION_SIZE=str(len(names))
+    )
+    command = pytest_command(
+        package, "-n", str(jobs), "--dist", "loadfile", f"--basetemp={marked}/made"
+    )
+    subprocess.run(command, cwd=marked, env=environment, check=False, stdout=subprocess.DEVNULL)
+    tests: dict[str, Any] = {}
+    imported: set[int] = set()
+    for part in marked.glob("map-*.json"):
+        found = json.loads(part.read_text("utf-8"))
+        tests.update({name: row for name, row in found["tests"].items() if row["passed"]})
+        imported.update(found["imported"])
+    shutil.rmtree(marked)
+    return {"names": names, "tests": tests, "imported": sorted(imported)}
