@@ -18,6 +18,7 @@ from lightgate.cli.bench_wish import (
     deadlines_of,
     header_names,
     slo_of,
+    watch_of,
     wish_of,
     wish_options,
     with_headers,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from lightgate.bench.load.shape import Shape
     from lightgate.bench.run.engine import Bench
     from lightgate.bench.run.order import Explorer, Loading, RunOrder
+    from lightgate.bench.watch.watch import EngineWatch
     from lightgate.bench.workload.conversation import Talk
     from lightgate.ledger.runs.folder import RunFolder
     from lightgate.ledger.runs.run import Run
@@ -144,6 +146,7 @@ def command(**given: Any) -> int:
     targets take turns in random blocks with the same prompts, so that the hour is the same for all.
     """
     from lightgate.bench.judge.slo import parse
+    from lightgate.bench.watch.watch import EngineWatch
 
     checks = [parse(text) for text in given["limits"]]
     paced = given["rate"] is not None and not given["find_rate"]
@@ -153,7 +156,9 @@ def command(**given: Any) -> int:
         _agree(order, given)
         folder = _folder(given)
         explorer = _explorer(given, order, checks)
-        run, code = _carry_out(order, folder, explorer, resume=given["resume"])
+        with EngineWatch(watch_of(given, targets)) as watch:
+            run, code = _carry_out(order, folder, explorer, resume=given["resume"])
+        run = _watched(run, watch, folder)
     _show(run, folder, as_json=given["as_json"])
     if not code:
         _judge(run, [] if given["find_rate"] else checks)
@@ -485,6 +490,20 @@ def _carry_out(
         note(f"lightgate: {first}")
         return bench.run, first.exit_code
     return bench.run, Exit.INTERRUPTED if interrupted else Exit.OK
+
+
+def _watched(run: Run, watch: EngineWatch, folder: RunFolder | None) -> Run:
+    """Put into the record what engines and GPUs said of themselves."""
+    from lightgate.bench.watch.readings import with_readings
+
+    for missing in watch.unseen:
+        note(f"lightgate: {missing} could not be read")
+    if not watch.readings:
+        return run
+    run = with_readings(run, watch.readings)
+    if folder is not None:
+        folder.write_run(run)
+    return run
 
 
 async def _until_signal(bench: Bench) -> tuple[bool, LightgateError | None]:

@@ -13,6 +13,7 @@ from lightgate.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lightgate.bench.watch.watch import WatchOrder
     from lightgate.bench.workload.workload import WorkloadWish
     from lightgate.clock.load import Slo
     from lightgate.provider.target import Target
@@ -57,6 +58,15 @@ _OPTIONS: Final = (
         help="Requests to each target before anything is counted.",
     ),
     click.option("--slo", help='What a good request keeps, e.g. "ttft<500ms,tpot<40ms".'),
+    click.option(
+        "--engine-metrics",
+        "engines",
+        multiple=True,
+        metavar="NAME=URL",
+        help="Metrics page of a target's engine (vLLM, SGLang, llama.cpp, TGI), read beside the"
+        " run; the URL alone where there is one target. Repeatable.",
+    ),
+    click.option("--gpu", is_flag=True, help="Read power and use of this machine's GPUs as well."),
     click.option("--place", help="Where this client stands, e.g. eu-west-1; kept in the record."),
 )
 
@@ -140,6 +150,26 @@ def with_headers(targets: tuple[Target, ...], headers: tuple[str, ...]) -> tuple
         values = {**target.values, **sent_values(provider, os.environ)}
         found.append(msgspec.structs.replace(target, provider=provider, values=values))
     return tuple(found)
+
+
+def watch_of(given: dict[str, Any], targets: tuple[Target, ...]) -> WatchOrder:
+    """Read which engines are watched, by the names of their targets."""
+    from lightgate.bench.watch.watch import WatchOrder
+    from lightgate.config.notation import check_base_url
+
+    known, engines = {target.name for target in targets}, dict[str, str]()
+    for text in given["engines"]:
+        name, equals, url = text.partition("=")
+        if not equals or name not in known:
+            name, url = targets[0].name, text
+        hint = "Write it NAME=http://127.0.0.1:8000/metrics, with the name of a target."
+        if len(known) > 1 and url is text:
+            raise UsageError(f"--engine-metrics {text!r} names no target of this run.", hint=hint)
+        try:
+            engines[name] = check_base_url(url)
+        except ValueError as reason:
+            raise UsageError(f"--engine-metrics {text!r}: {reason}.", hint=hint) from None
+    return WatchOrder(engines=engines, gpu=given["gpu"])
 
 
 def header_names(headers: tuple[str, ...]) -> tuple[str, ...]:

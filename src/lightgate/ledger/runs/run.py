@@ -89,6 +89,26 @@ class CostFacts(msgspec.Struct, frozen=True, kw_only=True):
     speed_per_dollar: float | None = None  # tok/s of a stream per dollar an hour of it
 
 
+class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine said of itself in the cell's windows, by `n` looks at its metrics."""
+
+    engine: str
+    n: int
+    running: float  # requests, the mean
+    waiting: float | None = None
+    waiting_most: float | None = None
+    cache_most: float | None = None  # share of the KV cache
+
+
+class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What nvidia-smi said in the cell's windows, by `n` looks; watts of all GPUs together."""
+
+    n: int
+    watts: float | None = None
+    use: float | None = None  # share of the time
+    tokens_per_joule: float | None = None
+
+
 class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One target under one load."""
 
@@ -121,6 +141,8 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     # Of the requests that count, on the run's monotonic clock: sent (open loop: planned) from the
     # first instant of a pair to before its second. Empty: all but warm-up. None: an older file.
     windows_ns: tuple[tuple[int, int], ...] | None = None
+    engine: EngineFacts | None = None
+    gpu: GpuFacts | None = None
 
     def estimate(self, metric: str, q: float, *, failures: bool = False) -> Estimate | None:
         """Look one quantile up; None where the cell has no such metric or quantile."""

@@ -81,7 +81,7 @@ def _parts(material: Material) -> list[PagePart]:
         PagePart("leaderboard", "Leaderboard", _boards(run, blocks(run))),
         PagePart("remarks", "Before you trust it", _remarks(run)),
         PagePart("degradation", "Under load", _degradation(run)),
-        PagePart("verdicts", "Why", sections.verdicts(run) if run.verdicts else ""),
+        PagePart("verdicts", "Why", sections.why(run)),
         PagePart("cost", "Cost and speed", _cost(run)),
         PagePart("comparisons", "Who is faster", sections.comparisons(run), folded=True),
         PagePart("distribution", "How TTFT is spread", _distributions(material), folded=True),

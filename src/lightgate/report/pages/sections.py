@@ -20,6 +20,7 @@ from lightgate.report.tables.figures import (
 from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
+    engine_sentences,
     health_sentence,
     twin_sentences,
 )
@@ -75,6 +76,13 @@ def _pick(pick: Pick, short: Mapping[str, str]) -> str:
         + paragraph(f"SLO: {limits} ({pick.source})", class_="soft"),
         class_="card",
     )
+
+
+def why(run: Run) -> str:
+    """Write the verdicts, and what engines and GPUs said of themselves."""
+    told = listing(engine_sentences(run))
+    said = element("h3", "What the engine says") + told if told else ""
+    return (verdicts(run) if run.verdicts else "") + said
 
 
 def verdicts(run: Run) -> str:

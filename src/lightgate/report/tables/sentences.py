@@ -168,6 +168,42 @@ def run_remarks(run: Run) -> list[str]:
     return remarks + [clean(note) for note in run.notes]
 
 
+def engine_sentences(run: Run) -> list[str]:
+    """Say for each cell what the engine and the GPU said of themselves while it was measured."""
+    short = names(run)
+    told = []
+    for cell in run.cells:
+        parts = [*_engine_parts(cell), *_gpu_parts(cell)]
+        if parts and cell.target in short:
+            told.append(f"{short[cell.target]} at {clean(cell.load)}: {', '.join(parts)}.")
+    return told
+
+
+def _engine_parts(cell: CellSummary) -> list[str]:
+    seen = cell.engine
+    if seen is None:
+        return []
+    parts = [f"{clean(seen.engine)} has {number(seen.running)} running"]
+    if seen.waiting is not None:
+        most = f" (at most {number(seen.waiting_most)})" if seen.waiting_most else ""
+        parts.append(f"{number(seen.waiting)} waiting{most}")
+    if seen.cache_most is not None:
+        parts.append(f"KV cache used up to {percent(seen.cache_most)}")
+    return parts
+
+
+def _gpu_parts(cell: CellSummary) -> list[str]:
+    seen = cell.gpu
+    if seen is None:
+        return []
+    parts = [] if seen.use is None else [f"GPU busy {percent(seen.use)} of the time"]
+    if seen.watts is not None:
+        parts.append(f"{number(seen.watts)} W")
+    if seen.tokens_per_joule is not None:
+        parts.append(f"{number(seen.tokens_per_joule)} tokens per joule")
+    return parts
+
+
 def health_sentence(health: Health | None) -> str:
     """Say how the client itself fared during the run."""
     if health is None:

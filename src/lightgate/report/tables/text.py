@@ -42,6 +42,7 @@ from lightgate.report.tables.layout import PIPE_WIDTH, TextColumn, print_columns
 from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
+    engine_sentences,
     failing_sentence,
     health_sentence,
     run_remarks,
@@ -222,6 +223,7 @@ def _sections(run: Run) -> Iterator[tuple[str, list[str]]]:
     found = [
         ("Who is faster", _versus_lines(run)),
         ("Why", _verdict_lines(run)),
+        ("What the engine says", engine_sentences(run)),
         ("Which to take", _pick_lines(run)),
         (OWN_OR_API, own_notes(run)),
         ("Remarks", [*run_remarks(run), health_sentence(run.health)]),
