@@ -25,6 +25,7 @@ PARTS_OF_VERBS = {
     "launch": "up",
     "caps": "models",
     "priors": "models",
+    "bench_file": "bench",
     "bench_wish": "bench",
     "examine": "config",
     "first_config": "init",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lightgate.cli.bench_file import file_option
 from lightgate.cli.bench_wish import (
     deadlines_of,
     header_names,
@@ -113,6 +114,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
     help="Count as good what meets the limits of this use.",
 )
 @wish_options
+@file_option
 @click.option(
     "--hourly-cost",
     help="Dollars per hour of a self-hosted target: NAME=2.69 or 2.69; of one that was bought:"
@@ -422,7 +424,7 @@ def _explorer(given: dict[str, Any], order: RunOrder, checks: list[Check]) -> Ex
 
 def _options(given: dict[str, Any], seed: int) -> dict[str, str]:
     """What was asked for, as text; never a key: those are in variables."""
-    left_out = {"as_json", "yes", "resume", "out", "seed"}
+    left_out = {"as_json", "yes", "resume", "out", "seed", "file"}
     given = {**given, "headers": header_names(given["headers"])}
     asked = {
         name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
