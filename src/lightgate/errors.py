@@ -9,6 +9,7 @@ label for metrics, and (for the errors of one attempt) the outcome class.
     ├── ConfigError               exit 3   the file or the environment is wrong
     ├── CredentialsError          exit 5   a key is missing or refused
     ├── ThresholdMissed           exit 6   a measured number missed its limit
+    ├── NotJudged                 exit 7   too few samples to say whether a limit was kept
     └── AttemptError              one attempt at a provider failed; carries an outcome
         ├── Unreachable           exit 4   no connection could be made
         │   ├── NameUnknown                DNS did not answer or knows no such host
@@ -42,6 +43,7 @@ class Exit(IntEnum):
     UNREACHABLE = 4
     CREDENTIALS = 5
     THRESHOLD = 6
+    NOT_JUDGED = 7
     INTERRUPTED = 130
 
 
@@ -90,6 +92,13 @@ class ThresholdMissed(LightgateError):  # noqa: N818 - a missed limit is a resul
 
     exit_code = Exit.THRESHOLD
     label = "threshold"
+
+
+class NotJudged(LightgateError):  # noqa: N818 - too few samples are a result, not a defect
+    """Whether a limit was kept could not be said: too few samples."""
+
+    exit_code = Exit.NOT_JUDGED
+    label = "not_judged"
 
 
 class ErrorWords(NamedTuple):

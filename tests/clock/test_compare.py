@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from lightgate.clock.compare import (
     Comparison,
     adjusted,
+    blocks_for,
     compare,
+    compare_all,
     holm,
     p_less,
-    permutation_p,
+    smallest_p,
     standings,
 )
 from lightgate.clock.quantile import Interval
@@ -50,7 +52,7 @@ def test_weather_ignored_would_raise_false_alarms() -> None:
     alarms = 0
     for _ in range(100):
         a, b = np.exp(rng.normal(0.0, 0.3, (2, 60)) + 0.5 * rng.normal(size=(2, 12))[:, blocks])
-        alarms += permutation_p(a, b, rng=rng, rounds=300) <= 0.05
+        alarms += compare(a, b, rng=rng, rounds=20).p_value <= 0.05
     assert alarms > 15  # which is why blocks are flipped whole
 
 
@@ -91,8 +93,36 @@ def test_few_blocks_give_no_verdict() -> None:
 
 def test_few_blocks_are_exchanged_exhaustively() -> None:
     rng = np.random.default_rng(1)
-    assert permutation_p([1.0] * 6, [2.0] * 6, rng=rng) == 2 / 64
-    assert permutation_p([1.0] * 5, [2.0] * 5, rng=rng) == 2 / 32
+    assert compare([1.0] * 6, [2.0] * 6, rng=rng).p_value == smallest_p(6) == 2 / 64
+    assert compare([1.0] * 5, [2.0] * 5, rng=rng).p_value == smallest_p(5) == 2 / 32
+
+
+def test_many_blocks_are_exchanged_at_random() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.lognormal(0.0, 0.3, (2, 40))
+    assert compare(a, b * 2, rng=rng, rounds=20).p_value == pytest.approx(1 / 65537)
+
+
+def test_pairs_without_one_of_their_samples_are_left_out() -> None:
+    rng = np.random.default_rng(1)
+    base = rng.lognormal(0.0, 0.3, 40)
+    holes = np.where(np.arange(40) % 7 == 0, np.nan, base * 2)
+    nothing = np.full(40, np.nan)
+    found = compare_all({"a": base, "b": holes, "c": nothing}, rng=rng, rounds=100)
+    assert found["a", "c"] is None
+    assert found["b", "c"] is None
+    pair = found["a", "b"]
+    assert pair is not None
+    assert (pair.n, pair.ratio) == (34, 0.5)
+    assert pair.interval == Interval(0.5, 0.5)
+
+
+def test_blocks_grow_with_the_pairs_so_that_any_difference_can_be_claimed() -> None:
+    for targets in range(2, 18):
+        pairs, blocks = targets * (targets - 1) // 2, blocks_for(targets)
+        assert smallest_p(blocks - 4) * pairs <= 0.05
+        assert blocks >= 10
+    assert [blocks_for(targets) for targets in (1, 2, 5, 12, 17)] == [10, 10, 13, 16, 17]
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
@@ -122,16 +152,28 @@ def test_holm() -> None:
     assert holm([]) == []
 
 
-def pair(p_value: float, low: float, high: float) -> Comparison:
+def pair(p_value: float, low: float, high: float, blocks: int = 10) -> Comparison:
     return Comparison(
-        n=50, blocks=10, ratio=0.9, interval=Interval(low, high), p_value=p_value, p_less=0.6
+        n=50, blocks=blocks, ratio=0.9, interval=Interval(low, high), p_value=p_value, p_less=0.6
     )
 
 
-def test_looking_often_makes_a_weak_finding_a_tie() -> None:
+def test_looking_often_makes_a_weak_finding_unsure_and_never_a_tie() -> None:
     weak = pair(0.03, 0.8, 0.95)
     assert weak.verdict == "faster"
-    assert [one.verdict for one in adjusted([weak, pair(0.9, 0.8, 1.2)])] == ["tie", "tie"]
+    assert [one.verdict for one in adjusted([weak, pair(0.9, 0.8, 1.2)])] == ["unsure", "tie"]
+
+
+def test_blocks_that_could_show_nothing_among_so_many_are_no_tie() -> None:
+    """With 8 blocks and 30 comparisons no adjusted p can be below 0.05."""
+    found = adjusted([pair(2 / 256, 0.39, 0.64, 8)] + [pair(0.5, 0.8, 1.2, 8)] * 29)
+    assert {one.verdict for one in found} == {"too few blocks"}
+    assert {one.verdict for one in adjusted([pair(2 / 256, 0.39, 0.64, 8)] * 2)} == {"faster"}
+
+
+def test_a_difference_within_one_percent_is_a_tie() -> None:
+    assert pair(0.0001, 0.992, 0.998).verdict == "tie"
+    assert pair(0.0001, 0.985, 0.998).verdict == "faster"
 
 
 def differing(aa_pairs: list[Comparison]) -> bool:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lightgate.cli.options import json_option
 from lightgate.cli.output import Column, emit_json, emit_table, note
-from lightgate.errors import ThresholdMissed, UsageError
+from lightgate.errors import NotJudged, ThresholdMissed, UsageError
 
 if TYPE_CHECKING:
     from lightgate.bench.statistics.regress import Change, Compared, Side
 
 _COLUMNS = (
-    Column("target"), Column("load"), Column("metric"), Column("n", "right"), Column("A", "right"),
+    Column("target"), Column("load"), Column("figure"), Column("n", "right"), Column("A", "right"),
     Column("B", "right"), Column("worse by", "right"), Column("95 % interval", "right"),
     Column("verdict"),
 )  # fmt: skip
@@ -30,47 +30,49 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,4})?)%?")
     "--fail-on-regression",
     "limit",
     metavar="PERCENT",
-    help="Exit with 6 if B is surely worse than A by more than this, such as 5%.",
+    help="Exit with 6 if B is surely worse than A by more than this, such as 5%, and with 7 if that"
+    " cannot be said.",
+)
+@click.option(
+    "--failure-points",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.0, 100.0),
+    help="Failed requests per hundred, above those of A, that are a regression.",
 )
 @click.option(
     "--metric", "metrics", multiple=True, help="Only this one, such as ttft_ms; repeatable."
 )
 @click.option("--seed", default=1, show_default=True, help="Seed of the resampling.")
 @json_option
-def command(
-    *,
-    old: Path,
-    new: Path,
-    limit: str | None,
-    metrics: tuple[str, ...],
-    seed: int,
-    as_json: bool,
-) -> None:
+def command(**given: Any) -> None:
     """Compare the run folders A (old) and B (new), target by target and load by load.
 
-    A change is a ratio of medians with its interval; a tie is called a tie. A regression is a
-    change whose whole interval lies beyond the tolerance (5 % unless --fail-on-regression says).
+    Medians, slow ends (p95, of speeds the slow 5 %), failures and costs, each with its interval; a
+    tie is called a tie. A regression is a change whose whole interval lies beyond the tolerance
+    (5 % unless --fail-on-regression says), or surely more failures, by more than a point.
     """
     import numpy as np
 
-    from lightgate.bench.statistics.regress import METRICS, TOLERANCE, compare_runs
+    from lightgate.bench.statistics.regress import METRICS, TOLERANCE, Limits, compare_runs
 
+    limit, metrics = given["limit"], given["metrics"]
     for metric in metrics:
         if metric not in METRICS:
             raise UsageError(
                 f"There is no metric {metric!r}.", hint=f"One of {', '.join(METRICS)}."
             )
-    tolerance = TOLERANCE if limit is None else _share(limit)
-    compared = compare_runs(
-        _side(old), _side(new), rng=np.random.default_rng(seed), tolerance=tolerance,
-        metrics=metrics,
-    )  # fmt: skip
+    limits = Limits(TOLERANCE if limit is None else _share(limit), given["failure_points"] / 100)
+    rng = np.random.default_rng(given["seed"])
+    old, new = _side(given["old"]), _side(given["new"])
+    compared = compare_runs(old, new, rng=rng, limits=limits, metrics=metrics)
     for warning in compared.warnings:
         note(f"Warning: {warning}")
     if not compared.changes:
         raise UsageError("Nothing could be compared.", hint="Do the runs share a target and load?")
-    if as_json:
-        emit_json({"regressions": len(compared.regressions), "comparison": compared})
+    if given["as_json"]:
+        counts = {"regressions": len(compared.regressions), "unjudged": len(compared.unjudged)}
+        emit_json({**counts, "comparison": compared})
     else:
         emit_table(
             _COLUMNS, [_row(change) for change in compared.changes], caption=_CAPTION, names=3
@@ -80,23 +82,55 @@ def command(
 
 
 _CAPTION = (
-    "Medians; 1.10 is ten percent worse, whatever the metric; failed is in points. The interval"
-    " holds what varies inside the runs, not what changes between them."
+    "1.10 is ten percent worse, whatever the figure; failed is in points. The interval holds what"
+    " varies inside the runs, not what changes between them."
 )
 
 
 def _judge(compared: Compared) -> None:
-    worst = compared.regressions
+    worst, unjudged = compared.regressions, compared.unjudged
     if worst:
         first = worst[0]
-        more = f" (and {len(worst) - 1} more)" if len(worst) > 1 else ""
-        where = f"{first.target} {first.load}".strip()
         raise ThresholdMissed(
-            f"{where}: {first.metric} is worse by more than {compared.tolerance:.3g}: "
-            f"{_by(first)} ({_interval(first)}){more}."
+            f"{_place(first)}: {_figure(first)} is worse by {_by(first)} ({_interval(first)}), more"
+            f" than {_limit(first, compared)}{_more(worst)}."
         )
-    unsure = sum(change.call == "n too small" for change in compared.changes)
-    note("No regression." + (f" {unsure} comparisons had too few samples." if unsure else ""))
+    if unjudged:
+        from lightgate.bench.statistics.regress import needed
+
+        first = unjudged[0]
+        requests = max((needed(change) or 0 for change in unjudged), default=0)
+        raise NotJudged(
+            f"{_place(first)}: {_figure(first)} could not be judged: {_why(first)}"
+            f"{_more(unjudged)}.",
+            hint=f"About {requests:,} requests a side would do." if requests else "",
+        )
+    if compared.gone:
+        target, load = compared.gone[0]
+        raise NotJudged(f"{target} at {load} could not be judged: run B does not have it.")
+    note("No regression.")
+
+
+def _more(changes: list[Change]) -> str:
+    return f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
+
+
+def _place(change: Change) -> str:
+    return f"{change.target} {change.load}".strip()
+
+
+def _limit(change: Change, compared: Compared) -> str:
+    from lightgate.bench.statistics.regress import FAILED
+
+    if change.metric == FAILED:
+        return f"{compared.points * 100:.3g} points"
+    return f"{compared.tolerance * 100:.3g} %"
+
+
+def _why(change: Change) -> str:
+    if change.call == "unclear":
+        return f"the interval of the change is {_interval(change)}"
+    return f"n too small ({_count(change, new=False)} and {_count(change, new=True)})"
 
 
 def _side(path: Path) -> Side:
@@ -116,14 +150,34 @@ def _share(text: str) -> float:
 
 
 def _row(change: Change) -> tuple[str, ...]:
-    from lightgate.bench.statistics.regress import FAILED
+    from lightgate.bench.statistics.regress import COST, FAILED
 
-    shown = "{:.1%}" if change.metric == FAILED else "{:,.1f}"
+    shown = {FAILED: "{:.1%}", COST: "${:,.4g}"}.get(change.metric, "{:,.1f}")
     cells = ("·" if value is None else shown.format(value) for value in (change.old, change.new))
+    counts = f"{_count(change, new=False)}, {_count(change, new=True)}"
     return (
-        change.target, change.load, change.metric, f"{change.n_old}, {change.n_new}", *cells,
-        _by(change), _interval(change), change.call,
+        change.target, change.load, _figure(change), counts, *cells, _by(change),
+        _interval(change), change.call,
     )  # fmt: skip
+
+
+def _figure(change: Change) -> str:
+    """Name a figure as the tables do."""
+    if change.q is None:
+        return change.metric
+    return f"{change.metric} {'slow 5 %' if change.q < 0.5 else f'p{change.q * 100:g}'}"
+
+
+def _count(change: Change, *, new: bool) -> str:
+    """Say how many requests there were, and how few they are worth where they hang together."""
+    n, worth, waves = (
+        (change.n_new, change.n_eff_new, change.waves_new)
+        if new
+        else (change.n_old, change.n_eff_old, change.waves_old)
+    )
+    if worth >= n:
+        return f"{n:,}"
+    return f"{n:,} in {waves:,} waves" if waves else f"{n:,} worth {worth:,}"
 
 
 def _by(change: Change) -> str:

@@ -3,11 +3,14 @@
 Samples are paired: the i-th of every target had the same prompt, in the same block of time. A block
 is a stretch in which all targets were asked in random order; the weather of one block is shared by
 its samples, so resampling and sign flips take whole blocks. Lower is better: give durations, or
-reciprocals of rates. Failures have no duration: leave the pair out here and compare failure rates.
+reciprocals of rates. A failure has no duration: it is NaN, and its pairs are left out; compare
+failure rates beside it.
 """
 
 from __future__ import annotations
 
+import math
+from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -22,18 +25,26 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Blocks = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
 
 ALPHA: Final = 1.0 - CONFIDENCE
+SMALLEST: Final = 0.01  # a difference within this is none that anybody would act on
 ROUNDS: Final = 4000  # resamplings; the error of a p-value of 0.05 is then 0.003
+FLIPS: Final = 1 << 16  # exchanges of blocks: p-values of 1 in 2,720 (17 targets) are told apart
 _CELLS: Final = 1 << 20  # numbers held at once: 8 MB
 FEWEST_BLOCKS: Final = 6  # fewer give no sign test below 5 %, and no interval
+USUAL_BLOCKS: Final = 10  # also for two targets: an interval from fewer is wide
+SPARE_BLOCKS: Final = 4  # above the number with which only a unanimous result can be claimed
+
+Found = Literal["faster", "slower", "tie", "unsure", "too few blocks", "n too small"]
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Target A against target B over `n` pairs in `blocks` blocks.
 
     `ratio` is median(A) / median(B): 0.8 means that A takes four fifths of B's time. `p_less` is
-    the probability that a sample of A is below one of B, a tie counting half.
+    the probability that a sample of A is below one of B, a tie counting half. `among` is how many
+    comparisons are read together with this one: `p_value` is adjusted for them.
     """
 
     n: int
@@ -42,14 +53,26 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     interval: Interval | None
     p_value: float
     p_less: float
+    among: int = 1
 
     @property
-    def verdict(self) -> Literal["faster", "slower", "tie", "n too small"]:
-        """The result for A; "tie" if the interval spans 1 or the permutation test sees nothing."""
+    def verdict(self) -> Found:
+        """The result for A.
+
+        "tie" if the interval spans 1 or stays within the smallest effect of interest; "too few
+        blocks" if no result could have been sure among so many; "unsure" if the interval excludes 1
+        and the test, for all comparisons together, does not.
+        """
         if self.interval is None:
             return "n too small"
-        if self.interval.spans(1.0) or self.p_value > ALPHA:
+        if self.interval.low >= 1.0 / (1.0 + SMALLEST) and self.interval.high <= 1.0 + SMALLEST:
             return "tie"
+        if smallest_p(self.blocks) * self.among > ALPHA:
+            return "too few blocks"
+        if self.interval.spans(1.0):
+            return "tie"
+        if self.p_value > ALPHA:
+            return "unsure"
         return "faster" if self.ratio < 1.0 else "slower"
 
     @property
@@ -69,6 +92,21 @@ class BoardRow(msgspec.Struct, frozen=True, kw_only=True):
     p_fastest: float | None
 
 
+def smallest_p(blocks: int) -> float:
+    """The smallest p-value that an exchange of so many blocks can give, all of them agreeing."""
+    return 2.0 ** (1 - blocks)
+
+
+def blocks_for(targets: int) -> int:
+    """Blocks that a run of so many targets needs for a difference between any two to be claimed.
+
+    All pairs are read together, so a p-value has to be below the level divided by their number.
+    """
+    pairs = max(1, targets * (targets - 1) // 2)
+    unanimous = 1 + math.ceil(math.log2(pairs / ALPHA))
+    return max(USUAL_BLOCKS, unanimous + SPARE_BLOCKS)
+
+
 def compare(
     a: ArrayLike,
     b: ArrayLike,
@@ -78,57 +116,134 @@ def compare(
     rounds: int = ROUNDS,
 ) -> Comparison:
     """Compare two targets by their paired samples; without `blocks` every pair is its own."""
-    samples = _samples([a, b])
-    labels = _labels(blocks, samples.shape[1])
-    count = int(labels.max()) + 1
-    medians = _weighted_medians(samples, np.ones((1, samples.shape[1]), dtype=np.int64))[0]
-    interval = None
-    if count >= FEWEST_BLOCKS:
-        drawn = _bootstrap(samples, labels, rng, rounds)
-        low, high = _ends(drawn[:, 0] / drawn[:, 1])
-        interval = Interval(low, high)
-    return Comparison(
-        n=samples.shape[1],
-        blocks=count,
-        ratio=float(medians[0] / medians[1]),
-        interval=interval,
-        p_value=permutation_p(a, b, rng=rng, blocks=blocks, rounds=rounds),
-        p_less=p_less(a, b),
-    )
+    found = compare_all({"a": a, "b": b}, rng=rng, blocks=blocks, rounds=rounds)["a", "b"]
+    if found is None:
+        raise ValueError("a comparison needs a pair of samples")
+    return found
 
 
-def permutation_p(
-    a: ArrayLike,
-    b: ArrayLike,
+def compare_all(
+    samples: Mapping[str, ArrayLike],
     *,
     rng: np.random.Generator,
     blocks: Sequence[int] | None = None,
     rounds: int = ROUNDS,
-) -> float:
+) -> dict[tuple[str, str], Comparison | None]:
+    """Compare every pair of targets, each over the places where both have a sample.
+
+    None where they share no place. The p-values are plain: see `adjusted`.
+    """
+    values = _samples(list(samples.values()))
+    labels = _labels(blocks, values.shape[1])
+    there = np.isfinite(values)
+    pairs = list(combinations(range(len(values)), 2))
+    shared = [there[a] & there[b] for a, b in pairs]
+    p_values = _permutations(values, labels, pairs, rng)
+    drawn = _Drawn(values, labels, rng, rounds)
+    names = list(samples)
+    return {
+        (names[a], names[b]): _compared(drawn, (a, b), mask, p_value) if mask.any() else None
+        for (a, b), mask, p_value in zip(pairs, shared, p_values, strict=True)
+    }
+
+
+class _Drawn:
+    """Medians of targets, as they are and under the block bootstrap, for one set of places.
+
+    Pairs without failures share their places: each target is then resampled once for all of them.
+    """
+
+    def __init__(
+        self, values: Floats, labels: Blocks, rng: np.random.Generator, rounds: int
+    ) -> None:
+        self.values = values
+        self.labels = labels
+        self._rng = rng
+        self._rounds = rounds
+        self._weights: dict[bytes, tuple[Blocks, Blocks]] = {}
+        self._medians: dict[tuple[bytes, int], Floats] = {}
+
+    def medians(self, row: int, mask: Mask) -> Floats:
+        """Medians of one target over the places, one for each round."""
+        key = mask.tobytes()
+        if (key, row) not in self._medians:
+            if key not in self._weights:
+                labels = _labels(self.labels[mask].tolist(), int(mask.sum()))
+                count = int(labels.max()) + 1
+                share = np.full(count, 1.0 / count)
+                weights = self._rng.multinomial(count, share, size=self._rounds)
+                self._weights[key] = labels, weights
+            labels, weights = self._weights[key]
+            own = self.values[row, mask]
+            parts = [
+                _weighted_medians(own, part[:, labels])
+                for part in np.split(weights, _cuts(len(weights), len(own)))
+            ]
+            self._medians[key, row] = np.concatenate(parts)
+        return self._medians[key, row]
+
+
+def _compared(drawn: _Drawn, pair: tuple[int, int], mask: Mask, p_value: float) -> Comparison:
+    a, b = (drawn.values[row, mask] for row in pair)
+    count = len(np.unique(drawn.labels[mask]))
+    ratio = _median(a) / _median(b)
+    interval = None
+    if count >= FEWEST_BLOCKS:
+        first, second = (drawn.medians(row, mask) for row in pair)
+        low, high = _widened(_ends(np.log(first / second)), math.log(ratio), count)
+        interval = Interval(math.exp(low), math.exp(high))
+    return Comparison(
+        n=int(mask.sum()),
+        blocks=count,
+        ratio=ratio,
+        interval=interval,
+        p_value=p_value,
+        p_less=p_less(a, b),
+    )
+
+
+def _widened(ends: tuple[float, float], middle: float, count: int) -> tuple[float, float]:
+    """Widen an interval from a bootstrap of `count` pieces, which is too narrow where they are few.
+
+    By Student's t over the normal point, and by the share of the spread that the mean has taken.
+    """
+    factor = student(count - 1, CONFIDENCE) / _NORMAL * math.sqrt(count / (count - 1))
+    low, high = ends
+    return middle + (low - middle) * factor, middle + (high - middle) * factor
+
+
+def _permutations(
+    values: Floats, labels: Blocks, pairs: Sequence[tuple[int, int]], rng: np.random.Generator
+) -> list[float]:
     """Test whether paired samples differ: a two-sided permutation test on their logarithms.
 
     If A and B are alike, either could have had the other's samples in any block. All exchanges are
-    tried where there are at most `rounds` of them, else `rounds` random ones.
+    tried where there are at most `FLIPS` of them, else as many random ones, the same for all pairs.
     """
-    samples = _samples([a, b])
-    labels = _labels(blocks, samples.shape[1])
-    sums = np.bincount(labels, weights=np.log(samples[0]) - np.log(samples[1]))
+    count = int(labels.max()) + 1
+    logs = np.log(values)
+    sums = np.empty((count, len(pairs)))
+    for at, (a, b) in enumerate(pairs):
+        sums[:, at] = np.bincount(labels, weights=np.nan_to_num(logs[a] - logs[b]), minlength=count)
     # Rounding must not make the same sum, added in another order, look less extreme.
-    seen = abs(float(sums.sum())) * (1.0 - 1e-12)
-    count = len(sums)
-    if count < 63 and 2**count <= rounds:
-        bits = np.arange(2**count)[:, None] >> np.arange(count) & 1
-        return float(np.mean(np.abs((2 * bits - 1) @ sums) >= seen))
-    extreme = 0
-    for size in _chunks(rounds, count):
-        signs = 2 * rng.integers(0, 2, size=(size, count), dtype=np.int8) - 1
-        extreme += int(np.count_nonzero(np.abs(signs @ sums) >= seen))
-    return (1 + extreme) / (1 + rounds)  # the exchange that was observed is one of them
+    seen = np.abs(sums.sum(axis=0)) * (1.0 - 1e-9)
+    extreme, tried = np.zeros(len(pairs), dtype=np.int64), 0
+    every = count < 63 and 2**count <= FLIPS
+    for size in _sizes(2**count if every else FLIPS, max(count, len(pairs))):
+        if every:
+            bits = np.arange(tried, tried + size)[:, None] >> np.arange(count) & 1
+        else:
+            bits = rng.integers(0, 2, size=(size, count), dtype=np.int8)
+        extreme += np.count_nonzero(np.abs((2.0 * bits - 1.0) @ sums) >= seen, axis=0)
+        tried += size
+    # Of random exchanges, the one that was observed is one more.
+    more = 0 if every else 1
+    return [float((hits + more) / (tried + more)) for hits in extreme]
 
 
 def p_less(a: ArrayLike, b: ArrayLike) -> float:
     """Probability that a sample of A is below a sample of B, a tie counting half."""
-    first, second = _samples([a])[0], np.sort(_samples([b])[0])
+    first, second = np.asarray(a, dtype=np.float64), np.sort(np.asarray(b, dtype=np.float64))
     at_most = np.searchsorted(second, first, side="left")
     below = np.searchsorted(second, first, side="right")
     return float(1.0 - (at_most.sum() + below.sum()) / (2 * len(first) * len(second)))
@@ -148,7 +263,7 @@ def adjusted(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Put Holm's p-values in place of the plain ones, for comparisons that are read together."""
     p_values = holm([comparison.p_value for comparison in comparisons])
     return [
-        msgspec.structs.replace(comparison, p_value=p_value)
+        msgspec.structs.replace(comparison, p_value=p_value, among=len(comparisons))
         for comparison, p_value in zip(comparisons, p_values, strict=True)
     ]
 
@@ -162,16 +277,21 @@ def standings(
 ) -> list[BoardRow]:
     """Rank targets by their medians, best first, with rank intervals from the block bootstrap.
 
-    With too few blocks no rank can be excluded, and P(fastest) is None.
+    Only the places where all targets have a sample count. With too few blocks no rank can be
+    excluded, and P(fastest) is None.
     """
     values = _samples(list(samples.values()))
+    mask: Mask = np.logical_and.reduce(np.isfinite(values))
+    if not mask.any():
+        return []
     labels = _labels(blocks, values.shape[1])
-    medians = _weighted_medians(values, np.ones((1, values.shape[1]), dtype=np.int64))
+    medians = np.array([[_median(row[mask]) for row in values]])
     places = _places(medians)[0]
     drawn = None
     bounds = [(1.0, float(len(values)))] * len(values)
-    if int(labels.max()) + 1 >= FEWEST_BLOCKS:
-        drawn = _bootstrap(values, labels, rng, rounds)
+    if len(np.unique(labels[mask])) >= FEWEST_BLOCKS:
+        resampled = _Drawn(values, labels, rng, rounds)
+        drawn = np.stack([resampled.medians(row, mask) for row in range(len(values))], axis=1)
         bounds = [_ends(column) for column in _places(drawn).T]
     rows = [
         BoardRow(
@@ -187,16 +307,31 @@ def standings(
     return sorted(rows, key=lambda row: (row.rank, row.name))
 
 
-def bootstrap_medians(
-    values: ArrayLike,
-    blocks: Sequence[int],
-    *,
-    rng: np.random.Generator,
-    rounds: int = ROUNDS,
-) -> NDArray[np.float64]:
-    """Medians of one target whose blocks are drawn anew with replacement, one for each round."""
-    samples = _samples([values])
-    return _bootstrap(samples, _labels(blocks, samples.shape[1]), rng, rounds)[:, 0]
+def student(freedom: int, confidence: float) -> float:
+    """Two-sided point of Student's t: what |t| stays below with `confidence`; by bisection."""
+    low, high = 0.0, 1.0
+    while within(high, freedom) < confidence:
+        low, high = high, 2.0 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if within(middle, freedom) < confidence else (low, middle)
+    return high
+
+
+def within(t: float, freedom: int) -> float:
+    """Probability that |Student's t| is at most `t`; a finite series for whole degrees."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    sine, square = math.sin(angle), math.cos(angle) ** 2
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = term if freedom > 1 else 0.0
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= square * (k - 1) / k
+        total += term
+    return 2.0 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+_NORMAL: Final = 1.959963984540054  # two-sided 95 % point of the normal distribution
 
 
 def _samples(rows: Sequence[ArrayLike]) -> Floats:
@@ -204,7 +339,7 @@ def _samples(rows: Sequence[ArrayLike]) -> Floats:
     if not arrays or len(arrays[0]) == 0 or any(len(row) != len(arrays[0]) for row in arrays):
         raise ValueError("a comparison needs the same number of samples of every target")
     samples = np.stack(arrays)
-    if not bool(np.all(np.isfinite(samples) & (samples > 0.0))):
+    if not bool(np.all(np.isnan(samples) | (np.isfinite(samples) & (samples > 0.0)))):
         raise ValueError("a comparison needs positive, finite samples")
     return samples
 
@@ -218,30 +353,28 @@ def _labels(blocks: Sequence[int] | None, n: int) -> Blocks:
     return np.unique(np.asarray(blocks), return_inverse=True)[1].astype(np.int64)
 
 
-def _chunks(rounds: int, width: int) -> Iterator[int]:
+def _sizes(rounds: int, width: int) -> Iterator[int]:
     """Cut the rounds so that no more than `_CELLS` numbers are held at once."""
     size = max(1, _CELLS // width)
     for done in range(0, rounds, size):
         yield min(size, rounds - done)
 
 
-def _bootstrap(samples: Floats, labels: Blocks, rng: np.random.Generator, rounds: int) -> Floats:
-    """Draw blocks with replacement, the same for all targets: medians, one row a round."""
-    count = int(labels.max()) + 1
-    parts = []
-    for size in _chunks(rounds, samples.shape[1]):
-        drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=size)
-        parts.append(_weighted_medians(samples, drawn[:, labels]))
-    return np.concatenate(parts)
+def _cuts(rounds: int, width: int) -> list[int]:
+    """The rounds at which a matrix of that width is cut."""
+    return list(range(0, rounds, max(1, _CELLS // width)))[1:]
 
 
-def _weighted_medians(samples: Floats, weights: Blocks) -> Floats:
-    """Nearest-rank medians of every target, where each sample counts as often as its weight."""
-    medians = np.empty((len(weights), len(samples)))
-    for at, row in enumerate(samples):
-        order = np.argsort(row, kind="stable")
-        reached = np.cumsum(weights[:, order], axis=1)
-        medians[:, at] = row[order][np.argmax(2 * reached >= reached[:, -1:], axis=1)]
+def _median(values: Floats) -> float:
+    """Nearest rank."""
+    return float(np.partition(values, (len(values) - 1) // 2)[(len(values) - 1) // 2])
+
+
+def _weighted_medians(row: Floats, weights: Blocks) -> Floats:
+    """Nearest-rank medians of a target, where each sample counts as often as its weight."""
+    order = np.argsort(row, kind="stable")
+    reached = np.cumsum(weights[:, order], axis=1)
+    medians: Floats = row[order][np.argmax(2 * reached >= reached[:, -1:], axis=1)]
     return medians
 
 

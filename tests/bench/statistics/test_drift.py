@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from lightgate.bench.statistics import drift as looks
-from lightgate.bench.statistics.drift import FEWEST, LAST, Drift, creep, student, within
+from lightgate.bench.statistics.drift import FEWEST, LAST, Drift, creep
+from lightgate.clock.compare import student, within
 
 
 def drift(medians: list[float], **more: float) -> Drift:

@@ -30,6 +30,7 @@ def versus(
         interval=None if ends is None else Interval(*ends),
         p_value=0.001,
         p_less=p_less,
+        among=66,
     )
     return Versus(
         load="c=8",
@@ -64,6 +65,20 @@ def versus(
         (
             versus(1.02, (0.95, 1.1), "tie"),
             "groq and fireworks tie on TTFT: ratio 1.02 (0.95 to 1.10)",
+        ),
+        (
+            versus(0.48, (0.39, 0.64), "too few blocks"),
+            (
+                "groq and fireworks, TTFT: ratio 0.48 (0.39 to 0.64): differs, but too few blocks"
+                " to be sure among 66 comparisons"
+            ),
+        ),
+        (
+            versus(0.9, (0.7, 1.1), "too few blocks"),
+            (
+                "groq and fireworks, TTFT: ratio 0.90 (0.70 to 1.10): too few blocks to tell"
+                " among 66 comparisons"
+            ),
         ),
         (versus(0.9, None, "n too small"), "groq and fireworks, TTFT: n too small (n = 300)"),
         (versus(0.9, (0.8, 0.95), "void"), "groq and fireworks, TTFT: void (n = 300)"),

@@ -167,7 +167,7 @@ def test_everything_that_was_found_is_said(sample: Sample) -> None:
     ):
         assert part in text
     # Neighbours in the table only: four pairs a load.
-    found = (" faster to the first token than ", " tie on TTFT: ")
+    found = (" faster to the first token than ", " tie on TTFT: ", ", TTFT: ratio ")
     assert sum(any(part in line for part in found) for line in text.splitlines()) == 12
 
 

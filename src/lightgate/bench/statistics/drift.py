@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 import numpy as np
 
+from lightgate.clock.compare import student
 from lightgate.clock.quantile import Interval
 
 if TYPE_CHECKING:
@@ -107,30 +108,6 @@ def creep(logs: Sequence[float], rng: np.random.Generator) -> Creep | None:
         ratio=math.exp(shift),
         p_value=(1 + int(np.count_nonzero(wandered >= seen))) / (1 + ROUNDS),
     )
-
-
-def student(freedom: int, confidence: float) -> float:
-    """Two-sided point of Student's t: what |t| stays below with `confidence`; by bisection."""
-    low, high = 0.0, 1.0
-    while within(high, freedom) < confidence:
-        low, high = high, 2.0 * high
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if within(middle, freedom) < confidence else (low, middle)
-    return high
-
-
-def within(t: float, freedom: int) -> float:
-    """Probability that |Student's t| is at most `t`; a finite series for whole degrees."""
-    angle = math.atan2(t, math.sqrt(freedom))
-    sine, square = math.sin(angle), math.cos(angle) ** 2
-    odd = freedom % 2
-    term = math.cos(angle) if odd else 1.0
-    total = term if freedom > 1 else 0.0
-    for k in range(2 + odd, freedom - 1, 2):
-        term *= square * (k - 1) / k
-        total += term
-    return 2.0 / math.pi * (angle + sine * total) if odd else sine * total
 
 
 def _call(found: Drift, alpha: float, tolerance: float) -> Call:

@@ -1,9 +1,10 @@
 """Two runs against each other: what has become worse, and how sure that is.
 
-The runs were made at different times, so nothing is paired: the blocks of each run are drawn anew
-on their own. The interval holds what varies inside the runs; weather between two days is not in it
-(see `drift` for many runs). "Worse" is a ratio above 1 for every metric: the new duration over the
-old, the old rate over the new.
+The runs were made at different times, so nothing is paired. A quantile lies between two order
+statistics of its run (as many as its effective samples allow); how the two may lie is drawn for
+both runs, and the ratios of what is drawn give the interval. It holds what varies inside the runs;
+weather between two days is not in it (see `drift` for many runs). "Worse" is a ratio above 1 for
+every metric: the new duration or cost over the old, the old rate over the new.
 """
 
 from __future__ import annotations
@@ -14,18 +15,21 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from lightgate.clock.compare import ALPHA, FEWEST_BLOCKS, bootstrap_medians, holm
+from lightgate.bench.statistics.dependence import Moods, effective_n, inflation, moods
+from lightgate.clock.compare import ALPHA, ROUNDS, SMALLEST, holm
 from lightgate.clock.load import counting
-from lightgate.clock.quantile import CONFIDENCE, Interval, quantile, quantiles, smallest_n
+from lightgate.clock.quantile import Interval, quantile, quantiles, smallest_n
 from lightgate.ledger.runs.doubt import doubt
 from lightgate.ledger.runs.samples import UNTOLD, Samples, load_of, untold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
-    from lightgate.ledger.runs.run import Run
+    from lightgate.ledger.runs.run import CellSummary, Run
 
 HEADLINES: Final = ("ttft_ms", "speed_tps", "e2e_ms")  # closed loop
 OPEN_HEADLINES: Final = ("ttft_plan_ms", "speed_tps", "e2e_ms")  # rates and traces
@@ -34,11 +38,18 @@ METRICS: Final = (
     "speed_total_tps",
 )  # fmt: skip
 FAILED: Final = "failed"  # the share of requests that failed; its change is in points, not a ratio
+COST: Final = "cost_1k"  # dollars per 1,000 requests
 TOLERANCE: Final = 0.05
-BLOCK: Final = 10  # requests in a row, where a run has no blocks of its own
+POINTS: Final = 0.01  # more failures than this share of the requests are a regression
+# A tie is no answer where a change of this size could hide in it: half as slow again, or one
+# request of ten.
+BLIND: Final = 0.5
+BLIND_POINTS: Final = 0.1
+_MARGIN: Final = 1.5  # beyond the requests that would just do, where chance decides again
 _Z: Final = 1.959963984540054  # of a two-sided 95 % interval
 
-Call = Literal["regression", "worse", "tie", "better", "n too small"]
+Call = Literal["regression", "worse", "same", "tie", "better", "unclear", "n too small"]
+UNJUDGED: Final = frozenset({"unclear", "n too small"})
 
 
 class Side(NamedTuple):
@@ -49,20 +60,33 @@ class Side(NamedTuple):
     recordings: Mapping[str, Recording]
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one cell in two runs.
+class Limits(NamedTuple):
+    """What may become worse without being a regression: a share, and of failures points."""
 
-    `worse` is the ratio of medians, above 1 for worse; of `failed` it is the difference of shares,
-    above 0 for worse. `p_value` is Holm's, for "no worse than the tolerance".
+    share: float = TOLERANCE
+    points: float = POINTS
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of one cell in two runs: a quantile of a metric, the failed requests, the cost.
+
+    `worse` is a ratio, above 1 for worse; of `failed` it is the difference of shares, above 0 for
+    worse. `n_eff` are the independent samples among the `n`. `p_value` is Holm's, for "no worse
+    than the tolerance" (of failures: "no more than before").
     """
 
     target: str
     load: str
     metric: str
+    q: float | None = None
     n_old: int
     n_new: int
-    old: float | None
-    new: float | None
+    n_eff_old: int
+    n_eff_new: int
+    waves_old: int | None = None
+    waves_new: int | None = None
+    old: float | None = None
+    new: float | None = None
     worse: float | None = None
     interval: Interval | None = None
     p_value: float | None = None
@@ -75,7 +99,9 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     old: str
     new: str
     tolerance: float
+    points: float
     changes: tuple[Change, ...]
+    gone: tuple[tuple[str, str], ...]  # targets and loads that only the old run has
     warnings: tuple[str, ...]
 
     @property
@@ -83,35 +109,43 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         """The changes that are surely worse than the tolerance."""
         return [change for change in self.changes if change.call == "regression"]
 
+    @property
+    def unjudged(self) -> list[Change]:
+        """The changes of which nothing can be said that would let a build pass."""
+        return [change for change in self.changes if change.call in UNJUDGED]
+
 
 def compare_runs(
     old: Side,
     new: Side,
     *,
     rng: np.random.Generator,
-    tolerance: float = TOLERANCE,
+    limits: Limits | None = None,
     metrics: Sequence[str] = (),
 ) -> Compared:
     """Compare every target and load that both runs have; a tie is called a tie.
 
     Without `metrics` the headlines of each load: under a rate the time from the planned instant.
     """
+    limits = limits or Limits()
     before, after = _cells(old), _cells(new)
     shared = [cell for cell in before if cell in after]
-    changes = []
+    changes: list[Change] = []
     for cell in shared:
         pair = (before[cell], after[cell])
-        changes += [
-            _change(cell, metric, pair, (rng, tolerance))
-            for metric in metrics or headlines(cell[1])
-        ]
-        changes.append(_failures(cell, pair, tolerance))
+        for metric in metrics or headlines(cell[1]):
+            # Of a rate the low end is the bad one.
+            tail = 0.05 if metric.endswith("_tps") else 0.95
+            changes += [_change(pair, metric, q, (rng, limits)) for q in (0.5, tail)]
+        changes += [_failures(pair), _cost(pair, limits)]
     known = [c for c in changes if c.n_old or c.n_new]
     return Compared(
         old=old.run.id,
         new=new.run.id,
-        tolerance=tolerance,
-        changes=tuple(_called(known, tolerance)),
+        tolerance=limits.share,
+        points=limits.points,
+        changes=tuple(_called(known, limits)),
+        gone=tuple(cell for cell in before if cell not in after),
         warnings=tuple(_warnings(old, new, set(before) ^ set(after), shared)),
     )
 
@@ -122,132 +156,270 @@ def headlines(load: str) -> tuple[str, ...]:
 
 
 Cell = tuple[str, str]
-Rows = list[tuple["AttemptRecord", int]]  # with the block
+Numbers = tuple[list[float], Moods]  # in the order of sending
 
 
-def _cells(side: Side) -> dict[Cell, Rows]:
-    """The attempts that each cell counts, in time order with their blocks; twins are left out."""
+class _Cell(NamedTuple):
+    """What one run has of a target at a load, in the order of sending."""
+
+    cell: Cell
+    attempts: list[AttemptRecord]
+    summary: CellSummary | None
+    hourly: bool
+
+    @property
+    def dollars(self) -> float | None:
+        """What 1,000 requests cost, as the run says."""
+        cost = None if self.summary is None else self.summary.cost.per_1k
+        return None if cost is None else float(cost)
+
+    def numbers(self, metric: str) -> Numbers:
+        """The defined, positive values of a metric, and how they hang together in time."""
+        return self._of([_number(attempt, metric) for attempt in self.attempts])
+
+    def failed(self) -> Numbers:
+        """1 for every request that failed and 0 for every good one."""
+        seen = [a.outcome for a in self.attempts]
+        return self._of([float(o.is_failure) if o.is_failure or o == "ok" else None for o in seen])
+
+    def costs(self) -> Numbers:
+        """What each request cost, up to a factor: dollars, or the time it held a paid machine."""
+        if self.hourly:
+            return self.numbers("e2e_ms")
+        paid = [None if a.cost_usd is None else float(a.cost_usd) for a in self.attempts]
+        if not any(paid):
+            paid = [None if a.tokens_out is None else float(a.tokens_out) for a in self.attempts]
+        return self._of(paid)
+
+    def _of(self, values: Sequence[float | None]) -> Numbers:
+        kept = [value is not None for value in values]
+        sent = [a.t_send_ns or 0 for a in self.attempts]
+        ended = [a.t_end_ns or a.t_last_ns or a.t_send_ns or 0 for a in self.attempts]
+        return [value for value in values if value is not None], moods(sent, ended).of(kept)
+
+
+def _number(attempt: AttemptRecord, metric: str) -> float | None:
+    value: float | None = getattr(attempt, metric)
+    return value if value is not None and value > 0 and counting((attempt,)) else None
+
+
+def _cells(side: Side) -> dict[Cell, _Cell]:
+    """The attempts that each cell counts; twins are left out."""
     samples = Samples(side.run)
     twins = {target.name for target in side.run.targets if target.twin_of is not None}
-    cells: dict[Cell, list[tuple[AttemptRecord, int | None]]] = {}
+    hourly = {target.name for target in side.run.targets if target.hourly_cost is not None}
+    summaries = {(cell.target, cell.load): cell for cell in side.run.cells}
+    cells: dict[Cell, _Cell] = {}
     for attempt in sorted(side.attempts, key=lambda row: row.t_send_ns or 0):
         recording = side.recordings.get(attempt.id)
         if attempt.target in twins or not samples.counts(attempt, recording):
             continue
         key = (attempt.target, load_of(attempt, recording))
-        cells.setdefault(key, []).append((attempt, recording.block if recording else None))
-    return {cell: _blocked(rows) for cell, rows in cells.items()}
+        if key not in cells:
+            cells[key] = _Cell(key, [], summaries.get(key), attempt.target in hourly)
+        cells[key].attempts.append(attempt)
+    return cells
 
 
-def _blocked(rows: Sequence[tuple[AttemptRecord, int | None]]) -> Rows:
-    """Use the run's own blocks, or requests in a row: neighbours share their weather."""
-    if all(block is not None for _, block in rows):
-        return [(attempt, block or 0) for attempt, block in rows]
-    size = max(1, min(BLOCK, len(rows) // FEWEST_BLOCKS))
-    return [(attempt, at // size) for at, (attempt, _) in enumerate(rows)]
+def _plain(
+    pair: tuple[_Cell, _Cell], figure: tuple[str, float | None], sides: tuple[Numbers, Numbers]
+) -> Change:
+    metric, q = figure
+    counts = []
+    for values, hang in sides:
+        if q is None:
+            series = np.asarray(values, dtype=np.float64)
+            counts.append(int(len(values) / inflation(series, hang.unit)) if values else 0)
+        else:
+            counts.append(effective_n(values, q, hang))
+    (target, load), (old, new) = pair[0].cell, sides
+    return Change(
+        target=target,
+        load=load,
+        metric=metric,
+        q=q,
+        n_old=len(old[0]),
+        n_new=len(new[0]),
+        n_eff_old=counts[0],
+        n_eff_new=counts[1],
+        waves_old=old[1].waves,
+        waves_new=new[1].waves,
+    )
 
 
 def _change(
-    cell: Cell, metric: str, pair: tuple[Rows, Rows], setting: tuple[np.random.Generator, float]
+    pair: tuple[_Cell, _Cell],
+    metric: str,
+    q: float,
+    setting: tuple[np.random.Generator, Limits],
 ) -> Change:
-    rng, tolerance = setting
-    before, after = (_values(rows, metric) for rows in pair)
-    plain = Change(
-        target=cell[0],
-        load=cell[1],
-        metric=metric,
-        n_old=len(before[0]),
-        n_new=len(after[0]),
-        old=_median(before[0]),
-        new=_median(after[0]),
-    )
-    if plain.old is None or plain.new is None:
+    rng, limits = setting
+    before, after = (cell.numbers(metric) for cell in pair)
+    plain = _plain(pair, (metric, q), (before, after))
+    if min(plain.n_eff_old, plain.n_eff_new) < smallest_n(q):
         return plain
-    top, bottom = (before, after) if metric.endswith("_tps") else (after, before)
-    worse = plain.old / plain.new if metric.endswith("_tps") else plain.new / plain.old
-    if min(len(set(before[1])), len(set(after[1]))) < FEWEST_BLOCKS:
-        return msgspec.structs.replace(plain, worse=worse)
-    drawn = bootstrap_medians(*top, rng=rng) / bootstrap_medians(*bottom, rng=rng)
+    old, new = quantile(before[0], q), quantile(after[0], q)
+    if old is None or new is None:
+        return plain
+    drawn_old = _drawn(before[0], q, plain.n_eff_old, rng)
+    drawn_new = _drawn(after[0], q, plain.n_eff_new, rng)
+    rate = metric.endswith("_tps")
+    drawn = drawn_old / drawn_new if rate else drawn_new / drawn_old
     low, high = quantiles(drawn.tolist(), (ALPHA / 2, 1 - ALPHA / 2))
-    if low is None or high is None:
-        return plain
-    not_worse = int(np.count_nonzero(drawn <= 1.0 + tolerance))
+    not_worse = int(np.count_nonzero(drawn <= 1.0 + limits.share))
     return msgspec.structs.replace(
         plain,
-        worse=worse,
-        interval=Interval(low, high),
+        old=old,
+        new=new,
+        worse=old / new if rate else new / old,
+        interval=None if low is None or high is None else Interval(low, high),
         p_value=(1 + not_worse) / (1 + len(drawn)),
     )
 
 
-def _failures(cell: Cell, pair: tuple[Rows, Rows], tolerance: float) -> Change:
+def _drawn(
+    values: Sequence[float], q: float, count: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Where the true quantile may lie: as many of `count` samples are below it as by chance."""
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    below = rng.binomial(count, q, size=ROUNDS) + rng.random(ROUNDS)
+    places = np.floor(below / (count + 1) * len(ordered)).astype(np.int64)
+    drawn: NDArray[np.float64] = ordered[np.minimum(places, len(ordered) - 1)]
+    return drawn
+
+
+def _failures(pair: tuple[_Cell, _Cell]) -> Change:
     """Compare the shares of failed requests by Newcombe's interval of their difference."""
-    counts = []
-    for rows in pair:
-        offered = [a.outcome for a, _ in rows if a.outcome.is_failure or a.outcome == "ok"]
-        counts.append((sum(outcome.is_failure for outcome in offered), len(offered)))
-    (bad_old, n_old), (bad_new, n_new) = counts
-    plain = Change(
-        target=cell[0], load=cell[1], metric=FAILED, n_old=n_old, n_new=n_new, old=None, new=None
-    )
-    if not n_old or not n_new:
+    before, after = (cell.failed() for cell in pair)
+    plain = _plain(pair, (FAILED, None), (before, after))
+    if not plain.n_eff_old or not plain.n_eff_new:
         return plain
-    old, new = bad_old / n_old, bad_new / n_new
-    low_old, high_old = _wilson(bad_old, n_old)
-    low_new, high_new = _wilson(bad_new, n_new)
+    old, new = (sum(values) / len(values) for values, _ in (before, after))
+    n_old, n_new = plain.n_eff_old, plain.n_eff_new
+    low_old, high_old = _wilson(old, n_old)
+    low_new, high_new = _wilson(new, n_new)
     gap = new - old
     interval = Interval(
         gap - math.hypot(new - low_new, high_old - old),
         gap + math.hypot(high_new - new, old - low_old),
     )
-    error = math.sqrt(old * (1 - old) / n_old + new * (1 - new) / n_new)
-    p_value = 0.5 * math.erfc((gap - tolerance) / error / math.sqrt(2)) if error else None
-    if p_value is None:  # all or none failed on both sides: the interval alone decides
-        p_value = 0.0 if interval.low > tolerance else 1.0
+    p_value = more_failures((round(old * n_old), n_old), (round(new * n_new), n_new))
     return msgspec.structs.replace(
         plain, old=old, new=new, worse=gap, interval=interval, p_value=p_value
     )
 
 
-def _called(changes: Sequence[Change], tolerance: float) -> list[Change]:
-    """Name every change; having looked many times makes a regression harder to claim."""
-    tested = [at for at, change in enumerate(changes) if change.p_value is not None]
-    adjusted = holm([changes[at].p_value or 0.0 for at in tested])
+def more_failures(old: tuple[int, int], new: tuple[int, int]) -> float:
+    """Probability of so many failures (of so many requests) in the new run, if nothing changed.
+
+    Fisher's exact test of one side; what was observed counts half, or few requests could never
+    show anything.
+    """
+    (bad_old, n_old), (bad_new, n_new) = old, new
+    bad, n = bad_old + bad_new, n_old + n_new
+
+    def chance(k: int) -> float:
+        ways = _log_ways(bad, k) + _log_ways(n - bad, n_new - k) - _log_ways(n, n_new)
+        return math.exp(ways)
+
+    beyond = math.fsum(chance(k) for k in range(bad_new + 1, min(bad, n_new) + 1))
+    return min(1.0, beyond + chance(bad_new) / 2.0)
+
+
+def _log_ways(n: int, k: int) -> float:
+    if not 0 <= k <= n:
+        return -math.inf
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def _cost(pair: tuple[_Cell, _Cell], limits: Limits) -> Change:
+    """Compare what 1,000 requests cost, by the spread of what single requests cost."""
+    before, after = (cell.costs() for cell in pair)
+    plain = _plain(pair, (COST, None), (before, after))
+    old, new = (cell.dollars for cell in pair)
+    if not old or not new:
+        return msgspec.structs.replace(plain, n_old=0, n_new=0)
+    error = math.hypot(
+        _relative_error(before[0], plain.n_eff_old), _relative_error(after[0], plain.n_eff_new)
+    )
+    ratio, reach = new / old, math.exp(_Z * error)
+    interval = Interval(ratio / reach, ratio * reach)
+    beyond = math.log(ratio / (1.0 + limits.share))
+    p_value = 0.5 * math.erfc(beyond / error / math.sqrt(2)) if error else float(beyond <= 0.0)
+    return msgspec.structs.replace(
+        plain, old=old, new=new, worse=ratio, interval=interval, p_value=p_value
+    )
+
+
+def _relative_error(values: Sequence[float], count: int) -> float:
+    """Standard error of the mean over the mean; of a single independent sample it is unknown."""
+    mean = math.fsum(values) / len(values) if values else 0.0
+    if count < 2 or mean <= 0.0:
+        return 1.0
+    return float(np.std(values, ddof=1)) / mean / math.sqrt(count)
+
+
+def needed(change: Change) -> int | None:
+    """Requests a side with which an unjudged change could be judged, roughly; None: unknown."""
+    fewest = min(change.n_old, change.n_new)
+    effective = min(change.n_eff_old, change.n_eff_new)
+    if not effective or change.call not in UNJUDGED:
+        return None
+    short = 1.0 if change.q is None else smallest_n(change.q) / effective
+    if change.interval is not None and change.worse is not None:
+        wide, blind = change.interval.high - change.worse, BLIND_POINTS
+        if change.metric != FAILED:
+            wide, blind = math.log(change.interval.high / change.worse), math.log1p(BLIND)
+        short = max(short, (wide / blind) ** 2)
+    return math.ceil(fewest * max(short, 1.0) * _MARGIN / 10) * 10
+
+
+def _called(changes: Sequence[Change], limits: Limits) -> list[Change]:
+    """Name every change; having looked many times makes a regression harder to claim.
+
+    Times and speeds, failures, and costs are three questions, each with a level of its own.
+    """
     called = list(changes)
-    for at, p_value in zip(tested, adjusted, strict=True):
-        change = changes[at]
-        called[at] = msgspec.structs.replace(
-            change, p_value=p_value, call=_name(change, p_value, tolerance)
-        )
+    for kind in (None, FAILED, COST):
+        tested = [
+            at
+            for at, change in enumerate(changes)
+            if change.p_value is not None
+            and (change.metric == kind or (kind is None and change.q is not None))
+        ]
+        adjusted = holm([changes[at].p_value or 0.0 for at in tested])
+        for at, p_value in zip(tested, adjusted, strict=True):
+            change = changes[at]
+            called[at] = msgspec.structs.replace(
+                change, p_value=p_value, call=_name(change, p_value, limits)
+            )
     return called
 
 
-def _name(change: Change, p_value: float, tolerance: float) -> Call:
-    nothing = 0.0 if change.metric == FAILED else 1.0
-    if change.interval is None:
+def _name(change: Change, p_value: float, limits: Limits) -> Call:
+    if change.interval is None or change.worse is None:
         return "n too small"
-    if change.interval.spans(nothing):
-        return "tie"
-    if change.interval.high < nothing:
-        return "better"
-    sure = change.interval.low > nothing + tolerance and p_value <= ALPHA / 2
-    return "regression" if sure else "worse"
+    failed = change.metric == FAILED
+    nothing, least = (0.0, 0.0) if failed else (1.0, SMALLEST)
+    interval = change.interval
+    if failed:
+        # Surely more than before, and by more than the tolerance: to be sure of the second as well
+        # would need several times as many requests.
+        sure = p_value <= ALPHA / 2 and change.worse > limits.points
+    else:
+        sure = interval.low > nothing + limits.share and p_value <= ALPHA / 2
+    if sure:
+        return "regression"
+    if interval.low >= nothing - least and interval.high <= nothing + least:
+        return "same"
+    if interval.spans(nothing):
+        blind = BLIND_POINTS if failed else BLIND
+        return "unclear" if interval.high > nothing + blind else "tie"
+    return "better" if interval.high < nothing else "worse"
 
 
-def _values(rows: Rows, metric: str) -> tuple[list[float], list[int]]:
-    """The defined, positive values of a metric, and their blocks."""
-    counted = {attempt.id for attempt in counting(attempt for attempt, _ in rows)}
-    seen = [(getattr(a, metric), block) for a, block in rows if a.id in counted]
-    kept = [(float(value), block) for value, block in seen if value is not None and value > 0]
-    return [value for value, _ in kept], [block for _, block in kept]
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return quantile(values, 0.5) if len(values) >= smallest_n(0.5, CONFIDENCE) else None
-
-
-def _wilson(bad: int, n: int) -> tuple[float, float]:
-    share, square = bad / n, _Z * _Z
+def _wilson(share: float, n: int) -> tuple[float, float]:
+    square = _Z * _Z
     middle = share + square / (2 * n)
     reach = _Z * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
     scale = 1 + square / n

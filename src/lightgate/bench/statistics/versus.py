@@ -7,22 +7,22 @@ void. Ratios and medians are in the metric's own unit: for `speed_tps` a ratio a
 
 from __future__ import annotations
 
-from itertools import combinations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
-from lightgate.clock.compare import ROUNDS, Comparison, adjusted, compare, standings
+from lightgate.clock.compare import ROUNDS, Comparison, adjusted, compare_all, standings
 from lightgate.clock.load import in_statistics
 from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.run import Board, Versus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    import numpy as np
+    from numpy.typing import NDArray
 
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.clock.compare import BoardRow
@@ -68,21 +68,20 @@ def contest(
     Without blocks there are no pairs, and nothing is claimed. Holm's method goes over all pairs of
     one load and metric, and over all A/A pairs of the run.
     """
-    draw = _Draw(rng, rounds)
     twins = {one.name: one.twin_of for one in targets if one.twin_of is not None}
     names = [one.name for one in targets if one.name not in twins]
     tables = [
-        _Table(field.load, metric, _samples(field, recordings, metric))
+        _Table(field.load, metric, _samples(field, recordings, metric), (rng, rounds))
         for field in fields
         for metric in (OPEN_METRICS if field.open_loop else CLOSED_METRICS)
     ]
-    alike = _alike(tables, twins, draw)
+    alike = _alike(tables, twins)
     void = {(row.load, row.metric) for row in alike if row.verdict == "void"}
     versus, boards = list(alike), []
     for table in tables:
         voided = (table.load, table.metric) in void
-        versus += _pairs(table, names, draw, void=voided)
-        standing = _standings(table, names, draw)
+        versus += _pairs(table, names, void=voided)
+        standing = _standings(table, names)
         if standing:
             board = Board(
                 load=table.load, metric=table.metric, standings=tuple(standing), void=voided
@@ -92,7 +91,7 @@ def contest(
 
 
 def said(comparison: Comparison, *, larger_is_better: bool) -> str:
-    """Name the result of a comparison: "a faster", "b faster", "tie" or "n too small"."""
+    """Name the result of a comparison: "a faster", "b faster", or why neither can be called so."""
     if not comparison.differs:
         return comparison.verdict
     return "a faster" if (comparison.ratio > 1.0) == larger_is_better else "b faster"
@@ -102,15 +101,26 @@ class _Table(NamedTuple):
     load: str
     metric: str
     samples: Samples
+    drawing: tuple[np.random.Generator, int]  # and the rounds
 
     @property
     def is_rate(self) -> bool:
         return self.metric.endswith("_tps")
 
+    def columns(self, names: Iterable[str]) -> tuple[dict[str, NDArray[np.float64]], list[int]]:
+        """Samples by place, as times (a rate as its reciprocal), NaN where there is none; blocks.
 
-class _Draw(NamedTuple):
-    rng: np.random.Generator
-    rounds: int
+        A target without any sample is left out.
+        """
+        present = {name: self.samples[name] for name in names if self.samples.get(name)}
+        places = sorted(set().union(*present.values()))
+        columns = {
+            name: np.array([own.get(place, np.nan) for place in places])
+            for name, own in present.items()
+        }
+        if self.is_rate:
+            columns = {name: 1.0 / column for name, column in columns.items()}
+        return columns, [block for block, _ in places]
 
 
 def _samples(field: Field, recordings: Mapping[str, Recording], metric: str) -> Samples:
@@ -139,78 +149,71 @@ def _when(attempt: AttemptRecord) -> tuple[int, int]:
     return attempt.t_plan_ns or attempt.t_send_ns or 0, attempt.seq
 
 
-def _alike(tables: Iterable[_Table], twins: Mapping[str, str], draw: _Draw) -> list[Versus]:
+def _alike(tables: Iterable[_Table], twins: Mapping[str, str]) -> list[Versus]:
     """Compare every target with its twin, over all boards of the run."""
     rows = [
-        _row(table, first, twin, comparison)
+        row
         for table in tables
         for twin, first in twins.items()
-        if (comparison := _compared(table, first, twin, draw)) is not None
+        for row in _rows(table, (first, twin))
     ]
     return [
-        msgspec.structs.replace(
-            row, p_adjusted=held.p_value, verdict="void" if held.differs else "tie"
-        )
-        if held.interval is not None
-        else row
+        _held(row, held, "void" if held.differs else held.verdict)
         for row, held in zip(rows, adjusted([row.comparison for row in rows]), strict=True)
     ]
 
 
-def _pairs(table: _Table, names: Sequence[str], draw: _Draw, *, void: bool) -> list[Versus]:
-    rows = [
-        _row(table, a, b, comparison)
-        for a, b in combinations(names, 2)
-        if (comparison := _compared(table, a, b, draw)) is not None
-    ]
+def _pairs(table: _Table, names: Sequence[str], *, void: bool) -> list[Versus]:
+    rows = _rows(table, names)
     return [
-        msgspec.structs.replace(
-            row,
-            p_adjusted=held.p_value,
-            verdict="void" if void else said(held, larger_is_better=table.is_rate),
-        )
+        _held(row, held, "void" if void else said(held, larger_is_better=table.is_rate))
         for row, held in zip(rows, adjusted([row.comparison for row in rows]), strict=True)
     ]
 
 
-def _compared(table: _Table, a: str, b: str, draw: _Draw) -> Comparison | None:
-    """Compare two targets over the places where both succeeded; None where there are none."""
-    places = _shared(table.samples, (a, b))
-    if not places:
-        return None
-    first, second = (_column(table, name, places) for name in (a, b))
-    blocks = [block for block, _ in places]
-    result = compare(first, second, rng=draw.rng, blocks=blocks, rounds=draw.rounds)
-    return _of_rates(result) if table.is_rate else result
+def _rows(table: _Table, names: Sequence[str]) -> list[Versus]:
+    """Compare all pairs over the places where both succeeded; none where there are none."""
+    columns, blocks = table.columns(names)
+    if len(columns) < 2:
+        return []
+    rng, rounds = table.drawing
+    found = compare_all(columns, rng=rng, blocks=blocks, rounds=rounds)
+    return [
+        Versus(
+            load=table.load,
+            metric=table.metric,
+            a=a,
+            b=b,
+            comparison=_of_rates(comparison) if table.is_rate else comparison,
+            p_adjusted=comparison.p_value,
+            verdict=comparison.verdict,
+        )
+        for (a, b), comparison in found.items()
+        if comparison is not None
+    ]
 
 
-def _standings(table: _Table, names: Sequence[str], draw: _Draw) -> list[BoardRow]:
+def _held(row: Versus, held: Comparison, verdict: str) -> Versus:
+    """The row beside all that are read with it; its comparison keeps the plain p-value."""
+    plain = msgspec.structs.replace(row.comparison, among=held.among)
+    return msgspec.structs.replace(row, comparison=plain, p_adjusted=held.p_value, verdict=verdict)
+
+
+def _standings(table: _Table, names: Sequence[str]) -> list[BoardRow]:
     """Rank the targets over the places where all of them succeeded.
 
     One that failed more than half of the time is left out: it would take the others' samples away.
     """
     sizes = {name: len(table.samples.get(name, ())) for name in names}
     present = [name for name, size in sizes.items() if size > 0 and size * 2 >= max(sizes.values())]
-    places = _shared(table.samples, present)
-    if len(present) < 2 or not places:
+    if len(present) < 2:
         return []
-    columns = {name: _column(table, name, places) for name in present}
-    blocks = [block for block, _ in places]
-    rows = standings(columns, rng=draw.rng, blocks=blocks, rounds=draw.rounds)
+    columns, blocks = table.columns(present)
+    rng, rounds = table.drawing
+    rows = standings(columns, rng=rng, blocks=blocks, rounds=rounds)
     if not table.is_rate:
         return rows
     return [msgspec.structs.replace(row, median=1.0 / row.median) for row in rows]
-
-
-def _shared(samples: Samples, names: Iterable[str]) -> list[Place]:
-    sets = [set(samples.get(name, {})) for name in names]
-    return sorted(set.intersection(*sets)) if sets else []
-
-
-def _column(table: _Table, name: str, places: Iterable[Place]) -> list[float]:
-    """Samples in the order of the places, as times: a rate as its reciprocal."""
-    values: Iterator[float] = (table.samples[name][place] for place in places)
-    return [1.0 / value for value in values] if table.is_rate else list(values)
 
 
 def _of_rates(times: Comparison) -> Comparison:
@@ -220,16 +223,4 @@ def _of_rates(times: Comparison) -> Comparison:
         turned = Interval(1.0 / turned.high, 1.0 / turned.low, turned.confidence)
     return msgspec.structs.replace(
         times, ratio=1.0 / times.ratio, interval=turned, p_less=1.0 - times.p_less
-    )
-
-
-def _row(table: _Table, a: str, b: str, comparison: Comparison) -> Versus:
-    return Versus(
-        load=table.load,
-        metric=table.metric,
-        a=a,
-        b=b,
-        comparison=comparison,
-        p_adjusted=comparison.p_value,
-        verdict="n too small",
     )

@@ -195,7 +195,9 @@ class Versus(msgspec.Struct, frozen=True, kw_only=True):
     b: str
     comparison: Comparison
     p_adjusted: float  # Holm, over all pairs of this load and metric
-    verdict: str  # "a faster", "b faster", "tie", "n too small", "void"
+    # "a faster", "b faster", "tie", "unsure" (differs, but not surely among so many), "too few
+    # blocks" (nothing could have been sure among so many), "n too small", "void"
+    verdict: str
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):

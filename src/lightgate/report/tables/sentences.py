@@ -39,13 +39,24 @@ FASTER_MEANS: Final = (
 
 
 def versus_sentence(versus: Versus, short: dict[str, str]) -> str:
-    """Say one comparison as a sentence, with its interval and P; a tie is called a tie."""
+    """Say one comparison as a sentence, with its interval and P; a tie is called a tie.
+
+    Neither a tie nor a finding: the interval excludes 1, but so many comparisons are read together
+    that one of them would do so by chance.
+    """
     a, b = (short.get(name, clean(name)) for name in (versus.a, versus.b))
     found = versus.comparison
     between = "" if found.interval is None else f" ({_span(found.interval)})"
     subject = title_of(versus.metric)
     if versus.verdict == "tie":
         return f"{a} and {b} tie on {subject}: ratio {found.ratio:.2f}{between}"
+    if versus.verdict in {"unsure", "too few blocks"}:
+        spans = found.interval is None or found.interval.spans(1.0)
+        known = "too few blocks to tell" if spans else "differs, but too few blocks to be sure"
+        return (
+            f"{a} and {b}, {subject}: ratio {found.ratio:.2f}{between}: {known} among"
+            f" {found.among:,} comparisons"
+        )
     if versus.verdict not in {"a faster", "b faster"}:
         return f"{a} and {b}, {subject}: {clean(versus.verdict)} (n = {found.n:,})"
     first, second = (a, b) if versus.verdict == "a faster" else (b, a)
