@@ -11,8 +11,10 @@ from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import ManualClock
 from lightgate.console.app import ConsoleContext, build_app
 from lightgate.console.guard import ConsoleAccess
+from lightgate.console.labels import LabelNames
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
+from lightgate.console.workers import Workers
 from lightgate.errors import PeerReset
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.store.store import Ledger
@@ -52,6 +54,11 @@ class Traffic:
             ended = {"outcome": "ok" if ok else "reset", "winner": target if ok else None}
             self._journal.write(settled(made, note, model_asked=target, **ended))
 
+    @property
+    def written(self) -> int:
+        """Bytes of notes in the journal."""
+        return self._journal.size
+
     def close(self) -> None:
         """The worker is gone."""
         self._journal.close()
@@ -74,10 +81,10 @@ def traffic(tmp_path: Path) -> Iterator[Traffic]:
 async def console(ledger: Ledger, tmp_path: Path) -> ConsoleContext:
     """Everything a page looks at; the time is a minute after the traffic's."""
     clock = ManualClock(wall_ns=T0 + 60_000_000_000)
-    ship_loop = ShipLoop(ledger, tmp_path, prune=lambda: None, clock=clock)
-    totals = Totals()
-    totals.begin(ledger, clock.wall_ns())
-    return ConsoleContext(ledger, ship_loop, totals, tmp_path, clock)
+    totals = Totals(LabelNames(tmp_path))
+    totals.begin(ledger)
+    ship_loop = ShipLoop(ledger, tmp_path, prune=lambda: None, taken=totals.take, clock=clock)
+    return ConsoleContext(ledger, ship_loop, totals, Workers(tmp_path, clock), tmp_path, clock)
 
 
 @pytest.fixture

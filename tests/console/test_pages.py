@@ -125,7 +125,7 @@ async def test_a_failure_is_logged_and_tried_again(
         raise OSError("the disk is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ship_loop._shipper, "drain", broken)
+        patched.setattr(ship_loop.shipper, "drain", broken)
         assert not ship_loop.work()
     assert (ship_loop.failures, ship_loop.lag_s()) == (1, None)
     assert ship_loop.work()

@@ -15,10 +15,8 @@ from starlette.routing import Route
 from lightgate.clock.source import SYSTEM
 from lightgate.console.guard import METHODS, REPORT_POLICY, Access, ConsoleAccess, Guard
 from lightgate.console.speeds import live_speeds
-from lightgate.console.totals import KnownNames
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.lock import read_state
-from lightgate.gateway.served.snapshot import read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from lightgate.clock.source import Clock
     from lightgate.console.ship_loop import ShipLoop
     from lightgate.console.totals import Totals
+    from lightgate.console.workers import Workers
     from lightgate.ledger.store.store import Ledger
 
     Page = Callable[["ConsoleContext", Request], Awaitable[Response]]
@@ -47,6 +46,7 @@ class ConsoleContext(NamedTuple):
     ledger: Ledger
     ship_loop: ShipLoop
     totals: Totals
+    workers: Workers
     data: Path
     clock: Clock = SYSTEM
 
@@ -74,12 +74,10 @@ async def ready(console: ConsoleContext, request: Request) -> Response:
 
 
 async def metrics(console: ConsoleContext, request: Request) -> Response:
-    """Answer with the metrics in the text format of Prometheus."""
-    del request
-    return Response(
-        await run_in_threadpool(_exposition, console),
-        media_type="text/plain; version=0.0.4; charset=utf-8",
-    )
+    """Answer with the metrics, in the format of Prometheus that the request asks for."""
+    accept = request.headers.get("accept", "")
+    text, kind = await run_in_threadpool(_exposition, console, accept)
+    return Response(text, headers={"content-type": kind})
 
 
 async def speeds(console: ConsoleContext, request: Request) -> Response:
@@ -146,23 +144,28 @@ async def _failed(request: Request, error: Any) -> Response:
     return PlainTextResponse(f"{error.message}\n", status_code=503)
 
 
-def _exposition(console: ConsoleContext) -> bytes:
-    from lightgate.console.meters import Scrape, exposition  # a library, for those who scrape
+def _exposition(console: ConsoleContext, accept: str) -> tuple[bytes, str]:
+    from lightgate.console.meters import (  # a library, for those who scrape
+        Scrape,
+        Shipping,
+        exposition,
+    )
 
-    console.totals.look(console.ledger, console.clock.wall_ns(), label_names(console.data))
-    ship_loop, state = console.ship_loop, read_state(console.data)
-    with console.totals.lock:
+    totals, workers, ship_loop = console.totals, console.workers, console.ship_loop
+    workers.look()
+    totals.names.look()
+    state = read_state(console.data)
+    shipping = Shipping(
+        shipped=ship_loop.totals,
+        failures=ship_loop.failures,
+        lost=ship_loop.lost,
+        lag_s=ship_loop.lag_s(),
+        waiting_bytes=ship_loop.shipper.waiting_bytes(workers.written()),
+    )
+    with totals.lock, workers.lock:
         return exposition(
-            Scrape(console.totals, ship_loop.totals, ship_loop.failures, ship_loop.lag_s(), state)
+            Scrape(totals, workers, shipping, () if state is None else state.children), accept
         )
-
-
-def label_names(data: Path) -> KnownNames:
-    """Read the names that may be labels from the snapshot in force."""
-    try:
-        return KnownNames(read_snapshot(data))
-    except LightgateError:
-        return KnownNames(None)
 
 
 def _report(console: ConsoleContext, by: str) -> str:

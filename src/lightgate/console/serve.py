@@ -17,10 +17,12 @@ import uvicorn
 
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
-from lightgate.console.app import ConsoleContext, build_app, label_names
+from lightgate.console.app import ConsoleContext, build_app
 from lightgate.console.guard import ConsoleAccess
+from lightgate.console.labels import LabelNames
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
+from lightgate.console.workers import Workers
 from lightgate.errors import ConfigError
 from lightgate.gateway.process.child import beat, end_with_parent
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     from lightgate.ledger.store.store import Ledger
 
-LOOK_S: Final = 60.0
+LOOK_S: Final = 10.0
 CLOSE_S: Final = 3
 
 
@@ -96,16 +98,18 @@ async def _serve(
     place: LedgerPlace,
     supervised: bool,
 ) -> None:
-    totals = Totals()
-    totals.begin(ledger, SYSTEM.wall_ns())
+    totals = Totals(LabelNames(options.data))
+    totals.begin(ledger)
     keep = Keep() if options.retention_s is None else Keep(raw_days=options.retention_s / DAY_S)
     ship_loop = ShipLoop(
         ledger,
         options.data,
         prune=lambda: prune(ledger, keep),
         remake=lambda: remake_ledger(place),
+        taken=totals.take,
     )
-    console = ConsoleContext(ledger, ship_loop, totals, options.data)
+    workers = Workers(options.data, SYSTEM)
+    console = ConsoleContext(ledger, ship_loop, totals, workers, options.data)
     app = build_app(console, ConsoleAccess(options.host, secret))
     server = _Server(
         uvicorn.Config(
@@ -119,7 +123,7 @@ async def _serve(
         loop.add_signal_handler(number, told.set)
     working = asyncio.ensure_future(ship_loop.run())
     serving = asyncio.ensure_future(server.serve(sockets=[sock]))
-    looking = asyncio.ensure_future(_look(console))
+    looking = asyncio.ensure_future(_look(workers))
     sys.stdout.write(f'{{"ready": true, "port": {sock.getsockname()[1]}}}\n')
     sys.stdout.flush()
     beating = asyncio.ensure_future(_beat()) if supervised else None
@@ -156,12 +160,11 @@ async def _beat() -> None:
         await asyncio.sleep(1.0)
 
 
-async def _look(console: ConsoleContext) -> None:
-    """Read the totals every minute: what is older than 3 hours at a scrape is not counted."""
+async def _look(workers: Workers) -> None:
+    """Read the workers' gauges now and then: the last ones of a worker that has ended too."""
     while True:
         await asyncio.sleep(LOOK_S)
-        names = label_names(console.data)
-        await asyncio.to_thread(console.totals.look, console.ledger, SYSTEM.wall_ns(), names)
+        await asyncio.to_thread(workers.look)
 
 
 def _listening(options: ConsoleOptions, *, shared: bool) -> socket.socket:

@@ -15,10 +15,11 @@ from lightgate.clock.source import SYSTEM
 from lightgate.ledger.journal.ship import Shipped, Shipper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from lightgate.clock.source import Clock
+    from lightgate.ledger.journal.notes import Settled
     from lightgate.ledger.store.store import Ledger
 
 SHIP_S: Final = 0.5
@@ -32,6 +33,7 @@ class ShipLoop:
     """Ship every half second and prune every hour, until `stop`; then ship once more.
 
     `remake` makes the tables of a ledger that has to be made anew, and what no journal has.
+    `taken` gets every exchange once it is in the ledger.
     `totals` is all that was shipped, `shipped_ns` when the last whole pass ended (monotonic).
     """
 
@@ -42,10 +44,11 @@ class ShipLoop:
         *,
         prune: Callable[[], object],
         remake: Callable[[], object] = lambda: None,
+        taken: Callable[[Sequence[Settled]], object] = lambda _: None,
         clock: Clock = SYSTEM,
     ) -> None:
         self._ledger = ledger
-        self._shipper = Shipper(ledger, data / JOURNALS)
+        self.shipper = Shipper(ledger, data / JOURNALS, taken)
         self._prune = prune
         self._remake = remake
         self._clock = clock
@@ -77,7 +80,7 @@ class ShipLoop:
         try:
             if self._ledger.moved():
                 self._make_anew()
-            done = self._shipper.drain()
+            done = self.shipper.drain()
             self.totals += done
             if done.orphans:
                 _log.warning("%d requests of a dead worker were settled as estimated", done.orphans)

@@ -1,187 +1,190 @@
-"""Counters of what the ledger has gained since this process began.
+"""Counters of what has been shipped since this process began.
 
-Prometheus needs counters that never fall, and the ledger forgets: so the rollups of the last hours
-are read again and again, and what each row has gained since the last look is added up. Labels are
-names of the configuration, of the price list or of providers' lists of models: what a client makes
-up is counted as `other`.
+Prometheus needs counters that never fall, and the ledger forgets: so every exchange is counted here
+at the moment at which it has reached the ledger. A scrape reads the counters and nothing else,
+however many names clients have made up.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
 
-from lightgate.clock.sketch import DDSketch
-from lightgate.ledger.store.rollup import DAY_S, HOUR_S
-from lightgate.ledger.store.schema import OUTCOMES, key_rollups, rollups
+from lightgate.console.labels import OTHER, LabelNames, TargetLabels
+from lightgate.dialect.registry import DIALECTS
+from lightgate.ledger.store.queries import spend_per_key
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
+    from collections.abc import Sequence
 
-    from lightgate.gateway.served.snapshot import Snapshot
+    from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, Settled
     from lightgate.ledger.store.store import Ledger
 
-OTHER: Final = "other"
-LOOK_BACK_S: Final = 3 * HOUR_S  # what is shipped later than this is in the ledger alone
-TIMES: Final = ("ttft_ms", "e2e_ms", "overhead_ms")
-# The bounds of the GenAI semantic conventions, in seconds; overhead has its own.
-BOUNDS_S: Final = {
-    "ttft_ms": (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0,
-                7.5, 10.0),
-    "e2e_ms": (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96,
-               81.92),
-    "overhead_ms": (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1.0),
-}  # fmt: skip
-_SUMS: Final = (*OUTCOMES, "tokens_in", "tokens_out", "cost_usd")
-_NS_PER_S: Final = 1_000_000_000
-
-
-class TargetLabels(NamedTuple):
-    """The labels of a target: provider and model."""
-
-    provider: str
-    model: str
-
-
-class KnownNames:
-    """The names that may become labels: those of the configuration, and of lists of models."""
-
-    def __init__(self, snapshot: Snapshot | None) -> None:
-        self._providers = frozenset(() if snapshot is None else snapshot.providers)
-        self._aliases = frozenset(() if snapshot is None else (a.name for a in snapshot.aliases))
-        targets: set[str] = set()
-        if snapshot is not None:
-            targets.update(target for alias in snapshot.aliases for target in alias.targets)
-            for name, reach in snapshot.providers.items():
-                targets.update(f"{name}/{model}" for model in (*reach.prices, *reach.models))
-        self._bare = frozenset(() if snapshot is None else snapshot.names)
-        self._targets = frozenset(targets)
-
-    def labels(self, target: str) -> TargetLabels:
-        """The labels of a target."""
-        provider, _, model = target.partition("/")
-        if provider not in self._providers:
-            return TargetLabels(OTHER, OTHER)
-        return TargetLabels(provider, model if target in self._targets else OTHER)
-
-    def alias(self, model_asked: str) -> str:
-        """The label of what a client asked for."""
-        known = (self._aliases, self._targets, self._bare)
-        return model_asked if any(model_asked in names for names in known) else OTHER
+MOST_KEYS: Final = 50  # keys with a series of their own; what the others spend is one series
+# Bounds of the GenAI semantic conventions, in seconds and tokens. A token of today's fastest models
+# takes less than the first of theirs: the times of a token begin lower.
+DURATION_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48,
+                     40.96, 81.92)  # fmt: skip
+FIRST_TOKEN_S: Final = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5,
+                        5.0, 7.5, 10.0)  # fmt: skip
+OUTPUT_TOKEN_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2,
+                         0.3, 0.4, 0.5, 0.75, 1.0, 2.5)  # fmt: skip
+TOKENS: Final = tuple(4**power for power in range(14))
+SPEED_TPS: Final = (1, 5, 10, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2000, 5000)
+OVERHEAD_S: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1.0)
+# What the conventions call an operation; another kind of endpoint is called by its own name.
+_OPERATIONS: Final = {
+    "chat": "chat",
+    "responses": "chat",
+    "completion": "text_completion",
+    "embedding": "embeddings",
+}
+PROBE: Final = "probe"  # the policy and the dialect of the gateway's own requests
 
 
 class Histogram:
-    """Counts up to each bound, and the sum, in seconds."""
+    """Counts of samples up to each bound, and their sum."""
 
-    def __init__(self, metric: str) -> None:
-        self.bounds_s = BOUNDS_S[metric]
-        self.counts = [0] * (len(self.bounds_s) + 1)  # the last is of all samples
-        self.sum_s = 0.0
+    __slots__ = ("_counts", "bounds", "total")
 
-    def gain(self, counts: list[int], sum_s: float) -> None:
-        """Add what came; each count is cumulative, as Prometheus has them."""
-        self.counts = [a + b for a, b in zip(self.counts, counts, strict=True)]
-        self.sum_s += sum_s
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """Count one sample."""
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def cumulative(self) -> list[int]:
+        """The samples up to each bound, as Prometheus has them; the last number is of all."""
+        return list(accumulate(self._counts))
 
 
-class _RowBefore(NamedTuple):
-    mark: tuple[int, bytes | None]  # whatever changes the row changes one of these
-    counts: dict[str, Any]
-    times: dict[str, tuple[list[int], float]]
+class OperationTotals:
+    """The histograms of one kind of operation at one target, by the GenAI conventions."""
+
+    __slots__ = ("duration", "first_token", "output_token", "tokens")
+
+    def __init__(self) -> None:
+        self.duration = Histogram(DURATION_S)
+        self.first_token = Histogram(FIRST_TOKEN_S)
+        self.output_token = Histogram(OUTPUT_TOKEN_S)
+        self.tokens = {"input": Histogram(TOKENS), "output": Histogram(TOKENS)}
 
 
-_NOTHING: Final = _RowBefore((0, None), defaultdict(int), {})
+class TargetTotals:
+    """The counters of all attempts at one target; money in nano-dollars."""
+
+    __slots__ = ("cost_nano", "loser_nano", "operations", "outcomes", "overhead", "roles",
+                 "speed", "tokens")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.tokens: Counter[str] = Counter()
+        self.roles: Counter[tuple[str, str]] = Counter()  # role, whether it won
+        self.cost_nano = 0
+        self.loser_nano = 0
+        self.overhead = Histogram(OVERHEAD_S)
+        self.speed = Histogram(SPEED_TPS)
+        self.operations: dict[str, OperationTotals] = {}
+
+    def take(self, attempt: AttemptNote, exchange: ExchangeNote) -> None:
+        """Count one attempt of an exchange."""
+        facts = attempt.facts
+        self.outcomes[attempt.outcome.value] += 1
+        self.roles[facts.role, "false" if facts.won is False else "true"] += 1
+        cost = facts.cost_nano or 0
+        self.cost_nano += cost
+        if facts.won is False:
+            self.loser_nano += cost
+        self.tokens["input"] += attempt.tokens_in or 0
+        self.tokens["output"] += attempt.tokens_out or 0
+        if attempt.measured():
+            self._measure(attempt)
+            if exchange.winner == facts.target and exchange.outcome == "ok":
+                _sample(self.overhead, exchange.overhead_ms(), 1000)
+
+    def _measure(self, attempt: AttemptNote) -> None:
+        """Count the numbers of an answer that say how fast its provider is."""
+        name = operation_of(attempt.facts.dialect)
+        of = self.operations.get(name)
+        if of is None:
+            of = self.operations[name] = OperationTotals()
+        ttft_ms, _, speed_tps, _, e2e_ms = attempt.metrics()
+        _sample(of.duration, e2e_ms, 1000)
+        _sample(of.first_token, ttft_ms, 1000)
+        if speed_tps:
+            self.speed.add(speed_tps)
+            of.output_token.add(1 / speed_tps)
+        _sample(of.tokens["input"], attempt.tokens_in)
+        _sample(of.tokens["output"], attempt.tokens_out)
 
 
 class Totals:
-    """Counters of attempts by target, and of exchanges by alias."""
+    """Counters of attempts by target, of exchanges by model, and of money by key.
 
-    def __init__(self) -> None:
-        self.outcomes: dict[tuple[TargetLabels, str], int] = defaultdict(int)
-        self.tokens: dict[tuple[TargetLabels, str], int] = defaultdict(int)
-        self.cost_usd: dict[TargetLabels, float] = defaultdict(float)
-        self.times: dict[tuple[str, TargetLabels], Histogram] = {}
-        self.exchanges: dict[tuple[str, str], int] = defaultdict(int)
+    `names` decides what may be a label. A key keeps its series for as long as the process lives:
+    those that had spent most when it began come first, then those that spend first.
+    """
+
+    def __init__(self, names: LabelNames) -> None:
+        self.names = names
+        self.targets: dict[TargetLabels, TargetTotals] = {}
+        self.exchanges: Counter[tuple[str, str]] = Counter()
+        self.shared: Counter[tuple[str, str]] = Counter()  # answers by model and use of the cache
+        self.key_nano: dict[str, int] = {}
         self.lock = threading.Lock()  # held while the counters are changed or read
-        self._rows: dict[tuple[int, str], _RowBefore] = {}
-        self._keys: dict[tuple[int, str, str], tuple[int, int]] = {}
 
-    def begin(self, ledger: Ledger, wall_ns: int) -> None:
-        """Remember the rows that are there already: they are not counted."""
-        self.look(ledger, wall_ns, KnownNames(None))
-        for gained in (self.outcomes, self.tokens, self.cost_usd, self.exchanges):
-            gained.clear()
-        self.times.clear()
+    def begin(self, ledger: Ledger) -> None:
+        """Give the keys that have spent most a series each."""
+        spent = spend_per_key(ledger)
+        dearest = sorted(spent, key=lambda key_id: (-spent[key_id], key_id))[:MOST_KEYS]
+        self.key_nano = dict.fromkeys(dearest, 0)
 
-    def look(self, ledger: Ledger, wall_ns: int, names: KnownNames) -> None:
-        """Read the last hours and add what they have gained."""
-        since_s = wall_ns // _NS_PER_S - LOOK_BACK_S
-        hours = rollups.select().where(
-            rollups.c.width_s == HOUR_S, rollups.c.bucket_s >= since_s - HOUR_S
-        )
-        days = key_rollups.select().where(
-            key_rollups.c.width_s == DAY_S, key_rollups.c.bucket_s >= since_s - DAY_S
-        )
-        with ledger.reading() as connection:
-            targets, keys = connection.execute(hours).all(), connection.execute(days).all()
+    def take(self, settled: Sequence[Settled]) -> None:
+        """Count exchanges that are in the ledger now."""
+        self.names.look()
         with self.lock:
-            for row in targets:
-                self._take_target(row, names)
-            for row in keys:
-                self._take_key(row, names)
-            self._forget(since_s)
+            for note in settled:
+                exchange = note.exchange
+                if exchange.policy != PROBE:
+                    self._take_exchange(exchange)
+                for attempt in note.attempts:
+                    place = self.names.target(attempt.facts.target)
+                    of = self.targets.get(place)
+                    if of is None:
+                        of = self.targets[place] = TargetTotals()
+                    of.take(attempt, exchange)
 
-    def _take_target(self, row: sa.Row[Any], names: KnownNames) -> None:
-        at = (row.bucket_s, row.target)
-        before = self._rows.get(at, _NOTHING)
-        mark = (row.attempts, row.overhead_ms_sketch)
-        if before.mark == mark:
-            return
-        place = names.labels(row.target)
-        counts = {name: getattr(row, name) for name in _SUMS}
-        gained = {name: max(0, value - before.counts[name]) for name, value in counts.items()}
-        for outcome in OUTCOMES:
-            if gained[outcome]:
-                self.outcomes[place, outcome] += gained[outcome]
-        for kind, column in (("input", "tokens_in"), ("output", "tokens_out")):
-            self.tokens[place, kind] += gained[column]
-        self.cost_usd[place] += float(gained["cost_usd"])
-        times = {metric: _packed(row, metric) for metric in TIMES}
-        for metric, (values, sum_s) in times.items():
-            self._gain(metric, place, before.times.get(metric), (values, sum_s))
-        self._rows[at] = _RowBefore(mark, counts, times)
-
-    def _gain(
-        self,
-        metric: str,
-        place: TargetLabels,
-        before: tuple[list[int], float] | None,
-        now: tuple[list[int], float],
-    ) -> None:
-        old, old_sum_s = before or ([0] * len(now[0]), 0.0)
-        histogram = self.times.setdefault((metric, place), Histogram(metric))
-        fresh = [max(0, a - b) for a, b in zip(now[0], old, strict=True)]
-        histogram.gain(fresh, max(0.0, now[1] - old_sum_s))
-
-    def _take_key(self, row: sa.Row[Any], names: KnownNames) -> None:
-        at = (row.bucket_s, row.key_id, row.model_asked)
-        exchanges, ok = self._keys.get(at, (0, 0))
-        alias = names.alias(row.model_asked)
-        self.exchanges[alias, "ok"] += max(0, row.ok - ok)
-        failed, before = row.exchanges - row.ok, exchanges - ok
-        self.exchanges[alias, "failed"] += max(0, failed - before)
-        self._keys[at] = (row.exchanges, row.ok)
-
-    def _forget(self, since_s: int) -> None:
-        """Drop the memory of rows that are not read again."""
-        self._rows = {at: seen for at, seen in self._rows.items() if at[0] >= since_s - HOUR_S}
-        self._keys = {at: seen for at, seen in self._keys.items() if at[0] >= since_s - DAY_S}
+    def _take_exchange(self, exchange: ExchangeNote) -> None:
+        model = self.names.model(exchange.model_asked)
+        self.exchanges[model, "ok" if exchange.outcome == "ok" else "failed"] += 1
+        if exchange.cache != "off":
+            self.shared[model, exchange.cache] += 1
+        key_id = exchange.key_id
+        if key_id is not None:
+            if key_id not in self.key_nano and len(self.key_nano) >= MOST_KEYS:
+                key_id = OTHER
+            spent = (exchange.cost_nano or 0) + (exchange.loser_cost_nano or 0)
+            self.key_nano[key_id] = self.key_nano.get(key_id, 0) + spent
 
 
-def _packed(row: sa.Row[Any], metric: str) -> tuple[list[int], float]:
-    """A sketch of milliseconds as cumulative counts and a sum in seconds."""
-    data = getattr(row, f"{metric}_sketch")
-    sketch = DDSketch() if data is None else DDSketch.from_bytes(data)
-    counts = [sketch.at_most(bound * 1000) for bound in BOUNDS_S[metric]]
-    return [*counts, sketch.count], sketch.total / 1000
+def operation_of(dialect: str) -> str:
+    """What the GenAI conventions call the operation of a dialect's endpoint."""
+    known = DIALECTS.get(dialect)
+    if known is None:  # the gateway's own probe
+        return "chat"
+    if known.family == "gemini" and known.kind == "chat":
+        return "generate_content"
+    return _OPERATIONS.get(known.kind, known.kind)
+
+
+def _sample(histogram: Histogram, value: float | None, per_unit: float = 1) -> None:
+    """Count a sample that exists; a time below zero (a stamp of another clock) is no time."""
+    if value is not None and value >= 0:
+        histogram.add(value / per_unit)

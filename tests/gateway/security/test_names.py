@@ -116,18 +116,19 @@ async def test_many_names_over_the_wire_stay_bounded(behind: Behind, upstream: U
 
 
 async def test_no_made_up_name_becomes_a_label(behind: Behind, upstream: Upstream) -> None:
-    from lightgate.console.totals import KnownNames
+    from lightgate.console.labels import LabelNames
 
     upstream.script = chat_stream()
     rig = await behind('[models.fast]\ntargets = ["raw/m"]\n')
-    known = KnownNames(rig.state.served.snapshot)
+    known = LabelNames(rig.data)
+    known.use(rig.state.served.snapshot)
     names = [f"raw/made-up-{n}" for n in range(1000)] + ['raw/x"}\nevil 1', "nobody/m", "x" * 256]
-    assert {known.labels(name) for name in names} <= {
-        known.labels("raw/?"),
-        known.labels("nobody/m"),
+    assert {known.target(name) for name in names} <= {
+        known.target("raw/?"),
+        known.target("nobody/m"),
     }
-    assert {known.alias(name) for name in names} == {known.alias("nobody")}
-    assert known.alias("fast") == "fast"
+    assert {known.model(name) for name in names} == {known.model("nobody")}
+    assert known.model("fast") == "fast"
 
 
 async def test_a_reload_leaves_a_running_plan_its_targets(

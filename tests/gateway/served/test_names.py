@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lightgate.config.load import parse_config
-from lightgate.console.totals import KnownNames
+from lightgate.console.labels import LabelNames
 from lightgate.gateway.served.asked import ModelUnknown
 from lightgate.gateway.served.example import example_name
 from lightgate.gateway.served.names import offers_of
@@ -19,6 +19,7 @@ from lightgate.provider.model_list import ModelList, OfferedModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -238,9 +239,10 @@ def test_every_example_of_the_catalogue_can_be_asked_for() -> None:
             assert gateway.alias(name).targets == (f"{row.name}/{row.model_prefix}{row.example}",)
 
 
-def test_known_bare_names_are_labels_of_metrics_and_made_up_ones_are_not() -> None:
+def test_known_bare_names_are_labels_of_metrics_and_made_up_ones_are_not(tmp_path: Path) -> None:
     snapshot = served("OPENAI_API_KEY", lists={"openai": listed("openai", "ft:gpt-4o:me")}).snapshot
-    known = KnownNames(snapshot)
-    assert known.alias("ft:gpt-4o:me") == "ft:gpt-4o:me"
-    assert known.labels("openai/ft:gpt-4o:me") == ("openai", "ft:gpt-4o:me")
-    assert known.alias("gpt-4o-made-up") == "other"
+    known = LabelNames(tmp_path)
+    known.use(snapshot)
+    assert known.model("ft:gpt-4o:me") == "ft:gpt-4o:me"
+    assert known.target("openai/ft:gpt-4o:me") == ("openai", "ft:gpt-4o:me")
+    assert known.model("gpt-4o-made-up") == "other"

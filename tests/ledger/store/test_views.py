@@ -58,6 +58,7 @@ EXCHANGE = st.fixed_dictionaries(
             ("received_ns", "sent_ns", "first_out_ns", "last_in_ns", "last_out_ns"), instant
         ),
         "streamed": st.booleans(),
+        "traceparent": st.none() | st.just(f"00-{'0a' * 16}-{'b7' * 8}-01"),
         "wall_ns": st.integers(0, 4 * 10**18),
         "cost_nano": st.none() | st.integers(0, 10**15),
         "loser_cost_nano": st.none() | st.integers(0, 10**15),
@@ -93,6 +94,15 @@ def test_views_have_the_numbers_of_the_clock(
     assert found == (note.exchange.record(1), [one.attempt()])
 
 
+def test_a_client_that_leaves_has_no_overhead(ledger: Ledger) -> None:
+    left = settled("x-1", outcome="cancelled", last_in_ns=200 * MS, last_out_ns=150 * MS)
+    put(ledger, left)
+    found = exchange_by_id(ledger, "x-1")
+    assert found is not None
+    assert found[0].overhead_ms is None
+    assert left.exchange.overhead_ms() is None
+
+
 def test_a_row_is_found_by_an_index(ledger: Ledger) -> None:
     base = sqlite3.connect(str(ledger._engine.url.database))
     for question, index in (
@@ -125,7 +135,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # Fields that version 0002 did not have.
-LATER = ("end", "provider_request_id", "first_bound_ms", "last_bound_ms")
+LATER = ("end", "provider_request_id", "first_bound_ms", "last_bound_ms", "traceparent")
 
 
 def plain(record: ExchangeRecord | AttemptRecord) -> dict[str, Any]:
@@ -152,7 +162,8 @@ def test_an_older_ledger_gives_the_same_answers(
             ("ended_by", "provider_request_id", "first_since", "last_since")
         )
         one = msgspec.structs.replace(attempt_note(f"x-{at}"), **before)
-        notes.append(Settled(exchange_note(f"x-{at}", **exchange), (one,)))
+        kept = {**exchange, "traceparent": None}
+        notes.append(Settled(exchange_note(f"x-{at}", **kept), (one,)))
     shutil.copy(older, folder)
     base = sqlite3.connect(folder / FILE)
     for note in notes:

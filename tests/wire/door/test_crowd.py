@@ -20,7 +20,7 @@ POST = b"POST / HTTP/1.1\r\nhost: h\r\n%bcontent-length: %d\r\n\r\n%b"
 def test_connections_are_counted_by_address() -> None:
     crowd = Crowd(CrowdLimits(connections=3, connections_per_address=2))
     assert [crowd.enter(one) for one in "aaabb"] == [True, True, False, True, False]
-    assert (crowd.connections, crowd.refused) == (3, 2)
+    assert (crowd.connections, crowd.refused["connections"]) == (3, 2)
     crowd.leave("a")
     assert crowd.enter("b")
     assert not crowd.enter("c")

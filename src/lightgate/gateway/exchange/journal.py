@@ -30,6 +30,10 @@ class JournalWriter:
         self.waiting: deque[Note] = deque()
         self.short = journal.short
 
+    def place(self) -> tuple[str, int]:
+        """The name of the file that is written now, and the bytes of notes in it."""
+        return self._journal.path.name, self._journal.size
+
     def accepts(self) -> bool:
         """Whether the notes of another request can be kept; asks the disk where they could not."""
         if self.short:

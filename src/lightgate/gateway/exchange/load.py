@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,7 @@ BEATS: Final = 4  # the lag must have stood for so many beats
 BEHIND_NS: Final = 100_000_000
 CAUGHT_UP_NS: Final = 50_000_000
 STOOD_NS: Final = 1_000_000_000  # a deadline that passes meanwhile says nothing about a provider
+LAG_BOUNDS_NS: Final = tuple(n * 1_000_000 for n in (1, 2, 5, 10, 25, 50, 100, 250, 1000, 5000))
 RETRY_S: Final = 1.0
 SAY_NS: Final = 10_000_000_000  # between two lines of the log
 _log = logging.getLogger(__name__)
@@ -54,12 +56,13 @@ class Load:
     """The requests under way in one worker, and the lag of its loop.
 
     `requests` and `per_key` are limits, 0 is none. `behind`: the lag stands. `shed` counts what was
-    refused.
+    refused, by the limit that was reached. `lags` counts the beats by how late they were: up to
+    each of LAG_BOUNDS_NS, and later.
     """
 
     __slots__ = (
         "_due_ns", "_lags", "_now_ns", "_said_ns", "_stood_ns", "behind", "keys", "lag_ns",
-        "per_key", "picky", "requests", "shed",
+        "lag_total_ns", "lags", "per_key", "picky", "requests", "shed",
     )  # fmt: skip
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -69,7 +72,9 @@ class Load:
         self.behind = False
         self.picky = False  # not every request is let in: ask `check`
         self.lag_ns = 0
-        self.shed = 0
+        self.lag_total_ns = 0
+        self.lags = [0] * (len(LAG_BOUNDS_NS) + 1)
+        self.shed = {"lag": 0, "requests": 0, "key_requests": 0}
         self._lags: deque[int] = deque(maxlen=BEATS)
         self._due_ns = 0
         self._stood_ns = -1
@@ -86,14 +91,14 @@ class Load:
     def check(self, under_way: int, key: KeyRecord | None) -> None:
         """Let another request in; Refusing says why not."""
         if self.behind:
-            refused = BEHIND
+            refused, limit = BEHIND, "lag"
         elif 0 < self.requests <= under_way:
-            refused = FULL
+            refused, limit = FULL, "requests"
         elif self.per_key and key is not None and self.keys.get(key.id, 0) >= self.per_key:
-            refused = KEY_FULL
+            refused, limit = KEY_FULL, "key_requests"
         else:
             return
-        self.shed += 1
+        self.shed[limit] += 1
         raise Refusing(refused)
 
     def began(self, key: KeyRecord | None) -> None:
@@ -126,6 +131,8 @@ class Load:
         """Take in how late a beat was."""
         self.lag_ns = lag_ns = max(0, lag_ns)
         self._lags.append(lag_ns)
+        self.lag_total_ns += lag_ns
+        self.lags[bisect_left(LAG_BOUNDS_NS, lag_ns)] += 1
         now = self._now_ns()
         if lag_ns > STOOD_NS:
             self._stood_ns = now

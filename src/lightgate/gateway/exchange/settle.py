@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.outcome import Outcome
 from lightgate.gateway.exchange.told import story_of
+from lightgate.gateway.request.passed import traceparent_of
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def settle_free(
         None,
         caller.tags,
         state.worker,
+        traceparent_of(caller.passed) if caller.passed else None,
     )
     state.journal.settle(Settled(note, ()))
 
@@ -170,8 +172,8 @@ def _attempt(exchange: ExchangeFacts, attempt: Attempt, place: int) -> AttemptNo
 
 def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
     request, inbound, winner = exchange.request, exchange.inbound, exchange.winner
-    attempts, key, refusal = exchange.attempts, exchange.caller.key, exchange.refusal
-    overrides = exchange.caller.overrides
+    attempts, caller, refusal = exchange.attempts, exchange.caller, exchange.refusal
+    key, overrides = caller.key, caller.overrides
     called = marks = bill = paid = None
     if winner is not None:
         called, marks, bill = winner.called, winner.marks, winner.bill
@@ -212,8 +214,9 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         None if bill is None else bill.nano_usd,
         None if bill is None else bill.source,
         paid,
-        exchange.caller.tags if overrides.tags is not None or key is not None else None,
+        caller.tags if overrides.tags is not None or key is not None else None,
         state.worker,
+        traceparent_of(caller.passed) if caller.passed else None,
     )
 
 

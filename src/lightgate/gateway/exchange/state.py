@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.ids import Ids
@@ -128,6 +129,7 @@ class State:
         self.load.use(served.terms.limits)
         self.cache = SharedAnswers(self.loop, self.now_ns)
         self.exchanges: set[UnderWay] = set()
+        self.refused: Counter[str] = Counter()  # requests that got no attempt, by the code of why
         self.draining = False
         self.each_second: list[Callable[[], object]] = []
         self._tasks: set[asyncio.Task[None]] = set()

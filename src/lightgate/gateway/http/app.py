@@ -76,7 +76,7 @@ class Gateway:
             elif endpoint.verb not in _OPEN:
                 key = authorize(state, inbound, state.wall_ns())
         except Refusing as refusing:
-            refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
+            self._refuse(refusing.refusal, inbound, reply)
             return None
         return None if key is None else key.id
 
@@ -108,11 +108,11 @@ class Gateway:
             admit(state, exchange)
             begin(exchange)
         except Refusing as refusing:
-            refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
+            self._refuse(refusing.refusal, inbound, reply)
         except LightgateError as error:
             if reply.started:
                 raise
-            of_error(error).send(reply, _tongue(inbound), self._named(inbound))
+            self._refuse(of_error(error), inbound, reply)
 
     def _begin(self, exchange: Exchange, reply: Reply) -> None:
         """Begin an exchange whose request or answer has to do with others."""
@@ -174,12 +174,12 @@ class Gateway:
                     reply.abort()
                 raise
             except Refusing as refusing:
-                refusing.refusal.send(reply, _tongue(inbound), self._named(inbound))
+                self._refuse(refusing.refusal, inbound, reply)
             except LightgateError as error:
                 if reply.started:
                     reply.fail(error)
                 else:
-                    of_error(error).send(reply, _tongue(inbound), self._named(inbound))
+                    self._refuse(of_error(error), inbound, reply)
             except Exception as error:  # noqa: BLE001 - the outer wall of a request
                 reply.fail(error)
 
@@ -237,6 +237,11 @@ class Gateway:
             said = f"This path answers to {allowed.decode()}."
             raise Refusing(Refusal(status=405, message=said, code="method", allow=allowed))
         return found.endpoint
+
+    def _refuse(self, refusal: Refusal, inbound: Inbound, reply: Reply) -> None:
+        """Count a request that gets no attempt, and say why."""
+        self._state.refused[refusal.code] += 1
+        refusal.send(reply, _tongue(inbound), self._named(inbound))
 
     def _named(self, inbound: Inbound) -> bytes:
         given = inbound.header(b"x-request-id")

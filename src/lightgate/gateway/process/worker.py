@@ -31,6 +31,7 @@ from lightgate.gateway.exchange.journal import JournalWriter
 from lightgate.gateway.exchange.state import State
 from lightgate.gateway.http.app import Gateway
 from lightgate.gateway.process.child import beat, end_with_parent
+from lightgate.gateway.process.gauges import GaugeFile
 from lightgate.gateway.process.lock import unready
 from lightgate.gateway.process.logs import secrets_of, start_child
 from lightgate.gateway.process.probe import Prober
@@ -103,6 +104,7 @@ class Worker:
             body_bytes=own.body_bytes,
         )
         self._door = Door(gateway.handle, limits=limits, gate=gateway.gate, crowd=crowd)
+        self._gauges = GaugeFile(options.data, self.state, self._door)
 
     def _learn(self) -> None:
         """Know what the last life and the other workers know, and look where nobody has looked."""
@@ -111,6 +113,8 @@ class Worker:
         self._sharing.adopt(own=True)
         self._ticks = 0
         self._keeping: asyncio.Future[None] | None = None
+        self._gauging: asyncio.Future[None] | None = None
+        state.each_second.append(self._show_gauges)
         state.each_second.append(self._share)
         state.each_second.append(self._want_lists)
         if options.supervised:
@@ -129,6 +133,12 @@ class Worker:
                 loop = self.state.loop
                 self._keeping = loop.run_in_executor(None, self._sharing.keep, news)
         self._sharing.adopt()
+
+    def _show_gauges(self) -> None:
+        """Write the gauges for the console, unless the disk has not taken the last ones yet."""
+        if self._gauging is None or self._gauging.done():
+            write, content = self._gauges.write, self._gauges.content()
+            self._gauging = self.state.loop.run_in_executor(None, write, content)
 
     def _want_lists(self) -> None:
         """Tell the supervisor that a model was asked for that no list has."""
@@ -198,9 +208,11 @@ class Worker:
             task.cancel()
         await state.cache.single_flight.settled(1.0)  # exchanges that outlived their clients
         await self.client.close()
-        if self._keeping is not None:
-            await self._keeping  # or it would write over the last word
+        for writing in (self._keeping, self._gauging):
+            if writing is not None:
+                await writing  # or it would write over the last word
         self._sharing.share()
+        self._gauges.write(self._gauges.content())
         if self._disk is not None:
             self._disk.close()
         self._gateway.close()

@@ -15,6 +15,7 @@ Passed = tuple[tuple[bytes, bytes], ...]
 
 HOP: Final = b"x-lightgate-hop"
 IDEMPOTENCY: Final = b"idempotency-key"
+TRACEPARENT: Final = b"traceparent"
 _TEXT: Final = re.compile(rb"[\x20-\x7e]{1,1024}")
 _ID: Final = re.compile(rb"[\x21-\x7e]{1,255}")
 # W3C Trace Context: version, trace, parent, flags; later versions may add to it.
@@ -26,7 +27,7 @@ FIELDS: Final = {
     b"openai-organization": _ID,
     b"openai-project": _ID,
     IDEMPOTENCY: _ID,
-    b"traceparent": _TRACE,
+    TRACEPARENT: _TRACE,
     b"tracestate": _TEXT,
     b"http-referer": _TEXT,
     b"x-title": _TEXT,
@@ -34,7 +35,7 @@ FIELDS: Final = {
     b"x-openrouter-categories": _TEXT,
 }
 # Fields that are about this one request and change nothing of its answer.
-_OF_THE_REQUEST: Final = frozenset((HOP, IDEMPOTENCY, b"traceparent", b"tracestate"))
+_OF_THE_REQUEST: Final = frozenset((HOP, IDEMPOTENCY, TRACEPARENT, b"tracestate"))
 MOST_HOPS: Final = 3  # gateways that a request may have passed before this one
 _HOPS: Final = re.compile(rb"[0-9A-Za-z-]{1,64}(?:, ?[0-9A-Za-z-]{1,64})*")
 
@@ -47,6 +48,11 @@ def lines_of(passed: Passed, known: frozenset[bytes]) -> bytes:
 def of_answer(passed: Passed) -> bytes:
     """The fields that the answer may depend on, for the key under which it is shared."""
     return b"".join([b"%b: %b\r\n" % pair for pair in passed if pair[0] not in _OF_THE_REQUEST])
+
+
+def traceparent_of(passed: Passed) -> str | None:
+    """The trace that the client's request belongs to; None where the client named none."""
+    return next((value.decode("ascii") for name, value in passed if name == TRACEPARENT), None)
 
 
 def check_hops(passed: Passed, instance: str) -> None:

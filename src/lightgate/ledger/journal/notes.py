@@ -286,7 +286,7 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One exchange, without the numbers that follow from its instants; money in nano-dollars.
 
     `sent_ns` is when the first attempt's bytes were written, `first_in_ns` when the winner's first
-    useful token came and `first_out_ns` when it was handed on.
+    useful token came and `first_out_ns` when it was handed on. `traceparent` is the client's.
     """
 
     id: str
@@ -320,11 +320,12 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     loser_cost_nano: int | None
     tags: str | None
     worker: int
+    traceparent: str | None = None
 
     def row(self, attempts: int) -> tuple[Any, ...]:
         """The values of EXCHANGE_COLUMNS."""
         raw = astuple(self)
-        return (*raw[:10], *raw[11:28], raw[30], attempts, raw[29], raw[28], raw[10])
+        return (*raw[:10], *raw[11:28], raw[30], attempts, raw[29], raw[28], raw[10], raw[31])
 
     def record(self, attempts: int) -> ExchangeRecord:
         """Work out the record; a time to the first token exists for streamed answers only."""
@@ -365,14 +366,17 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             loser_cost_usd=dollars(self.loser_cost_nano),
             tags=self.tags,
             worker=self.worker,
+            traceparent=self.traceparent,
         )
 
     def overhead_ms(self) -> float | None:
-        """What the gateway added; None where no answer was sent."""
+        """What the gateway added; None where no answer was sent, or its end did not go out."""
         received, sent, last_in, last_out = (
             self.received_ns, self.sent_ns, self.last_in_ns, self.last_out_ns,
         )  # fmt: skip
         if received is None or sent is None or last_in is None or last_out is None:
+            return None
+        if last_out < last_in:
             return None
         return ms(overhead(received, sent, last_in, last_out))
 
@@ -396,7 +400,7 @@ EXCHANGE_COLUMNS: Final = (
     "outcome", "dialect", "streamed", "wall_ns", "accepted_ns", "first_byte_ns", "received_ns",
     "routed_ns", "sent_ns", "first_in_ns", "first_out_ns", "last_in_ns", "last_out_ns",
     "closed_ns", "tokens_in", "tokens_out", "cost_nano", "cost_source", "worker", "attempts",
-    "tags", "loser_cost_nano", "error",
+    "tags", "loser_cost_nano", "error", "traceparent",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +33,7 @@ from lightgate.ledger.store.rollup import Rollup
 from lightgate.ledger.store.store import LedgerBusy, LedgerConflict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from lightgate.ledger.journal.notes import Note
     from lightgate.ledger.store.store import Ledger
@@ -119,11 +119,22 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shipper:
-    """Reads the journals of one folder into one ledger; several at once do no harm."""
+    """Reads the journals of one folder into one ledger; several at once do no harm.
 
-    def __init__(self, ledger: Ledger, folder: Path) -> None:
+    `taken` gets the exchanges of each batch once they are in the ledger, with those that were
+    settled as estimated.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: Path,
+        taken: Callable[[Sequence[Settled]], object] = lambda _: None,
+    ) -> None:
         self._ledger = ledger
         self._folder = folder
+        self._taken = taken
+        self._offsets: dict[str, int] = {}  # by file: how far it has been read
         self._warned: set[Path] = set()
 
     def ship(self, limit: int = LIMIT) -> Shipped:
@@ -199,6 +210,8 @@ class Shipper:
                 written = self._write(batch, file, place, careful=True)
         except _Raced:
             return Shipped()
+        self._offsets[file.path.name] = place.offset
+        self._taken(batch.taken)
         if done and not self._ledger.moved():  # else the rows are in a file that is gone
             self._remove(file.path, damaged=damaged)
         return written + Shipped(damaged=int(damaged), removed=int(done), more=more)
@@ -221,9 +234,23 @@ class Shipper:
             raise _Raced
         connection.execute(_MOVE, {"name": file.path.name, **asdict(place)})
 
+    def waiting_bytes(self, written: Mapping[str, int]) -> int:
+        """Bytes in the journals that are not in the ledger yet.
+
+        `written` has the bytes of notes in a file that is still being written, where they are
+        known: such a file has room for more at its end.
+        """
+        total = 0
+        for path in journals(self._folder):
+            with suppress(FileNotFoundError):
+                size = written.get(path.name) or path.stat().st_size
+                total += max(0, size - self._offsets.get(path.name, 0))
+        return total
+
     def _places(self) -> dict[str, tuple[int, bool]]:
         with self._ledger.reading() as connection:
             rows = connection.execute(_PLACES).all()
+        self._offsets = {name: offset for name, offset, _ in rows}
         return {name: (offset, finished) for name, offset, finished in rows}
 
     def _forget(self, places: dict[str, tuple[int, bool]]) -> None:
@@ -264,6 +291,7 @@ class _Batch:
         self._settled: dict[str, Settled] = {}
         self._closed: list[str] = []  # settled here, announced in an earlier batch or never
         self._duplicates = 0
+        self.taken: list[Settled] = []  # what the last `write` has put into the ledger
         for note in notes:
             if isinstance(note, Settled):
                 self._settle(note)
@@ -285,6 +313,7 @@ class _Batch:
         `careful` passes over what is there already; else that is a conflict.
         """
         rollup, exchanges, attempts = Rollup(), [], []
+        self.taken = []
         refused, duplicates = 0, self._duplicates
         known = _known(connection, [*self._settled, *self._opened]) if careful else {}
         for made, note in self._settled.items():
@@ -303,6 +332,7 @@ class _Batch:
             exchanges.append(note.exchange.row(len(note.attempts)))
             attempts += rows
             rollup.add(note.exchange, note.attempts)
+            self.taken.append(note)
         ledger.insert(connection, schema.exchange_notes, exchanges)
         ledger.insert(connection, schema.attempt_notes, attempts)
         self._reserve(ledger, connection, known)
@@ -341,6 +371,7 @@ class _Batch:
         orphans = [_orphan(row) for row in rows if row.exchange_id not in known]
         for orphan in orphans:
             rollup.add(orphan)
+            self.taken.append(Settled(orphan, ()))
         ledger.insert(connection, schema.exchange_notes, [orphan.row(0) for orphan in orphans])
         connection.execute(table.delete().where(here))
         return len(orphans)

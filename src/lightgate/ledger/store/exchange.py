@@ -61,6 +61,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     loser_cost_usd: Decimal | None
     tags: str | None
     worker: int
+    traceparent: str | None = None
 
 
 def exchange_of(row: Sequence[Any]) -> ExchangeRecord:

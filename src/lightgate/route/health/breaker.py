@@ -216,6 +216,11 @@ class Breakers:
         """Return every target that has a breaker."""
         return tuple(self._breakers)
 
+    def states(self, now_ns: int) -> dict[str, State]:
+        """Return the state of every target that is not closed."""
+        found = {target: self._breakers[target].state(now_ns) for target in self.troubled}
+        return {target: state for target, state in found.items() if state != "closed"}
+
     def use(self, rules: Rules) -> None:
         """Follow other rules from the next opening on; what is open stays so."""
         self._rules = rules

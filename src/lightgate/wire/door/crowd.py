@@ -37,7 +37,7 @@ class Crowd:
         self._owned: dict[Hashable, int] = {}
         self._bodies = 0
         self.connections = 0
-        self.refused = 0  # connections and bodies, since the start
+        self.refused = {"connections": 0, "bodies": 0}  # since the start
 
     @property
     def body_bytes(self) -> int:
@@ -51,7 +51,7 @@ class Crowd:
         if (0 < limits.connections <= self.connections) or (
             0 < limits.connections_per_address <= each
         ):
-            self.refused += 1
+            self.refused["connections"] += 1
             return False
         self.connections += 1
         self._addresses[address] = each + 1
@@ -71,7 +71,7 @@ class Crowd:
         most = self._limits.body_bytes
         own = self._owned.get(owner, 0) + size
         if most and (own > most // 2 or self._bodies + size > most):
-            self.refused += 1
+            self.refused["bodies"] += 1
             return False
         self._owned[owner] = own
         self._bodies += size

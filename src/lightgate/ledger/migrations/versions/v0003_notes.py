@@ -67,7 +67,7 @@ def upgrade() -> None:
         _carry(connection, f"{table}_0002", make(), convert)
         op.drop_table(f"{table}_0002")
     dialect = connection.dialect.name
-    op.execute(make_view("exchanges", "exchange_notes", _exchange_columns(dialect)))
+    op.execute(make_view("exchanges", "exchange_notes", exchange_columns(dialect)))
     op.execute(make_view("attempts", "attempt_notes", attempt_columns(dialect)))
 
 
@@ -76,7 +76,7 @@ def downgrade() -> None:
     dialect = op.get_bind().dialect.name
     for view, notes, columns, make in (
         ("attempts", "attempt_notes", attempt_columns(dialect), v0001_tables.attempts),
-        ("exchanges", "exchange_notes", _exchange_columns(dialect), v0001_tables.exchanges),
+        ("exchanges", "exchange_notes", exchange_columns(dialect), v0001_tables.exchanges),
     ):
         names = ", ".join(f'"{name}"' for name in columns if name not in MORE_OF_EXCHANGE)
         op.execute(f"CREATE TABLE kept AS SELECT * FROM {view}")  # noqa: S608 - own names
@@ -172,7 +172,7 @@ def make_view(name: str, notes: str, columns: dict[str, str]) -> str:
     return f"CREATE VIEW {name} AS SELECT {chosen} FROM {notes}"  # noqa: S608 - own names
 
 
-def _exchange_columns(dialect: str) -> dict[str, str]:
+def exchange_columns(dialect: str) -> dict[str, str]:
     """The columns of `exchanges`, each with the expression that it is."""
     money = DOLLARS[dialect].format
     order = (*SAME_OF_EXCHANGE[:7], "attempts", *SAME_OF_EXCHANGE[7:13], "wall_time",

@@ -1,0 +1,114 @@
+"""Gauges and counters of a worker that no journal has, written once a second for the console.
+
+Each process writes a file of its own by rename. The console reads the files when it is asked for
+metrics; nothing is added to the way of a request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from lightgate.route.health.breaker import State as BreakerState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lightgate.gateway.exchange.state import State
+    from lightgate.wire.door.door import Door
+
+FOLDER: Final = "gauges"
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker at one instant (`at_ns`, monotonic); counters begin with its process.
+
+    `in_flight` are attempts by target, `breakers` the state of every target whose breaker is not
+    closed. `lags` counts the beats of the loop by how late they were: up to each of LAG_BOUNDS_NS,
+    and later. `shed` counts what the worker's load turned away, `refused` all refusals by their
+    code. `journal` is the file that is written now, with the bytes of its notes; `waiting` are
+    notes that the disk has not taken.
+    """
+
+    worker: int
+    pid: int
+    at_ns: int
+    exchanges: int = 0
+    in_flight: dict[str, int] = {}
+    breakers: dict[str, BreakerState] = {}
+    lags: tuple[int, ...] = ()
+    lag_total_ns: int = 0
+    shed: dict[str, int] = {}
+    refused: dict[str, int] = {}
+    connections: int = 0
+    provider_connections: int = 0
+    body_bytes: int = 0
+    journal: str = ""
+    journal_bytes: int = 0
+    waiting: int = 0
+    cache_answers: int = 0
+    cache_bytes: int = 0
+
+
+_decode: Final = msgspec.json.Decoder(WorkerGauges).decode
+
+
+class GaugeFile:
+    """The file of one worker's gauges."""
+
+    def __init__(self, data: Path, state: State, door: Door) -> None:
+        self._path = data / FOLDER / f"{state.worker}-{os.getpid()}.json"
+        self._state = state
+        self._door = door
+
+    def content(self) -> bytes:
+        """The gauges of this instant, as the file has them."""
+        state, crowd, now = self._state, self._door.crowd, self._state.now_ns()
+        load, learned, memory = state.load, state.learned, state.cache.memory
+        journal, journal_bytes = state.journal.place()
+        forms = learned.forms.by_target.items()
+        gauges = WorkerGauges(
+            worker=state.worker,
+            pid=os.getpid(),
+            at_ns=now,
+            exchanges=len(state.exchanges),
+            in_flight={target: form.in_flight for target, form in forms if form.in_flight},
+            breakers=learned.breakers.states(now),
+            lags=tuple(load.lags),
+            lag_total_ns=load.lag_total_ns,
+            shed={**load.shed, **crowd.refused},
+            refused=state.refused,
+            connections=crowd.connections,
+            provider_connections=state.client.open_connections,
+            body_bytes=crowd.body_bytes,
+            journal=journal,
+            journal_bytes=journal_bytes,
+            waiting=len(state.journal.waiting),
+            cache_answers=len(memory),
+            cache_bytes=memory.size,
+        )
+        return _encode(gauges)
+
+    def write(self, content: bytes) -> None:
+        """Replace the file; in a thread, since a disk may be slow.
+
+        A disk that takes nothing only makes the metrics older.
+        """
+        unborn = self._path.with_suffix(".new")
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            unborn.write_bytes(content)
+            unborn.replace(self._path)
+
+
+def read_gauges(data: Path) -> list[tuple[Path, WorkerGauges]]:
+    """The gauges of every worker that has left a file, the living and the dead."""
+    found = []
+    for path in sorted((data / FOLDER).glob("*.json")):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            found.append((path, _decode(path.read_bytes())))
+    return found
