@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ from lightgate.clock.tokens import Tokens
 from lightgate.ledger.journal.notes import AttemptNote, NoteFacts
 from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store import schema
+from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.ledger.store.rollup import Rollup
 from lightgate.ledger.store.store import Ledger
 
@@ -229,3 +231,39 @@ def test_looking_does_not_make_a_ledger(tmp_path: Path) -> None:
     assert main(["report", "--data", str(tmp_path / "new")]) == 2
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / FILE).exists()
+
+
+def test_self_hosted_providers_cost_their_hours(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = int(NOW.timestamp()) - 10 * 86_400
+    with Ledger.open("sqlite", folder) as ledger:
+        note_hourly_prices(ledger, {"lab": Decimal(2)}, start)
+    data = json.loads(said(capsys, "--by", "target", "--json", "--data", str(folder)))
+    (lab,) = data["hourly"]
+    assert (lab["provider"], lab["hours"], lab["cost_usd"]) == ("lab", 240, 480)
+    assert 0 < lab["in_use"] < 0.01
+    assert lab["usd_per_mtok"] == pytest.approx(480 * 1e6 / lab["tokens_out"], rel=1e-4)
+    rows = {row["name"]: row for row in data["rows"]}
+    share = rows["lab/llama-70b"]["tokens_out"] / lab["tokens_out"]
+    assert rows["lab/llama-70b"]["cost_usd"] == pytest.approx(480 * share)
+    assert rows["groq/llama-70b"]["cost_usd"] == 0
+    text = said(capsys, "--by", "provider", "--data", str(folder))
+    assert "self-hosted" in text
+    assert "idle cost" in text
+    for form in ("md", "html"):
+        assert "$480" in said(capsys, "--format", form, "--data", str(folder))
+
+
+def test_by_key_and_tag(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Ledger.open("sqlite", folder) as ledger, ledger.writing() as connection:
+        rows = [
+            exchange_note(f"groq/llama-70b-{seq}", tags="team=search").row(1) for seq in range(620)
+        ]
+        ledger.insert(connection, schema.exchange_notes, rows)
+    for by, name in (("key", "k-1"), ("tag", "team=search"), ("alias", "fast")):
+        data = json.loads(said(capsys, "--by", by, "--json", "--data", str(folder)))
+        (row,) = data["rows"]
+        assert (data["by"], row["name"], row["successes"]) == (by, name, 620)
+    text = said(capsys, "--by", "tag", "--data", str(folder))
+    assert "counts for each of them" in text

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import html
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,8 @@ from ledger.notes import T0
 from lightgate.console.app import STALE_S
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.speeds import SHOWN, live_speeds
+from lightgate.ledger.store.hourly import note_hourly_prices
+from lightgate.report.tables.speed_report import GROUPINGS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +61,7 @@ async def test_the_page_shows_a_bounded_number_of_targets(
     for number in range(SHOWN + 4):
         traffic(target=f"lab/made-up-{number}")
     console.ship_loop.work()
-    told = live_speeds(ledger, NOW)
+    told = live_speeds(ledger, NOW, {})
     assert len(told.rows) == SHOWN
     assert told.left_out == 5
     assert told.requests == SHOWN + 6
@@ -70,8 +73,8 @@ async def test_an_old_window_is_empty(
 ) -> None:
     traffic(3)
     console.ship_loop.work()
-    assert live_speeds(ledger, NOW).requests == 3
-    assert live_speeds(ledger, NOW + 3_600_000_000_000).requests == 0
+    assert live_speeds(ledger, NOW, {}).requests == 3
+    assert live_speeds(ledger, NOW + 3_600_000_000_000, {}).requests == 0
 
 
 async def test_health(get: Get, console: ConsoleContext) -> None:
@@ -88,6 +91,22 @@ async def test_head_is_answered(get: Get) -> None:
     assert (await get("/", method="HEAD")).status == 200
 
 
+async def test_self_hosted_providers_cost_by_the_hour(
+    ledger: Ledger, console: ConsoleContext, traffic: Traffic
+) -> None:
+    traffic(2)
+    traffic(6, target="lab/other")
+    console.ship_loop.work()
+    note_hourly_prices(ledger, {"lab": Decimal("3.6")}, T0 // 1_000_000_000)
+    told = live_speeds(ledger, NOW, {})
+    (lab,) = told.hourly
+    assert (lab.cost_usd, lab.in_use) == (Decimal("0.06"), 1)  # a minute, all of it in use
+    shared = {row.target: row.cost_usd for row in told.rows}
+    assert shared == {"lab/s1": Decimal("0.015"), "lab/other": Decimal("0.045")}
+    assert told.cost_usd is not None
+    assert told.cost_usd > lab.cost_usd  # and the tokens' price
+
+
 async def test_a_report_by_something_else(get: Get) -> None:
     assert (await get("/report?by=colour")).status == 400
 
@@ -95,7 +114,7 @@ async def test_a_report_by_something_else(get: Get) -> None:
 async def test_the_report(get: Get, console: ConsoleContext, traffic: Traffic) -> None:
     traffic(8)
     console.ship_loop.work()
-    for by in ("model", "provider", "target"):
+    for by in GROUPINGS:
         answer = await get(f"/report?by={by}")
         assert answer.status == 200
         assert "<title>" in answer.text
@@ -112,7 +131,7 @@ async def test_a_stop_ships_once_more(ledger: Ledger, tmp_path: Path, traffic: T
     ship_loop.stop()
     await ship_loop.run()
     assert ship_loop.totals.exchanges == 3
-    assert live_speeds(ledger, NOW).requests == 3
+    assert live_speeds(ledger, NOW, {}).requests == 3
 
 
 async def test_a_failure_is_logged_and_tried_again(

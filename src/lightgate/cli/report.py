@@ -16,6 +16,10 @@ from lightgate.errors import UsageError
 from lightgate.ledger.locate import locate
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from lightgate.config.model import Config
+    from lightgate.ledger.store.hourly import HourlyRow
     from lightgate.ledger.store.queries import SpeedRow
     from lightgate.report.tables.speed_report import By, SpeedReport
 
@@ -49,7 +53,7 @@ class ReportPeriod(NamedTuple):
 )
 @click.option(
     "--by",
-    type=click.Choice(("model", "provider", "target")),
+    type=click.Choice(("model", "provider", "target", "alias", "key", "tag")),
     default="model",
     show_default=True,
     help="What a group is.",
@@ -85,21 +89,31 @@ def command(**given: Any) -> None:
         until=_stamp(period.until),
         min_requests=given["min_requests"] or MIN_REQUESTS,
     )
-    rows = _rows(asked.by, period, data=given["data"], config_file=given["config_file"])
+    rows, hourly = _rows(asked.by, period, data=given["data"], config_file=given["config_file"])
     if given["min_requests"] is None:
         asked = relaxed(rows, asked)
-    _show(arranged(rows, asked), shown)
+    _show(arranged(rows, asked, hourly), shown)
 
 
 def _rows(
     by: By, period: ReportPeriod, *, data: Path | None, config_file: Path | None
-) -> list[SpeedRow]:
-    """The groups, from the ledger of the configuration or of the folder that was named."""
-    from lightgate.ledger.store.queries import speed_rows
+) -> tuple[list[SpeedRow], list[HourlyRow]]:
+    """The groups and the self-hosted providers, from the configured ledger or a named folder's."""
+    from lightgate.ledger.store.hourly import hourly_rows
+    from lightgate.ledger.store.owners import rows_by
 
     config = read_config(config_file)
-    with locate(config if data is None else None, data).open_existing() as ledger:
-        return speed_rows(ledger, period.length, by, period.until)
+    place = locate(config if data is None else None, data)
+    prices = {} if config is None else _hourly_prices(config)
+    with place.open_existing() as ledger:
+        hourly = hourly_rows(ledger, period.length, period.until, prices)
+        return rows_by(ledger, period.length, by, period.until), hourly
+
+
+def _hourly_prices(config: Config) -> dict[str, Decimal]:
+    """The prices by the hour of a configuration, for a ledger in which none was noted yet."""
+    tables = config.providers.items()
+    return {name: table.hourly_cost for name, table in tables if table.hourly_cost is not None}
 
 
 def _form(form: Format | None, out: Path | None) -> Format:
@@ -150,7 +164,7 @@ def _content(report: SpeedReport, form: Format) -> bytes:
 
     from lightgate.report.charts.raster import png
     from lightgate.report.charts.speed_chart import speed_chart
-    from lightgate.report.pages.speed_page import speed_report_html
+    from lightgate.report.pages.speed_page import speed_page
     from lightgate.report.tables import speed_lines
 
     if form in {"png", "svg"}:
@@ -161,7 +175,7 @@ def _content(report: SpeedReport, form: Format) -> bytes:
             )
         return png(drawn) if form == "png" else drawn.file().encode()
     if form == "html":
-        return speed_report_html((*report.rows, *report.small), report.asked).encode()
+        return speed_page(report).encode()
     if form == "json":
         encoder = msgspec.json.Encoder(decimal_format="number")
         return msgspec.json.format(encoder.encode(speed_lines.speed_data(report))) + b"\n"

@@ -17,6 +17,7 @@ from lightgate.console.guard import METHODS, REPORT_POLICY, Access, ConsoleAcces
 from lightgate.console.speeds import live_speeds
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.lock import read_state
+from lightgate.report.tables.speed_report import GROUPINGS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -83,15 +84,17 @@ async def metrics(console: ConsoleContext, request: Request) -> Response:
 async def speeds(console: ConsoleContext, request: Request) -> Response:
     """Answer with the live speeds as JSON."""
     del request
-    found = await run_in_threadpool(live_speeds, console.ledger, console.clock.wall_ns())
+    prices = console.totals.names.hourly or {}
+    found = await run_in_threadpool(live_speeds, console.ledger, console.clock.wall_ns(), prices)
     return Response(_encode(found), media_type="application/json")
 
 
 async def report(console: ConsoleContext, request: Request) -> Response:
     """Answer with the speed report of the last two weeks, as `lightgate report` writes it."""
     by = request.query_params.get("by", "model")
-    if by not in {"model", "provider", "target"}:
-        return PlainTextResponse("A report is by model, provider or target.\n", status_code=400)
+    if by not in GROUPINGS:
+        said = f"A report is by {', '.join(GROUPINGS[:-1])} or {GROUPINGS[-1]}.\n"
+        return PlainTextResponse(said, status_code=400)
     text = await run_in_threadpool(_report, console, by)
     return Response(
         text, media_type="text/html", headers={"content-security-policy": REPORT_POLICY}
@@ -169,7 +172,8 @@ def _exposition(console: ConsoleContext, accept: str) -> tuple[bytes, str]:
 
 
 def _report(console: ConsoleContext, by: str) -> str:
-    from lightgate.ledger.store.queries import speed_rows
+    from lightgate.ledger.store.hourly import hourly_rows
+    from lightgate.ledger.store.owners import rows_by
     from lightgate.report.pages.speed_page import speed_report_html
     from lightgate.report.tables.speed_report import SpeedQuestion, relaxed
 
@@ -180,5 +184,6 @@ def _report(console: ConsoleContext, by: str) -> str:
         {"by": by, "since": f"{since:%Y-%m-%dT%H:%M:%SZ}", "until": f"{until:%Y-%m-%dT%H:%M:%SZ}"},
         SpeedQuestion,
     )
-    rows = speed_rows(console.ledger, last, asked.by, until)
-    return speed_report_html(rows, relaxed(rows, asked))
+    rows = rows_by(console.ledger, last, asked.by, until)
+    hourly = hourly_rows(console.ledger, last, until, console.totals.names.hourly or {})
+    return speed_report_html(rows, relaxed(rows, asked), hourly)

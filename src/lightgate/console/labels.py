@@ -13,6 +13,7 @@ from lightgate.errors import LightgateError
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
 
 if TYPE_CHECKING:
+    from decimal import Decimal
     from pathlib import Path
 
     from lightgate.gateway.served.snapshot import Snapshot
@@ -41,6 +42,7 @@ class LabelNames:
         self._models: set[str] = set()
         self._room = [MOST, MOST]
         self.configured: tuple[str, ...] = ()  # targets of the configuration's [models]
+        self.hourly: dict[str, Decimal] | None = None  # prices of self-hosted providers
         self.look()
 
     def look(self) -> None:
@@ -81,6 +83,11 @@ class LabelNames:
     def use(self, snapshot: Snapshot) -> None:
         """Take over the names of a snapshot; what has become a label stays one."""
         self._providers = frozenset(snapshot.providers)
+        self.hourly = {
+            name: reach.hourly_cost
+            for name, reach in snapshot.providers.items()
+            if reach.hourly_cost is not None
+        }
         self.configured = tuple(
             dict.fromkeys(target for alias in snapshot.aliases for target in alias.targets)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import signal
 import socket
@@ -23,23 +24,26 @@ from lightgate.console.labels import LabelNames
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
 from lightgate.console.workers import Workers
-from lightgate.errors import ConfigError
+from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.child import beat, end_with_parent
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
 from lightgate.gateway.process.port import is_loopback, refused
 from lightgate.gateway.served.snapshot import SnapshotFailed, read_snapshot
 from lightgate.ledger.locate import LEDGER_ENV, LedgerPlace, locate
+from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.ledger.store.keys import restore_keys
 from lightgate.ledger.store.retention import Keep, prune
 from lightgate.ledger.store.rollup import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from decimal import Decimal
 
     from lightgate.ledger.store.store import Ledger
 
 LOOK_S: Final = 10.0
 CLOSE_S: Final = 3
+_log = logging.getLogger(__name__)
 
 
 class ConsoleOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +127,7 @@ async def _serve(
         loop.add_signal_handler(number, told.set)
     working = asyncio.ensure_future(ship_loop.run())
     serving = asyncio.ensure_future(server.serve(sockets=[sock]))
-    looking = asyncio.ensure_future(_look(workers))
+    looking = asyncio.ensure_future(_look(console))
     sys.stdout.write(f'{{"ready": true, "port": {sock.getsockname()[1]}}}\n')
     sys.stdout.flush()
     beating = asyncio.ensure_future(_beat()) if supervised else None
@@ -160,11 +164,24 @@ async def _beat() -> None:
         await asyncio.sleep(1.0)
 
 
-async def _look(workers: Workers) -> None:
-    """Read the workers' gauges now and then: the last ones of a worker that has ended too."""
+async def _look(console: ConsoleContext) -> None:
+    """Read the workers' gauges and note prices by the hour that have changed, now and then.
+
+    So the last gauges of a worker that has ended are read too.
+    """
+    noted: dict[str, Decimal] | None = None
     while True:
+        await asyncio.to_thread(console.workers.look)
+        names = console.totals.names
+        names.look()
+        if names.hourly is not None and names.hourly != noted:
+            now_s = SYSTEM.wall_ns() // 1_000_000_000
+            try:
+                await asyncio.to_thread(note_hourly_prices, console.ledger, names.hourly, now_s)
+                noted = names.hourly
+            except LightgateError as error:
+                _log.warning("Prices by the hour are noted later: %s", error.message)
         await asyncio.sleep(LOOK_S)
-        await asyncio.to_thread(workers.look)
 
 
 def _listening(options: ConsoleOptions, *, shared: bool) -> socket.socket:

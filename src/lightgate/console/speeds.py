@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,11 +13,12 @@ import sqlalchemy as sa
 from lightgate.clock.load import grade
 from lightgate.clock.quantile import ranks
 from lightgate.clock.sketch import DDSketch, merge_all
+from lightgate.ledger.store.hourly import HourlyRow, hourly_rows
 from lightgate.ledger.store.rollup import FINE_S
 from lightgate.ledger.store.schema import attempts, rollups
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lightgate.ledger.store.store import Ledger
 
@@ -53,35 +56,52 @@ class Speeds(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: Decimal | None
     rows: tuple[LiveSpeed, ...]
     left_out: int  # targets with fewer requests than those in `rows`
+    hourly: tuple[HourlyRow, ...]  # self-hosted providers, which cost by the hour
 
 
-def live_speeds(ledger: Ledger, wall_ns: int, window_s: int = WINDOW_S) -> Speeds:
-    """Read the window that ends now; it begins with a whole bucket of five minutes."""
-    since_s = (wall_ns // _NS_PER_S - window_s) // FINE_S * FINE_S
-    query = rollups.select().where(rollups.c.width_s == FINE_S, rollups.c.bucket_s >= since_s)
+def live_speeds(
+    ledger: Ledger, wall_ns: int, hourly_prices: Mapping[str, Decimal], window_s: int = WINDOW_S
+) -> Speeds:
+    """Read the window that ends now; it begins with a whole bucket of five minutes.
+
+    The distributions are read of the targets that are shown alone: clients can name any number.
+    """
+    now_s = wall_ns // _NS_PER_S
+    since_s = (now_s - window_s) // FINE_S * FINE_S
+    table, here = rollups.c, sa.and_(rollups.c.width_s == FINE_S, rollups.c.bucket_s >= since_s)
     with ledger.reading() as connection:
-        buckets = connection.execute(query).all()
-        by_target: dict[str, list[sa.Row[Any]]] = {}
-        for bucket in buckets:
-            by_target.setdefault(bucket.target, []).append(bucket)
-        busiest = sorted(by_target, key=lambda target: -_sum(by_target[target], "attempts"))
-        shown = [target for target in busiest[:SHOWN] if _sum(by_target[target], "attempts")]
+        plain = (table.target, table.attempts, table.ok, table.tokens_out, table.cost_usd)
+        counted = connection.execute(sa.select(*plain).where(here)).all()
+        asked: Counter[str] = Counter()
+        for row in counted:
+            asked[row.target] += row.attempts
+        shown = [target for target, count in asked.most_common(SHOWN) if count]
+        by_target: dict[str, list[sa.Row[Any]]] = {target: [] for target in shown}
+        for row in connection.execute(rollups.select().where(here, table.target.in_(shown))):
+            by_target[row.target].append(row)
         errors = {
             target: _last_error(connection, target, since_s)
             for target in shown
             if _sum(by_target[target], "ok") < _sum(by_target[target], "attempts")
         }
-    rows = [_row(target, by_target[target], errors.get(target)) for target in shown]
+    now = datetime.fromtimestamp(now_s, UTC)
+    hourly = hourly_rows(ledger, timedelta(seconds=now_s - since_s), now, hourly_prices)
+    paid = {row.provider: row for row in hourly}
+    rows = [_row(target, by_target[target], errors.get(target), paid) for target in shown]
     rows.sort(key=lambda row: (row.ttft_p50_ms is None, row.ttft_p50_ms or 0.0, row.target))
+    buckets = [bucket for target in shown for bucket in by_target[target]]
+    hours = sum((row.cost_usd for row in hourly), Decimal(0))
+    priced = _cost(counted)
     return Speeds(
         window_s=window_s,
-        requests=_sum(buckets, "attempts"),
-        ok=_sum(buckets, "ok"),
-        tokens_out=_sum(buckets, "tokens_out"),
+        requests=_sum(counted, "attempts"),
+        ok=_sum(counted, "ok"),
+        tokens_out=_sum(counted, "tokens_out"),
         overhead_p50_ms=middle(_merged(buckets, "overhead_ms"), 0.5),
-        cost_usd=_cost(buckets),
+        cost_usd=(priced or 0) + hours if hourly else priced,
         rows=tuple(rows),
-        left_out=max(0, len(busiest) - SHOWN),
+        left_out=max(0, len(asked) - SHOWN),
+        hourly=tuple(hourly),
     )
 
 
@@ -90,7 +110,16 @@ def middle(sketch: DDSketch, q: float) -> float | None:
     return sketch.quantile(q) if ranks(sketch.count, q) is not None else None
 
 
-def _row(target: str, buckets: Sequence[sa.Row[Any]], error: str | None) -> LiveSpeed:
+def _row(
+    target: str,
+    buckets: Sequence[sa.Row[Any]],
+    error: str | None,
+    hourly: Mapping[str, HourlyRow],
+) -> LiveSpeed:
+    owner = hourly.get(target.partition("/")[0])
+    cost = _cost(buckets)
+    if owner is not None and owner.tokens_out:  # targets share the hours by their tokens
+        cost = owner.cost_usd * _sum(buckets, "tokens_out") / owner.tokens_out
     ttft, total = _merged(buckets, "ttft_ms"), _merged(buckets, "speed_total_tps")
     return LiveSpeed(
         target=target,
@@ -103,7 +132,7 @@ def _row(target: str, buckets: Sequence[sa.Row[Any]], error: str | None) -> Live
         e2e_p50_ms=middle(_merged(buckets, "e2e_ms"), 0.5),
         grade=_grade(total),
         tokens_out=_sum(buckets, "tokens_out"),
-        cost_usd=_cost(buckets),
+        cost_usd=cost,
         last_error=error,
     )
 

@@ -5,6 +5,7 @@ const NONE = "·";
 const rows = document.getElementById("rows");
 const totals = document.getElementById("totals");
 const state = document.getElementById("state");
+const hours = document.getElementById("hours");
 
 /** @param {string} tag @param {string} className @param {...(Node|string)} inner */
 function element(tag, className, ...inner) {
@@ -80,6 +81,14 @@ function card(title, value) {
   return element("div", "card", element("p", "soft", title), element("p", "big", value));
 }
 
+/** @param {any} row */
+function hourly(row) {
+  const each = row.usd_per_mtok === null ? "" : `, ${money(row.usd_per_mtok)} per million output tokens`;
+  const used = number(100 * row.in_use);
+  return element("p", "soft", `${row.provider} is self-hosted: ${money(row.usd_per_hour)} an hour, in use for ${used} % of the`
+    + ` window, ${money(row.cost_usd)} in it${each}.`);
+}
+
 /** @param {any} speeds */
 function draw(speeds) {
   const known = (/** @type {string} */ key) => speeds.rows.map((/** @type {any} */ row) => row[key])
@@ -94,6 +103,7 @@ function draw(speeds) {
     card("overhead p50", speeds.overhead_p50_ms === null ? NONE : `${number(speeds.overhead_p50_ms, 2)} ms`),
     card("cost", money(speeds.cost_usd)),
   );
+  hours.replaceChildren(...speeds.hourly.map(hourly));
   const minutes = number(speeds.window_s / 60);
   const hidden = speeds.left_out ? `, ${number(speeds.left_out)} more targets not shown` : "";
   const acted = speeds.rows.some((/** @type {any} */ row) => row.target.startsWith("sim-"));

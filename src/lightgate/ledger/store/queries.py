@@ -237,17 +237,23 @@ def _summed(start: int, stop: int, *columns: sa.ColumnElement[Any]) -> sa.Select
     return sa.select(*columns).where(sa.or_(hours, before, after))
 
 
-def _samples(
-    connection: sa.Connection, start: int, stop: int, by: By
-) -> dict[str, list[tuple[float | None, float | None]]]:
-    """Speed and time to the first token of every attempt; None for those that do not count."""
+def measured() -> sa.ColumnElement[bool]:
+    """Whether an attempt's numbers say how fast its provider is, as `AttemptNote.measured` does."""
     table = attempts.c
-    counts_in = sa.and_(
+    return sa.and_(
         table.outcome == "ok",
         table.source == "gateway",
         table.won.is_distinct_from(sa.false()),
         table.void.is_(sa.false()),
     )
+
+
+def _samples(
+    connection: sa.Connection, start: int, stop: int, by: By
+) -> dict[str, list[tuple[float | None, float | None]]]:
+    """Speed and time to the first token of every attempt; None for those that do not count."""
+    table = attempts.c
+    counts_in = measured()
     query = sa.select(
         table[by],
         sa.case((counts_in, table.speed_total_tps)),

@@ -205,6 +205,15 @@ reservations: Final = sa.Table(
     sa.Index("reservations_by_life", "life"),
 )
 
+# What an hour of a self-hosted provider costs, from a time on; null: it is self-hosted no more.
+hourly_prices: Final = sa.Table(
+    "hourly_prices",
+    metadata,
+    sa.Column("provider", sa.Text, primary_key=True),
+    sa.Column("since_s", sa.BigInteger, primary_key=True),
+    sa.Column("usd", Money),
+)
+
 meta: Final = sa.Table(
     "meta",
     metadata,

@@ -9,12 +9,14 @@ from lightgate.report.charts.svg import element, escape
 from lightgate.report.pages import sections
 from lightgate.report.pages.html import document, figures
 from lightgate.report.tables.figures import DEFINITIONS, clean, dollars, explain, number
+from lightgate.report.tables.hours import HEADS, hour_cells
 from lightgate.report.tables.speed_lines import cells, heads, notes, title, tokens
 from lightgate.report.tables.speed_report import arranged, grade_of, speed_of, ttft_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from lightgate.ledger.store.hourly import HourlyRow
     from lightgate.ledger.store.queries import SpeedRow
     from lightgate.report.tables.speed_report import SpeedQuestion, SpeedReport
 
@@ -31,9 +33,17 @@ _MEANING: Final = {
 }
 
 
-def speed_report_html(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> str:
+def speed_report_html(
+    rows: Iterable[SpeedRow], asked: SpeedQuestion, hourly: Sequence[HourlyRow] = ()
+) -> str:
     """Write the whole page: the chart, the table, what was left out, and what the numbers are."""
-    report = arranged(rows, asked)
+    report = arranged(rows, asked, hourly)
+    return speed_page(report)
+
+
+def speed_page(report: SpeedReport) -> str:
+    """Write the page of a report whose groups are sorted out."""
+    asked = report.asked
     head = (
         element("p", "lightgate report", class_="brand")
         + element("h1", escape(f"How fast requests were, by {asked.by}"))
@@ -46,6 +56,8 @@ def speed_report_html(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> str:
         body.append(element("section", figures([drawn], wide=True), id="chart"))
     if report.rows:
         body.append(element("section", _table(report), id="groups"))
+    if report.hourly:
+        body.append(element("section", _hours(report.hourly), id="hours"))
     told = "".join(sections.paragraph(line, class_="soft") for line in notes(report))
     body.append(element("section", told, id="notes"))
     return document(title(report), "".join(body))
@@ -87,6 +99,21 @@ def _table(report: SpeedReport) -> str:
     body = "".join(_row(row) for row in report.rows)
     made = element("thead", element("tr", top)) + element("tbody", body)
     return element("div", element("table", made, class_="board"), class_="scroll tips", tabindex=0)
+
+
+def _hours(rows: Sequence[HourlyRow]) -> str:
+    """Write the table of self-hosted providers."""
+    top = "".join(
+        element("th", escape(title), scope="col", class_="name" if at == 0 else None)
+        for at, title in enumerate(HEADS)
+    )
+    lines = []
+    for row in rows:
+        name, *shown = hour_cells(row)
+        first = element("th", escape(name), scope="row", class_="name", title=row.provider)
+        lines.append(element("tr", first + "".join(element("td", escape(text)) for text in shown)))
+    made = element("thead", element("tr", top)) + element("tbody", "".join(lines))
+    return element("div", element("table", made, class_="board"), class_="scroll", tabindex=0)
 
 
 def _row(row: SpeedRow) -> str:

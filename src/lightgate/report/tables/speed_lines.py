@@ -19,10 +19,12 @@ from lightgate.report.tables.figures import (
     percent,
     shorten,
 )
+from lightgate.report.tables.hours import HEADS, MEANS, hour_cells, hour_columns
 from lightgate.report.tables.layout import GAP, PIPE_WIDTH, TextColumn, print_columns
 from lightgate.report.tables.speed_report import (
     definition,
     grade_of,
+    owner_sentence,
     preliminary_sentence,
     small_sentence,
     ttft_of,
@@ -132,7 +134,8 @@ def notes(report: SpeedReport) -> list[str]:
         lines.append(f"{small_sentence(report)}: {listed}.")
     if any(not row.exact for row in report.rows):
         lines.append("Speeds and times come from sketches and are within 1 %.")
-    return [*lines, definition(report.asked)]
+    lines += [line] if (line := owner_sentence(report.asked)) else []
+    return [*lines, definition(report.asked), *([MEANS] if report.hourly else [])]
 
 
 def print_speed(report: SpeedReport, console: Console) -> None:
@@ -146,6 +149,9 @@ def print_speed(report: SpeedReport, console: Console) -> None:
         console.print()
     elif not report.requests:
         console.print(Text("There was no successful request in this period."))
+        console.print()
+    if report.hourly:
+        print_columns(hour_columns(report.hourly), console)
         console.print()
     for line in notes(report):
         console.print(Text(line, style="dim"))
@@ -187,6 +193,7 @@ def speed_data(report: SpeedReport) -> dict[str, object]:
             {"name": row.name, "successes": row.successes, "attempts": row.attempts}
             for row in report.small
         ],
+        "hourly": [msgspec.structs.asdict(row) for row in report.hourly],
     }
 
 
@@ -199,6 +206,13 @@ def markdown(report: SpeedReport) -> str:
             f"| {' | '.join(one.title for one in head)} |",
             f"|{'|'.join('--:' if one.right else ':--' for one in head)}|",
             *(f"| {' | '.join(_in_markdown(row))} |" for row in report.rows),
+            "",
+        ]
+    if report.hourly:
+        lines += [
+            f"| {' | '.join(HEADS)} |",
+            f"|:--|{'--:|' * (len(HEADS) - 1)}",
+            *(f"| {' | '.join(map(_literal, hour_cells(row)))} |" for row in report.hourly),
             "",
         ]
     for line in notes(report):

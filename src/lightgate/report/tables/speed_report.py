@@ -6,6 +6,7 @@ successful requests count, and only groups with enough of them are judged.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
@@ -15,11 +16,13 @@ from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.run import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from lightgate.ledger.store.hourly import HourlyRow
     from lightgate.ledger.store.queries import SpeedRow
 
-By = Literal["model", "provider", "target"]
+By = Literal["model", "provider", "target", "alias", "key", "tag"]
+GROUPINGS: Final[tuple[By, ...]] = ("model", "provider", "target", "alias", "key", "tag")
 MIN_REQUESTS: Final = 500
 FEWEST: Final = smallest_n(0.5)  # requests without which a median has no interval
 LAST_DAYS: Final = 14
@@ -39,11 +42,15 @@ class SpeedQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpeedReport(NamedTuple):
-    """The groups with enough requests, the fastest first, and those without."""
+    """The groups with enough requests, the fastest first, and those without.
+
+    `hourly` are the self-hosted providers, which cost by the hour whether they were used or not.
+    """
 
     asked: SpeedQuestion
     rows: tuple[SpeedRow, ...]
     small: tuple[SpeedRow, ...]
+    hourly: tuple[HourlyRow, ...] = ()
 
     @property
     def requests(self) -> int:
@@ -61,15 +68,41 @@ def relaxed(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> SpeedQuestion:
     return msgspec.structs.replace(asked, min_requests=FEWEST, preliminary=True)
 
 
-def arranged(rows: Iterable[SpeedRow], asked: SpeedQuestion) -> SpeedReport:
+def with_hours(
+    rows: Iterable[SpeedRow], asked: SpeedQuestion, hourly: Sequence[HourlyRow]
+) -> list[SpeedRow]:
+    """The groups with the hours of self-hosted providers in their cost.
+
+    The targets of a provider share its hours by their output tokens. Groups of another kind do not
+    have them: an hour is not one client's or one model's.
+    """
+    given = list(rows)
+    if asked.by not in {"provider", "target"}:
+        return given
+    costs = {row.provider: row for row in hourly}
+    found = []
+    for row in given:
+        owner = costs.get(row.name.partition("/")[0])
+        if owner is None or not owner.tokens_out:
+            found.append(row)
+            continue
+        share = Decimal(min(row.tokens_out, owner.tokens_out)) / owner.tokens_out
+        whole = owner.cost_usd if asked.by == "provider" else owner.cost_usd * share
+        found.append(msgspec.structs.replace(row, cost_usd=row.cost_usd + whole))
+    return found
+
+
+def arranged(
+    rows: Iterable[SpeedRow], asked: SpeedQuestion, hourly: Sequence[HourlyRow] = ()
+) -> SpeedReport:
     """Sort the groups out and put the fastest first; of equal ones the one with more requests."""
     enough: list[SpeedRow] = []
     small: list[SpeedRow] = []
-    for row in rows:
+    for row in with_hours(rows, asked, hourly):
         (enough if row.successes >= asked.min_requests else small).append(row)
     enough.sort(key=lambda row: (-(row.speed_total_p50 or 0.0), -row.successes, row.name))
     small.sort(key=lambda row: (-row.successes, row.name))
-    return SpeedReport(asked=asked, rows=tuple(enough), small=tuple(small))
+    return SpeedReport(asked, tuple(enough), tuple(small), tuple(hourly))
 
 
 def speed_of(row: SpeedRow) -> Estimate:
@@ -123,12 +156,25 @@ def preliminary_sentence(report: SpeedReport) -> str:
     )
 
 
+def plural(by: By) -> str:
+    """The word for several groups."""
+    return "aliases" if by == "alias" else f"{by}s"
+
+
+def owner_sentence(asked: SpeedQuestion) -> str:
+    """Say where the numbers of a report by key, tag or alias come from; empty for others."""
+    if asked.by not in {"alias", "key", "tag"}:
+        return ""
+    twice = " A request with several tags counts for each of them." if asked.by == "tag" else ""
+    return f"From the rows of single requests, as long as the ledger keeps them.{twice}"
+
+
 def small_sentence(report: SpeedReport) -> str:
     """Say which groups are not judged; empty where there are none."""
     if not report.small:
         return ""
     count = len(report.small)
     total = sum(row.successes for row in report.small)
-    groups = f"1 {report.asked.by}" if count == 1 else f"{count:,} {report.asked.by}s"
+    groups = f"1 {report.asked.by}" if count == 1 else f"{count:,} {plural(report.asked.by)}"
     requests = "1 request" if total == 1 else f"{total:,} requests"
     return f"n too small (fewer than {report.asked.min_requests:,}): {groups} with {requests}"

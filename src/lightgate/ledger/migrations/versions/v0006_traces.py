@@ -5,18 +5,24 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from lightgate.ledger.migrations.versions import v0003_notes
+from lightgate.ledger.migrations.versions import v0001_tables, v0003_notes
 
 revision = "0006"
 down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Add the column and make the view again.
+    """Add the column, make the view again, and make the table of prices by the hour.
 
     A client that leaves gets no last byte: the last byte that it got went out before the last one
     came in, and the difference says nothing about the gateway.
     """
+    op.create_table(
+        "hourly_prices",
+        sa.Column("provider", sa.Text(), primary_key=True),
+        sa.Column("since_s", sa.BigInteger(), primary_key=True),
+        sa.Column("usd", v0001_tables.MONEY),
+    )
     op.execute("DROP VIEW exchanges")
     op.add_column("exchange_notes", sa.Column("traceparent", sa.Text()))
     columns = v0003_notes.exchange_columns(op.get_bind().dialect.name)
@@ -29,7 +35,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take the column away."""
+    """Take the column and the table away."""
+    op.drop_table("hourly_prices")
     op.execute("DROP VIEW exchanges")
     op.drop_column("exchange_notes", "traceparent")
     columns = v0003_notes.exchange_columns(op.get_bind().dialect.name)

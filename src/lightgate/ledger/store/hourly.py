@@ -1,0 +1,186 @@
+"""What self-hosted providers cost: hours times the price of an hour, whether they were used or not.
+
+The control process notes every price by the hour that the configuration names, with the time from
+which it holds. So an hour without a request costs what it costs, and a price that changes does not
+change the past.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from lightgate.ledger.store.rollup import FINE_S, HOUR_S
+from lightgate.ledger.store.schema import attempt_notes, hourly_prices, rollups
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+
+    from lightgate.ledger.store.store import Ledger
+
+_MILLION: Final = 1_000_000
+Steps = list[tuple[int, Decimal | None]]  # prices, each from a second on
+
+
+class HourlyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A self-hosted provider over a time; None where undefined.
+
+    `usd_per_hour` is the price at the end. `in_use` is the share of the time's 5-minute spans in
+    which the provider was asked, and `idle_usd` the cost of the others. `usd_per_mtok` is the whole
+    cost for a million output tokens at the traffic that there was.
+    """
+
+    provider: str
+    usd_per_hour: Decimal
+    hours: float
+    cost_usd: Decimal
+    in_use: float
+    idle_usd: Decimal
+    attempts: int
+    tokens_out: int
+    usd_per_mtok: Decimal | None
+
+
+def note_hourly_prices(ledger: Ledger, prices: Mapping[str, Decimal], now_s: int) -> bool:
+    """Write down the prices that differ from the last ones, and those that are gone; if any.
+
+    The first price of a provider holds from the first request that was noted as paid by the hour.
+    """
+    with ledger.reading() as connection:
+        last = {name: steps[-1][1] for name, steps in _steps(connection).items()}
+        changed = {
+            name: price
+            for name, price in {**dict.fromkeys(last), **prices}.items()
+            if name not in last or last[name] != price
+        }
+        rows = [
+            {
+                "provider": name,
+                "since_s": now_s if name in last else _first(connection, name, now_s),
+                "usd": price,
+            }
+            for name, price in changed.items()
+        ]
+    if rows:
+        with ledger.writing() as connection:
+            here = hourly_prices.c
+            for row in rows:  # another process may have noted the same in this second
+                same = sa.and_(here.provider == row["provider"], here.since_s == row["since_s"])
+                connection.execute(hourly_prices.delete().where(same))
+            connection.execute(hourly_prices.insert(), rows)
+    return bool(rows)
+
+
+def hourly_rows(
+    ledger: Ledger, last: timedelta, now: datetime, prices: Mapping[str, Decimal]
+) -> list[HourlyRow]:
+    """Return what every self-hosted provider cost over a period, by name.
+
+    `prices` are those in force, for a ledger in which none was noted.
+    """
+    stop = int(now.timestamp())
+    start = stop - int(last.total_seconds())
+    with ledger.reading() as connection:
+        steps = _steps(connection)
+        asked = _asked(connection, start, stop)
+        for name, price in prices.items():
+            if name not in steps:
+                steps[name] = [(_first(connection, name, stop), price)]
+    rows = (_row(name, of, asked[name], (start, stop)) for name, of in sorted(steps.items()))
+    return [row for row in rows if row is not None]
+
+
+def _row(name: str, steps: Steps, asked: list[Any], period: tuple[int, int]) -> HourlyRow | None:
+    """The sums of one provider; None where it was not self-hosted in the period."""
+    start, stop = period
+    used = {row.bucket_s for row in asked}
+    seconds = idle_s = 0
+    cost = idle = Decimal(0)
+    per_hour = None
+    for at, (since, price) in enumerate(steps):
+        until = min(steps[at + 1][0] if at + 1 < len(steps) else stop, stop)
+        since = max(since, start)  # noqa: PLW2901 - the part that lies in the period
+        if price is None or since >= until:
+            continue
+        per_hour = price
+        spared = _idle_s(since, until, used)
+        seconds += until - since
+        idle_s += spared
+        cost += price * (until - since) / HOUR_S
+        idle += price * spared / HOUR_S
+    if per_hour is None:
+        return None
+    tokens_out = sum(row.tokens_out for row in asked)
+    return HourlyRow(
+        provider=name,
+        usd_per_hour=per_hour,
+        hours=seconds / HOUR_S,
+        cost_usd=_cents(cost),
+        in_use=1 - idle_s / seconds,
+        idle_usd=_cents(idle),
+        attempts=sum(row.attempts for row in asked),
+        tokens_out=tokens_out,
+        usd_per_mtok=_cents(cost * _MILLION / tokens_out) if tokens_out else None,
+    )
+
+
+def _idle_s(since: int, until: int, used: set[int]) -> int:
+    """Seconds of a time that lie in spans of 5 minutes without a request."""
+    busy = 0
+    for bucket in used:
+        busy += max(0, min(bucket + FINE_S, until) - max(bucket, since))
+    return until - since - busy
+
+
+def _cents(amount: Decimal) -> Decimal:
+    return amount.quantize(Decimal("0.000001"))
+
+
+def _steps(connection: sa.Connection) -> dict[str, Steps]:
+    found: dict[str, Steps] = defaultdict(list)
+    table = hourly_prices.c
+    for row in connection.execute(hourly_prices.select().order_by(table.provider, table.since_s)):
+        found[row.provider].append((row.since_s, row.usd))
+    return found
+
+
+def _asked(connection: sa.Connection, start: int, stop: int) -> dict[str, list[Any]]:
+    """Sums of each provider for every 5 minutes in which it was asked."""
+    table = rollups.c
+    query = (
+        sa.select(
+            table.provider,
+            table.bucket_s,
+            sa.func.sum(table.attempts).label("attempts"),
+            sa.func.sum(table.tokens_out).label("tokens_out"),
+        )
+        .where(
+            table.width_s == FINE_S,
+            table.bucket_s > start - FINE_S,
+            table.bucket_s < stop,
+            table.attempts > 0,
+        )
+        .group_by(table.provider, table.bucket_s)
+    )
+    found: dict[str, list[Any]] = defaultdict(list)
+    for row in connection.execute(query):
+        found[row.provider].append(row)
+    return found
+
+
+def _first(connection: sa.Connection, provider: str, now_s: int) -> int:
+    """The second of the first request at a provider that was paid by the hour, else now."""
+    table = attempt_notes.c
+    query = (
+        sa.select(table.wall_ns)
+        .where(table.provider == provider, table.cost_source == "hourly")
+        .order_by(table.wall_ns)
+        .limit(1)
+    )
+    found = connection.execute(query).scalar()
+    return now_s if found is None else min(now_s, found // 1_000_000_000)
