@@ -71,12 +71,12 @@ def live_speeds(
     table, here = rollups.c, sa.and_(rollups.c.width_s == FINE_S, rollups.c.bucket_s >= since_s)
     with ledger.reading() as connection:
         plain = (table.target, table.attempts, table.ok, table.tokens_out, table.cost_usd)
-        counted = connection.execute(sa.select(*plain).where(here)).all()
+        counted: Sequence[Any] = connection.execute(sa.select(*plain).where(here)).all()
         asked: Counter[str] = Counter()
         for row in counted:
             asked[row.target] += row.attempts
         shown = [target for target, count in asked.most_common(SHOWN) if count]
-        by_target: dict[str, list[sa.Row[Any]]] = {target: [] for target in shown}
+        by_target: dict[str, list[Any]] = {target: [] for target in shown}
         for row in connection.execute(rollups.select().where(here, table.target.in_(shown))):
             by_target[row.target].append(row)
         errors = {
@@ -112,7 +112,7 @@ def middle(sketch: DDSketch, q: float) -> float | None:
 
 def _row(
     target: str,
-    buckets: Sequence[sa.Row[Any]],
+    buckets: Sequence[Any],
     error: str | None,
     hourly: Mapping[str, HourlyRow],
 ) -> LiveSpeed:
@@ -147,16 +147,16 @@ def _grade(total: DDSketch) -> str | None:
     return None if low is None or high is None else str(grade(low, high))
 
 
-def _merged(buckets: Sequence[sa.Row[Any]], metric: str) -> DDSketch:
+def _merged(buckets: Sequence[Any], metric: str) -> DDSketch:
     packed = (getattr(bucket, f"{metric}_sketch") for bucket in buckets)
     return merge_all(DDSketch.from_bytes(data) for data in packed if data is not None)
 
 
-def _sum(buckets: Sequence[sa.Row[Any]], column: str) -> int:
+def _sum(buckets: Sequence[Any], column: str) -> int:
     return sum(getattr(bucket, column) for bucket in buckets)
 
 
-def _cost(buckets: Sequence[sa.Row[Any]]) -> Decimal | None:
+def _cost(buckets: Sequence[Any]) -> Decimal | None:
     """Dollars; None where tokens came and no price is known for any of them."""
     total = sum((bucket.cost_usd for bucket in buckets), Decimal(0))
     return total if total or not _sum(buckets, "tokens_out") else None

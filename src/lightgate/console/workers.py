@@ -37,7 +37,7 @@ class ProcessFacts(NamedTuple):
     cpu_s: float
 
 
-class LoopLag:
+class WorkerBeats:
     """The beats of one worker's loop, by how late they were."""
 
     __slots__ = ("counts", "total_ns")
@@ -71,7 +71,7 @@ class Workers:
         self.now: list[WorkerGauges] = []
         self.shed: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
-        self.lags: dict[int, LoopLag] = {}
+        self.lags: dict[int, WorkerBeats] = {}
         self.lock = threading.Lock()  # held while the counters are changed or read
 
     def look(self) -> None:
@@ -100,7 +100,7 @@ class Workers:
         ):
             for name, count in new.items():
                 counter[name] += count - old.get(name, 0)
-        self.lags.setdefault(now.worker, LoopLag()).gain(now, before)
+        self.lags.setdefault(now.worker, WorkerBeats()).gain(now, before)
 
 
 def process_facts(pid: int) -> ProcessFacts | None:

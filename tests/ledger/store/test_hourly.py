@@ -60,7 +60,9 @@ def test_a_machine_that_nobody_asked_costs_all_the_same(ledger: Ledger) -> None:
     assert hourly_rows(ledger, DAY, NOW, {}) == []
     note_hourly_prices(ledger, PRICE, S)
     (row,) = hourly_rows(ledger, DAY, NOW, {})
-    assert (row.cost_usd, row.idle_usd, row.in_use, row.usd_per_mtok) == (24, 24, 0, None)
+    assert row.cost_usd == row.idle_usd == 24
+    assert row.in_use == 0
+    assert row.usd_per_mtok is None
 
 
 def test_a_price_that_changes_does_not_change_the_past(ledger: Ledger) -> None:
