@@ -50,6 +50,7 @@ class ConsoleContext(NamedTuple):
     workers: Workers
     data: Path
     clock: Clock = SYSTEM
+    notice: Callable[[], str] = lambda: ""  # what an operator should know, though all is well
 
 
 class ConsoleRoute(NamedTuple):
@@ -71,7 +72,11 @@ async def ready(console: ConsoleContext, request: Request) -> Response:
     del request
     lag_s = console.ship_loop.lag_s()
     well = lag_s is not None and lag_s < STALE_S
-    return JSONResponse({"ready": well, "ship_lag_s": lag_s}, status_code=200 if well else 503)
+    facts: dict[str, object] = {"ready": well, "ship_lag_s": lag_s}
+    notice = console.notice()
+    if notice:
+        facts["notice"] = notice
+    return JSONResponse(facts, status_code=200 if well else 503)
 
 
 async def metrics(console: ConsoleContext, request: Request) -> Response:

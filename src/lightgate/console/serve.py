@@ -19,6 +19,7 @@ import uvicorn
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
 from lightgate.console.app import ConsoleContext, build_app
+from lightgate.console.connection import MOST, ConsoleConnection
 from lightgate.console.guard import ConsoleAccess
 from lightgate.console.labels import LabelNames
 from lightgate.console.ship_loop import ShipLoop
@@ -32,7 +33,8 @@ from lightgate.gateway.served.snapshot import SnapshotFailed, read_snapshot
 from lightgate.ledger.locate import LEDGER_ENV, LedgerPlace, locate
 from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.ledger.store.keys import restore_keys
-from lightgate.ledger.store.retention import Keep, prune
+from lightgate.ledger.store.retention import Keep
+from lightgate.ledger.store.retention_clock import RetentionClock
 from lightgate.ledger.store.rollup import DAY_S
 
 if TYPE_CHECKING:
@@ -105,20 +107,24 @@ async def _serve(
     totals = Totals(LabelNames(options.data))
     totals.begin(ledger)
     keep = Keep() if options.retention_s is None else Keep(raw_days=options.retention_s / DAY_S)
+    retention = RetentionClock(ledger, options.data, keep)
     ship_loop = ShipLoop(
         ledger,
         options.data,
-        prune=lambda: prune(ledger, keep),
+        prune=retention.prune,
         remake=lambda: remake_ledger(place),
         taken=totals.take,
     )
     workers = Workers(options.data, SYSTEM)
-    console = ConsoleContext(ledger, ship_loop, totals, workers, options.data)
+    console = ConsoleContext(
+        ledger, ship_loop, totals, workers, options.data, notice=lambda: retention.doubt
+    )
     app = build_app(console, ConsoleAccess(options.host, secret))
     server = _Server(
         uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", server_header=False,
-            timeout_graceful_shutdown=CLOSE_S, ws="none", limit_concurrency=256,
+            timeout_graceful_shutdown=CLOSE_S, ws="none", limit_concurrency=MOST,
+            http=ConsoleConnection,
         )
     )  # fmt: skip
     loop = asyncio.get_running_loop()

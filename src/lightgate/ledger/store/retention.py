@@ -49,14 +49,14 @@ def prune(
 ) -> Pruned:
     """Delete what is too old, at most `limit` rows of a kind, a batch in each transaction."""
     rules = keep or Keep()
-    old_ns = _ago(now(), rules.raw_days) * _NS_PER_S
+    oldest = old_ns(now(), rules.raw_days)
     sums = (
         (rollups, FINE_S, rules.fine_days),
         (rollups, HOUR_S, rules.rollup_days),
         (key_rollups, FINE_S, rules.fine_days),
     )
-    tries = _delete(ledger, attempt_notes, attempt_notes.c.wall_ns < old_ns, limit)
-    asked = _delete(ledger, exchange_notes, exchange_notes.c.wall_ns < old_ns, limit)
+    tries = _delete(ledger, attempt_notes, attempt_notes.c.wall_ns < oldest, limit)
+    asked = _delete(ledger, exchange_notes, exchange_notes.c.wall_ns < oldest, limit)
     summed = [
         _delete(
             ledger,
@@ -72,6 +72,11 @@ def prune(
         rollups=sum(summed),
         more=max(tries, asked, *summed) >= limit,
     )
+
+
+def old_ns(now_ns: int, days: float) -> int:
+    """The instant before which rows of single requests are too old."""
+    return _ago(now_ns, days) * _NS_PER_S
 
 
 def _ago(now_ns: int, days: float) -> int:
