@@ -114,6 +114,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kinds_known: bool = False  # there are no others
     part_tokens: PartTokens = PartTokens()
     calls: dict[str, Decimal] = {}
+    hardware: str = ""  # that it says its models run on, where it is not GPUs of all kinds
     notes: str = ""
     docs: str = ""
     as_of: str = ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from lightgate.bench.judge.answers import answers
 from lightgate.bench.judge.breakeven import break_even, other_models
 from lightgate.bench.judge.profiles import picks
 from lightgate.bench.judge.verdict import Signs, diagnose
@@ -74,6 +75,7 @@ def conclude(
         verdicts=tuple(_verdicts(run, measured, (found_cells, counted), twins)),
         picks=picks(found_cells, twins),
         break_even=break_even(run.targets, found_cells),
+        answers=answers(run.targets, found_cells),
         notes=tuple(dict.fromkeys(filter(None, (*run.notes, other_models(run.targets))))),
     )
 

@@ -21,6 +21,7 @@ from lightgate.dialect.quirks import Quirks
 from lightgate.ledger.runs.run import CellSummary, TargetFacts
 from lightgate.price.rates import Rates, rates_of
 from lightgate.provider.catalogue import Provider
+from lightgate.provider.drivers import drivers
 from lightgate.provider.target import Target
 from lightgate.wire.client.roundtrip import Deadlines
 
@@ -160,6 +161,7 @@ def target_facts(target: Target, order: RunOrder) -> TargetFacts:
         price_output=None if rates is None else rates.output,
         price_as_of=None if rates is None else rates.as_of,
         hourly_cost=target.hourly_cost,
+        drivers=drivers(target.provider, target.model),
     )
 
 

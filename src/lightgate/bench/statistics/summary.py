@@ -19,6 +19,7 @@ import msgspec
 from lightgate.bench.statistics import steady
 from lightgate.bench.statistics.cost import Billed, cell_cost
 from lightgate.bench.statistics.measured import Sampled, sampled
+from lightgate.bench.statistics.slope import prompt_slope
 from lightgate.bench.statistics.steady import AttemptSpan
 from lightgate.clock import load
 from lightgate.clock.bounds import Bounds, doubtful
@@ -108,6 +109,7 @@ def summarise(
         cached_ttft_p50_ms=_p50([a for a in cell.good if a.tokens_cached], attrgetter("ttft_ms")),
         cost=_cost(cell, throughput, speed_p50),
         windows_ns=cell.windows_ns,
+        slope=prompt_slope(cell.good),
     )
 
 

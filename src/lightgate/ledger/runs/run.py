@@ -45,6 +45,7 @@ class TargetFacts(msgspec.Struct, frozen=True, kw_only=True):
     price_output: Decimal | None = None
     price_as_of: str | None = None
     hourly_cost: Decimal | None = None
+    drivers: dict[str, str] = {}  # size, quantisation, hardware, operator, where they are known
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +110,16 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_joule: float | None = None
 
 
+class PromptSlope(msgspec.Struct, frozen=True, kw_only=True):
+    """How much later the first token comes for a longer prompt; lengths in tokens."""
+
+    ms_per_1k: float  # milliseconds per 1,000 tokens
+    interval: Interval
+    shortest: int
+    longest: int
+    n: int
+
+
 class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One target under one load."""
 
@@ -143,6 +154,7 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     windows_ns: tuple[tuple[int, int], ...] | None = None
     engine: EngineFacts | None = None
     gpu: GpuFacts | None = None
+    slope: PromptSlope | None = None
 
     def estimate(self, metric: str, q: float, *, failures: bool = False) -> Estimate | None:
         """Look one quantile up; None where the cell has no such metric or quantile."""
@@ -184,6 +196,14 @@ class Pick(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     slo: dict[str, float]
     source: str  # where the SLO's numbers come from
+
+
+class RunAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that people bring to a speed report, answered from the numbers of the run."""
+
+    question: str
+    text: str
+    target: str | None = None  # None: of all targets together
 
 
 class Versus(msgspec.Struct, frozen=True, kw_only=True):
@@ -261,3 +281,4 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     break_even: tuple[BreakEven, ...] = ()
     health: Health | None = None
     notes: tuple[str, ...] = ()
+    answers: tuple[RunAnswer, ...] = ()

@@ -83,6 +83,7 @@ def _parts(material: Material) -> list[PagePart]:
         PagePart("degradation", "Under load", _degradation(run)),
         PagePart("verdicts", "Why", sections.why(run)),
         PagePart("cost", "Cost and speed", _cost(run)),
+        PagePart("questions", "Questions", sections.questions(run), folded=True),
         PagePart("comparisons", "Who is faster", sections.comparisons(run), folded=True),
         PagePart("distribution", "How TTFT is spread", _distributions(material), folded=True),
         PagePart("arrivals", "When tokens arrive", _arrivals(material), folded=True),

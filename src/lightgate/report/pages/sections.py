@@ -20,6 +20,7 @@ from lightgate.report.tables.figures import (
 from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
+    answered,
     engine_sentences,
     health_sentence,
     twin_sentences,
@@ -75,6 +76,13 @@ def _pick(pick: Pick, short: Mapping[str, str]) -> str:
         + paragraph(shortened(pick.because, short))
         + paragraph(f"SLO: {limits} ({pick.source})", class_="soft"),
         class_="card",
+    )
+
+
+def questions(run: Run) -> str:
+    """Write the questions that people bring to a report, with their answers."""
+    return "".join(
+        element("h3", escape(question)) + listing(lines) for question, lines in answered(run)
     )
 
 

@@ -179,6 +179,17 @@ def run_remarks(run: Run) -> list[str]:
     return remarks + [clean(note) for note in run.notes]
 
 
+def answered(run: Run) -> list[tuple[str, list[str]]]:
+    """Return each question once, with its answers."""
+    short = names(run)
+    found: dict[str, list[str]] = {}
+    for answer in run.answers:
+        name = "" if answer.target is None else short.get(answer.target, answer.target)
+        text = f"{name}: {answer.text}" if name else answer.text
+        found.setdefault(answer.question, []).append(clean(text))
+    return list(found.items())
+
+
 def engine_sentences(run: Run) -> list[str]:
     """Say for each cell what the engine and the GPU said of themselves while it was measured."""
     short = names(run)

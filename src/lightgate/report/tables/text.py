@@ -42,6 +42,7 @@ from lightgate.report.tables.layout import PIPE_WIDTH, TextColumn, print_columns
 from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
+    answered,
     engine_sentences,
     failing_sentence,
     health_sentence,
@@ -225,6 +226,7 @@ def _sections(run: Run) -> Iterator[tuple[str, list[str]]]:
         ("Why", _verdict_lines(run)),
         ("What the engine says", engine_sentences(run)),
         ("Which to take", _pick_lines(run)),
+        ("Questions", _answer_lines(run)),
         (OWN_OR_API, own_notes(run)),
         ("Remarks", [*run_remarks(run), health_sentence(run.health)]),
     ]
@@ -255,6 +257,14 @@ def _verdict_lines(run: Run) -> list[str]:
         lines.append(f"{name}: {verdict.name}. {clean(shortened(verdict.sentence, short))}")
         lines += [f"  - {clean(evidence)}" for evidence in verdict.evidence]
     return lines
+
+
+def _answer_lines(run: Run) -> list[str]:
+    return [
+        line
+        for question, lines in answered(run)
+        for line in (question, *(f"  - {line}" for line in lines))
+    ]
 
 
 def _pick_lines(run: Run) -> list[str]:
