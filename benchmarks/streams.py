@@ -4,7 +4,8 @@
 
 Our own wire client with the kernel's stamps, so that this program's load does not enter the
 figures. Every connection is warm before the first stream. Prints JSON: `ttft_ms` from the request's
-first byte to the first token, and `transit_ms`, the same without what the upstream held it back.
+first byte to the first token, `transit_ms`, the same without what the upstream held it back, and
+`token_ms` from the write of each later token to its arrival, where the upstream stamps them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from lightgate.wire.client.response import Headers
 
 HOLD = re.compile(rb"hold-([0-9]{15})")
+WRITTEN = re.compile(rb"at-([0-9]{15})")
 SPREAD_S = 0.25  # the streams of one wave begin within this time, at drawn instants
 DEADLINES = Deadlines(connect_s=5.0, first_byte_s=10.0, idle_s=10.0, total_s=60.0)
 
@@ -47,6 +49,7 @@ class Listener:
         self.held = 0
         self.events = 0
         self.tail = b""
+        self.transits: list[int] = []  # of stamped tokens
 
     def on_sent(self, stamp: int) -> None:
         """The request leaves."""
@@ -62,6 +65,7 @@ class Listener:
             found = HOLD.search(self.tail + data)
             if found is not None:
                 self.first, self.held = stamp, int(found[1])
+        self.transits += [stamp - int(written) for written in WRITTEN.findall(data)]
         self.events += data.count(b"data: ")
         self.tail = (self.tail + data)[-256:]
 
@@ -124,6 +128,7 @@ async def load(options: argparse.Namespace) -> dict[str, object]:
         "failures": len(failed),
         "ttft_ms": ms([item.first - item.sent for item in heard]),
         "transit_ms": ms([item.first - item.sent - item.held for item in heard]),
+        "token_ms": ms([transit for item in heard for transit in item.transits]),
     }
 
 

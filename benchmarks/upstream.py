@@ -1,12 +1,12 @@
 """The cheapest provider there can be, for overhead.py: one fixed answer, or a paced stream.
 
-    python benchmarks/upstream.py [--port 0] [--tokens 100] [--gap-ms 20] [--hold-ms 50]
+    python benchmarks/upstream.py [--port 0] [--tokens 100] [--gap-ms 20] [--hold-ms 50] [--stamped]
 
 Every POST is answered: with a fixed JSON answer or, if its body asks for a stream, with the role
 at once, the first token after the hold, the others so far apart, then usage and `[DONE]`. The first
 token says how many nanoseconds lay between the request's last byte and the token's write, so that
-a client on the same machine can take our share out of what it measured. Ends when standard input
-does.
+a client on the same machine can take our share out of what it measured; with --stamped every later
+token says when it was written, by the machine's monotonic clock. Ends when standard input does.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def event(delta: dict[str, str] | None, finish: str | None = None) -> bytes:
 class Pace:
     """What a stream is made of, made once."""
 
-    def __init__(self, tokens: int, gap_s: float, hold_s: float) -> None:
+    def __init__(self, tokens: int, gap_s: float, hold_s: float, *, stamped: bool) -> None:
         self.tokens = tokens
         self.gap_s = gap_s
         self.hold_s = hold_s
@@ -77,6 +77,7 @@ class Pace:
         self.head = answer("text/event-stream", b"transfer-encoding: chunked", role)
         self.first = event({"content": "hold-%015d"})
         self.token = chunked(event({"content": " token"}))
+        self.stamped = event({"content": "at-%015d"}) if stamped else b""
         end = event({}, "stop") + event(None) + b"data: [DONE]\n\n"
         self.end = chunked(end) + b"0\r\n\r\n"
         self.whole = whole()
@@ -142,7 +143,8 @@ class Provider(asyncio.Protocol):
             held_ns = time.monotonic_ns() - self.received_ns
             self.transport.write(chunked(pace.first % held_ns))
         elif self.sent < pace.tokens:
-            self.transport.write(pace.token)
+            stamped = pace.stamped and chunked(pace.stamped % time.monotonic_ns())
+            self.transport.write(stamped or pace.token)
         else:
             self.transport.write(pace.end)
             return
@@ -167,8 +169,10 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--gap-ms", type=float, default=20.0)
     parser.add_argument("--hold-ms", type=float, default=50.0)
+    parser.add_argument("--stamped", action="store_true")
     options = parser.parse_args()
-    pace = Pace(options.tokens, options.gap_ms / 1e3, options.hold_ms / 1e3)
+    hold_s, stamped = options.hold_ms / 1e3, options.stamped
+    pace = Pace(options.tokens, options.gap_ms / 1e3, hold_s, stamped=stamped)
     uvloop.run(serve(options.port, pace))
 
 

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lightgate.config.load import parse_config
-from lightgate.gateway.process.child import PARENT_DEATH_ENV
+from lightgate.gateway.process.lock import PARENT_DEATH_ENV
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import put_snapshot
 from lightgate.ledger.journal.journal import read_frames

@@ -25,9 +25,11 @@ from lightgate.gateway.process.apart import apart
 from lightgate.gateway.process.lists import ListKeeper, order_of
 from lightgate.gateway.process.lock import (
     FORCED,
+    ORPHANS_S,
     WORKER,
     DataFolderLock,
     SupervisorState,
+    end_orphans,
 )
 from lightgate.gateway.process.port import ReservedPort, is_loopback
 from lightgate.gateway.process.prepare import (
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from lightgate.gateway.process.port import WorkerSockets
 
 CONSOLE_HOST: Final = "127.0.0.1"
-ORPHANS_S: Final = 4.0  # the children of a predecessor that was killed are gone by then
 AFTER_DRAIN_S: Final = 5.0
 CONSOLE_STOP_S: Final = 20.0
 SILENT_S: Final = 5  # after which a worker or the console is taken for hung
@@ -97,6 +98,9 @@ async def launch(options: UpOptions) -> None:
     with DataFolderLock(up.data) as folder:
         for path in keep_private(up.data):
             logs.say(_log, logging.WARNING, f"Others can read {path}, and its mode cannot be set")
+        if killed := end_orphans(up.data):
+            logs.say(_log, logging.WARNING, f"{killed} processes of a predecessor that was killed"
+                     " did not end by themselves and were killed", killed=killed)  # fmt: skip
         up.require_keys()
         settings, patience_s = up.settings, ORPHANS_S if folder.stale else 0.0
         gateway = await ReservedPort.make(settings.host, settings.port, patience_s=patience_s)

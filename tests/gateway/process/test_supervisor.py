@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -19,13 +20,20 @@ from hypothesis import strategies as st
 
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.child import FIRST_PAUSE_S, HEALTHY_S, LONGEST_PAUSE_S, Backoff
-from lightgate.gateway.process.lock import LOCK, STATE, DataFolderLock, SupervisorState, read_state
+from lightgate.gateway.process.lock import (
+    LOCK,
+    PARENT_DEATH_ENV,
+    STATE,
+    DataFolderLock,
+    SupervisorState,
+    end_orphans,
+    read_state,
+)
 from lightgate.gateway.process.port import ReservedPort, is_loopback, refused
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from lightgate.gateway.process.lock import ChildState
 
@@ -426,6 +434,46 @@ def test_a_claim_ends_with_its_process_and_is_known_to_be_stale(tmp_path: Path) 
     with DataFolderLock(tmp_path) as folder:
         assert folder.stale
         assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
+
+
+LEAVES = """
+import os, signal, subprocess, sys, time
+child = subprocess.Popen(
+    [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", "--data", sys.argv[1]],
+    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    env={**os.environ, **({sys.argv[2]: "1"} if sys.argv[2] else {})},
+    cwd=sys.argv[3],
+)
+child.stdout.readline()
+os.kill(child.pid, signal.SIGSTOP)
+print(child.pid)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the system has no /proc")
+def test_a_stopped_child_of_a_killed_predecessor_is_ended(tmp_path: Path) -> None:
+    def left(data: str, variable: str, cwd: Path = tmp_path) -> int:
+        command = [sys.executable, "-c", LEAVES, data, variable, str(cwd)]
+        return int(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "other").mkdir()
+    ours = [left(str(tmp_path / "mine"), PARENT_DEATH_ENV), left("mine", PARENT_DEATH_ENV)]
+    others = [
+        left(str(tmp_path / "mine"), ""),  # started by hand
+        left(str(tmp_path / "other"), PARENT_DEATH_ENV),
+        left("mine", PARENT_DEATH_ENV, tmp_path / "other"),
+    ]
+    try:
+        assert end_orphans(tmp_path / "mine", 0.0) == 2
+        assert end_orphans(tmp_path / "mine", 0.0) == 0
+        assert not any(map(psutil.pid_exists, ours)) or all(
+            psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in ours
+        )
+        assert all(psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in others)
+    finally:
+        for pid in others:
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_the_note_is_replaced_whole(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError, UsageError
-from lightgate.gateway.process.lock import ChildState
+from lightgate.gateway.process.lock import PARENT_DEATH_ENV, ChildState
 from lightgate.gateway.process.logs import say
 from lightgate.gateway.process.port import WorkerSockets
 
@@ -36,7 +36,6 @@ LONGEST_PAUSE_S: Final = 10.0
 KILLED_STARTS: Final = 3
 PATIENT_S: Final = 1.0  # a longer pause before the next life is too long for waiting connections
 HEALTHY_S: Final = 60.0
-PARENT_DEATH_ENV: Final = "LIGHTGATE_ENDS_WITH_PARENT"
 GRACE_S: Final = 1.5  # of a child without a parent; what it has written to a file is safe
 _STDIN: Final = 0
 _STDOUT: Final = 1

@@ -21,7 +21,8 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import LightgateError
-from lightgate.gateway.process.child import PARENT_DEATH_ENV, end_with_parent
+from lightgate.gateway.process.child import end_with_parent
+from lightgate.gateway.process.lock import PARENT_DEATH_ENV
 from lightgate.gateway.process.logs import say
 from lightgate.gateway.process.prepare import ListNews, ListOrder, Preparation
 from lightgate.provider.kept_lists import AGAIN_NS, FRESH_NS, WANTED

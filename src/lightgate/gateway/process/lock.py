@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import signal
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -11,13 +15,15 @@ import msgspec
 from lightgate.errors import ConfigError, LightgateError
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import TracebackType
 
 STATE: Final = "supervisor.json"
 LOCK: Final = "supervisor.lock"
 FORCED: Final = "reload-forced"  # a file that lets the next reload remove every model or key
 WORKER: Final = "worker-"  # begins the name of a worker
+PARENT_DEATH_ENV: Final = "LIGHTGATE_ENDS_WITH_PARENT"  # set for every child of a supervisor
+ORPHANS_S: Final = 4.0  # the children of a supervisor that was killed are gone by then
+_LOOK_S: Final = 0.05
 
 
 class ChildState(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +81,43 @@ class DataFolderLock:
             (self._data / STATE).unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = -1
+
+
+def end_orphans(data: Path, patience_s: float = ORPHANS_S) -> int:
+    """Wait for the children of a supervisor that was killed, and kill those that stay.
+
+    A child that is stopped (SIGSTOP) or hangs does not notice that its parent died: it would keep
+    the port, and the lock on its journal. Call it with the folder's lock, which says that there is
+    no other supervisor. Returns how many were killed; none where the system has no /proc.
+    """
+    until = time.monotonic() + patience_s
+    while left := _orphans(data):
+        if time.monotonic() >= until:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            while _orphans(data):
+                time.sleep(_LOOK_S)
+            return len(left)
+        time.sleep(_LOOK_S)
+    return 0
+
+
+def _orphans(data: Path) -> list[int]:
+    """The processes of supervisors that serve from this folder, but for our own children."""
+    found, folder, mark = [], data.resolve(), f"{PARENT_DEATH_ENV}=1".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"--data" not in arguments or mark not in (entry / "environ").read_bytes():
+                continue
+            named = os.fsdecode(arguments[arguments.index(b"--data") + 1])
+            parent = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+            if parent != os.getpid() and ((entry / "cwd").readlink() / named).resolve() == folder:
+                found.append(int(entry.name))
+        except (OSError, ValueError, IndexError):
+            continue  # it ended meanwhile, or is another user's
+    return found
 
 
 def read_state(data: Path) -> SupervisorState | None:
