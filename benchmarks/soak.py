@@ -38,7 +38,7 @@ from lightgate.sim.server.spawn import SimProcess
 
 WORKERS = 2
 WARM_S, REST_S, SAMPLE_S = 20.0, 15.0, 2.0
-DISK_MB = 512
+DISK_MB = 768
 RSS_X, RSS_MB = 1.3, 16.0  # back at the start: at most so many times as much and so much more
 FILES = 6
 SDK = Path(".venv-sdk-openai/bin/python")

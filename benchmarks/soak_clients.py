@@ -141,7 +141,9 @@ async def told(asked: Asked, limit_s: float = HUNG_S) -> Any:
         asked.how, asked.detail = "connect", str(error)
     except (OSError, EOFError) as error:
         asked.how, asked.detail = "broken", f"{type(error).__name__}: {error}"[:120]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except RuntimeError as error:  # uvloop's word for a write to a connection that was lost
+        asked.how, asked.detail = "broken", str(error)[-120:]
+    except Exception as error:  # noqa: BLE001 - an answer that cannot be read is what we look for
         asked.how, asked.detail = "wrong", f"{type(error).__name__}: {error}"[:200]
     finally:
         asked.ended = time.monotonic()

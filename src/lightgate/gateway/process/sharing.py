@@ -6,6 +6,7 @@ that is missing, of another version or broken is passed over.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from typing import TYPE_CHECKING, Final
@@ -77,6 +78,8 @@ class FormSharing:
             unborn.write_bytes(content)
             os.replace(unborn, self._own)  # noqa: PTH105 - one call, no second look-up
         except OSError as error:
+            with contextlib.suppress(OSError):
+                unborn.unlink()  # part of it may be there, and a full disk needs the room
             logger.warning(
                 "the form of targets cannot be written for other workers: %s", error.strerror
             )
