@@ -234,6 +234,7 @@ async def test_a_folder_with_a_run_is_not_overwritten(run: Run, world: str, tmp_
         (("x=http://127.0.0.1:1/v1#m", "--rate", "5", "--shape", "posson"), 2, "mean poisson?"),
         (("x=http://127.0.0.1:1/v1#m", "--rate", "5", "--shape", "closed"), 2, "takes no --rate"),
         (("x=http://127.0.0.1:1/v1#m", "--tools"), 2, "--tools needs --turns"),
+        (("x=http://127.0.0.1:1/v1#m", "--think", "2s"), 2, "--think needs --turns"),
         (("x=http://127.0.0.1:1/v1#m", "--find-rate"), 2, "needs a limit"),
         (("x=http://127.0.0.1:1/v1#m", "--sweep", "--find-rate"), 2, "take one target"),
     ],

@@ -82,6 +82,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
     "--max-inflight", type=click.IntRange(1), help="Of a rate: drop what would be in flight above."
 )
 @click.option("--turns", type=click.IntRange(1), help="Conversations of so many turns.")
+@click.option("--think", help="With --turns: pause before every later turn, e.g. 2s.")
 @click.option("--tools", is_flag=True, help="With --turns: an agent that calls tools.")
 @click.option(
     "--prompt-tokens",
@@ -356,7 +357,7 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _duration(text: str | None) -> int | None:
+def _duration(text: str | None, option: str = "--duration") -> int | None:
     from lightgate.config.notation import parse_duration
 
     if text is None:
@@ -365,7 +366,7 @@ def _duration(text: str | None) -> int | None:
         return parse_duration(f"{text}s" if text.isdecimal() else text)
     except ValueError:
         raise UsageError(
-            f"--duration {text!r} is no duration.", hint="Write it like 60s, 5m or 1h."
+            f"{option} {text!r} is no duration.", hint="Write it like 60s, 5m or 1h."
         ) from None
 
 
@@ -394,11 +395,18 @@ def _talk(given: dict[str, Any]) -> Talk | None:
     if given["turns"] is None:
         if given["tools"]:
             raise UsageError("--tools needs --turns.", hint="Add --turns 5.")
+        if given["think"]:
+            raise UsageError("--think needs --turns.", hint="Add --turns 5.")
         return None
     if given["shape"] != "closed" or given["duration"] is not None:
         raise UsageError("Conversations are driven in a closed loop, by --requests.")
     tokens_out = parse_lengths("--max-tokens", given["max_tokens"]).most
-    return Talk(turns=given["turns"], tokens_out=tokens_out, tools=given["tools"])
+    return Talk(
+        turns=given["turns"],
+        tokens_out=tokens_out,
+        tools=given["tools"],
+        think_s=(_duration(given["think"], "--think") or 0) / 1e9,
+    )
 
 
 def _explorer(given: dict[str, Any], order: RunOrder, checks: list[Check]) -> Explorer | None:
