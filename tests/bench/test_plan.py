@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 
 from lightgate.bench.selftest.plan import (
-    BUDGETS,
+    BESIDE,
     OTHER_DIALECTS,
     OTHER_SCENARIOS,
     SCENARIOS,
     SLOW,
     SelftestCell,
+    budget,
     cells,
 )
 from lightgate.sim.world_file import load
@@ -32,13 +33,14 @@ def test_kernel_stamps_meet_every_scenario_read_stamps_the_plain_one() -> None:
     plan = cells(stamps=("kernel", "read"), concurrency=(1, 256, 1024), quick=False)
     kernel = [cell for cell in plan if cell.stamps == "kernel"]
     read = [cell for cell in plan if cell.stamps == "read"]
-    assert [cell.scenario for cell in kernel] == [*SCENARIOS, *SCENARIOS, SLOW]
-    assert [cell.scenario for cell in read] == [SCENARIOS[0], SCENARIOS[0], SLOW]
+    assert [cell.scenario for cell in kernel] == [*SCENARIOS, *BESIDE, *SCENARIOS, SLOW]
+    assert [cell.scenario for cell in read] == [SCENARIOS[0], *BESIDE, SCENARIOS[0], SLOW]
 
 
 def test_read_stamps_alone_meet_every_scenario() -> None:
     plan = cells(stamps=("read",), concurrency=(1,), quick=False)
-    assert [cell.scenario for cell in plan] == list(SCENARIOS)
+    assert [cell.scenario for cell in plan] == [*SCENARIOS, *BESIDE]
+    assert [cell.name for cell in plan if cell.hog] == ["S1 hog", "S12 hog"]
 
 
 def test_the_other_dialects_are_met_at_32() -> None:
@@ -71,6 +73,10 @@ def test_quick_is_less() -> None:
 
 
 def test_the_budget_is_the_published_one() -> None:
-    kernel, read = BUDGETS["kernel"], BUDGETS["read"]
-    assert kernel == (100_000, 200_000, 0.005, 2_100_000, 0.98)
-    assert read == (100_000, None, None, None, 0.98)
+    kernel = SelftestCell(SCENARIOS[0], 1, 24, 20, "kernel")
+    assert budget(kernel, 80_000) == (100_000, 200_000, 200_000, 0.005, 0.98)
+    read = kernel._replace(stamps="read")
+    assert budget(read, 80_000) == (260_000, 200_000, 200_000, 0.005, 0.98)
+    for cell in (kernel, read):  # beside a hog only the bounds are judged
+        beside = budget(cell._replace(hog=True), 80_000)
+        assert beside == (None, None, 200_000, 0.005, 0.0)

@@ -52,7 +52,7 @@ def test_a_perfect_measurement_has_no_error(measured: Measure, shape: type[Shape
     assert not errors.unmeasured
     assert errors.wrong_outcome == ""
     assert not errors.unsure
-    assert not errors.outside
+    assert (errors.beyond_ns, errors.beyond_speed) == ((0, 0), 0.0)
 
 
 def test_ttft_and_e2e_are_against_the_actual_writes(measured: Measure, shape: type[Shape]) -> None:
@@ -127,11 +127,50 @@ def test_bounds_of_either_kind_of_stamp_count(
 
 def test_a_truth_outside_the_bounds_is_found(measured: Measure, shape: type[Shape]) -> None:
     log = entry(written(150), written(210), written(220))
-    assert errors_of(measured(shape()), log).outside
-    assert errors_of(measured(shape(bound_ms=45)), log).outside
-    assert not errors_of(measured(shape(bound_ms=50)), log).outside
+    assert errors_of(measured(shape()), log).beyond_ns == (50 * MS, 0)
+    assert errors_of(measured(shape(bound_ms=45)), log).beyond_ns == (5 * MS, 0)
+    assert errors_of(measured(shape(bound_ms=50)), log).beyond_ns == (0, 0)
     early = entry(written(205), written(210), written(220))  # no bound allows a stamp before it
-    assert errors_of(measured(shape(bound_ms=50)), early).outside
+    assert errors_of(measured(shape(bound_ms=50)), early).beyond_ns == (5 * MS, 0)
+
+
+def test_a_write_that_was_interrupted_left_at_an_unknown_instant(
+    measured: Measure, shape: type[Shape]
+) -> None:
+    log = entry(written(150), written(210), written(220))
+    took = msgspec.structs.replace(log, done_ns=(MS, 201 * MS, 210 * MS, 220 * MS))
+    errors = errors_of(measured(shape()), took)
+    assert (errors.ttft_ns, errors.beyond_ns) == (0, (0, 0))
+    late = msgspec.structs.replace(log, done_ns=(MS, 180 * MS, 210 * MS, 220 * MS))
+    errors = errors_of(measured(shape()), late)
+    assert (errors.ttft_ns, errors.beyond_ns) == (20 * MS, (20 * MS, 0))
+
+
+def test_a_true_speed_outside_its_bounds_is_found(measured: Measure, shape: type[Shape]) -> None:
+    log = entry(written(200), written(210), written(225))
+    beyond = errors_of(measured(shape()), log).beyond_speed
+    assert beyond == pytest.approx(25 / 20 - 1)
+    assert errors_of(measured(shape(bound_ms=5)), log).beyond_speed == pytest.approx(0.0)
+
+
+def test_the_first_kind_may_be_among_others_that_a_late_client_read_with_it(
+    measured: Measure, shape: type[Shape]
+) -> None:
+    both = kinds.TEXT | kinds.REASONING
+    done = measured(shape(first_kinds=both, bound_ms=5))
+    assert errors_of(done, entry()).wrong_kind
+    done.marks.burst_pieces[0] = 3
+    assert not errors_of(done, entry()).wrong_kind
+    assert errors_of(done, entry(written(200, kind="tool"), written(220))).wrong_kind
+
+
+def test_an_answer_in_one_late_read_has_no_speed_and_says_why(
+    measured: Measure, shape: type[Shape]
+) -> None:
+    one = measured(shape(bursts_ms=(220,), usage=3, bound_ms=25))
+    assert errors_of(one, entry()).unmeasured
+    one.marks.burst_pieces[0] = 3
+    assert not errors_of(one, entry()).unmeasured
 
 
 def test_the_simulators_own_delay_is_kept_apart(measured: Measure, shape: type[Shape]) -> None:

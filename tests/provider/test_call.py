@@ -16,6 +16,7 @@ from lightgate.dialect import kinds
 from lightgate.errors import (
     ConnectionFailed,
     DeadlineMissed,
+    EmptyAnswer,
     HttpRefused,
     Malformed,
     NameUnknown,
@@ -106,6 +107,13 @@ async def test_a_missing_terminal_marker_is_a_truncation(answer: Answer) -> None
     called, _ = await answer([SSE, chunk(content="Hel")])
     assert called.outcome is Outcome.TRUNCATED
     assert isinstance(called.error, Truncated)
+
+
+@pytest.mark.parametrize("body", [b"", b": ping\n\n"])
+async def test_a_stream_without_any_event_is_empty(answer: Answer, body: bytes) -> None:
+    called, _ = await answer([SSE + body])
+    assert called.outcome is Outcome.EMPTY
+    assert isinstance(called.error, EmptyAnswer)
 
 
 async def test_an_answer_that_breaks_off_after_its_marker_is_whole(answer: Answer) -> None:

@@ -49,9 +49,11 @@ def command(
     """Measure our own error against a simulator whose every write is known.
 
     Errors are against the instants at which the simulator really wrote, in its own log, so its
-    own delays are not ours. Exit code 6 if the error budget is missed.
+    own delays are not ours. A cell that misses the error budget is run once more; exit code 6 if
+    it misses it again.
     """
     from lightgate.bench.selftest.plan import cells
+    from lightgate.bench.selftest.result import BUSY_SHARE
 
     wanted = _scenarios(only)
     plan = [
@@ -70,6 +72,12 @@ def command(
     else:
         emit_table(_COLUMNS, [_row(result) for result in results], caption=_CAPTION, names=3)
         note(f"Peak memory of this process: {_peak()['peak_rss_mb']:.0f} MB")
+    busy = sum(result.unsure_share > BUSY_SHARE and not result.hog for result in results)
+    if busy:
+        note(
+            f"The machine was busy: in {busy} cells many samples have wide bounds. They were held"
+            " to their bounds; medians were judged by the others, and the load was not."
+        )
     misses = [
         f"{result.scenario} at {result.concurrency} ({result.stamps}): {miss}"
         for result in results
@@ -88,8 +96,16 @@ def _held(cells: int) -> str:
 
 def _run(plan: list[SelftestCell], *, pin: bool) -> list[CellResult]:
     import uvloop
+    from msgspec.structs import replace
 
-    from lightgate.bench.selftest.run import WORLD, Lab, pin_cores, run_cell, settle
+    from lightgate.bench.selftest.run import (
+        WORLD,
+        Lab,
+        pin_cores,
+        run_cell,
+        settle,
+        wake_time_ns,
+    )
     from lightgate.sim.server.serve import SimOptions
     from lightgate.sim.server.spawn import SimProcess
 
@@ -97,11 +113,19 @@ def _run(plan: list[SelftestCell], *, pin: bool) -> list[CellResult]:
 
     async def every() -> list[CellResult]:
         results = []
+        wake_ns = await wake_time_ns()
+        note(f"This machine wakes a sleeping reader in {wake_ns / 1e6:.3f} ms.")
         for cell in plan:
             await settle()
             progress.begin(cell)
-            results.append(await run_cell(cell, lab, progress.tick))
-            progress.end(results[-1])
+            result = await run_cell(cell, lab, progress.tick, wake_ns=wake_ns)
+            if result.misses:
+                progress.repeat(result)
+                await settle()
+                again = await run_cell(cell, lab, progress.tick, wake_ns=wake_ns)
+                result = replace(again, first_misses=result.misses)
+            results.append(result)
+            progress.end(result)
         return results
 
     core = pin_cores() if pin else None
@@ -133,12 +157,20 @@ class _SelftestProgress:
         if time.monotonic() - self._shown > 0.5:
             self._show()
 
+    def repeat(self, result: CellResult) -> None:
+        self._clear()
+        note(f"[{self._number}/{self._cells}] {result.scenario}: once more: {result.misses[0]}")
+        self._done = 0
+
+    def _clear(self) -> None:
+        if self._live:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+
     def end(self, result: CellResult) -> None:
         ttft = result.ttft_ms
         error = "" if ttft is None else f"ttft error p99 {ttft.p99:.3f} ms"
         verdict = "ok" if not result.misses else "; ".join(result.misses)
-        if self._live:
-            click.echo("\r\x1b[2K", nl=False, err=True)
+        self._clear()
         note(
             f"[{self._number}/{self._cells}] {result.scenario:<13} {result.concurrency:>4} streams"
             f" {result.stamps:<6} {error}  {verdict}"
@@ -168,14 +200,17 @@ _COLUMNS = (
     Column("e2e ms p50", "right"),
     Column("p99", "right", joined=True),
     Column("max", "right", joined=True),
+    Column("beyond p99", "right"),
     Column("unsure", "right"),
+    Column("send ms p50", "right"),
     Column("offered", "right"),
     Column("CPU ms/1k tok", "right"),
     Column("verdict"),
 )
 _CAPTION = (
-    "Errors against the simulator's own write instants. unsure: samples whose first or last stamp"
-    " is only known to a millisecond or worse, by its own bounds."
+    "Errors against the simulator's own write instants. beyond: how far the truth lies outside the"
+    " bounds of the stamps, ms; unsure: samples whose bounds are wider than a millisecond; send:"
+    " from t_send to the arrival at the simulator."
 )
 
 
@@ -188,11 +223,19 @@ def _row(result: CellResult) -> tuple[str, ...]:
         *_three(result.ttft_ms, 1.0, 3),
         *_three(result.speed, 100.0, 3),
         *_three(result.e2e_ms, 1.0, 3),
+        *_three(result.beyond_ms, 1.0, 3)[1:2],
         f"{result.unsure_share:.1%}",
+        *_three(result.send_ms, 1.0, 3)[:1],
         "·" if result.offered is None else f"{result.offered:.1%}",
         f"{result.cpu_us_per_token:.1f}",
-        "ok" if not result.misses else "MISSED",
+        _verdict(result),
     )
+
+
+def _verdict(result: CellResult) -> str:
+    if result.misses:
+        return "MISSED"
+    return "ok the second time" if result.first_misses else "ok"
 
 
 def _three(spread: ErrorSpread | None, factor: float, digits: int) -> tuple[str, str, str]:

@@ -47,6 +47,30 @@ def of_rate(tokens: Bounds, shortest_ns: float, longest_ns: float) -> Bounds:
     return Bounds(tokens.low * NS_PER_S / longest_ns if longest_ns > 0 else 0.0, high)
 
 
+class SpeedFacts(NamedTuple):
+    """The parts of a decode speed: tokens after the first burst, both stamps, both bounds in ns.
+
+    `pieces` are the deltas of the first burst, `streamed` all tokens that came with deltas.
+    """
+
+    rest: float
+    streamed: float
+    pieces: int
+    first: int
+    last: int
+    first_ns: float
+    last_ns: float
+
+
+def of_speed(facts: SpeedFacts) -> Bounds:
+    """Bounds of the decode speed; pieces that a late client read at once may be several bursts."""
+    rest = most = facts.rest
+    if facts.pieces > 1 and facts.first_ns > ONE_BURST_NS:
+        most = max(rest, facts.streamed - 1)
+    span = facts.last - facts.first
+    return of_rate(Bounds(rest, most), span - facts.last_ns, span + facts.first_ns)
+
+
 class Gaps(NamedTuple):
     """The gaps of one attempt in milliseconds: as they were seen, and the ends of what they were.
 

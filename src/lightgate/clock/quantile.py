@@ -113,6 +113,17 @@ def interval(values: Iterable[float], q: float, confidence: float = CONFIDENCE) 
     return Interval(ordered[pair[0] - 1], ordered[pair[1] - 1], confidence)
 
 
+def at_least(values: Iterable[float], q: float, confidence: float = CONFIDENCE) -> float:
+    """One-sided lower bound of the q-quantile of what `values` were drawn from; -inf of too few.
+
+    With so much confidence the true quantile is not below it, whatever the distribution: a limit
+    under it has surely been missed, and one above it may have been kept.
+    """
+    ordered = sorted(values)
+    place = _covered(len(ordered), q, 1.0 - confidence) if ordered else 0
+    return ordered[place - 1] if place >= 1 else -math.inf
+
+
 def smallest_n(q: float, confidence: float = CONFIDENCE) -> int:
     """Fewest samples for which `ranks` finds a pair."""
     tail = (1.0 - confidence) / 2.0

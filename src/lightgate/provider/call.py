@@ -408,7 +408,7 @@ class Call:
                     hint="Check the base URL: it should end where /chat/completions begins.",
                 )
             return self._error(scanner.error)
-        if not scanner.done and self._sse is not None:
+        if not scanner.done and self._sse is not None and self.marks.event is not None:
             return Truncated(
                 f"{self._where} ended the stream without its terminal marker or a finish reason."
             )

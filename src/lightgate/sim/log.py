@@ -18,7 +18,7 @@ from lightgate.sim.answer.script import KINDS, Counts, Script
 
 MOST_ENTRIES: Final = 100_000
 PAGE: Final = 1_000  # entries of one answer: a longer one would hold up the streams
-MOST_BEATS: Final = 4_000_000  # 25 bytes each
+MOST_BEATS: Final = 4_000_000  # 33 bytes each
 
 
 class SimLogEntry(msgspec.Struct, kw_only=True):
@@ -48,6 +48,7 @@ class SimLogEntry(msgspec.Struct, kw_only=True):
     usage: dict[str, object] | None = None
     script: Script = msgspec.field(default_factory=lambda: Script(streamed=False))
     actual_ns: array[int] = msgspec.field(default_factory=lambda: array("q"))
+    done_ns: array[int] = msgspec.field(default_factory=lambda: array("q"))
 
     def facts(self) -> dict[str, object]:
         """The entry as the log's readers see it."""
@@ -57,11 +58,11 @@ class SimLogEntry(msgspec.Struct, kw_only=True):
             (start + at, actual[i] if i < done else None, script.tokens[i], KINDS[script.kind[i]])
             for i, at in enumerate(script.at_ns)
         ]
-        skipped = {"script", "actual_ns", "counts"}
+        skipped = {"script", "actual_ns", "done_ns", "counts"}
         names = [name for name in self.__struct_fields__ if name not in skipped]
         facts = {name: getattr(self, name) for name in names}
         tokens = None if self.counts is None else self.counts._asdict()
-        return facts | {"tokens": tokens, "plan": plan}
+        return facts | {"tokens": tokens, "plan": plan, "done_ns": list(self.done_ns)}
 
 
 class SimLog:

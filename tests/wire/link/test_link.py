@@ -13,12 +13,15 @@ import pytest
 import uvloop
 
 from lightgate.clock.source import ManualClock
+from lightgate.wire.link import stamps
 from lightgate.wire.link.kernel import KernelLink, Poller
 from lightgate.wire.link.link import HIGH_WATER, READ_SIZE, ReadLink
 from lightgate.wire.link.stamps import (
     JITTER_NS,
     SO_TIMESTAMPNS,
+    WAKE_NS,
     Anchor,
+    LastEmpty,
     LoopLag,
     kernel_stamps_available,
 )
@@ -394,6 +397,64 @@ def test_bytes_left_behind_by_a_full_read_keep_their_bound(
         assert all(since <= before + SLACK_NS for _, _, since in rig.peer.reads)
 
     play("kernel", new_loop, scene)
+
+
+@STAMPING
+@pytest.mark.usefixtures("stamping")
+def test_the_bounds_of_several_segments_in_one_read_cover_the_first(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def scene(rig: Rig) -> None:
+        rig.far.sendall(b"x")
+        await rig.until(lambda: len(rig.peer.data) == 1)
+        rig.far.sendall(b"y")
+        first, worked = time.monotonic_ns(), time.thread_time_ns()
+        busy(20_000_000)
+        unseen = time.monotonic_ns() - first - (time.thread_time_ns() - worked)
+        rig.far.sendall(b"z")
+        await rig.until(lambda: len(rig.peer.data) == 3)
+        ((_, stamp, since),) = rig.peer.reads[1:]
+        assert stamp >= first + 20_000_000 - SLACK_NS  # the kernel has the last one's alone
+        assert since <= first + SLACK_NS + unseen
+
+    play("kernel", new_loop, scene)
+
+
+class Idle:
+    """A thread that was busy for as long as a test says."""
+
+    knows_queue = True
+
+    def __init__(self) -> None:
+        self.busy_ns = 0
+
+    def total_ns(self) -> int:
+        return self.busy_ns
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_what_woke_a_sleeping_loop_came_no_earlier_than_it_was_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, idle = [0], Idle()
+    monkeypatch.setattr(stamps.time, "monotonic_ns", lambda: now[0])
+    monkeypatch.setattr(stamps, "BusyTime", lambda: idle)
+    empty = LastEmpty()
+    now[0], idle.busy_ns = 50_000_000, 3_000_000  # it slept for 47 of 50 ms
+    empty.polled_ns = empty.before_poll()
+    assert empty.since_ns == 50_000_000 - 3_000_000 - WAKE_NS
+    now[0], idle.busy_ns = 70_000_000, 23_000_000  # it worked all the time
+    empty.polled_ns = empty.before_poll()
+    assert empty.since_ns == 50_000_000
+    now[0] += WAKE_NS  # a moment later nobody asks the scheduler
+    empty.before_poll()
+    assert empty.since_ns == 70_000_000
+    idle.knows_queue = False  # nor where it does not tell
+    now[0] += 50_000_000
+    empty.before_poll()
+    assert empty.since_ns == 70_000_000
 
 
 def test_an_anchor_counts_steps_but_not_slewing() -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import subprocess
+import sys
 import time
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from lightgate.bench.load.drive import Driving, Finished, Job, drive
 from lightgate.bench.load.quiet import quiet
+from lightgate.bench.run.doctor import check_clock
 from lightgate.bench.run.order import target
+from lightgate.bench.selftest.plan import budget
 from lightgate.bench.selftest.result import CellResult, decode_page, errors_of, summarise
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import LightgateError
@@ -31,6 +36,10 @@ if TYPE_CHECKING:
 WORLD: Final = "selftest"
 RAMP_S: Final = {1: 0.0, 32: 0.5}  # the rest: one second, so that first tokens do not come as one
 PROMPT: Final = "Say something of the length that was asked for."
+# It looks now and then whether its parent still lives: it must not outlive a killed test.
+HOG: Final = (
+    "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
+)
 DEADLINES: Final = Deadlines(connect_s=10, first_byte_s=30, idle_s=10, total_s=120)
 
 
@@ -69,8 +78,13 @@ class Lab:
         return found
 
 
-async def run_cell(cell: SelftestCell, lab: Lab, on_done: Callable[[Finished], None]) -> CellResult:
-    """Run one cell against the simulator and compare it with the log."""
+async def run_cell(
+    cell: SelftestCell, lab: Lab, on_done: Callable[[Finished], None], *, wake_ns: float = 0.0
+) -> CellResult:
+    """Run one cell against the simulator and compare it with the log.
+
+    `wake_ns` is how long this machine takes to wake a sleeping reader: see `wake_time_ns`.
+    """
     client = Client(stamp=cell.stamps)
     done: list[Finished] = []
 
@@ -80,7 +94,7 @@ async def run_cell(cell: SelftestCell, lab: Lab, on_done: Callable[[Finished], N
 
     try:
         await client.warm(lab.origin, cell.concurrency)
-        with quiet():
+        with hog() if cell.hog else nullcontext(), quiet():
             cpu = time.process_time_ns()
             ramp_s = RAMP_S.get(cell.concurrency, 1.0)
             await drive(client, lab.jobs(cell), driving(cell.concurrency, ramp_s), finished)
@@ -90,7 +104,24 @@ async def run_cell(cell: SelftestCell, lab: Lab, on_done: Callable[[Finished], N
     finally:
         await client.close()
     errors = [errors_of(item, entries[item.job.id]) for item in done if item.job.id in entries]
-    return summarise(cell, done, errors, cpu)
+    return summarise(cell, done, errors, budget(cell, wake_ns), cpu_ns=cpu)
+
+
+async def wake_time_ns() -> float:
+    """Measure how long after the arrival of a byte this machine has a sleeping reader awake."""
+    clock = await check_clock()
+    return 1000.0 * max(clock.wake_p50_us, clock.stamp_error_p50_us)
+
+
+@contextmanager
+def hog() -> Iterator[None]:
+    """Let another process have as much of this one's core as it gets; it ends with this one."""
+    process = subprocess.Popen([sys.executable, "-c", HOG])  # noqa: S603 - own words
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def driving(workers: int, ramp_s: float) -> Driving:

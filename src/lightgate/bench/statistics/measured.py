@@ -9,7 +9,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lightgate.clock.bounds import ONE_BURST_NS, Bounds, Gaps, of_duration, of_gaps, of_rate
+from lightgate.clock.bounds import (
+    ONE_BURST_NS,
+    Bounds,
+    Gaps,
+    SpeedFacts,
+    of_duration,
+    of_gaps,
+    of_rate,
+    of_speed,
+)
 from lightgate.clock.quantile import quantiles
 from lightgate.clock.timing import NS_PER_MS, NS_PER_S
 
@@ -135,6 +144,12 @@ def _answer(attempt: AttemptRecord, recording: Recording | None, value: float) -
     return of_duration(value, (at - early) / NS_PER_MS)
 
 
+def _headers(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds:
+    del attempt
+    early = None if recording is None else recording.headers_bound_ns
+    return of_duration(value, None if early is None else early / NS_PER_MS)
+
+
 def _stall(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds | None:
     del value
     gaps = _gaps(attempt, recording)
@@ -142,17 +157,20 @@ def _stall(attempt: AttemptRecord, recording: Recording | None, value: float) ->
 
 
 def _speed(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds | None:
-    """Bounds of the decode speed; pieces that a late client read at once may be several bursts."""
     first, last = attempt.t_first_ns, attempt.t_last_ns
     if first is None or last is None:
         return None
-    first_ns = (attempt.first_bound_ms or 0.0) * NS_PER_MS
-    last_ns = (attempt.last_bound_ms or 0.0) * NS_PER_MS
-    rest = most = value * (last - first) / NS_PER_S
-    several = recording is not None and recording.pieces and recording.pieces[0] > 1
-    if several and first_ns > ONE_BURST_NS and attempt.tokens_streamed is not None:
-        most = max(rest, attempt.tokens_streamed - 1)
-    return of_rate(Bounds(rest, most), last - last_ns - first, last - first + first_ns)
+    return of_speed(
+        SpeedFacts(
+            rest=value * (last - first) / NS_PER_S,
+            streamed=attempt.tokens_streamed or 0,
+            pieces=recording.pieces[0] if recording is not None and recording.pieces else 1,
+            first=first,
+            last=last,
+            first_ns=(attempt.first_bound_ms or 0.0) * NS_PER_MS,
+            last_ns=(attempt.last_bound_ms or 0.0) * NS_PER_MS,
+        )
+    )
 
 
 def _speed_total(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds:
@@ -185,6 +203,7 @@ _BOUNDS: Final[dict[str, Callable[[AttemptRecord, Recording | None, float], Boun
     "ttft_ms": _first,
     "ttft_plan_ms": _first_plan,
     "ttfa_ms": _answer,
+    "tth_ms": _headers,
     "e2e_ms": _last,
     "e2e_plan_ms": _last_plan,
     "stall_ms": _stall,

@@ -139,7 +139,8 @@ class Prober:
         error = called.error
         if marks.first is not None and marks.send is not None:
             observer.spoke(target, 0, began + (marks.first - marks.send), began)
-        if error is None or isinstance(error, EmptyAnswer):
+        quiet = isinstance(error, EmptyAnswer) and (marks.event is not None or not called.streamed)
+        if error is None or quiet:
             observer.succeeded(target, now, began, (0, 0))
             if marks.first is None:
                 self._wordless(target, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -87,6 +88,7 @@ class ScriptPlayer:
         self._script = plan.script
         self._start_ns = entry.start_ns
         self._actual = entry.actual_ns
+        self._done = entry.done_ns
         self._status = entry.status
         self._plan = plan
         self._renderer = renderer
@@ -117,6 +119,7 @@ class ScriptPlayer:
             reply.send(self._ready)
         elif kind >= RAW or kind == HEAD:
             self._act(kind)
+        self._done.append(time.monotonic_ns())
         self._index = index = index + 1
         if index == len(script.kind):
             if kind != HANG and not self.over.done():

@@ -217,8 +217,7 @@ class Roundtrip:
             self._error = self._strange(response)
         try:
             if heading and response.status:
-                self.request.marks.headers_since = since
-                self._take_head(stamp)
+                self._take_head(stamp, since)
             bodies = response.bodies
             if bodies:
                 body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
@@ -270,9 +269,14 @@ class Roundtrip:
         where = self.request.origin.authority
         self._fail(PeerReset(f"{where} {how} the connection {what}.", early=early))
 
-    def _take_head(self, stamp: int) -> None:
-        """Hand the head on, unless something in it cannot be taken."""
-        response = self._response
+    def _take_head(self, stamp: int, since: int) -> None:
+        """Hand the head on, unless something in it cannot be taken.
+
+        A head that ends its read came with the read's last segment, whose stamp the kernel knows.
+        """
+        response, marks = self._response, self.request.marks
+        exact = marks.stamp_source == "kernel" and not response.bodies
+        marks.headers_since = stamp if exact else since
         self._bare = size = 0
         if response.version not in {"1.1", "1.0"}:
             raise self._refused(_not_http(self.request.origin.authority))

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from lightgate.wire.link.link import HIGH_WATER, LOW_WATER
-from lightgate.wire.link.stamps import RECHECK_NS, SO_TIMESTAMPNS
+from lightgate.wire.link.stamps import RECHECK_NS, SO_TIMESTAMPNS, LastEmpty
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +33,11 @@ class Poller:
     watches that one descriptor, and one turn serves every socket that is ready.
     """
 
-    __slots__ = ("_epoll", "_loop", "_watched")
+    __slots__ = ("_epoll", "_loop", "_watched", "empty")
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
+        self.empty = LastEmpty()
         self._watched: dict[int, Callable[[int], None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -64,10 +65,15 @@ class Poller:
             self._loop.remove_reader(self._epoll.fileno())
         self._watched.clear()
         self._epoll.close()
+        self.empty.close()
 
     def _ready(self) -> None:
         watched = self._watched
-        for fd, events in self._epoll.poll(0, BATCH):
+        now = self.empty.before_poll()
+        found = self._epoll.poll(0, BATCH)
+        if len(found) < BATCH:
+            self.empty.polled_ns = now
+        for fd, events in found:
             # A callback may have closed a later socket of this batch, and even opened another one
             # with its number: that one is asked to read, finds nothing, and goes on waiting.
             callback = watched.get(fd)
@@ -78,8 +84,9 @@ class Poller:
 class KernelLink:
     """A link on a bare socket, stamped by the kernel.
 
-    When one read holds several segments only the stamp of the last one is known: `since` is then
-    the instant of the read before, when the socket was seen empty.
+    When one read holds several segments only the stamp of the last one is known: the others came
+    after `since`, when the socket was last known to be empty. Smaller reads would not help: the
+    kernel merges segments that wait, and keeps the last stamp.
     """
 
     __slots__ = (
@@ -97,6 +104,7 @@ class KernelLink:
         "_seen_ns",
         "_sock",
         "_view",
+        "_watched_ns",
         "_writing_paused",
     )
 
@@ -113,7 +121,7 @@ class KernelLink:
         self._peer: Peer | None = None
         self._queue: deque[memoryview] = deque()
         self._queued = 0
-        self._seen_ns = time.monotonic_ns()
+        self._seen_ns = self._watched_ns = time.monotonic_ns()
         self._events = 0  # what the poller watches for
         self._paused = self._closing = self._ended = self._eof = self._writing_paused = False
 
@@ -203,6 +211,8 @@ class KernelLink:
             events |= select.EPOLLIN
         if events == self._events:
             return
+        if events & select.EPOLLIN and not self._events & select.EPOLLIN:
+            self._watched_ns = time.monotonic_ns()
         self._events = events
         if events:
             self._poller.watch(self._fd, events, self._ready)
@@ -238,11 +248,15 @@ class KernelLink:
         if control:
             seconds, nanoseconds = _TIMESPEC.unpack(control[0][2])
             stamp = seconds * 1_000_000_000 + nanoseconds - anchor.offset_ns
-        since = min(self._seen_ns, stamp)
-        if size < len(self._view):  # a full view may leave bytes behind: then it was not seen empty
+        since, empty = self._seen_ns, self._poller.empty.since_ns
+        if empty > since and empty > self._watched_ns:
+            since = empty
+        if size < len(self._view):
             self._seen_ns = now
+        else:  # bytes may be left behind: a poll before this instant did not see it empty
+            self._watched_ns = now
         if peer is not None:
-            peer.on_read(bytes(self._view[:size]), stamp, since)
+            peer.on_read(bytes(self._view[:size]), stamp, since if since < stamp else stamp)  # noqa: FURB136 - a call less
 
     def _enqueue(self, rest: memoryview) -> None:
         self._queue.append(rest)

@@ -84,32 +84,61 @@ class Anchor:
         return offset
 
 
-class LoopLag:
-    """Bounds the lateness of read stamps on one event loop; about three microseconds a read.
+class BusyTime:
+    """The time for which this thread was on a core or queued for one, as the scheduler counts it.
 
-    A read stamp says when the loop came to the bytes, not when they arrived. Bytes that arrive
-    while the loop sleeps wake it; bytes that arrive while it works wait. So the wait is bounded by
-    the time that this thread was busy (on a core, or queued for one) since it last went to sleep of
-    its own accord, and by the time that an idle core needs to wake. Only a hypervisor can take away
-    more unseen; kernel stamps are the answer to it.
+    Bytes that arrive while a loop sleeps wake it, so what is unread has arrived within the time for
+    which the loop was busy since then, and the time that an idle core needs to wake. Only a
+    hypervisor can take away more unseen.
     """
 
-    __slots__ = ("_busy_ns", "_fd", "_lag_ns", "_last_ns", "_sleeps")
+    __slots__ = ("_fd",)
 
     def __init__(self) -> None:
         try:
             self._fd = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._fd = -1
+
+    @property
+    def knows_queue(self) -> bool:
+        """Whether the system tells how long the thread waited for a core."""
+        return self._fd >= 0
+
+    def total_ns(self) -> int:
+        """Nanoseconds since the thread began."""
+        queued = 0
+        if self._fd >= 0:
+            queued = int(os.pread(self._fd, 96, 0).split(b" ", 2)[1])
+        return time.thread_time_ns() + queued
+
+    def close(self) -> None:
+        """Give the file descriptor back."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class LoopLag:
+    """Bounds the lateness of read stamps on one event loop; about three microseconds a read.
+
+    A read stamp says when the loop came to the bytes, not when they arrived: they may have waited
+    for as long as the loop has been busy since it last went to sleep of its own accord.
+    """
+
+    __slots__ = ("_busy", "_busy_ns", "_lag_ns", "_last_ns", "_sleeps")
+
+    def __init__(self) -> None:
+        self._busy = BusyTime()
         self._last_ns = time.monotonic_ns()
-        self._busy_ns = self._busy()
+        self._busy_ns = self._busy.total_ns()
         self._sleeps = resource.getrusage(_THREAD).ru_nvcsw
         self._lag_ns = 0
 
     def since(self, stamp_ns: int) -> int:
         """The earliest instant at which bytes that were read at `stamp_ns` can have arrived."""
         sleeps = resource.getrusage(_THREAD).ru_nvcsw
-        busy = self._busy()
+        busy = self._busy.total_ns()
         if sleeps == self._sleeps:
             self._lag_ns += stamp_ns - self._last_ns
         else:
@@ -121,12 +150,34 @@ class LoopLag:
 
     def close(self) -> None:
         """Give the file descriptor back."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._busy.close()
 
-    def _busy(self) -> int:
-        queued = 0
-        if self._fd >= 0:
-            queued = int(os.pread(self._fd, 96, 0).split(b" ", 2)[1])
-        return time.thread_time_ns() + queued
+
+class LastEmpty:
+    """The last instant at which all watched sockets but the ready ones were known to be empty.
+
+    The poll before this one found them empty; if that was long ago because the loop slept, they
+    were empty until the bytes came that woke it.
+    """
+
+    __slots__ = ("_busy", "_busy_ns", "polled_ns", "since_ns")
+
+    def __init__(self) -> None:
+        self._busy = BusyTime()
+        self._busy_ns = self._busy.total_ns()
+        # Of the last poll that found every ready socket; set by the one who polls.
+        self.polled_ns = self.since_ns = time.monotonic_ns()
+
+    def before_poll(self) -> int:
+        """Work `since_ns` out for what the poll is about to find; the instant of the poll."""
+        now, since = time.monotonic_ns(), self.polled_ns
+        if now - since > WAKE_NS and self._busy.knows_queue:
+            busy = self._busy.total_ns()
+            since = max(since, now - (busy - self._busy_ns) - WAKE_NS)
+            self._busy_ns = busy
+        self.since_ns = since
+        return now
+
+    def close(self) -> None:
+        """Give the file descriptor back."""
+        self._busy.close()
