@@ -200,11 +200,10 @@ def judged(out: Path, entries: dict[str, Entry]) -> tuple[CellSummary, list[Figu
             for metric, values in found.items():
                 kept.setdefault(metric, []).extend(values)
     figures = []
-    for metric in cell.metrics:
-        for one in metric.quantiles:
-            if metric.name in true[0] and one.value is not None:
-                ends = [quantile(kept[metric.name], one.q) or 0.0 for kept in true]
-                figures.append(Figure(metric.name, one, ends[0], min(ends), max(ends)))
+    for name, one in ((m.name, one) for m in cell.metrics for one in m.quantiles):
+        if name in true[0] and one.value is not None:
+            ends = [quantile(kept[name], one.q) or 0.0 for kept in true]
+            figures.append(Figure(name, one, ends[0], min(ends), max(ends)))
     return cell, figures, errors
 
 

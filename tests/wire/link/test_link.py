@@ -439,7 +439,7 @@ def test_what_woke_a_sleeping_loop_came_no_earlier_than_it_was_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now, idle = [0], Idle()
-    monkeypatch.setattr(stamps.time, "monotonic_ns", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
     monkeypatch.setattr(stamps, "BusyTime", lambda: idle)
     empty = LastEmpty()
     now[0], idle.busy_ns = 50_000_000, 3_000_000  # it slept for 47 of 50 ms
