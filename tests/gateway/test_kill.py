@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KILL = Path(__file__).parents[2] / "benchmarks" / "kill.py"
 KILLS, CLIENTS = 8, 16
 WANTED, ENOUGH = 200, 10
-ONE_NANO = 52_000  # what a request of this module reserves: 28 tokens in, 12 out
+ONE_NANO = 111_000  # what a request of this module reserves: 55 tokens in, 12 and 16 out
 BUDGET = Decimal(ENOUGH * ONE_NANO) / 1_000_000_000
 SLOW = "lab/plain!silence:0.5"  # all of them are there before the first one is over
 
