@@ -187,7 +187,7 @@ class Preparation:
         return {name: value for name, value in os.environ.items() if name not in own}
 
     def _own_base_urls(self) -> tuple[str, ...]:
-        from lightgate.gateway.process.own_variables import own_base_urls
+        from lightgate.gateway.served.own_variables import own_base_urls
 
         return () if self.port is None else own_base_urls(os.environ, self.port)
 
