@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 ADDED_MS, DISTURBED_MS, REFUSED_MS, MEMORY = 100.0, 10.0, 10.0, 1 << 30
 TOKENS, QUICK_TOKENS = 20, 50
 BODIES, BODY = 60, 10_000_000
-GULPS = 20  # of the slow readers, at an upstream that writes as fast as it can
+HELD = 13  # of them, within half of 256 MiB: the part of one key
+GULPS = 20  # of the slow readers, at an upstream that writes far more than they take
 MORE = 100  # connections beyond the limit
 LIMITS = """
 [gateway.limits]
@@ -87,15 +88,24 @@ async def slow(port: int, number: int, stop: asyncio.Event) -> None:
             if kind == 2:
                 writer.write(sending[:40])
             for byte in sending:
-                if stop.is_set() or writer.is_closing():
-                    break
-                if kind == 0:
-                    await reader.read(1)
-                elif kind == 1:
+                if kind == 1:
                     writer.write(bytes([byte]))
-                await asyncio.sleep(1.0)
+                if stop.is_set() or await _ended(reader, kind):
+                    break
             writer.transport.abort()
         await asyncio.sleep(0.1)
+
+
+async def _ended(reader: asyncio.StreamReader, kind: int) -> bool:
+    """Let a second pass; whether the gateway has closed the connection meanwhile."""
+    if kind == 0:
+        await asyncio.sleep(1.0)
+        return not await reader.read(1)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await reader.read(-1)  # a refusal and the end after it
+            return True
+    return False
 
 
 async def unfinished(port: int, stop: asyncio.Event) -> bool:
@@ -121,6 +131,12 @@ async def unfinished(port: int, stop: asyncio.Event) -> bool:
     return refused
 
 
+async def _first(bodies: list[asyncio.Task[bool]], number: int) -> None:
+    """Wait until so many have ended."""
+    for _, ended in zip(range(number), asyncio.as_completed(bodies), strict=False):
+        await asyncio.shield(ended)
+
+
 class Refusals(NamedTuple):
     """Requests or connections beyond a limit: how many were refused in the right way, how fast."""
 
@@ -135,17 +151,16 @@ class Refusals(NamedTuple):
 
 def refusals(port: int, number: int, payload: bytes) -> Refusals:
     """Send something that must be refused, so often, one after the other."""
-    took, right = [], 0
-    for _ in range(number):
+    took, right, wrong = [], 0, 0
+    while right + wrong < number and wrong < 5:
+        said, began = b"", time.monotonic()
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as link:
-            began = time.monotonic()
             if payload:
                 link.sendall(payload)
             said = link.recv(4096).lower()
             took.append((time.monotonic() - began) * 1e3)
-            right += said.startswith(b"http/1.1 503 ") and b"\r\nretry-after: " in said
-        if len(took) - right > 3:  # nothing is refused here
-            break
+        fine = said.startswith(b"http/1.1 503 ") and b"\r\nretry-after: " in said
+        right, wrong = right + fine, wrong + (not fine)
     return Refusals(number, right, took)
 
 
@@ -211,7 +226,7 @@ class Crowd:
         self.found: dict[str, Any] = {}
         self.missed: list[str] = []
         self._stop = asyncio.Event()
-        self._idle: list[Any] = []
+        self._idle: list[tuple[asyncio.StreamReader, Any]] = []
         self._most_mb = 0.0
 
     async def run(self) -> None:
@@ -228,7 +243,7 @@ class Crowd:
         await self._streams()
         await self._too_many()
         self._stop.set()
-        for writer in self._idle:
+        for _, writer in self._idle:
             writer.transport.abort()
         await asyncio.gather(*slows)
         watching.cancel()
@@ -249,8 +264,9 @@ class Crowd:
         """60 unfinished bodies: a part is held, the rest refused, and others go on."""
         before, self._most_mb = overhead.rss_mb(self.subject.carrier), 0.0
         stop = asyncio.Event()
-        bodies = [asyncio.ensure_future(unfinished(self.port, stop)) for _ in range(BODIES)]
-        await asyncio.sleep(8.0)
+        bodies = [asyncio.create_task(unfinished(self.port, stop)) for _ in range(BODIES)]
+        with contextlib.suppress(TimeoutError):  # the others are held, or on their way
+            await asyncio.wait_for(_first(bodies, BODIES - HELD), 40)
         last = await asyncio.to_thread(fill, self.port)
         beyond = request("bench", length=BODY) + bytes(1 << 16)
         more = await asyncio.to_thread(refusals, self.port, MORE, beyond)
@@ -299,9 +315,9 @@ class Crowd:
 
     async def _too_many(self) -> None:
         """Connections up to the limit, then more."""
-        while len(self._idle) + self.options.slow < self.options.connections + 50:
+        while len(self._idle) < self.options.connections:  # with the slow ones more than may be
             with contextlib.suppress(OSError):
-                self._idle.append((await connect(self.port))[1])
+                self._idle.append(await connect(self.port))
         await asyncio.sleep(0.5)
         more = await asyncio.to_thread(refusals, self.port, MORE, b"")
         self.found["connections"] = {
@@ -338,7 +354,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     pace = ("--gap-ms", "500", "--tokens", str(TOKENS))
     quick = ("--gap-ms", "20", "--tokens", str(QUICK_TOKENS), "--stamped")
-    gulp = ("--gap-ms", "0.1", "--tokens", "12000", "--hold-ms", "5000")
+    gulp = ("--gap-ms", "5", "--tokens", "12000")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = stack.enter_context(overhead.provider(*pace))

@@ -98,8 +98,11 @@ async def test_unfinished_bodies_are_counted_and_let_go() -> None:
         held.append((reader, writer))
     await settle(lambda: door.crowd.body_bytes >= 300_000)
     third, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(POST % (b"key: three\r\n", 190_000, half))
+    writer.write(POST % (b"key: three\r\n", 190_000, half[:60_000]))
+    await settle(lambda: door.crowd.body_bytes >= 360_000)
+    writer.write(half[:60_000])
     assert await status(third) == b"503"  # it has no room
+    assert door.crowd.body_bytes < 310_000  # and holds none, though it is still connected
     writer.close()
     (_, gone), (reader, finishing) = held
     gone.close()

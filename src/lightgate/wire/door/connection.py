@@ -328,6 +328,9 @@ class ServerConnection:
             return
         self._state = _LINGER
         self._queue.clear()
+        self._intake.drop()  # of a body that was refused, nothing is held while the client reads so
+        if self._held:
+            self._let_go()
         if self._reading_paused:
             self.link.resume_reading()
         if not self.link.end_writing():
