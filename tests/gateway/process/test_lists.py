@@ -11,8 +11,8 @@ import pytest
 from lightgate.clock.source import ManualClock
 from lightgate.gateway.process import lists
 from lightgate.gateway.process.lists import ListKeeper
-from lightgate.gateway.served.own_variables import leads_here, own_base_urls
 from lightgate.gateway.process.prepare import ListNews, ListOrder, Preparation
+from lightgate.gateway.served.own_variables import leads_here, own_base_urls
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
 from lightgate.ledger.store.keys import KeyTerms, new_key
 from lightgate.provider.kept_lists import AGAIN_NS, FRESH_NS, WANTED, keep_lists, read_lists
