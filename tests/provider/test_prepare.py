@@ -40,6 +40,8 @@ def test_a_port_is_part_of_the_host_header_only_where_it_is_unusual() -> None:
 def test_a_trailing_slash_of_the_base_url_changes_nothing() -> None:
     prepared = prepare(target("https://api.example.com/v1/"), REQUEST)
     assert prepared.payload.startswith(b"POST /v1/chat/completions ")
+    prepared = prepare(target("https://api.example.com/AX"), REQUEST)
+    assert prepared.payload.startswith(b"POST /AX/chat/completions ")
 
 
 def test_the_key_is_not_in_any_readable_form() -> None:

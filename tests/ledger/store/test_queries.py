@@ -22,6 +22,7 @@ from lightgate.ledger.store.queries import (
     recent,
     speed_rows,
     spend_per_key,
+    usage_of_key,
 )
 from lightgate.ledger.store.retention import Keep, Pruned, prune
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
@@ -325,3 +326,36 @@ def test_counts_of_targets(ledger: Ledger, tmp_path: Path) -> None:
     since = NOW - timedelta(hours=3)
     fresh = [second for second, _ in tried(notes) if second >= since.timestamp() // 3600 * 3600]
     assert sum(row.attempts for row in counts(ledger, since)) == len(fresh) > 0
+
+
+def test_what_a_key_used_is_summed_by_model(ledger: Ledger, tmp_path: Path) -> None:
+    def used(made: str, **about: Any) -> Settled:
+        note = attempt_note(made, marks(4), wall_ns=about.get("wall_ns", T0), cost_nano=1500)
+        return settled(made, note, **about)
+
+    day = DAY_S * S
+    keep(
+        ledger,
+        tmp_path,
+        [
+            used("a", key_id="k-1", model_asked="fast", loser_cost_nano=500),
+            used("b", key_id="k-1", model_asked="fast", cache="hit", wall_ns=T0 + 3 * day),
+            used("c", key_id="k-1", model_asked="slow", outcome="timeout"),
+            used("d", key_id="k-2", model_asked="fast"),
+        ],
+    )
+    fast, slow = usage_of_key(ledger, "k-1")
+    assert (fast.model, fast.requests, fast.ok, fast.cached) == ("fast", 2, 2, 1)
+    assert (slow.model, slow.requests, slow.ok, slow.cached) == ("slow", 1, 0, 0)
+    (other,) = usage_of_key(ledger, "k-2")
+    assert (fast.tokens_in, fast.tokens_out) == (2 * other.tokens_in, 2 * other.tokens_out)
+    assert other.tokens_in != other.tokens_out
+    assert fast.cost_usd == 2 * other.cost_usd + Decimal(500) / 10**9
+    assert usage_of_key(ledger, "") == []
+    later = datetime.fromtimestamp(T0 / S, UTC) + timedelta(days=2)
+    (since,) = usage_of_key(ledger, "k-1", later)
+    assert (since.model, since.requests) == ("fast", 1)
+    at_once = datetime.fromtimestamp(T0 / S, UTC) + timedelta(seconds=FINE_S - 1)
+    assert [one.requests for one in usage_of_key(ledger, "k-1", at_once)] == [2, 1]
+    after = datetime.fromtimestamp(T0 / S, UTC) + timedelta(seconds=FINE_S)
+    assert [one.requests for one in usage_of_key(ledger, "k-1", after)] == [1]

@@ -1,0 +1,63 @@
+"""Which ledger a process uses."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from lightgate.config.load import parse_config
+from lightgate.errors import UsageError
+from lightgate.ledger.locate import DATA, LEDGER_ENV, LedgerPlace, locate
+from lightgate.ledger.sqlite import FILE
+from lightgate.ledger.store.store import Ledger
+
+
+def test_the_ledger_of_a_configuration_or_of_a_folder(tmp_path: Path) -> None:
+    assert locate(None) == LedgerPlace("sqlite", Path("lightgate-data"))
+    assert Path(DATA) == Path("lightgate-data")
+    assert locate(None, tmp_path) == LedgerPlace("sqlite", tmp_path)
+    config = parse_config('[gateway]\ndata = "elsewhere"')
+    assert locate(config) == LedgerPlace("sqlite", Path("elsewhere"))
+    assert locate(config, tmp_path) == LedgerPlace("sqlite", tmp_path)
+
+
+def test_a_child_is_told_in_its_environment(tmp_path: Path) -> None:
+    place = LedgerPlace("postgresql://user:password@x/y", tmp_path)
+    assert place.environment() == {LEDGER_ENV: place.url}
+    assert LedgerPlace.of_process(place.environment(), tmp_path) == place
+    for env in ({}, {LEDGER_ENV: ""}):
+        assert LedgerPlace.of_process(env, tmp_path) == LedgerPlace("sqlite", tmp_path)
+
+
+def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
+    place = LedgerPlace("sqlite", tmp_path)
+    assert place.missing
+    assert not LedgerPlace("postgresql://x/y", tmp_path).missing
+    with pytest.raises(UsageError, match="no ledger") as caught:
+        place.open_existing()
+    assert "--data" in caught.value.hint
+    place.open().close()
+    assert not place.missing
+    with place.open_existing() as ledger:
+        assert isinstance(ledger, Ledger)
+
+
+def test_tables_are_made_in_a_process_of_their_own(tmp_path: Path) -> None:
+    place = LedgerPlace("sqlite", tmp_path)
+    assert not place._up_to_date()
+    wait = place.prepare()
+    assert wait() == 0
+    assert place._up_to_date()
+    assert place.prepare()() is None  # nothing to do
+    assert LedgerPlace("postgresql://x/y", tmp_path).prepare()() is None
+    with sqlite3.connect(tmp_path / FILE) as base:
+        base.execute("UPDATE alembic_version SET version_num = '0001'")
+    base.close()
+    assert not place._up_to_date()
+
+
+def test_a_look_makes_no_file(tmp_path: Path) -> None:
+    assert not LedgerPlace("sqlite", tmp_path)._up_to_date()
+    assert list(tmp_path.iterdir()) == []
