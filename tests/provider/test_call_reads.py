@@ -94,7 +94,9 @@ class Heard:
         self.marks = Marks()
         self.handed: list[tuple[bytes, list[Event], int]] = []
         self.passed: list[bytes] = []
-        self.call = Owned(prepare(target, request), self.marks, lambda *one: self.handed.append(one))
+        self.call = Owned(
+            prepare(target, request), self.marks, lambda *one: self.handed.append(one)
+        )
         self.call._kernel = kernel
         self.call.ends = self.ends = []
         self.call.defects = []
@@ -199,7 +201,9 @@ def test_tokens_are_counted_along_where_the_provider_counts() -> None:
         usage = {"prompt_tokens": 3, "completion_tokens": total}
         heard.call.on_body(chunk(content=f"t{number}", usage=usage), stamp, stamp)
     assert list(heard.marks.burst_tokens) == [2, 3, 0, 4]
-    both = [chunk(content="x", usage={"prompt_tokens": 3, "completion_tokens": n}) for n in (10, 12)]
+    both = [
+        chunk(content="x", usage={"prompt_tokens": 3, "completion_tokens": n}) for n in (10, 12)
+    ]
     heard.call.on_body(b"".join(both), 70, 70)
     assert list(heard.marks.burst_tokens) == [2, 3, 0, 4, 3]
 
@@ -425,7 +429,12 @@ def test_a_whole_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("status", "kind", "hint"),
-    [(400, HttpRefused, ""), (401, HttpRefused, "key"), (403, HttpRefused, "key"), (429, RateLimited, "")],
+    [
+        (400, HttpRefused, ""),
+        (401, HttpRefused, "key"),
+        (403, HttpRefused, "key"),
+        (429, RateLimited, ""),
+    ],
 )
 def test_a_refusal_says_why(status: int, kind: type[HttpRefused], hint: str) -> None:
     heard = Heard().head(status, (b"retry-after", b"7"))
@@ -536,9 +545,7 @@ async def test_an_awaited_call_ends_with_its_result_or_its_defect() -> None:
     for failure in (None, ZeroDivisionError()):
         client = Client()
 
-        def send(
-            request: Any, client: Client = client, failure: Exception | None = failure
-        ) -> Any:
+        def send(request: Any, client: Client = client, failure: Exception | None = failure) -> Any:
             request.taker.on_sent(5)
             if failure is None:
                 request.taker.on_head(200, [], 10)
@@ -584,7 +591,9 @@ def test_a_stream_is_read_as_an_answer() -> None:
 
 def test_a_whole_body_is_read_as_an_answer() -> None:
     assert read_answer("openai-chat", WHOLE, streamed=False) == Answer(text="Hi")
-    refused = {"choices": [{"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"}]}
+    refused = {
+        "choices": [{"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"}]
+    }
     found = read_answer("openai-chat", msgspec.json.encode(refused), streamed=False)
     assert found is not None
     assert (found.text, found.refusal) == ("", "No.")

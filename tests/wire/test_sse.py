@@ -194,3 +194,72 @@ def test_no_line_of_any_kind_grows_without_bound(start: bytes) -> None:
     feed_all(splitter, 100, 9)
     with pytest.raises(TooLarge):
         feed_all(splitter, 100, 2)
+
+
+# What is held between reads
+
+
+def test_a_splitter_is_at_rest_between_events_alone() -> None:
+    splitter = SseSplitter()
+    seen = []
+    for data in (b"data: a", b"\n", b"\n", b": x\n", b"event: n\n", b"data: b\n\n", b"x\r", b"\n"):
+        splitter.feed(data)
+        seen.append((splitter.at_rest, splitter.pending))
+    assert seen == [
+        (False, True), (False, True), (True, False), (True, False), (False, False), (True, False),
+        (False, False), (True, False),
+    ]  # fmt: skip
+    assert splitter.comments == 1
+    assert not SseSplitter().at_rest
+
+
+def test_an_event_may_be_as_large_as_the_limit() -> None:
+    for line in (b"data: ", b"data:"):
+        exact = SseSplitter(20)
+        assert exact.feed(line + b"x" * 19 + b"\n\n") == [(b"", b"x" * 19)]
+        with pytest.raises(TooLarge, match="larger than 20 bytes"):
+            SseSplitter(20).feed(line + b"x" * 20 + b"\n\n")
+    assert SseSplitter(20).feed(b"data: x\ndata: y\n\n") == [(b"", b"x\ny")]
+    held = SseSplitter(20)
+    assert held.feed(b"data: ") == []
+    assert held.feed(b"x" * 14) == []
+    with pytest.raises(TooLarge):
+        held.feed(b"x")
+    many = SseSplitter(20)
+    for _ in range(10):
+        assert many.feed(b"data: " + b"x" * 10 + b"\n\n") == [(b"", b"x" * 10)]
+    two = SseSplitter(20)
+    two.feed(b"data: " + b"x" * 10 + b"\n")
+    with pytest.raises(TooLarge):
+        two.feed(b"data: " + b"x" * 10 + b"\n")
+
+
+def test_a_mark_of_the_byte_order_may_come_in_pieces() -> None:
+    splitter = SseSplitter()
+    assert [splitter.feed(data) for data in (b"\xef", b"\xbb", b"\xbf", b"data: a\n\n")] == [
+        [], [], [], [(b"", b"a")],
+    ]  # fmt: skip
+    plain = SseSplitter()
+    assert plain.feed(b"\xef") == []
+    assert plain.feed(b"x: y\n\ndata: a\n\n") == [(b"", b"a")]
+    later = SseSplitter()
+    later.feed(b"data: a\n\n")
+    assert later.feed(b"\xef\xbb\xbfdata: b\n\n") == []
+
+
+def test_the_last_event_may_lack_its_blank_line() -> None:
+    for data in (b"event: n\ndata: a", b"event: n\ndata: a\n"):
+        splitter = SseSplitter()
+        assert splitter.feed(data) == []
+        assert splitter.finish() == [(b"n", b"a")]
+        assert splitter.finish() == []
+    bare = SseSplitter()
+    bare.feed(b"event: n\n")
+    assert bare.finish() == []
+
+
+def test_a_name_belongs_to_one_event() -> None:
+    splitter = SseSplitter()
+    assert splitter.feed(b"event: n\n\ndata: a\n\nevent:m\ndata: b\n\nid: 5\nretry: 3\ndata\n\n") == [
+        (b"", b"a"), (b"m", b"b"), (b"", b""),
+    ]  # fmt: skip

@@ -11,7 +11,7 @@ WHOLE = b"5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nx: y\r\n\r\n"
 
 
 def fed(data: bytes, limit: int = 100) -> tuple[bytes, bytes | None]:
-    body = ChunkedBody(limit)
+    body = ChunkedBody(limit, "")
     rest = body.feed(data)
     return body.body, rest
 
@@ -24,7 +24,7 @@ def refused(data: bytes, limit: int = 100, hint: str = "") -> tuple[int, str]:
 
 @pytest.mark.parametrize("at", range(len(WHOLE)))
 def test_a_body_may_be_cut_anywhere(at: int) -> None:
-    body = ChunkedBody(100)
+    body = ChunkedBody(100, "")
     assert body.untouched
     assert body.feed(WHOLE[:at]) is None
     assert body.untouched is (at == 0)
@@ -34,7 +34,7 @@ def test_a_body_may_be_cut_anywhere(at: int) -> None:
 
 
 def test_byte_by_byte() -> None:
-    body = ChunkedBody(100)
+    body = ChunkedBody(100, "")
     rests = [body.feed(WHOLE[n : n + 1]) for n in range(len(WHOLE))]
     assert rests == [None] * (len(WHOLE) - 1) + [b""]
     assert body.body == b"hello!"

@@ -27,10 +27,11 @@ class Fetched(NamedTuple):
 
 
 class _WholeBody:
+    status: int  # once the head is there
+    headers: Headers
+
     def __init__(self, marks: Marks, limit: int) -> None:
         self.marks = marks
-        self.status = 0
-        self.headers: Headers = []
         self.parts: list[bytes] = []
         self._limit = limit
         self._size = 0

@@ -23,7 +23,7 @@ class ChunkedBody:
 
     __slots__ = ("_body", "_extra", "_held", "_hint", "_left", "_limit", "_state")
 
-    def __init__(self, limit: int, hint: str = "") -> None:
+    def __init__(self, limit: int, hint: str) -> None:
         self._limit = limit
         self._hint = hint  # what to do about a body that is too large
         self._body = bytearray()

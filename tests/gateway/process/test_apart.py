@@ -1,0 +1,105 @@
+"""Work in a child process, and the lock of a data folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from lightgate.errors import ConfigError, LightgateError, UsageError
+from lightgate.gateway.process.apart import apart
+from lightgate.gateway.process.lock import (
+    ChildState,
+    DataFolderLock,
+    SupervisorState,
+    read_state,
+    unready,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_work_is_done_in_another_process_and_its_result_comes_back() -> None:
+    def work() -> tuple[int, bytes, list[int]]:
+        handlers = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+        plain = sum(one == signal.SIG_DFL for one in handlers)
+        return os.getpid(), b"x" * 200_000, [plain]
+
+    pid, large, plain = apart(work)
+    assert pid != os.getpid()
+    assert (len(large), plain) == (200_000, [3])
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # it was waited for
+
+
+def test_an_error_of_ours_is_raised_here() -> None:
+    def work() -> None:
+        raise UsageError("No.", hint="Yes.")
+
+    with pytest.raises(UsageError) as caught:
+        apart(work)
+    assert (caught.value.message, caught.value.hint) == ("No.", "Yes.")
+
+
+def test_a_defect_of_the_child_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match=r"ended with status 256 and no result"):
+        apart(lambda: 1 // 0)
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_a_child_that_is_killed_is_said() -> None:
+    with pytest.raises(RuntimeError, match=r"status 9 "):
+        apart(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+# The lock
+
+
+def state(*children: ChildState) -> SupervisorState:
+    return SupervisorState(
+        pid=5, version="1", started="now", host="h", port=1, console_host="c", console_port=2,
+        children=children,
+    )  # fmt: skip
+
+
+def test_a_folder_has_one_supervisor(tmp_path: Path) -> None:
+    data = tmp_path / "a" / "data"
+    with DataFolderLock(data) as lock:
+        assert not lock.stale
+        assert data.stat().st_mode & 0o777 == 0o700
+        lock.write(state())
+        assert read_state(data) == state()
+        with pytest.raises(LightgateError, match=rf"pid {os.getpid()}\) already runs"):
+            DataFolderLock(data)
+    assert read_state(data) is None
+    lock.release()  # again
+    with DataFolderLock(data) as lock:
+        assert not lock.stale
+        (data / "supervisor.json").write_text("{}")
+        assert read_state(data) is None
+    (data / "supervisor.json").write_bytes(msgspec.json.encode(state()))
+    assert DataFolderLock(data).stale
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written") as caught:
+        DataFolderLock(tmp_path / "file" / "data")
+    assert "--data" in caught.value.hint
+
+
+def test_workers_that_do_not_serve_are_named(tmp_path: Path) -> None:
+    assert unready(tmp_path) == []
+    children = [
+        ChildState(name=name, pid=1, ready=ready, restarts=0)
+        for name, ready in (
+            ("worker-1", False), ("worker-0", False), ("worker-2", True), ("console", False)
+        )
+    ]  # fmt: skip
+    with DataFolderLock(tmp_path) as lock:
+        lock.write(state(*children))
+        assert unready(tmp_path) == ["worker-0", "worker-1"]
