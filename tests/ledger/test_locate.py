@@ -46,16 +46,15 @@ def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
 
 def test_tables_are_made_in_a_process_of_their_own(tmp_path: Path) -> None:
     place = LedgerPlace("sqlite", tmp_path)
-    assert not place._up_to_date()
-    wait = place.prepare()
-    assert wait() == 0
-    assert place._up_to_date()
+    before, wait = place._up_to_date(), place.prepare()
+    assert (before, wait(), place._up_to_date()) == (False, 0, True)
     assert place.prepare()() is None  # nothing to do
     assert LedgerPlace("postgresql://x/y", tmp_path).prepare()() is None
     with sqlite3.connect(tmp_path / FILE) as base:
         base.execute("UPDATE alembic_version SET version_num = '0001'")
     base.close()
-    assert not place._up_to_date()
+    after = place._up_to_date()
+    assert not after
 
 
 def test_a_look_makes_no_file(tmp_path: Path) -> None:

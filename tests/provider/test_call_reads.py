@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from lightgate.provider.prepare import prepare
 from lightgate.provider.secret import Secret
 from lightgate.provider.target import Target
 from lightgate.wire.client.roundtrip import Deadlines
+from lightgate.wire.sse import EVENT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +100,8 @@ class Heard:
             prepare(target, request), self.marks, lambda *one: self.handed.append(one)
         )
         self.call._kernel = kernel
-        self.call.ends = self.ends = []
+        self.ends: list[Called] = []
+        self.call.ends = self.ends
         self.call.defects = []
         self.call.crowds = 0
 
@@ -121,16 +124,16 @@ def test_every_read_of_tokens_is_a_burst(kernel: bool) -> None:
     heard = Heard(kernel=kernel).head()
     marks = heard.marks
     heard.call.on_body(chunk(role="assistant"), 20, 15)
-    assert (marks.event, marks.first) == (20, None)
+    assert [marks.event, marks.first] == [20, None]
     heard.call.on_body(chunk(reasoning_content="Hm."), 30, 25)
     heard.call.on_body(chunk(content="Hello"), 40, 35)
     heard.call.on_body(chunk(content="ab") + chunk(content="c"), 50, 45)
     heard.call.on_body(chunk(content="d"), 60, 55)
     heard.call.on_body(chunk("stop"), 70, 65)
-    assert not heard.call.complete
+    complete = [heard.call.complete]
     heard.call.on_body(chunk(usage={"prompt_tokens": 3, "completion_tokens": 9}), 75, 72)
     heard.call.on_body(DONE, 80, 78)
-    assert heard.call.complete
+    assert [*complete, heard.call.complete] == [False, True]
     heard.call.on_end(90)
     assert (marks.send, marks.headers, marks.event, marks.first) == (5, 10, 20, 30)
     assert (marks.answer, marks.finish, marks.end, marks.closed) == (40, 70, 80, 90)
@@ -167,7 +170,7 @@ def test_an_event_in_two_reads_counts_when_it_is_whole() -> None:
     heard = Heard().head()
     whole = chunk(content="a")
     heard.call.on_body(whole[:9], 20, 15)
-    assert heard.marks.event is None
+    assert [heard.marks.event] == [None]
     heard.call.on_body(whole[9:], 30, 25)
     assert (heard.marks.event, list(heard.marks.burst_ns)) == (30, [30])
     heard.call.on_body(whole[:-1], 40, 35)
@@ -187,7 +190,7 @@ def test_an_event_in_two_reads_counts_when_it_is_whole() -> None:
 )
 def test_an_event_of_another_form_is_heard_too(raw: bytes) -> None:
     heard = Heard().head()
-    heard.call.pass_on = lambda data: heard.passed.append(data) is not None
+    heard.call.pass_on = lambda data: bool(heard.passed.append(data))  # type: ignore[func-returns-value]
     heard.call.on_body(chunk(content="a"), 30, 25)
     heard.call.on_body(raw, 40, 35)
     assert list(heard.marks.burst_ns) == [30, 40]
@@ -233,7 +236,7 @@ def test_plain_tokens_after_the_first_are_passed_on_and_all_else_is_handed_over(
         (chunk("stop"), 0),
         (DONE, 0),
     ]
-    assert [events for _, events, _ in heard.handed][0] == [(b"", first[6:-2])]
+    assert next(events for _, events, _ in heard.handed) == [(b"", first[6:-2])]
     assert list(heard.marks.burst_ns) == [30, 40, 50]
 
 
@@ -312,7 +315,7 @@ def test_an_event_that_is_too_large_is_named() -> None:
     heard = Heard().head()
     heard.call.on_body(chunk(content="a"), 30, 30)
     with pytest.raises(TooLarge, match=r"^api\.example\.com: ") as caught:
-        heard.call.on_body(b"data: " + bytes(call_module.EVENT_LIMIT + 1), 40, 40)
+        heard.call.on_body(b"data: " + bytes(EVENT_LIMIT + 1), 40, 40)
     assert "base URL" in caught.value.hint
 
 
@@ -492,7 +495,7 @@ class Client:
 
 
 def test_a_call_is_begun_with_its_stamps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_module.time, "monotonic_ns", lambda: 1_000)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 1_000)
     heard, client = Heard(), Client()
     heard.marks.plan = 400
     deadlines = Deadlines(1, 2, 3, 4)
@@ -603,7 +606,7 @@ def test_what_is_no_answer_is_none() -> None:
     assert read_answer("openai-embeddings", WHOLE, streamed=False) is None
     assert read_answer("openai-chat", b"{}", streamed=False) is None
     assert read_answer("openai-chat", event({"error": {"message": "x"}}), streamed=True) is None
-    huge = b"data: " + bytes(call_module.EVENT_LIMIT + 1)
+    huge = b"data: " + bytes(EVENT_LIMIT + 1)
     assert read_answer("openai-chat", huge, streamed=True) is None
     late = chunk("stop", content="a") + DONE + event({"error": {"message": "x"}})
     found = read_answer("openai-chat", late, streamed=True)

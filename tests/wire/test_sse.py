@@ -260,6 +260,5 @@ def test_the_last_event_may_lack_its_blank_line() -> None:
 
 def test_a_name_belongs_to_one_event() -> None:
     splitter = SseSplitter()
-    assert splitter.feed(b"event: n\n\ndata: a\n\nevent:m\ndata: b\n\nid: 5\nretry: 3\ndata\n\n") == [
-        (b"", b"a"), (b"m", b"b"), (b"", b""),
-    ]  # fmt: skip
+    said = b"event: n\n\ndata: a\n\nevent:m\ndata: b\n\nid: 5\nretry: 3\ndata\n\n"
+    assert splitter.feed(said) == [(b"", b"a"), (b"m", b"b"), (b"", b"")]

@@ -58,7 +58,7 @@ def test_the_chance_of_a_late_first_token(field: str, share: float) -> None:
 
 @pytest.mark.parametrize(("field", "share"), [("speed_p5", 0.05), ("speed_p50", 0.5)])
 def test_the_chance_of_a_slow_answer(field: str, share: float) -> None:
-    levels = ServiceLevels(**{field: 95.0})
+    levels = ServiceLevels(**{field: 95.0})  # type: ignore[arg-type] # fields of speeds
     slow = above(-math.log(95.0), UNSURE * 0.1 - math.log(100.0), 0.1)
     assert excess(levels, form(), LevelsAsked(0, 100, 0)) == pytest.approx(slow - share)
     strict = LevelsAsked(0, 100, 0, (0.25,))
