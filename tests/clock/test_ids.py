@@ -57,3 +57,26 @@ def test_two_makers_do_not_meet() -> None:
     clock = ManualClock()
     one, other = Ids(clock), Ids(clock)
     assert {one.new() for _ in range(100)}.isdisjoint(other.new() for _ in range(100))
+
+
+def test_the_bits_of_an_id() -> None:
+    class At:
+        ns = 0x0123_4567_89AB * 1_000_000
+
+        def wall_ns(self) -> int:
+            return self.ns
+
+        def now_ns(self) -> int:
+            return self.ns
+
+    clock = At()
+    bits = iter([0xFEDC_BA98_7654_3210, 0x8C40, 0xFEDC_BA98_7654_3210, 0x8C40])
+    ids = Ids(clock, lambda _: next(bits))
+    # 48 bits of milliseconds, version 7, the first 12 bits of the tail, variant 2, the other 62
+    tail = 0xFEDC_BA98_7654_3210 << 10 | 0x8C40 >> 6
+    first = ids.new()
+    assert first == "01234567-89ab-7fed-b2ea-61d950c84231"
+    assert int(first.replace("-", "")[13:16], 16) == tail >> 62
+    assert int(first.replace("-", "")[16:], 16) == 1 << 63 | (tail & (1 << 62) - 1)
+    clock.ns -= 1_000_000  # the wall clock goes back: the next id is a random step further
+    assert ids.new() == "01234567-89ab-7fed-b2ea-61da4fa4fcca"
