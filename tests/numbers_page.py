@@ -29,10 +29,9 @@ def constants(package: str) -> dict[tuple[str, str], tuple[str, str]]:
     for path in sorted((SOURCE / package).rglob("*.py")):
         lines = path.read_text("utf-8").splitlines()
         for statement in ast.parse("\n".join(lines)).body:
-            named = isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-            if not named or not _is_final(statement):
+            if not isinstance(statement, ast.AnnAssign) or not _is_final(statement):
                 continue
-            name = statement.target.id
+            name = ast.unparse(statement.target)
             below = path.relative_to(SOURCE).as_posix()
             module = importlib.import_module(f"lightgate.{below[:-3].replace('/', '.')}")
             value = getattr(module, name)

@@ -27,7 +27,8 @@ def test_what_is_below_a_picosecond_counts_as_zero() -> None:
     many = DDSketch()
     many.add_many([0.0, TINY / 2, TINY])
     assert (many.zeros, many.count, many.low, many.high) == (2, 3, 0.0, TINY)
-    assert (made.quantile(0.5), made.quantile(1.0)) == (0.0, pytest.approx(TINY, rel=0.011))
+    assert made.quantile(0.5) == 0.0
+    assert made.quantile(1.0) == pytest.approx(TINY, rel=0.011)
 
 
 def test_samples_up_to_a_bound() -> None:
@@ -139,8 +140,8 @@ def test_fresh_marks_have_nothing_happened() -> None:
 
 def test_a_connect_is_the_sum_of_its_parts() -> None:
     marks = Marks()
-    assert marks.connect_ns is None
+    seen = [marks.connect_ns]
     marks.pool_wait_ns = 0
-    assert marks.connect_ns == 0
+    assert [*seen, marks.connect_ns] == [None, 0]
     marks.pool_wait_ns, marks.dns_ns, marks.tcp_ns, marks.tls_ns = 1, 20, 300, 4000
     assert marks.connect_ns == 4321

@@ -39,7 +39,7 @@ def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
         place.open_existing()
     assert "--data" in caught.value.hint
     place.open().close()
-    assert not place.missing
+    assert not LedgerPlace("sqlite", tmp_path).missing
     with place.open_existing() as ledger:
         assert isinstance(ledger, Ledger)
 
