@@ -135,6 +135,7 @@ def test_the_dialect_of_an_error_about_a_path(path: str, dialect: str) -> None:
 def test_answers_that_were_cut_short_are_not_kept() -> None:
     assert set(_CUT_SHORT) == {
         "content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii",
-        "error", "pause_turn", "incomplete", "failed", "cancelled", "malformed_function_call", "abort",
+        "error", "pause_turn", "incomplete", "failed", "cancelled", "malformed_function_call",
+        "abort",
     }  # fmt: skip
     assert set(_WRONG) == {400, 404, 422}
