@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.clock.bounds import Bounds, doubtful, of_duration, of_gaps, of_rate
+from lightgate.clock.bounds import Bounds, doubtful, of_gaps, of_rate
 
 MS = 1_000_000
 
@@ -37,12 +37,6 @@ def test_a_rate_has_no_milliseconds() -> None:
 
 def test_a_failure_is_not_doubtful() -> None:
     assert not doubtful(math.inf, Bounds(100.0, math.inf))
-
-
-def test_a_time_may_have_been_shorter_and_never_below_nothing() -> None:
-    assert of_duration(200.0, 30.0) == (170.0, 200.0)
-    assert of_duration(20.0, 30.0) == (0.0, 20.0)
-    assert of_duration(20.0, None) == (20.0, 20.0)
 
 
 def test_a_rate_over_a_span_that_may_be_nothing_has_no_upper_end() -> None:

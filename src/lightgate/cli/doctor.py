@@ -55,7 +55,7 @@ def command(
     findings = uvloop.run(examine(targets, os.environ, key_env, read_config(config_file)))
     shown = [f for f in findings if show_all or f.state not in {"no key", "not running"}]
     if as_json:
-        facts = {**msgspec.structs.asdict(clock), "sound": clock.sound}
+        facts = {**msgspec.structs.asdict(clock), "sound": clock.sound, "busy": clock.busy}
         emit_json({"clock": facts, "providers": shown})
     else:
         note(_clock_line(clock))
@@ -71,9 +71,17 @@ def _clock_line(clock: ClockReport) -> str:
     return (
         f"clock: {clock.stamps} stamps, {clock.stamp_error_p50_us:.0f} µs after the send"
         f" (max {clock.stamp_error_max_us:.0f}); the event loop wakes"
-        f" {clock.wake_p50_us:.0f} µs later (max {clock.wake_max_us:.0f});"
-        f" {clock.cores} cores; {'sound' if clock.sound else 'NOT SOUND'}"
+        f" {clock.wake_p50_us:.0f} µs later (p90 {clock.wake_p90_us:.0f}, max"
+        f" {clock.wake_max_us:.0f}); {clock.cores} cores; {_clock_state(clock)}"
     )
+
+
+def _clock_state(clock: ClockReport) -> str:
+    if not clock.sound:
+        return "NOT SOUND"
+    if clock.busy:
+        return "sound, but the machine is busy: figures of many streams will be doubtful"
+    return "sound"
 
 
 def _print(shown: list[DoctorFinding], *, hidden: int) -> None:

@@ -36,11 +36,6 @@ def doubtful(value: float, bounds: Bounds, *, rate: bool = False) -> bool:
     return value - bounds.low > allowed or bounds.high - value > allowed
 
 
-def of_duration(value_ms: float, earlier_ms: float | None) -> Bounds:
-    """Bounds of a time that ends at a stamp which may be too late by `earlier_ms`."""
-    return Bounds(max(0.0, value_ms - (earlier_ms or 0.0)), value_ms)
-
-
 def of_rate(tokens: Bounds, shortest_ns: float, longest_ns: float) -> Bounds:
     """Bounds of tokens per second; a span that may be nothing has no upper end."""
     high = tokens.high * NS_PER_S / shortest_ns if shortest_ns > 0 else math.inf

@@ -25,8 +25,11 @@ def test_what_is_sound() -> None:
         resolution_ns=1,
         steps=0,
         cores=2,
+        wake_p90_us=60,
     )
     assert good.sound
     assert not msgspec.structs.replace(good, steps=1).sound
     assert not msgspec.structs.replace(good, stamp_error_p50_us=-5).sound  # before it was sent
     assert not msgspec.structs.replace(good, stamp_error_p50_us=2000).sound
+    assert not good.busy
+    assert msgspec.structs.replace(good, wake_p90_us=1100).busy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import struct
 import time
@@ -13,7 +14,6 @@ import pytest
 import uvloop
 
 from lightgate.clock.source import ManualClock
-from lightgate.wire.link import stamps
 from lightgate.wire.link.kernel import KernelLink, Poller
 from lightgate.wire.link.link import HIGH_WATER, READ_SIZE, ReadLink
 from lightgate.wire.link.stamps import (
@@ -21,7 +21,6 @@ from lightgate.wire.link.stamps import (
     SO_TIMESTAMPNS,
     WAKE_NS,
     Anchor,
-    LastEmpty,
     LoopLag,
     kernel_stamps_available,
 )
@@ -420,41 +419,29 @@ def test_the_bounds_of_several_segments_in_one_read_cover_the_first(
     play("kernel", new_loop, scene)
 
 
-class Idle:
-    """A thread that was busy for as long as a test says."""
-
-    knows_queue = True
-
-    def __init__(self) -> None:
-        self.busy_ns = 0
-
-    def total_ns(self) -> int:
-        return self.busy_ns
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 def test_what_woke_a_sleeping_loop_came_no_earlier_than_it_was_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    now, idle = [0], Idle()
+    now, worked, queued = [0], [0], [0]
     monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
-    monkeypatch.setattr(stamps, "BusyTime", lambda: idle)
-    empty = LastEmpty()
-    now[0], idle.busy_ns = 50_000_000, 3_000_000  # it slept for 47 of 50 ms
-    empty.polled_ns = empty.before_poll()
-    assert empty.since_ns == 50_000_000 - 3_000_000 - WAKE_NS
-    now[0], idle.busy_ns = 70_000_000, 23_000_000  # it worked all the time
-    empty.polled_ns = empty.before_poll()
-    assert empty.since_ns == 50_000_000
+    monkeypatch.setattr(time, "thread_time_ns", lambda: worked[0])
+    monkeypatch.setattr(os, "pread", lambda *_: b"7 %d 9" % queued[0])
+    poller = Poller()
+    now[0], worked[0], queued[0] = 50_000_000, 1_000_000, 2_000_000  # asleep for 47 of 50 ms
+    poller._ready()
+    assert poller.since_ns == 50_000_000 - 3_000_000 - WAKE_NS
+    now[0], worked[0] = 70_000_000, 21_000_000  # at work all the time
+    poller._ready()
+    assert poller.since_ns == 50_000_000
     now[0] += WAKE_NS  # a moment later nobody asks the scheduler
-    empty.before_poll()
-    assert empty.since_ns == 70_000_000
-    idle.knows_queue = False  # nor where it does not tell
-    now[0] += 50_000_000
-    empty.before_poll()
-    assert empty.since_ns == 70_000_000
+    poller._ready()
+    assert (poller.since_ns, poller.awake_ns) == (70_000_000, 0)
+    now[0], worked[0] = 90_000_000, 29_000_000
+    asked = poller.busy_ns()  # a request was sent after 8 ms of work; then it slept
+    now[0], worked[0] = 140_000_000, 30_000_000
+    poller._ready()
+    assert poller.awake_ns + asked == 140_000_000 - 1_000_000 - WAKE_NS
+    poller.close()
 
 
 def test_an_anchor_counts_steps_but_not_slewing() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from lightgate.clock import timing
+from lightgate.clock.bounds import FLOOR_MS
 from lightgate.clock.marks import Marks
 from lightgate.clock.quantile import quantile
 from lightgate.dialect.request import Message, Request
@@ -295,11 +296,17 @@ class ClockReport(msgspec.Struct, frozen=True, kw_only=True):
     resolution_ns: float
     steps: int
     cores: int
+    wake_p90_us: float
 
     @property
     def sound(self) -> bool:
         """Whether stamps follow the sends closely and the wall clock held still."""
         return self.steps == 0 and 0 <= self.stamp_error_p50_us < 1000
+
+    @property
+    def busy(self) -> bool:
+        """Whether one wake-up in ten takes so long that figures of several streams are doubtful."""
+        return self.wake_p90_us / 1000 > FLOOR_MS
 
 
 class _Ear:
@@ -355,6 +362,7 @@ async def check_clock() -> ClockReport:
         stamp_error_max_us=max(errors),
         wake_p50_us=quantile(wakes, 0.5) or 0.0,
         wake_max_us=max(wakes),
+        wake_p90_us=quantile(wakes, 0.9) or 0.0,
         resolution_ns=time.get_clock_info("monotonic").resolution * 1e9,
         steps=steps,
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,

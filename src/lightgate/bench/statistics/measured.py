@@ -7,6 +7,8 @@ value, but its bounds (anything) count, so that a figure never looks surer than 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.clock.bounds import (
@@ -14,7 +16,6 @@ from lightgate.clock.bounds import (
     Bounds,
     Gaps,
     SpeedFacts,
-    of_duration,
     of_gaps,
     of_rate,
     of_speed,
@@ -23,12 +24,12 @@ from lightgate.clock.quantile import quantiles
 from lightgate.clock.timing import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
 
-_ANY: Final = Bounds(0.0, math.inf)
+    _Bursts = Sequence[Recording | None]
 
 
 class Sampled(NamedTuple):
@@ -56,41 +57,21 @@ class Sampled(NamedTuple):
 
 
 def sampled(
-    name: str, attempts: Iterable[AttemptRecord], recordings: Mapping[str, Recording]
+    name: str, attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording]
 ) -> Sampled:
     """Collect one metric of attempts that count; its name is one of `timing.SHOWN`."""
-    values: list[float] = []
-    low: list[float] = []
-    high: list[float] = []
-    requests = watched = 0
-    bounds_of = _BOUNDS.get(name)
-    for attempt in attempts:
-        recording = recordings.get(attempt.id)
-        known = attempt.first_bound_ms is not None or attempt.last_bound_ms is not None
-        watched += known
-        if name == "gap_ms":
-            gaps = _gaps(attempt, recording)
-            if gaps is not None:
-                requests += bool(gaps.seen)
-                values += gaps.seen
-                low += gaps.low if known else gaps.seen
-                high += gaps.high if known else gaps.seen
-            continue
-        value = number(name, attempt)
-        if value is not None:
-            requests += 1
-            values.append(value)
-            ends = bounds_of(attempt, recording, value) if known and bounds_of else None
-            ends = ends or Bounds(value, value)
-        elif known and name == "speed_tps" and _hidden(attempt, recording):
-            ends = _ANY
-        else:
-            continue
-        low.append(ends.low)
-        high.append(ends.high)
-    if not watched:
-        return Sampled(values, None, None, requests)
-    return Sampled(values, low, high, requests)
+    bursts = [recordings.get(attempt.id) for attempt in attempts]
+    if name == "gap_ms":
+        found = _gaps(attempts, bursts)
+    elif name in _SPANS:
+        found = _SPANS[name](attempts, bursts)
+    else:
+        found = _times(name, attempts, bursts)
+    watched = any(
+        attempt.first_bound_ms is not None or attempt.last_bound_ms is not None
+        for attempt in attempts
+    )
+    return found if watched else found._replace(low=None, high=None)
 
 
 def number(name: str, attempt: AttemptRecord) -> float | None:
@@ -114,99 +95,163 @@ def stamp_bounds(attempts: Iterable[AttemptRecord]) -> tuple[float | None, float
     return middle, tail
 
 
-def _first(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds:
-    del recording
-    return of_duration(value, attempt.first_bound_ms)
+def _times(name: str, attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
+    """Collect a time that ends at a stamp: it may have been shorter by the bound of that stamp."""
+    if name == "e2e_plan_ms":
+        values = [number(name, attempt) for attempt in attempts]
+    else:
+        values = list(map(attrgetter(name), attempts))
+    known = [
+        (value, earlier or 0.0)
+        for value, earlier in zip(values, _EARLIER[name](attempts, bursts), strict=True)
+        if value is not None
+    ]
+    high = [value for value, _ in known]
+    low = [value - earlier if value > earlier else 0.0 for value, earlier in known]
+    return Sampled(high, low, list(high), len(high))
 
 
-def _last(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds:
-    del recording
-    return of_duration(value, attempt.last_bound_ms)
+def _first(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> list[float | None]:
+    del bursts
+    return [attempt.first_bound_ms for attempt in attempts]
 
 
-def _first_plan(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds:
-    return of_duration(value, (attempt.first_bound_ms or 0.0) + _lag_ms(recording))
+def _last(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> list[float | None]:
+    del bursts
+    return [attempt.last_bound_ms for attempt in attempts]
 
 
-def _last_plan(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds:
-    return of_duration(value, (attempt.last_bound_ms or 0.0) + _lag_ms(recording))
+def _from_plan(bounds: list[float | None], bursts: _Bursts) -> list[float | None]:
+    """Widen bounds by how late after its planned instant our own loop let a request go."""
+    return [
+        (bound or 0.0) + (0.0 if one is None else one.lag_ns / NS_PER_MS)
+        for bound, one in zip(bounds, bursts, strict=True)
+    ]
 
 
-def _answer(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds:
-    """Bounds of the time to the answer: those of the burst that it began in."""
-    if attempt.t_answer_ns == attempt.t_first_ns:
-        return of_duration(value, attempt.first_bound_ms)
+def _headers(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> list[float | None]:
+    del attempts
+    return [
+        None if one is None or one.headers_bound_ns is None else one.headers_bound_ns / NS_PER_MS
+        for one in bursts
+    ]
+
+
+def _answers(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> list[float | None]:
+    """Bounds of the burst that an answer began in: mostly the first one."""
+    return [
+        attempt.first_bound_ms
+        if attempt.t_answer_ns == attempt.t_first_ns
+        else _answer(attempt, one)
+        for attempt, one in zip(attempts, bursts, strict=True)
+    ]
+
+
+def _answer(attempt: AttemptRecord, recording: Recording | None) -> float | None:
     if recording is None or attempt.t_answer_ns is None or attempt.t_send_ns is None:
-        return Bounds(value, value)
+        return None
     at = attempt.t_answer_ns - attempt.t_send_ns
-    place = recording.at_ns.index(at) if at in recording.at_ns else None
-    early = at if place is None else recording.since_ns[place]
-    return of_duration(value, (at - early) / NS_PER_MS)
-
-
-def _headers(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds:
-    del attempt
-    early = None if recording is None else recording.headers_bound_ns
-    return of_duration(value, None if early is None else early / NS_PER_MS)
-
-
-def _stall(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds | None:
-    del value
-    gaps = _gaps(attempt, recording)
-    return None if gaps is None else gaps.stall
-
-
-def _speed(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds | None:
-    first, last = attempt.t_first_ns, attempt.t_last_ns
-    if first is None or last is None:
+    if at not in recording.at_ns or not recording.since_ns:
         return None
-    return of_speed(
-        SpeedFacts(
-            rest=value * (last - first) / NS_PER_S,
-            streamed=attempt.tokens_streamed or 0,
-            pieces=recording.pieces[0] if recording is not None and recording.pieces else 1,
-            first=first,
-            last=last,
-            first_ns=(attempt.first_bound_ms or 0.0) * NS_PER_MS,
-            last_ns=(attempt.last_bound_ms or 0.0) * NS_PER_MS,
-        )
-    )
+    return (at - recording.since_ns[recording.at_ns.index(at)]) / NS_PER_MS
 
 
-def _speed_total(attempt: AttemptRecord, recording: Recording | None, value: float) -> Bounds:
-    del recording
-    taken = (attempt.tokens_out or 0) / value * NS_PER_S
-    last_ns = (attempt.last_bound_ms or 0.0) * NS_PER_MS
-    tokens = float(attempt.tokens_out or 0)
-    return of_rate(Bounds(tokens, tokens), taken - last_ns, taken)
+def _gaps(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
+    """Pool the gaps of all attempts; those of one attempt are not independent of each other."""
+    values: list[float] = []
+    low: list[float] = []
+    high: list[float] = []
+    requests = 0
+    for attempt, one in zip(attempts, bursts, strict=True):
+        if one is None or len(one.at_ns) < 2:
+            continue
+        requests += 1
+        if one.since_ns in {(), one.at_ns}:  # all exact
+            exact = [(later - at) / NS_PER_MS for at, later in pairwise(one.at_ns)]
+            values += exact
+            low += exact
+            high += exact
+            continue
+        gaps = _gaps_of(attempt, one)
+        values += gaps.seen
+        low += gaps.low
+        high += gaps.high
+    return Sampled(values, low, high, requests)
 
 
-def _hidden(attempt: AttemptRecord, recording: Recording | None) -> bool:
-    """Whether all of a streamed answer came in one read that may have hidden its time."""
-    if recording is None or attempt.bursts != 1 or not recording.pieces:
-        return False
-    return recording.pieces[0] > 1 and (attempt.first_bound_ms or 0.0) * NS_PER_MS > ONE_BURST_NS
+def _stalls(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
+    values: list[float] = []
+    low: list[float] = []
+    high: list[float] = []
+    for attempt, one in zip(attempts, bursts, strict=True):
+        value = attempt.stall_ms
+        if value is None:
+            continue
+        values.append(value)
+        exact = one is None or len(one.at_ns) < 2 or one.since_ns in {(), one.at_ns}
+        stall = None if exact or one is None else _gaps_of(attempt, one).stall
+        low.append(value if stall is None else stall.low)
+        high.append(value if stall is None else stall.high)
+    return Sampled(values, low, high, len(values))
 
 
-def _gaps(attempt: AttemptRecord, recording: Recording | None) -> Gaps | None:
-    if recording is None or len(recording.at_ns) < 2:
-        return None
-    at, kernel = recording.at_ns, attempt.stamp_source == "kernel"
-    return of_gaps(at, recording.since_ns or at, recording.pieces or (1,) * len(at), kernel=kernel)
+def _gaps_of(attempt: AttemptRecord, one: Recording) -> Gaps:
+    at, kernel = one.at_ns, attempt.stamp_source == "kernel"
+    return of_gaps(at, one.since_ns or at, one.pieces or (1,) * len(at), kernel=kernel)
 
 
-def _lag_ms(recording: Recording | None) -> float:
-    return 0.0 if recording is None else recording.lag_ns / NS_PER_MS
+def _speeds(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
+    """Collect decode speeds; an answer that a late client read in one piece has bounds alone."""
+    values: list[float] = []
+    low: list[float] = []
+    high: list[float] = []
+    for attempt, one in zip(attempts, bursts, strict=True):
+        value, first, last = attempt.speed_tps, attempt.t_first_ns, attempt.t_last_ns
+        first_ns = (attempt.first_bound_ms or 0.0) * NS_PER_MS
+        pieces = one.pieces[0] if one is not None and one.pieces else 1
+        if value is None or first is None or last is None:
+            if attempt.bursts == 1 and pieces > 1 and first_ns > ONE_BURST_NS:
+                low.append(0.0)
+                high.append(math.inf)
+            continue
+        values.append(value)
+        last_ns = (attempt.last_bound_ms or 0.0) * NS_PER_MS
+        rest, streamed = value * (last - first) / NS_PER_S, attempt.tokens_streamed or 0
+        ends = None
+        if first_ns or last_ns:
+            ends = of_speed(SpeedFacts(rest, streamed, pieces, first, last, first_ns, last_ns))
+        low.append(value if ends is None else ends.low)
+        high.append(value if ends is None else ends.high)
+    return Sampled(values, low, high, len(values))
 
 
-_BOUNDS: Final[dict[str, Callable[[AttemptRecord, Recording | None, float], Bounds | None]]] = {
+def _total_speeds(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
+    del bursts
+    values: list[float] = []
+    high: list[float] = []
+    for attempt in attempts:
+        value, last_ns = attempt.speed_total_tps, (attempt.last_bound_ms or 0.0) * NS_PER_MS
+        if value is None:
+            continue
+        values.append(value)
+        if last_ns:
+            tokens = float(attempt.tokens_out or 0)
+            taken = tokens / value * NS_PER_S
+            value = of_rate(Bounds(tokens, tokens), taken - last_ns, taken).high
+        high.append(value)
+    return Sampled(values, list(values), high, len(values))
+
+
+_EARLIER: Final[dict[str, Callable[[Sequence[AttemptRecord], _Bursts], list[float | None]]]] = {
     "ttft_ms": _first,
-    "ttft_plan_ms": _first_plan,
-    "ttfa_ms": _answer,
+    "ttft_plan_ms": lambda attempts, bursts: _from_plan(_first(attempts, bursts), bursts),
+    "ttfa_ms": _answers,
     "tth_ms": _headers,
     "e2e_ms": _last,
-    "e2e_plan_ms": _last_plan,
-    "stall_ms": _stall,
-    "speed_tps": _speed,
-    "speed_total_tps": _speed_total,
+    "e2e_plan_ms": lambda attempts, bursts: _from_plan(_last(attempts, bursts), bursts),
+}
+_SPANS: Final[dict[str, Callable[[Sequence[AttemptRecord], _Bursts], Sampled]]] = {
+    "stall_ms": _stalls,
+    "speed_tps": _speeds,
+    "speed_total_tps": _total_speeds,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import select
 import socket
 import struct
@@ -12,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from lightgate.wire.link.link import HIGH_WATER, LOW_WATER
-from lightgate.wire.link.stamps import RECHECK_NS, SO_TIMESTAMPNS, LastEmpty
+from lightgate.wire.link.stamps import RECHECK_NS, SO_TIMESTAMPNS, WAKE_NS, BusyTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,11 +34,25 @@ class Poller:
     watches that one descriptor, and one turn serves every socket that is ready.
     """
 
-    __slots__ = ("_epoll", "_loop", "_watched", "empty")
+    __slots__ = (
+        "_busy",
+        "_busy_ns",
+        "_epoll",
+        "_loop",
+        "_polled_ns",
+        "_watched",
+        "awake_ns",
+        "since_ns",
+    )
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self.empty = LastEmpty()
+        self._busy = BusyTime()
+        self._busy_ns = self._busy.total_ns()
+        self._polled_ns = time.monotonic_ns()  # of the last poll that found every ready socket
+        self.since_ns = self._polled_ns  # what is read in this turn arrived after this instant
+        # What followed an instant of B busy nanoseconds arrived after this and B; 0: nobody asked.
+        self.awake_ns = 0
         self._watched: dict[int, Callable[[int], None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -52,6 +67,10 @@ class Poller:
             self._epoll.register(fd, events)
         self._watched[fd] = callback
 
+    def busy_ns(self) -> int:
+        """For how long this thread has been busy; 0 where the system does not tell."""
+        return self._busy.total_ns() if self._busy.fd >= 0 else 0
+
     def forget(self, fd: int) -> None:
         """Call back no more; call this before the socket is closed."""
         if self._watched.pop(fd, None) is not None:
@@ -65,14 +84,24 @@ class Poller:
             self._loop.remove_reader(self._epoll.fileno())
         self._watched.clear()
         self._epoll.close()
-        self.empty.close()
+        self._busy.close()
 
     def _ready(self) -> None:
-        watched = self._watched
-        now = self.empty.before_poll()
+        watched, fd = self._watched, self._busy.fd
+        now, since = time.monotonic_ns(), self._polled_ns
+        # The poll before found them empty. If that was long ago because the loop slept, they were
+        # empty until the bytes came that woke it: not longer ago than the thread has been busy.
+        if now - since > WAKE_NS and fd >= 0:  # `BusyTime.total_ns`, without the call
+            busy = time.thread_time_ns() + int(os.pread(fd, 96, 0).split(b" ", 2)[1])
+            self.awake_ns = now - busy - WAKE_NS
+            since = max(since, self.awake_ns + self._busy_ns)
+            self._busy_ns = busy
+        else:
+            self.awake_ns = 0
+        self.since_ns = since
         found = self._epoll.poll(0, BATCH)
         if len(found) < BATCH:
-            self.empty.polled_ns = now
+            self._polled_ns = now
         for fd, events in found:
             # A callback may have closed a later socket of this batch, and even opened another one
             # with its number: that one is asked to read, finds nothing, and goes on waiting.
@@ -91,6 +120,7 @@ class KernelLink:
 
     __slots__ = (
         "_anchor",
+        "_asked_ns",
         "_closing",
         "_ended",
         "_eof",
@@ -121,6 +151,7 @@ class KernelLink:
         self._peer: Peer | None = None
         self._queue: deque[memoryview] = deque()
         self._queued = 0
+        self._asked_ns = 0  # busy time of the thread when it last wrote; 0 after the next read
         self._seen_ns = self._watched_ns = time.monotonic_ns()
         self._events = 0  # what the poller watches for
         self._paused = self._closing = self._ended = self._eof = self._writing_paused = False
@@ -157,6 +188,8 @@ class KernelLink:
         if sent < len(data):
             self._enqueue(memoryview(data)[sent:])
             self._watch()
+        else:
+            self._asked_ns = self._poller.busy_ns()
 
     def pause_reading(self) -> None:
         """Stop reading."""
@@ -225,7 +258,7 @@ class KernelLink:
         if events & ~select.EPOLLIN and self._events & select.EPOLLOUT:
             self._writable()
 
-    def _readable(self) -> None:
+    def _readable(self) -> None:  # noqa: C901 - for every token: no calls that can be spared
         now = time.monotonic_ns()
         anchor = self._anchor
         if now - anchor.checked_ns > RECHECK_NS:
@@ -248,9 +281,12 @@ class KernelLink:
         if control:
             seconds, nanoseconds = _TIMESPEC.unpack(control[0][2])
             stamp = seconds * 1_000_000_000 + nanoseconds - anchor.offset_ns
-        since, empty = self._seen_ns, self._poller.empty.since_ns
+        since, empty = self._seen_ns, self._poller.since_ns
         if empty > since and empty > self._watched_ns:
             since = empty
+        if self._asked_ns:  # an answer comes after its request, so what was done before is no delay
+            since = max(since, self._poller.awake_ns + self._asked_ns)
+            self._asked_ns = 0
         if size < len(self._view):
             self._seen_ns = now
         else:  # bytes may be left behind: a poll before this instant did not see it empty

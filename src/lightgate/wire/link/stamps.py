@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import socket
@@ -92,31 +93,23 @@ class BusyTime:
     hypervisor can take away more unseen.
     """
 
-    __slots__ = ("_fd",)
+    __slots__ = ("fd",)
 
     def __init__(self) -> None:
-        try:
-            self._fd = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self._fd = -1
-
-    @property
-    def knows_queue(self) -> bool:
-        """Whether the system tells how long the thread waited for a core."""
-        return self._fd >= 0
+        self.fd = -1  # where the system does not tell how long a thread was queued
+        with contextlib.suppress(OSError):
+            self.fd = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
 
     def total_ns(self) -> int:
         """Nanoseconds since the thread began."""
-        queued = 0
-        if self._fd >= 0:
-            queued = int(os.pread(self._fd, 96, 0).split(b" ", 2)[1])
+        queued = int(os.pread(self.fd, 96, 0).split(b" ", 2)[1]) if self.fd >= 0 else 0
         return time.thread_time_ns() + queued
 
     def close(self) -> None:
         """Give the file descriptor back."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 class LoopLag:
@@ -147,36 +140,6 @@ class LoopLag:
         self._last_ns = stamp_ns
         self._busy_ns = busy
         return stamp_ns - self._lag_ns
-
-    def close(self) -> None:
-        """Give the file descriptor back."""
-        self._busy.close()
-
-
-class LastEmpty:
-    """The last instant at which all watched sockets but the ready ones were known to be empty.
-
-    The poll before this one found them empty; if that was long ago because the loop slept, they
-    were empty until the bytes came that woke it.
-    """
-
-    __slots__ = ("_busy", "_busy_ns", "polled_ns", "since_ns")
-
-    def __init__(self) -> None:
-        self._busy = BusyTime()
-        self._busy_ns = self._busy.total_ns()
-        # Of the last poll that found every ready socket; set by the one who polls.
-        self.polled_ns = self.since_ns = time.monotonic_ns()
-
-    def before_poll(self) -> int:
-        """Work `since_ns` out for what the poll is about to find; the instant of the poll."""
-        now, since = time.monotonic_ns(), self.polled_ns
-        if now - since > WAKE_NS and self._busy.knows_queue:
-            busy = self._busy.total_ns()
-            since = max(since, now - (busy - self._busy_ns) - WAKE_NS)
-            self._busy_ns = busy
-        self.since_ns = since
-        return now
 
     def close(self) -> None:
         """Give the file descriptor back."""
