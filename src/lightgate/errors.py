@@ -59,6 +59,18 @@ class LightgateError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An error that another process met is raised anew here, whatever its class asks for.
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(
+    kind: type[LightgateError], args: tuple[object, ...], facts: dict[str, object]
+) -> object:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
+
 
 class UsageError(LightgateError):
     """A word of the command line is wrong."""

@@ -108,6 +108,9 @@ class LimitsTable(ConfigTable):
         ge=0,
         description="bytes of request bodies; one key, or one address without keys, may hold half",
     )
+    values: Whole = Field(
+        default=100_000, ge=0, description="JSON objects and lists in one request body"
+    )
 
 
 class GatewayTable(ConfigTable):

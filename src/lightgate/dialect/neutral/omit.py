@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lightgate.dialect.request import Request
 
 MOST: Final = 48  # fields that a header names
+_MOST_PATHS: Final = 1000  # that are noted; a request may leave out the same in every message
 _LONGEST: Final = 120  # characters of one of them
 _INDEX: Final = re.compile(r"\[\d+\]")
 _ODD: Final = re.compile(r"[^!-+\--~]")  # what may not stand in the header, and its comma
@@ -72,7 +73,8 @@ class Omissions:
 
     def leave(self, field: str) -> None:
         """Leave out a field that has no effect on what the answer says: labels, hints to caches."""
-        self._paths[self._places.get(field, field)] = None
+        if len(self._paths) < _MOST_PATHS:
+            self._paths[self._places.get(field, field)] = None
 
 
 def listed(paths: Iterable[str]) -> bytes:

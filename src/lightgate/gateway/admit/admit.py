@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.gateway.admit.overrides import forbidden
 from lightgate.gateway.admit.plan import plan_for
-from lightgate.gateway.admit.shorten import shorten
 from lightgate.gateway.admit.worst import leave_out, reserve_plan, worst
 from lightgate.gateway.exchange.exchange import Exchange
 from lightgate.gateway.request.body import read_request_body
 from lightgate.gateway.request.form import read_form
 from lightgate.gateway.request.refusal import Refusal, Refusing
+from lightgate.gateway.request.shorten import Shortening, shorten
 from lightgate.gateway.served.asked import ModelUnknown, not_for_key
 from lightgate.gateway.served.price import USUAL_ANSWER
 from lightgate.ledger.journal.notes import Reserved
@@ -37,9 +37,20 @@ _DISK_FULL: Final = Refusal(
 )
 
 
-def open_exchange(state: State, inbound: Inbound, reply: Reply, caller: Caller) -> Exchange:
-    """Begin the exchange of a request, within its key's rights; Refusing says why not."""
-    if caller.endpoint.sound == "form":
+def open_exchange(
+    state: State,
+    inbound: Inbound,
+    reply: Reply,
+    caller: Caller,
+    request: ClientRequest | None = None,
+) -> Exchange:
+    """Begin the exchange of a request, within its key's rights; Refusing says why not.
+
+    `request` is given where a large body was read beside the loop.
+    """
+    if request is not None:
+        pass
+    elif caller.endpoint.sound == "form":
         content_type = inbound.header(b"content-type")
         request = read_form(caller.endpoint, inbound.body, content_type)
     else:
@@ -54,8 +65,8 @@ def open_exchange(state: State, inbound: Inbound, reply: Reply, caller: Caller) 
         if key is not None and key.models:
             raise not_for_key(request.model) from None
         raise
-    if alias.trim or alias.concise:
-        shorten(alias, request)
+    if (alias.trim or alias.concise) and request.found is None:
+        shorten(Shortening(alias.trim, alias.concise), request)
     exchange = Exchange(state, inbound, reply, caller, request, alias)
     if alias.max_tokens is not None or (key is not None and key.max_tokens is not None):
         exchange.cap = _cap(alias, key, request)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.passed import Passed
     from lightgate.gateway.served.served import Served
     from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.wire.door.inbound import Inbound
 
 NEVER: Final = 2**63 - 1
 
@@ -64,3 +65,8 @@ class Caller(NamedTuple):
 
 
 NO_OVERRIDES: Final = Overrides()
+
+
+def owner_of(caller: Caller, inbound: Inbound) -> str:
+    """Whose turn a job beside the loop is: the key's, or without keys the client's address."""
+    return inbound.peer.rpartition(":")[0] if caller.key is None else caller.key.id

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lightgate.gateway.exchange.large import when_written
 from lightgate.gateway.exchange.race import follow
 from lightgate.provider.answer import read_answer, reads
 from lightgate.route.cascade.course import CascadeCourse
@@ -51,16 +52,22 @@ def escalation_for(exchange: Exchange) -> Escalation | None:
 def begin(exchange: Exchange) -> None:
     """Follow the plan of an admitted exchange; whatever happens, the settlement is written."""
     exchange.open()
+    if exchange.request.found is not None:
+        when_written(exchange, lambda: _follow(exchange))
+    elif len(exchange.plan.steps) == 1 and not exchange.alias.verify:
+        exchange.go_on()
+    else:
+        _follow(exchange)
+
+
+def _follow(exchange: Exchange) -> None:
     if exchange.alias.verify:
         escalation = escalation_for(exchange)
         if escalation is not None:
             exchange.cascade = escalation
             escalation.follow()
             return
-    if len(exchange.plan.steps) == 1:
-        exchange.go_on()
-    else:
-        follow(exchange)
+    follow(exchange)
 
 
 class Hold:

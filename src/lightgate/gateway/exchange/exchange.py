@@ -15,17 +15,18 @@ are held by an `Escalation`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.marks import Marks
 from lightgate.dialect.assemble import can_assemble
 from lightgate.errors import DeadlineMissed, UsageError
 from lightgate.gateway.exchange.attempt import SSE, Attempt, AttemptOwner, Held
-from lightgate.gateway.exchange.passing import passed_lines
+from lightgate.gateway.exchange.large import when_written
 from lightgate.gateway.exchange.settle import settle
 from lightgate.gateway.exchange.sound import SoundAttempt, WholeSoundAttempt
 from lightgate.gateway.exchange.stream import StreamAttempt
-from lightgate.gateway.exchange.told import dropped_so_far, skipped_line
+from lightgate.gateway.exchange.told import dropped_so_far, passed_lines, skipped_line
 from lightgate.gateway.exchange.whole import AssembledAttempt
 from lightgate.gateway.request.refusal import Refusal, broken_off, of_attempts, of_error
 from lightgate.route.form.size import bucket
@@ -341,7 +342,8 @@ class Exchange:
             return False
         self.assembles = False
         self._shy = shy
-        self.serial(0, len(self.plan.steps))
+        again = partial(self.serial, 0, len(self.plan.steps))
+        again() if self.request.found is None else when_written(self, again)
         return True
 
     def _waits_for_another(self, attempt: Attempt, now: int) -> bool:

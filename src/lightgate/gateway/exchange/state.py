@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
+from lightgate.gateway.aside.aside import Aside
+from lightgate.gateway.aside.turns import Turns
 from lightgate.gateway.cache.memory import MemoryCache
 from lightgate.gateway.cache.single_flight import SingleFlight
 from lightgate.gateway.exchange.load import Load
@@ -128,6 +130,8 @@ class State:
         self.load = Load(self.now_ns)
         self.load.use(served.terms.limits)
         self.cache = SharedAnswers(self.loop, self.now_ns)
+        self.aside = Aside(self.loop)
+        self.turns = Turns(self.loop)
         self.exchanges: set[UnderWay] = set()
         self.refused: Counter[str] = Counter()  # requests that got no attempt, by the code of why
         self.draining = False

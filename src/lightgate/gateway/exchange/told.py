@@ -1,4 +1,4 @@
-"""What targets were not told: fields that were left out, and targets that were passed over."""
+"""What targets are told beside the body, and what they are not: fields, or the request itself."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lightgate.dialect.neutral.omit import listed
+from lightgate.gateway.request.passed import IDEMPOTENCY, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lightgate.gateway.exchange.attempt import Attempt
+    from lightgate.gateway.exchange.attempt import Attempt, ExchangeFacts
+    from lightgate.gateway.served.target import ServedTarget
     from lightgate.route.plan.plan import Plan
 
 Skipped = tuple[tuple[str, str], ...]  # targets, each with what it cannot be told or has no price
@@ -40,3 +42,22 @@ def story_of(plan: Plan, skipped: Skipped) -> str:
     if not steps:
         return f"no target ({reason})"
     return msgspec.structs.replace(plan, steps=steps, reason=reason).story
+
+
+def passed_lines(exchange: ExchangeFacts, target: ServedTarget) -> bytes:
+    """The header lines of the client for a target's provider.
+
+    A provider that honours an idempotency key answers the second request with what it has of the
+    first, or with a conflict while that runs. So the key goes along again only where the provider
+    has not answered: a hedge at the same provider, or a second try after an error, has no key.
+    """
+    passed, provider = exchange.caller.passed, target.target.provider.name
+    if any(name == IDEMPOTENCY for name, _ in passed):
+        before = [
+            attempt
+            for attempt in exchange.attempts
+            if attempt.target.target.provider.name == provider
+        ]
+        if any(attempt.called is None or attempt.status is not None for attempt in before):
+            passed = tuple(pair for pair in passed if pair[0] != IDEMPOTENCY)
+    return lines_of(passed, target.passes)

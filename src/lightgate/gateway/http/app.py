@@ -17,14 +17,16 @@ from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.http.array import ArrayReply
 from lightgate.gateway.http.cors import answer_preflight, let_in
 from lightgate.gateway.http.count import answer_count
+from lightgate.gateway.http.large import look_into, read_large
 from lightgate.gateway.http.models import ModelPages
 from lightgate.gateway.http.requests import look_up
 from lightgate.gateway.http.responses import Responses
 from lightgate.gateway.http.shared import Shared, shared_name
 from lightgate.gateway.http.usage import usage_body
-from lightgate.gateway.kept.talk import previous_of, refers
+from lightgate.gateway.kept.talk import previous_of
 from lightgate.gateway.request.endpoint import Endpoint, dialect_of, find
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
+from lightgate.gateway.request.weight import LIGHT_BYTES, is_heavy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -100,8 +102,11 @@ class Gateway:
                 caller = read_caller(state, inbound, endpoint)
             if state.load.picky:
                 state.load.check(len(state.exchanges), caller.key)
+            body, endpoint = inbound.body, caller.endpoint
+            if len(body) > LIGHT_BYTES and endpoint.sound != "form" and is_heavy(body):
+                self._tasks(inbound, reply, self._handle_large(inbound, reply, caller))
+                return
             exchange = open_exchange(state, inbound, reply, caller)
-            endpoint = caller.endpoint
             if endpoint.kind in _APART or endpoint.array or exchange.alias.cache.mode != "off":
                 self._begin(exchange, reply)
                 return
@@ -114,14 +119,21 @@ class Gateway:
                 raise
             self._refuse(of_error(error), inbound, reply)
 
+    async def _handle_large(self, inbound: Inbound, reply: Reply, caller: Caller) -> None:
+        """Answer a request whose body is too much for one turn of the loop."""
+        state = self._state
+        request = await read_large(state, inbound, caller)
+        exchange = open_exchange(state, inbound, reply, caller, request)
+        await look_into(state, exchange)
+        self._begin(exchange, reply)
+
     def _begin(self, exchange: Exchange, reply: Reply) -> None:
         """Begin an exchange whose request or answer has to do with others."""
         state = self._state
         kind = exchange.request.endpoint.kind
         if kind in _BY_ITEMS:
-            fields = exchange.request.fields
-            previous = previous_of(fields)
-            if previous is not None or refers(fields):
+            previous = previous_of(exchange.request.fields)
+            if previous is not None or exchange.request.refers:
                 self._tasks(exchange.inbound, reply, self._go_on(exchange, reply, previous))
                 return
         if kind == "count":
@@ -147,7 +159,7 @@ class Gateway:
     async def _go_on(self, exchange: Exchange, reply: Reply, previous: str | None) -> None:
         """Begin an exchange that goes on from a response, or names items of earlier ones."""
         asked = exchange.request.endpoint.kind
-        if refers(exchange.request.fields):
+        if exchange.request.refers:
             await self._responses.fill_in(exchange)
         if asked == "responses":
             exchange.reply = self._responses.around(exchange, reply)
@@ -160,8 +172,9 @@ class Gateway:
             begin(exchange)
 
     def close(self) -> None:
-        """Write what waits to be written."""
+        """Write what waits to be written, and end the process beside this one."""
         self._responses.close()
+        self._state.aside.close()
 
     def _tasks(self, inbound: Inbound, reply: Reply, work: Coroutine[None, None, None]) -> None:
         """Carry out what has to wait for something, as a task that ends with its client."""

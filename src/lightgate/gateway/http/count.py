@@ -59,7 +59,10 @@ def _estimated(exchange: Exchange) -> bytes:
     if facts is None:
         raise UsageError("This endpoint does not count.")
     head = AnswerHead(request.model, exchange.id, 0)
-    return facts.write(estimate_tokens(msgspec.json.decode(request.body)), head)
+    count = None if request.found is None else request.found.count
+    if count is None:
+        count = estimate_tokens(msgspec.json.decode(request.body))
+    return facts.write(count, head)
 
 
 class _CountReply(ReplyAround):

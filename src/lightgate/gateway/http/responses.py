@@ -6,7 +6,7 @@ whose request made them, and do not exist for another.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
@@ -14,22 +14,29 @@ import msgspec
 from lightgate.dialect.errors import fault
 from lightgate.errors import AttemptError, UsageError
 from lightgate.gateway.admit.admit import admit_free
+from lightgate.gateway.exchange.caller import owner_of
+from lightgate.gateway.http.large import change
 from lightgate.gateway.kept.reply import NATIVE, ResponseReply
 from lightgate.gateway.kept.store import ResponseStore
 from lightgate.gateway.kept.talk import (
-    input_items,
+    find_named,
+    list_items,
+    name_items,
     put_together,
     responses_named,
+    tell_all,
     unknown_previous,
     with_items,
 )
 from lightgate.gateway.request.body import BYTES_PER_TOKEN
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
+from lightgate.gateway.request.weight import LIGHT_BYTES
 from lightgate.route.form.size import bucket
 from lightgate.wire.client.fetch import fetch_whole
 from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lightgate.gateway.cache.single_flight import SharedAnswer
@@ -47,7 +54,6 @@ _ANSWER_BYTES: Final = 64 * 1024 * 1024
 _DEADLINES: Final = Deadlines(3.0, None, 30.0, 60.0)
 # What a client may ask of a provider's list of items, or of a response.
 _ASKED: Final = frozenset(("include", "include[]", "limit", "order", "after", "before"))
-_MOST_ITEMS: Final = 100
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -87,7 +93,7 @@ class Responses:
         if chain and chain[-1].native:
             _stay(exchange, chain[-1])
         elif chain:
-            self._tell_all(exchange, chain)
+            await self._tell_all(exchange, chain)
         elif key is not None or not _native_targets(exchange):
             # Without keys there is nobody to keep apart: a provider may know what we do not.
             raise unknown_previous(previous)
@@ -95,32 +101,52 @@ class Responses:
     async def fill_in(self, exchange: Exchange) -> None:
         """Put the items into a request that it only names, as the Vercel AI SDK does."""
         request, owner = exchange.request, _owner(exchange.caller.key)
+        if request.found is None:
+            names = responses_named(request.fields)
+        else:
+            turn = owner_of(exchange.caller, exchange.inbound)
+            names, _ = await self._state.aside.do(
+                turn, find_named, (request.body,), request.endpoint
+            )
         kept = []
-        for id_ in sorted(responses_named(request.fields)):
+        for id_ in sorted(names):
             found = await self.store.find(owner, id_)
             if found is not None and not found.native:
                 kept.append(found)
-        if kept:
+        if not kept:
+            return
+        if _is_large(exchange, kept):
+            await change(self._state, exchange, name_items, kept)
+            self._check_size(exchange)
+        else:
             self._say(exchange, with_items(request.fields, kept))
 
-    def _tell_all(self, exchange: Exchange, chain: list[KeptResponse]) -> None:
+    async def _tell_all(self, exchange: Exchange, chain: list[KeptResponse]) -> None:
         """Put the whole conversation into the request."""
-        self._say(exchange, put_together(chain, exchange.request.fields))
+        if _is_large(exchange, chain):
+            await change(self._state, exchange, tell_all, chain)
+            self._check_size(exchange)
+        else:
+            self._say(exchange, put_together(chain, exchange.request.fields))
 
     def _say(self, exchange: Exchange, fields: Fields) -> None:
-        """Let the request say these fields, within the limit on bodies."""
+        """Let the request say these fields."""
         request = exchange.request
         request.fields = fields
         request.body = _encode(request.fields)
+        self._check_size(exchange)
+        request.tokens_in = len(request.body) // BYTES_PER_TOKEN + 1
+        exchange.size = bucket(request.tokens_in)
+
+    def _check_size(self, exchange: Exchange) -> None:
+        """Refuse a conversation that has grown beyond the limit on bodies."""
         most = self._state.served.terms.max_body_bytes
-        if len(request.body) > most:
+        if len(exchange.request.body) > most:
             said = (
                 f"The conversation has grown beyond {most} bytes ([gateway] max_body_bytes)."
                 " Begin a new one."
             )
             raise Refusing(Refusal(status=413, message=said, code="conversation_too_long"))
-        request.tokens_in = len(request.body) // BYTES_PER_TOKEN + 1
-        exchange.size = bucket(request.tokens_in)
 
     # Asking again
 
@@ -144,8 +170,13 @@ class Responses:
             said = "Only a response in the background can be cancelled; this one is complete."
             raise Refusing(of_error(UsageError(said)))
         elif endpoint.verb == "response_items":
-            items = input_items(await self.store.chain(owner, id_))
-            reply.whole(200, _JSON, _encode(_page(items, asked)))
+            chain = await self.store.chain(owner, id_)
+            if sum([one.size for one in chain]) <= LIGHT_BYTES:
+                _, page = list_items(chain, asked)
+            else:
+                turn = owner or inbound.peer.rpartition(":")[0]
+                _, page = await state.aside.do(turn, list_items, (), chain, asked)
+            reply.whole(200, _JSON, page[0])
         elif inbound.method == b"DELETE":
             await self.store.delete(owner, id_)
             reply.whole(200, _JSON, _encode({"id": id_, "object": "response", "deleted": True}))
@@ -187,6 +218,12 @@ def _owner(key: KeyRecord | None) -> str:
     return "" if key is None else key.id
 
 
+def _is_large(exchange: Exchange, kept: Sequence[KeptResponse]) -> bool:
+    """Whether a request and what is to be put into it are too much for one turn of the loop."""
+    size = len(exchange.request.body) + sum([one.size for one in kept])
+    return exchange.request.found is not None or size > LIGHT_BYTES
+
+
 def _native_targets(exchange: Exchange, provider: str | None = None) -> list[str]:
     """The targets of the asked model that have the endpoint; of one provider, if it is named."""
     return [
@@ -218,24 +255,6 @@ def _stay(exchange: Exchange, kept: KeptResponse) -> None:
         race=1,
         hedge="off",
     )
-
-
-def _page(items: list[dict[str, Any]], asked: dict[str, str]) -> dict[str, Any]:
-    """One page of a list, in OpenAI's shape; the newest come first unless asked otherwise."""
-    items = items if asked.get("order") == "asc" else items[::-1]
-    ids = [item["id"] for item in items]
-    after = asked.get("after")
-    start = ids.index(after) + 1 if after in ids else 0
-    said = asked.get("limit", "")
-    limit = min(max(int(said), 1), _MOST_ITEMS) if said.isdecimal() and len(said) < 4 else 20
-    page = items[start : start + limit]
-    return {
-        "object": "list",
-        "data": page,
-        "first_id": page[0]["id"] if page else None,
-        "last_id": page[-1]["id"] if page else None,
-        "has_more": start + limit < len(items),
-    }
 
 
 def _unknown(id_: str) -> Refusal:

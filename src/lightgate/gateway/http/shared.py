@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lightgate.clock.outcome import Outcome
 from lightgate.gateway.admit.admit import admit, admit_free
+from lightgate.gateway.aside.jobs import ShareAsk, name_of
 from lightgate.gateway.cache.follower import Made, Participant, follower_lines
 from lightgate.gateway.cache.memory import AnswerEnding, KeepTerms, Owner, Tempo, hit_lines, replay
 from lightgate.gateway.exchange.attempt import JSON, SSE
@@ -17,7 +18,7 @@ from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.exchange.settle import settle_free
 from lightgate.gateway.request.passed import of_answer
 from lightgate.gateway.request.refusal import Refusal, Refusing
-from lightgate.route.prompt.cache_key import Beside, cache_key, cacheable
+from lightgate.route.prompt.cache_key import Beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,12 +37,17 @@ def shared_name(exchange: Exchange) -> bytes | None:
 
     A client in a hurry asks by itself: others would have to live with its deadlines.
     """
+    if exchange.request.found is not None:
+        return exchange.request.found.shared
+    ask = share_ask(exchange)
+    return None if ask is None else name_of(exchange.request.fields, ask)
+
+
+def share_ask(exchange: Exchange) -> ShareAsk | None:
+    """What the key of a request's answer depends on; None where it is the client's alone."""
     caller, request, alias = exchange.caller, exchange.request, exchange.alias
     mode, asked = alias.cache.mode, caller.overrides.cache
     if mode == "off" or asked == "off" or caller.overrides.hurried:
-        return None
-    dialect = request.endpoint.dialect
-    if not cacheable(dialect, request.fields, "any" if asked == "on" else mode):
         return None
     beside = Beside(
         streamed=request.streamed,
@@ -51,7 +57,8 @@ def shared_name(exchange: Exchange) -> bytes | None:
         policy=caller.overrides.policy,
     )
     tenant = "" if caller.key is None else caller.key.id
-    return cache_key(tenant, dialect, request.model, request.fields, beside)
+    wanted = "any" if asked == "on" else mode
+    return ShareAsk(tenant, request.endpoint.dialect, request.model, wanted, beside)
 
 
 class Shared:

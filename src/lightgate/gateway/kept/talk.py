@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.errors import UsageError
+from lightgate.gateway.aside.jobs import read
+from lightgate.gateway.request.body import read_request_body
 from lightgate.gateway.request.refusal import Refusal, Refusing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from lightgate.gateway.aside.jobs import ReadAside, Wants
     from lightgate.gateway.kept.store import KeptResponse
     from lightgate.gateway.request.body import Fields
+    from lightgate.gateway.request.endpoint import Endpoint
 
 PREVIOUS: Final = "previous_response_id"
 _word: Final = msgspec.json.Decoder(str | None)
-_items: Final = msgspec.json.Decoder(str | list[msgspec.Raw])
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
+_MOST_ITEMS: Final = 100
 # An item of a response that was translated here: the id of its exchange, and its place.
 _OWN_ITEM: Final = re.compile(r"[a-z]{2,4}_([0-9a-f-]{36})_\d{1,6}")
 # A provider would look these up among its own, where they are not.
@@ -62,13 +66,38 @@ def input_of(fields: Fields) -> bytes:
     raw = fields.get("input")
     if raw is None:
         return b"[]"
-    try:
-        found = _items.decode(raw)
-    except (ValueError, RecursionError):
-        raise UsageError("`input` is not a text or a list.") from None
-    if isinstance(found, str):
-        return _encode([{"role": "user", "content": found}])
-    return bytes(raw)
+    said = bytes(raw)
+    if said.startswith(b'"'):
+        return b'[{"role":"user","content":%b}]' % said
+    if not said.startswith(b"["):
+        raise UsageError("`input` is not a text or a list.")
+    return said
+
+
+def tell_all(
+    body: bytes, endpoint: Endpoint, wants: Wants, chain: Sequence[KeptResponse]
+) -> tuple[ReadAside, list[bytes]]:
+    """Put a whole conversation into a request; a job for the process beside the worker."""
+    told = _encode(put_together(chain, read_request_body(endpoint, body).fields))
+    return read(told, endpoint, wants)[0], [told]
+
+
+def name_items(
+    body: bytes, endpoint: Endpoint, wants: Wants, kept: Sequence[KeptResponse]
+) -> tuple[ReadAside, list[bytes]]:
+    """Put the items into a request that it names; a job for the process beside the worker."""
+    told = _encode(with_items(read_request_body(endpoint, body).fields, kept))
+    return read(told, endpoint, wants)[0], [told]
+
+
+def find_named(body: bytes, endpoint: Endpoint) -> tuple[set[str], list[bytes]]:
+    """Find the responses whose items a request names; a job for the process beside the worker."""
+    return responses_named(read_request_body(endpoint, body).fields), []
+
+
+def list_items(chain: Sequence[KeptResponse], asked: Mapping[str, str]) -> tuple[None, list[bytes]]:
+    """Write a page of a conversation's items; a job for the process beside the worker."""
+    return None, [_encode(_page(input_items(chain), asked))]
 
 
 def put_together(chain: Sequence[KeptResponse], fields: Fields) -> Fields:
@@ -87,11 +116,6 @@ def said_before(kept: KeptResponse) -> list[Any]:
     asked = _decode(kept.input or b"[]")
     answered = _decode(kept.response or b"{}").get("output") or []
     return [*asked, *[_again(item) for item in answered if _usable(item)]]
-
-
-def refers(fields: Fields) -> bool:
-    """Whether a request's input names items of earlier responses instead of saying them."""
-    return b'"item_reference"' in bytes(fields.get("input", b""))
 
 
 def responses_named(fields: Fields) -> set[str]:
@@ -146,3 +170,21 @@ def _listed(item: dict[str, Any], place: int) -> dict[str, Any]:
         word = "output_text" if found.get("role") == "assistant" else "input_text"
         found["content"] = [{"type": word, "text": content}]
     return found
+
+
+def _page(items: list[dict[str, Any]], asked: Mapping[str, str]) -> dict[str, Any]:
+    """One page of a list, in OpenAI's shape; the newest come first unless asked otherwise."""
+    items = items if asked.get("order") == "asc" else items[::-1]
+    ids = [item["id"] for item in items]
+    after = asked.get("after")
+    start = ids.index(after) + 1 if after in ids else 0
+    said = asked.get("limit", "")
+    limit = min(max(int(said), 1), _MOST_ITEMS) if said.isdecimal() and len(said) < 4 else 20
+    page = items[start : start + limit]
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": start + limit < len(items),
+    }

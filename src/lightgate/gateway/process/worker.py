@@ -181,6 +181,7 @@ class Worker:
         sys.stdout.flush()
         gc.collect()
         gc.freeze()  # what is here now stays; the collector need not look at it again
+        self.state.turns.start()
         await self._stop.wait()
         await self._end(tasks)
 
@@ -195,6 +196,7 @@ class Worker:
         A worker with a successor goes on as it was meanwhile: it may still get requests.
         """
         state, budget_s = self.state, self._options.drain_s
+        state.turns.close()
         state.draining = not self._gentle
         for task in () if self._gentle else tasks:
             task.cancel()

@@ -6,8 +6,11 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from lightgate.dialect.request import CallForm
 from lightgate.errors import UsageError
 from lightgate.gateway.request.endpoint import Endpoint
+from lightgate.gateway.request.given import Given
+from lightgate.route.cascade.complexity import Complexity
 
 Fields = dict[str, msgspec.Raw]
 
@@ -120,6 +123,28 @@ class FormBody(NamedTuple):
         return self.body[: self.start] + model.encode() + self.body[self.end :]
 
 
+class Written(msgspec.Struct, frozen=True):
+    """A body, the JSON paths of what it does not say, and tools that the client knows otherwise."""
+
+    body: bytes
+    dropped: tuple[str, ...] = ()
+    forms: dict[str, CallForm] = {}
+
+
+class Found(msgspec.Struct):
+    """What was found in a large body when it was read; None, where nobody wanted to know.
+
+    `refers`: its input names items of earlier responses. `count` are its tokens, estimated, and
+    `shared` is the key under which its answer is shared.
+    """
+
+    given: Given | None = None
+    complexity: Complexity | None = None
+    refers: bool = False
+    count: int | None = None
+    shared: bytes | None = None
+
+
 class ClientRequest(msgspec.Struct, kw_only=True):
     """A request's facts. `fields` is its body, taken apart one level deep and not looked into."""
 
@@ -134,6 +159,16 @@ class ClientRequest(msgspec.Struct, kw_only=True):
     trimmed: int = 0  # bytes of the prompt that were left out
     form: FormBody | None = None  # where the body is one
     answers: int = 1  # that were asked for; each may be as long as `max_tokens`
+    found: Found | None = None  # of a large body, which is not looked into again
+    # Of a large body, what each target is told: by its name, and whether its answer is a stream.
+    written: dict[tuple[str, bool], Written | UsageError] | None = None
+
+    @property
+    def refers(self) -> bool:
+        """Whether the input names items of earlier responses instead of saying them."""
+        if self.found is not None:
+            return self.found.refers
+        return b'"item_reference"' in bytes(self.fields.get("input", b""))
 
     @property
     def sound(self) -> Sound:

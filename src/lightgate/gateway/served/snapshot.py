@@ -104,6 +104,7 @@ class LoadTerms(msgspec.Struct, frozen=True, kw_only=True):
     requests: int = 0
     requests_per_key: int = 0
     body_bytes: int = 256 * 1024 * 1024
+    values: int = 100_000
 
 
 class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-import msgspec
-
-from lightgate.dialect.anthropic.raw_predict import raw_body, raw_path
-from lightgate.dialect.mend import mender
-from lightgate.dialect.neutral.omit import Omissions
+from lightgate.dialect.anthropic.raw_predict import raw_path
 from lightgate.dialect.registry import DIALECTS, counterpart, dialect_for
 from lightgate.errors import UsageError
-from lightgate.gateway.request.body import with_cap
+from lightgate.gateway.request.writer import BodyWriter
 from lightgate.provider.cloud.signer import Ask
 from lightgate.provider.generations import generation_of
 from lightgate.provider.prepare import NO_FORMS, Prepared, head_block, without_secrets
@@ -20,29 +16,23 @@ from lightgate.wire.origin import split_url
 
 if TYPE_CHECKING:
     from lightgate.dialect.registry import Dialect
-    from lightgate.dialect.request import Built, Untold
-    from lightgate.gateway.request.body import ClientRequest, Fields
+    from lightgate.dialect.request import Untold
+    from lightgate.gateway.request.body import ClientRequest
     from lightgate.gateway.request.endpoint import Endpoint
     from lightgate.gateway.served.price import TokenPrices
     from lightgate.provider.target import Target
     from lightgate.route.plan.hedge import TargetPrice
     from lightgate.wire.origin import Origin
 
-_encode: Final = msgspec.json.Encoder().encode
-_USAGE: Final = msgspec.Raw(b'{"include_usage":true}')
 _JSON: Final = (("content-type", "application/json"),)
 _JSON_LINE: Final = b"content-type: application/json\r\n"
-_TRUE: Final = msgspec.Raw(b"true")
 
 
 class ServedTarget:
     """A target with everything made ready that does not change from request to request."""
 
     __slots__ = (
-        "_generation",
         "_instance",
-        "_menders",
-        "_model",
         "_native",
         "_origin",
         "_root",
@@ -53,6 +43,7 @@ class ServedTarget:
         "passes",
         "prices",
         "target",
+        "writer",
     )
 
     def __init__(
@@ -73,11 +64,13 @@ class ServedTarget:
             if one.family == provider.dialect and provider.has_endpoint(one.kind)
         }
         self._ways: dict[tuple[str, str, bool], tuple[Dialect, bytes]] = {}
-        self._model = msgspec.Raw(_encode(target.model))
         self._secrets = target.secrets
-        made = {name: mender(provider.quirks, name) for name in self._native}
-        self._menders = {name: one for name, one in made.items() if one is not None}
-        self._generation = generation_of(provider.dialect, target.model)
+        self.writer = BodyWriter(
+            target.model,
+            provider.title,
+            provider.quirks,
+            generation_of(provider.dialect, target.model),
+        )
 
     @property
     def price(self) -> TargetPrice | None:
@@ -136,13 +129,16 @@ class ServedTarget:
         target = self.target
         if request.form is not None:
             body, extra = request.form.addressed(target.model), request.form.content_type + extra
-        elif endpoint.dialect == dialect.name:
-            body, dropped = self._same(request, dialect, cap, streamed, untranslatable)
         else:
-            made = self._translated(request, dialect, cap, streamed, untranslatable)
-            body, dropped, forms = made.body, made.dropped, made.forms
-        if target.provider.quirks.raw_predict:
-            body = raw_body(body, target.provider.quirks.raw_predict)
+            if request.written is not None:
+                written = request.written[target.name, streamed]
+                if isinstance(written, UsageError):
+                    raise written
+            elif endpoint.dialect == dialect.name:
+                written = self.writer.same(request, dialect, cap, streamed, untranslatable)
+            else:
+                written = self.writer.translated(request, dialect, cap, streamed, untranslatable)
+            body, dropped, forms = written.body, written.dropped, written.forms
         if target.signer is not None:
             form = request.form
             line = _JSON_LINE if form is None else form.content_type
@@ -193,67 +189,6 @@ class ServedTarget:
         way = self._ways[endpoint.dialect, endpoint.kind, streamed] = dialect, head
         return way
 
-    def _same(
-        self,
-        request: ClientRequest,
-        spoken: Dialect,
-        cap: int | None,
-        streamed: bool,
-        untranslatable: Untold,
-    ) -> tuple[bytes, tuple[str, ...]]:
-        """The client's own body, and what had to be left out of it.
-
-        Only the model, the cap, the wish for usage and what a quirk demands are ours.
-        """
-        fields: Fields = request.fields
-        dialect = request.endpoint.dialect
-        quirks = self.target.provider.quirks
-        if cap is not None:
-            fields = with_cap(dialect, fields, cap, quirks.max_tokens_field)
-        if spoken.verb:
-            if spoken.address is not None:
-                fields = spoken.address(fields, self.target.model)
-            return _encode(fields), ()
-        fields = dict(fields)
-        fields["model"] = self._model
-        if streamed and not request.streamed:
-            fields["stream"] = _TRUE
-        asks_usage = dialect in {"openai-chat", "openai-completions"} and quirks.stream_usage
-        if streamed and asks_usage and not request.include_usage:
-            fields["stream_options"] = _with_usage(fields.get("stream_options"))
-        if dialect not in self._menders:
-            return _encode(fields), ()
-        title = self.target.provider.title
-        out = Omissions(refuses=untranslatable == "refuse", dialect=title)
-        self._menders[dialect].mend(fields, out)
-        return _encode(fields), out.paths
-
-    def _translated(
-        self,
-        request: ClientRequest,
-        dialect: Dialect,
-        cap: int | None,
-        streamed: bool,
-        untranslatable: Untold,
-    ) -> Built:
-        from lightgate.dialect.translate import read_request
-
-        neutral = read_request(
-            request.endpoint.dialect,
-            request.body,
-            model=self.target.model,
-            stream=streamed,
-            untranslatable=untranslatable,
-        )
-        neutral = msgspec.structs.replace(
-            neutral,
-            model=self.target.model,
-            kind=dialect.kind,
-            max_tokens=cap if cap is not None else neutral.max_tokens,
-            generation=self._generation,
-        )
-        return dialect.build(neutral, self.target.provider.quirks)
-
     def _path(self, dialect: Dialect, streamed: bool) -> str:
         if self.target.provider.quirks.raw_predict:
             return raw_path(self.target.model, streamed=streamed)
@@ -261,12 +196,3 @@ class ServedTarget:
             return dialect.path
         model = quote(self.target.model.removeprefix("models/"), safe="")
         return f"/models/{model}:{'streamGenerateContent?alt=sse' if streamed else dialect.verb}"
-
-
-def _with_usage(raw: msgspec.Raw | None) -> msgspec.Raw:
-    """Stream options that ask for usage; the client's other options stay."""
-    if raw is None or bytes(raw) == b"null":
-        return _USAGE
-    options = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    options["include_usage"] = msgspec.Raw(b"true")
-    return msgspec.Raw(_encode(options))

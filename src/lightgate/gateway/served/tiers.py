@@ -60,7 +60,9 @@ def plan_tiers(
     a failure, or an answer that fails a check. A tier that starts ahead takes the place of the
     first tier's hedge.
     """
-    found = score(features_of(request.endpoint.dialect, request.fields))
+    found = None if request.found is None else request.found.complexity
+    if found is None:
+        found = score(features_of(request.endpoint.dialect, request.fields))
     start = starting(cascade, found.level)
     ahead = _may_be_ahead(cascade, start, ask, request)
     if ahead:

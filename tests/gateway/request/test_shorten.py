@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from lightgate.gateway.admit.shorten import shorten
 from lightgate.gateway.request.body import read_request_body
 from lightgate.gateway.request.endpoint import find
-from lightgate.route.plan.alias import Alias
+from lightgate.gateway.request.shorten import Shortening, shorten
 from lightgate.route.prompt.hint import CONCISE
 
 if TYPE_CHECKING:
@@ -34,14 +33,14 @@ def wanted() -> ClientRequest:
 def test_nothing_is_touched_unless_it_is_asked_for() -> None:
     asked = wanted()
     before = asked.body
-    shorten(Alias(name="m", targets=("a/m",)), asked)
+    shorten(Shortening(trim=False, concise=False), asked)
     assert asked.body is before
     assert asked.trimmed == 0
 
 
 def test_a_trimmed_prompt_is_what_is_sent_and_counted() -> None:
     asked = wanted()
-    shorten(Alias(name="m", targets=("a/m",), trim=True), asked)
+    shorten(Shortening(trim=True, concise=False), asked)
     said = json.loads(asked.body)["messages"]
     assert [message["role"] for message in said] == ["system", "user"]
     assert said[1]["content"] == "Say something."
@@ -51,7 +50,7 @@ def test_a_trimmed_prompt_is_what_is_sent_and_counted() -> None:
 
 def test_a_short_answer_is_asked_for_in_the_system_text() -> None:
     asked = wanted()
-    shorten(Alias(name="m", targets=("a/m",), concise=True), asked)
+    shorten(Shortening(trim=False, concise=True), asked)
     assert CONCISE in asked.body.decode()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -12,19 +12,25 @@ from lightgate.route.prompt.trim import trim
 
 if TYPE_CHECKING:
     from lightgate.gateway.request.body import ClientRequest
-    from lightgate.route.plan.alias import Alias
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def shorten(alias: Alias, request: ClientRequest) -> None:
+class Shortening(NamedTuple):
+    """What a model's configuration asks for."""
+
+    trim: bool
+    concise: bool
+
+
+def shorten(way: Shortening, request: ClientRequest) -> None:
     """Trim the prompt and ask for a short answer, as the model says."""
     dialect, fields = request.endpoint.dialect, request.fields
-    if alias.trim:
+    if way.trim:
         trimmed = trim(dialect, fields)
         if trimmed.saved:
             fields, request.trimmed = dict(trimmed.fields), trimmed.saved
-    if alias.concise:
+    if way.concise:
         fields = dict(with_hint(dialect, fields))
     if fields is not request.fields:
         request.fields = fields

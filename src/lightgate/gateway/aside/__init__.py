@@ -1,0 +1,1 @@
+"""Work on large bodies, in a process beside the worker, while its loop serves everybody else."""

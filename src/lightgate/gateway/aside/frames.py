@@ -1,0 +1,73 @@
+"""Frames between a worker and the process beside it: a pickled value, then bytes as they are.
+
+A frame is a count, so many lengths, and so many segments. The first segment is the value; the
+others are bodies, which are copied once on their way and never pickled.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_COUNT: Final = struct.Struct("<I")
+_LENGTH: Final = struct.Struct("<Q")
+
+Segments = list[bytes]
+
+
+def pieces(value: object, bodies: Sequence[bytes]) -> Iterator[bytes]:
+    """The pieces of one frame, to be written one after the other."""
+    first = pickle.dumps(value, protocol=5)
+    segments = (first, *bodies)
+    lengths = b"".join([_LENGTH.pack(len(segment)) for segment in segments])
+    yield _COUNT.pack(len(segments)) + lengths + first
+    yield from bodies
+
+
+def value_of(segments: Segments) -> Any:
+    """The value of a frame that has come whole."""
+    return pickle.loads(segments[0])  # noqa: S301 - written by our own process
+
+
+class FrameReader:
+    """Puts frames together out of reads, and hands each on when it is whole."""
+
+    def __init__(self, take: Callable[[Segments], None]) -> None:
+        self._take = take
+        self._parts: list[bytes] = []
+        self._need = _COUNT.size
+        self._lengths: list[int] | None = None  # None: the count is to come; empty: the lengths
+        self._done: Segments = []
+
+    def feed(self, data: bytes) -> None:
+        """Take one read."""
+        while len(data) >= self._need:
+            self._parts.append(data[: self._need])
+            data = data[self._need :]
+            whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            self._parts.clear()
+            self._step(whole)
+        if data:
+            self._parts.append(data)
+            self._need -= len(data)
+
+    def _step(self, whole: bytes) -> None:
+        """Take what was waited for, and say what comes next."""
+        if self._lengths is None:
+            self._lengths = []
+            self._need = _LENGTH.size * _COUNT.unpack(whole)[0]
+            return
+        if not self._lengths:
+            self._lengths = [one[0] for one in _LENGTH.iter_unpack(whole)]
+        else:
+            self._done.append(whole)
+        if len(self._done) < len(self._lengths):
+            self._need = self._lengths[len(self._done)]
+            return
+        segments, self._done, self._lengths = self._done, [], None
+        self._need = _COUNT.size
+        self._take(segments)

@@ -1,0 +1,77 @@
+"""Requests with a large body: their targets' bodies are written beside the loop, then sent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lightgate.errors import LightgateError, UsageError
+from lightgate.gateway.aside import jobs
+from lightgate.gateway.exchange.caller import owner_of
+from lightgate.gateway.request.refusal import of_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lightgate.gateway.exchange.exchange import Exchange
+
+
+def when_written(exchange: Exchange, go_on: Callable[[], object]) -> None:
+    """Write what every target of the plan is to be told, then go on with the exchange."""
+
+    async def run() -> None:
+        try:
+            await write_bodies(exchange, [step.target for step in exchange.plan.steps])
+            if exchange.closed_ns is not None:
+                return  # the client left
+            if exchange.state.now_ns() < exchange.due_ns:
+                go_on()
+            else:
+                exchange.give_up()
+        except LightgateError as error:
+            exchange.refusal = of_error(error)
+            exchange.give_up()
+        except Exception as error:  # noqa: BLE001 - the outer wall of a request
+            exchange.broke(error)
+
+    exchange.state.keep(exchange.state.loop.create_task(run()))
+
+
+async def write_bodies(exchange: Exchange, targets: Iterable[str]) -> None:
+    """Write the bodies for these targets that are not written yet.
+
+    A body that is passed on as it is needs no look into it, and is put together here.
+    """
+    request, streamed = exchange.request, exchange.request.streamed or exchange.assembles
+    if request.written is None:
+        request.written = {}
+    orders = []
+    for name in dict.fromkeys(targets):
+        target, place = exchange.served.targets[name], (name, streamed)
+        if place in request.written:
+            continue
+        try:
+            dialect = target.answer_dialect(request.endpoint)
+        except UsageError:
+            continue  # the attempt says so
+        cap, untold = exchange.cap, exchange.alias.untranslatable
+        if target.writer.copies(request.endpoint.dialect, dialect.name):
+            request.written[place] = target.writer.same(request, dialect, cap, streamed, untold)
+            await asyncio.sleep(0)
+            continue
+        order = jobs.WriteOrder(name, target.writer, dialect.name, cap, streamed, untold)
+        orders.append(order)
+    if orders:
+        told, bodies = await exchange.state.aside.do(
+            owner_of(exchange.caller, exchange.inbound),
+            jobs.write,
+            (request.body,),
+            request.endpoint,
+            orders,
+        )
+        for order, one, body in zip(orders, told, bodies, strict=True):
+            if not isinstance(one, UsageError):
+                one = msgspec.structs.replace(one, body=body)  # noqa: PLW2901 - the same with its body
+            request.written[order.target, streamed] = one
