@@ -512,6 +512,7 @@ async def run(fuzz: Fuzz, pairs: list[tuple[str, str]], only: tuple[str, int] | 
         finally:
             await door.close()
             gateway.close()
+            await state.aside.close()
             await state.client.close()
             state.journal.close()
             await fuzz.provider.stop()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from lightgate.config.load import parse_config
+from lightgate.errors import LightgateError
+from lightgate.gateway.aside.aside import Aside
 from lightgate.gateway.exchange.journal import JournalWriter
 from lightgate.gateway.exchange.state import State
 from lightgate.gateway.http.app import Gateway
@@ -26,10 +29,11 @@ from lightgate.wire.door.door import Door, DoorLimits
 from sim.conftest import QUICK, SAY, Answer, Line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from gateway.security.conftest import Upstream
+    from lightgate.gateway.aside.aside import Job
     from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.ledger.store.keys import KeyRecord
     from own_time import OwnTime
@@ -52,6 +56,28 @@ api_key = "none"
 input = 1
 output = 2
 """
+
+
+class AsideHere(Aside):
+    """Does jobs in this process, with everything pickled: another one has a time of its own."""
+
+    async def do(
+        self, owner: str, job: Job, bodies: Sequence[bytes], *arguments: object
+    ) -> tuple[Any, list[bytes]]:
+        assert owner
+        self.jobs += 1
+        await asyncio.sleep(0)
+        job, arguments = _moved((job, arguments))
+        try:
+            value, made = job(*bodies, *arguments)
+        except LightgateError as error:
+            raise _moved(error) from None
+        return _moved(value), made
+
+
+def _moved(value: Any) -> Any:
+    """A value as another process gets it."""
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
 
 
 class Rig:
@@ -149,6 +175,7 @@ async def start(tmp_path: Path, own: OwnTime) -> AsyncIterator[Start]:
             spend=SpendCounters.open(data / "spend", 0, keys),
             worker=0,
         )
+        state.aside = AsideHere(state.loop)
         gateway = Gateway(state, data)
         limits = more.get("limits") or DoorLimits()
         door = Door(gateway.handle, limits=limits, gate=gateway.gate)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from lightgate.clock.tokens import Usage
     from lightgate.dialect.neutral.events import Logprob, Place, Reader
 
+    ScanFacts = tuple[
+        Usage | None, int, str | None, Fault | None, bool, End | None, int, int, int, int
+    ]
+
 BROKEN_FINISHES: Final = frozenset({"abort", "error"})  # the server gave up, whatever it calls it
 _LEARNED: Final = frozenset({TEXT, REASONING})
 _PATIENCE: Final = 4  # skeletons in a row that may be of no use before learning becomes rare
@@ -129,6 +133,22 @@ class Scanner(Listener):
         self.done = self.error is None
         self.ended_by = None if self.finish is None else "finish"
         return self._now
+
+    def facts(self) -> ScanFacts:
+        """What was read so far, for a scanner in another process."""
+        return (
+            self.usage, self.usage_running, self.finish, self.error, self.done, self.ended_by,
+            self.kinds, self.weight, self.chars, self.reasoning_weight,
+        )  # fmt: skip
+
+    def adopt(self, facts: ScanFacts) -> None:
+        """Take over what a scanner in another process has read."""
+        (
+            self.usage, self.usage_running, self.finish, self.error, self.done, self.ended_by,
+            self.kinds, self.weight, self.chars, self.reasoning_weight,
+        ) = facts  # fmt: skip
+        if self.error == NOT_UTF8:
+            self.error = NOT_UTF8  # which is known by its identity
 
     def eof(self) -> None:
         """Note that the body ended by its own framing; after a finish reason that is the end."""

@@ -11,7 +11,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
@@ -110,6 +110,7 @@ class Call:
         "_done",
         "_first_kinds",
         "_kernel",
+        "_later",
         "_running",
         "_scanner",
         "_size",
@@ -128,12 +129,15 @@ class Call:
         "status",
     )
 
+    reads: ClassVar[int] = WHOLE_LIMIT  # bytes of a whole answer that are read without asking
+
     def __init__(self, prepared: Prepared, marks: Marks, sink: Sink | None = None) -> None:
         self.prepared = prepared
         self.marks = marks
         self.sink = sink
         self.pass_on: Callable[[bytes], bool] | None = None
         self._kernel = False
+        self._later = False  # the answer is complete, and read elsewhere
         self._scanner = Scanner(prepared.dialect.reader)
         self._sse: SseSplitter | None = None  # only for an answer that is really a stream
         self._body: list[bytes] = []
@@ -189,6 +193,13 @@ class Call:
     def crowded(self) -> None:
         """What `pass_on` hands to is slower than the provider."""
 
+    def read_later(self, stamp: int) -> bool:  # noqa: ARG002 - for those that can
+        """Whether a large whole answer, complete at this instant, is read by `read_aside`."""
+        return False
+
+    def read_aside(self) -> None:
+        """Read a large whole answer elsewhere, then end the call with `_over`."""
+
     def cancel(self) -> None:
         """Close the socket in this turn of the loop; the call then ends as cancelled."""
         self._cancelled = True
@@ -196,7 +207,11 @@ class Call:
             self._trip.cancel()
 
     def _over(self, failure: BaseException | None) -> None:
-        """Say how the roundtrip ended."""
+        """Say how the roundtrip ended, at once or when its answer has been read."""
+        if self._later:
+            self._later = False
+            self.read_aside()
+            return
         if failure is None:
             error = self._verdict()
         elif isinstance(failure, AttemptError):
@@ -320,8 +335,8 @@ class Call:
             self._scanner.eof()
             self.complete = self._scanner.done
         elif self.status == 200:
-            body = b"".join(self._body)
-            if self._scanner.whole(body):
+            self._later = self._size > self.reads and self.read_later(stamp)
+            if not self._later and self._scanner.whole(b"".join(self._body)):
                 self.marks.last = stamp
         self.marks.closed = stamp
         if self.marks.end is None:

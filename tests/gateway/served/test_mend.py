@@ -159,10 +159,10 @@ def test_a_cap_is_said_under_the_name_that_is_known() -> None:
 
 
 def test_a_provider_without_quirks_costs_nothing() -> None:
-    assert served("mine")._menders == {}
-    assert served("openai")._menders == {}
-    assert served("fireworks")._menders == {}
-    assert set(served("mistral")._menders) == {"openai-chat", "openai-completions"}
+    assert served("mine").writer._menders == {}
+    assert served("openai").writer._menders == {}
+    assert served("fireworks").writer._menders == {}
+    assert set(served("mistral").writer._menders) == {"openai-chat", "openai-completions"}
 
 
 def test_a_word_in_a_message_is_no_role() -> None:

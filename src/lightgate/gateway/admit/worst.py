@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from lightgate.gateway.admit.overrides import forbidden
-from lightgate.gateway.request.given import given_parts
-from lightgate.gateway.request.hosted import offered_tools, refers
+from lightgate.gateway.request.hosted import billed_parts, offered_tools, refers
 from lightgate.gateway.request.refusal import Refusing
 from lightgate.gateway.served.price import SLACK
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan, Step
 
 BYTES_PER_TOKEN: Final = 2  # of any language; only runs of random characters have fewer
-_HOUR: Final = b'"1h"'  # how long Anthropic is to keep a prompt, which costs more
 _tier: Final = msgspec.json.Decoder(str | None)
 
 
@@ -37,6 +35,7 @@ class _Asked(NamedTuple):
     request: ClientRequest
     out: int | None  # tokens of all answers together; None: no limit is named
     given: Given
+    hour: bool  # the provider is to keep the prompt for so long
     tools: Mapping[str, int]
     tier: str | None
 
@@ -55,9 +54,8 @@ def reserve_plan(exchange: Exchange, out: int | None) -> int:
     attempt is billed above what is reserved for it.
     """
     request, plan, costs = exchange.request, exchange.plan, {}
-    asked = _Asked(
-        request, out, given_parts(request.body), offered_tools(request), _tier_of(request)
-    )
+    given, hour = billed_parts(request)
+    asked = _Asked(request, out, given, hour, offered_tools(request), _tier_of(request))
     lacking: dict[str, _Lacking] = {}
     for name in dict.fromkeys(step.target for step in plan.steps):
         cost = _cost(exchange.served.targets[name], asked)
@@ -145,7 +143,7 @@ def _cost(target: ServedTarget, asked: _Asked) -> int | _Lacking:
             f"the price of the service tier {tier!r} at {name} is not known."
             " Add it to `tiers` under [prices]",
         )
-    kept = prices.worst_kept(tokens_in) if _HOUR in asked.request.body else 0
+    kept = prices.worst_kept(tokens_in) if asked.hour else 0
     return cost + fees + kept
 
 

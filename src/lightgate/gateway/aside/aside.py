@@ -54,14 +54,14 @@ class _Order(NamedTuple):
 class Aside:
     """The jobs of one worker that are done beside its loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, job_s: float = JOB_S) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._job_s = job_s
         self._waiting: OrderedDict[str, deque[_Order]] = OrderedDict()
         self._waiting_bytes = 0
         self._running: _Order | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.SubprocessTransport | None = None
+        self._pipe: _Pipe | None = None  # of the last process
         self._starting: asyncio.Task[None] | None = None
         self.jobs = 0  # that were done
 
@@ -80,10 +80,14 @@ class Aside:
         self._next()
         return await order.done
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End the process; jobs that wait are given up."""
         self._fail_all("The gateway is stopping.")
+        if self._starting is not None:
+            await self._starting
         self._end()
+        if self._pipe is not None:
+            await self._pipe.gone
 
     def _next(self) -> None:
         """Hand over the next job, if there is one and the process is free."""
@@ -119,9 +123,9 @@ class Aside:
         """Start the process and hand the job over that waits for it."""
         try:
             env = {name: os.environ[name] for name in _PASSED if name in os.environ}
-            transport, _ = await self._loop.subprocess_exec(
-                lambda: _Pipe(self), sys.executable, *_COMMAND, env=env, stderr=None,
-                start_new_session=True,
+            transport, self._pipe = await self._loop.subprocess_exec(
+                lambda: _Pipe(self, self._loop.create_future()), sys.executable, *_COMMAND,
+                env=env, stderr=None, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             self._starting = None
@@ -139,7 +143,7 @@ class Aside:
         pipe = None if transport is None else transport.get_pipe_transport(_STDIN)
         if pipe is None:
             return  # it has just died, and is about to say so
-        self._timer = self._loop.call_later(self._job_s, self._too_late)
+        self._timer = self._loop.call_later(JOB_S, self._too_late)
         for piece in pieces((order.job, order.arguments), order.bodies):
             cast("asyncio.WriteTransport", pipe).write(piece)
 
@@ -166,12 +170,13 @@ class Aside:
         if transport is not self._transport or transport is None:
             return
         self._transport = None
+        transport.close()
         if self._running is not None:
             _log.error("The process for large bodies died (%s)", transport.get_returncode())
             self._fail("The process for large bodies died.")
 
     def _too_late(self) -> None:
-        _log.error("A job beside the worker took more than %g s and is given up", self._job_s)
+        _log.error("A job beside the worker took more than %g s and is given up", JOB_S)
         self._end()
         self._fail("The body takes too long to read.")
 
@@ -184,9 +189,6 @@ class Aside:
     def _fail_all(self, reason: str) -> None:
         while (order := self._taken()) is not None:
             order.done.set_exception(AsideFailed(reason))
-        if self._starting is not None:
-            self._starting.cancel()
-            self._starting = None
         self._fail(reason)
 
     def _end(self) -> None:
@@ -207,7 +209,8 @@ class Aside:
 class _Pipe(asyncio.SubprocessProtocol):
     """The pipes to the process."""
 
-    def __init__(self, aside: Aside) -> None:
+    def __init__(self, aside: Aside, gone: asyncio.Future[None]) -> None:
+        self.gone = gone
         self._aside = aside
         self._reader = FrameReader(aside.take)
         self._transport: asyncio.SubprocessTransport | None = None
@@ -222,4 +225,5 @@ class _Pipe(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         """Tell that the process is gone."""
+        self.gone.set_result(None)
         self._aside.lost(self._transport)

@@ -10,25 +10,28 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from lightgate.dialect.neutral.estimate import estimate_tokens
-from lightgate.errors import UsageError
+from lightgate.dialect.registry import DIALECTS
+from lightgate.dialect.translate import translator
+from lightgate.errors import AttemptError, TooLarge, UsageError
 from lightgate.gateway.request.body import (
     BYTES_PER_TOKEN,
     ClientRequest,
-    Found,
+    LargeFacts,
     Written,
     read_request_body,
 )
-from lightgate.gateway.request.given import given_parts
+from lightgate.gateway.request.hosted import billed_parts, offered_tools
 from lightgate.gateway.request.shorten import Shortening, shorten
-from lightgate.gateway.request.weight import check_values
+from lightgate.gateway.request.weight import TooManyValues, check_values
 from lightgate.route.cascade.complexity import score
 from lightgate.route.cascade.features import features_of
 from lightgate.route.prompt.cache_key import cache_key, cacheable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from lightgate.dialect.request import Untold
+    from lightgate.dialect.request import CallForm, Untold
+    from lightgate.dialect.scanner import ScanFacts
     from lightgate.gateway.request.body import Fields
     from lightgate.gateway.request.endpoint import Endpoint
     from lightgate.gateway.request.writer import BodyWriter
@@ -40,11 +43,11 @@ Place = tuple[str, bytes | tuple[int, int]]
 ReadAside = tuple[ClientRequest, list[Place]]  # without its body, and its fields by their places
 
 
-class Wants(NamedTuple):
+class ReadWants(NamedTuple):
     """What is to be found out about a body; `values` is the limit on its objects and lists."""
 
     values: int
-    given: bool = False
+    billed: bool = False
     complexity: bool = False
 
 
@@ -69,13 +72,14 @@ class ShareAsk(NamedTuple):
     beside: Beside
 
 
-def read(body: bytes, endpoint: Endpoint, wants: Wants) -> tuple[ReadAside, list[bytes]]:
+def read(body: bytes, endpoint: Endpoint, wants: ReadWants) -> tuple[ReadAside, list[bytes]]:
     """Read a request: its facts, and where its fields are."""
     check_values(body, wants.values)
     request = read_request_body(endpoint, body)
     counts = endpoint.kind == "count"
-    request.found = Found(
-        given=given_parts(body) if wants.given else None,
+    request.found = LargeFacts(
+        billed=billed_parts(request) if wants.billed else None,
+        tools=dict(offered_tools(request)),
         complexity=score(features_of(endpoint.dialect, request.fields))
         if wants.complexity
         else None,
@@ -129,7 +133,7 @@ def share(body: bytes, endpoint: Endpoint, ask: ShareAsk) -> tuple[bytes | None,
 
 
 def shortened(
-    body: bytes, endpoint: Endpoint, wants: Wants, way: Shortening
+    body: bytes, endpoint: Endpoint, wants: ReadWants, way: Shortening
 ) -> tuple[ReadAside, list[bytes]]:
     """Trim a prompt and ask for a short answer."""
     request = read_request_body(endpoint, body)
@@ -138,6 +142,52 @@ def shortened(
     (request, places), _ = read(body, endpoint, wants)
     request.trimmed = trimmed
     return (request, places), [body]
+
+
+class AnswerOrder(NamedTuple):
+    """A whole answer of a provider that is to be read and, for another dialect, translated.
+
+    `asked` are the fields of the client's request, where the form of the answer hangs on them.
+    """
+
+    dialect: str
+    client: str
+    model: str
+    id: str
+    created: int
+    include_usage: bool
+    asked: dict[str, bytes] | None
+    forms: Mapping[str, CallForm]
+    values: int
+
+
+def answer(
+    body: bytes, order: AnswerOrder
+) -> tuple[tuple[ScanFacts, AttemptError | None], list[bytes]]:
+    """Read a whole answer; what the clock needs to know, and the answer in the client's dialect."""
+    scanner = DIALECTS[order.dialect].scanner()
+    scanner.whole(body)
+    if order.client == order.dialect or scanner.error is not None:
+        return (scanner.facts(), None), [b""]
+    try:
+        check_values(body, order.values)
+        told = translator(
+            order.dialect,
+            order.client,
+            model=order.model,
+            id=order.id,
+            created=order.created,
+            include_usage=order.include_usage,
+        )
+        if order.asked is not None:
+            told.hear({name: msgspec.Raw(value) for name, value in order.asked.items()})
+        if order.forms:
+            told.know(order.forms)
+        return (scanner.facts(), None), [told.whole(body)]
+    except AttemptError as error:
+        return (scanner.facts(), error), [b""]
+    except TooManyValues as error:
+        return (scanner.facts(), TooLarge(error.message)), [b""]
 
 
 def write(

@@ -16,10 +16,14 @@ from lightgate.errors import (
     DeadlineMissed,
     GatewayBehind,
     HttpRefused,
+    LightgateError,
     Malformed,
     StreamError,
+    TooLarge,
 )
+from lightgate.gateway.exchange.large import read_large_answer
 from lightgate.gateway.request.hosted import offered_tools
+from lightgate.gateway.request.weight import LIGHT_BYTES, is_heavy
 from lightgate.gateway.served.price import FREE, NO_BILL, USUAL_ANSWER, Bill, believed, dollars
 from lightgate.provider.call import Call
 from lightgate.route.health.failure import (
@@ -176,8 +180,10 @@ class Attempt(Call):
 
     __slots__ = (
         "_answer",
+        "_came_ns",
         "_overdue",
         "_translator",
+        "_unread",
         "_whole",
         "began_ns",
         "bill",
@@ -196,6 +202,7 @@ class Attempt(Call):
     )
 
     driver: Driver
+    reads: ClassVar[int] = LIGHT_BYTES
     media: ClassVar[bytes] = JSON  # the header lines of the answer's type
 
     def __init__(
@@ -224,6 +231,8 @@ class Attempt(Call):
         self._overdue = False
         self._answer: bytes | None = None  # the answer as one body, once it was asked for
         self._whole: bytes | None = None  # and that in the client's dialect
+        self._unread: AttemptError | None = None  # why it cannot be said so
+        self._came_ns = 0  # the instant at which a large whole answer was complete
         asked = exchange.request.endpoint.dialect
         self._translator: Translator | None = None
         if asked != prepared.dialect.name:
@@ -244,6 +253,35 @@ class Attempt(Call):
     def ok(self) -> bool:
         """Whether the attempt is over and has an answer."""
         return self.called is not None and self.called.error is None
+
+    # Of a large whole answer
+
+    def read_later(self, stamp: int) -> bool:
+        """Whether an answer is too much for one turn of the loop."""
+        self._came_ns = stamp
+        self._body = [self.body]  # put together once
+        return is_heavy(self._body[0])
+
+    def read_aside(self) -> None:
+        """Read the answer beside the loop, and translate it; then judge it."""
+        state = self.exchange.state
+        state.keep(state.loop.create_task(self._read_aside()))
+
+    async def _read_aside(self) -> None:
+        failure: BaseException | None = None
+        try:
+            facts, self._unread, told = await read_large_answer(
+                self.exchange, self.prepared, self._body[0]
+            )
+            self._scanner.adopt(facts)
+            if self._scanner.kinds:
+                self.marks.last = self._came_ns
+            if self._translator is not None and self._unread is None:
+                self._whole = told
+        except LightgateError as error:
+            failure = TooLarge(f"{self.prepared.origin.authority}: {error.message}")
+        if self.called is None:  # else it was closed meanwhile
+            self._over(failure)
 
     # Of an answer that is handed on while it comes; this one is not
 
@@ -484,6 +522,9 @@ class Attempt(Call):
 
     def whole_body(self) -> bytes:
         """The answer as one body, in the client's dialect; AttemptError if it is none."""
+        if self._unread is not None:
+            self._unread.message = self.prepared.without_key(self._unread.message)
+            raise self._unread
         if self._whole is None:
             if self._translator is None and not self.prepared.streamed:
                 return b"".join(self._body)

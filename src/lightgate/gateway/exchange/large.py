@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -15,10 +15,74 @@ from lightgate.gateway.request.refusal import of_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lightgate.gateway.exchange.exchange import Exchange
+    from lightgate.dialect.scanner import ScanFacts
+    from lightgate.errors import AttemptError
+    from lightgate.gateway.exchange.caller import Caller
+    from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.request.refusal import Refusal
+    from lightgate.gateway.served.served import Served
+    from lightgate.provider.prepare import Prepared
+    from lightgate.route.plan.alias import Alias
+    from lightgate.route.plan.plan import Plan
+    from lightgate.wire.door.inbound import Inbound
+
+NS: Final = 1_000_000_000
 
 
-def when_written(exchange: Exchange, go_on: Callable[[], object]) -> None:
+class LargeOwner(Protocol):
+    """An exchange, as far as its answers are read here."""
+
+    state: State
+    inbound: Inbound
+    caller: Caller
+    request: ClientRequest
+    id: str
+    wall_ns: int
+
+
+class LargeExchange(LargeOwner, Protocol):
+    """An exchange, as far as its bodies are written here."""
+
+    served: Served
+    alias: Alias
+    plan: Plan
+    cap: int | None
+    assembles: bool
+    refusal: Refusal | None
+    closed_ns: int | None
+    due_ns: int
+
+    def give_up(self) -> None:
+        """Tell the client that no attempt came through."""
+
+    def broke(self, defect: BaseException) -> None:
+        """End the exchange because of a defect."""
+
+
+async def read_large_answer(
+    exchange: LargeOwner, prepared: Prepared, body: bytes
+) -> tuple[ScanFacts, AttemptError | None, bytes]:
+    """Read a whole answer: what the clock needs, and it in the client's dialect, or why not."""
+    request = exchange.request
+    told = {name: bytes(value) for name, value in request.fields.items()}
+    order = jobs.AnswerOrder(
+        dialect=prepared.dialect.name,
+        client=request.endpoint.dialect,
+        model=request.model,
+        id=exchange.id,
+        created=exchange.wall_ns // NS,
+        include_usage=request.include_usage,
+        asked=None if request.endpoint.tokens else told,
+        forms=dict(prepared.forms),
+        values=exchange.state.served.terms.limits.values,
+    )
+    owner = owner_of(exchange.caller, exchange.inbound)
+    (facts, error), bodies = await exchange.state.aside.do(owner, jobs.answer, (body,), order)
+    return facts, error, bodies[0]
+
+
+def when_written(exchange: LargeExchange, go_on: Callable[[], object]) -> None:
     """Write what every target of the plan is to be told, then go on with the exchange."""
 
     async def run() -> None:
@@ -39,7 +103,7 @@ def when_written(exchange: Exchange, go_on: Callable[[], object]) -> None:
     exchange.state.keep(exchange.state.loop.create_task(run()))
 
 
-async def write_bodies(exchange: Exchange, targets: Iterable[str]) -> None:
+async def write_bodies(exchange: LargeExchange, targets: Iterable[str]) -> None:
     """Write the bodies for these targets that are not written yet.
 
     A body that is passed on as it is needs no look into it, and is put together here.

@@ -172,9 +172,8 @@ class Gateway:
             begin(exchange)
 
     def close(self) -> None:
-        """Write what waits to be written, and end the process beside this one."""
+        """Write what waits to be written."""
         self._responses.close()
-        self._state.aside.close()
 
     def _tasks(self, inbound: Inbound, reply: Reply, work: Coroutine[None, None, None]) -> None:
         """Carry out what has to wait for something, as a task that ends with its client."""

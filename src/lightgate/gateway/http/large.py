@@ -64,8 +64,8 @@ async def change(state: State, exchange: Exchange, job: Job, *more: object) -> N
     exchange.size = bucket(exchange.request.tokens_in)
 
 
-def _wants(state: State, caller: Caller) -> jobs.Wants:
+def _wants(state: State, caller: Caller) -> jobs.ReadWants:
     """What admission will want to know of a body."""
     key, served = caller.key, state.served
     limited = key is not None and key.budget_usd is not None and state.spend is not None
-    return jobs.Wants(served.terms.limits.values, limited, bool(served.tiers))
+    return jobs.ReadWants(served.terms.limits.values, limited, bool(served.tiers))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.gateway.kept.store import KeptResponse
-from lightgate.gateway.kept.talk import input_of, previous_of, wants_kept
+from lightgate.gateway.kept.talk import check_input, input_of, previous_of, wants_kept
 from lightgate.gateway.request.around import ReplyAround
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ _LAST: Final = ("response.completed", "response.incomplete")
 _ENDED: Final = frozenset(("completed", "incomplete"))
 _SAID: Final = b'"previous_response_id":null,"store":false'  # of every translated response
 _FIRST_BYTES: Final = 64 * 1024  # in which a provider's stream names its response
+_MOST_BYTES: Final = 4 * 1024 * 1024  # of a response that is looked through in one turn of the loop
+_HEAD: Final = re.compile(
+    rb'\s*\{\s*"id"\s*:\s*"([\w.:=-]{1,200})"\s*,[^{}\[\]]{0,200}?"status"\s*:\s*"(\w+)"'
+)
 
 
 class _Response(msgspec.Struct):
@@ -48,7 +52,8 @@ class ResponseReply(ReplyAround):
         super().__init__(reply)
         self._exchange = exchange
         self._store = store
-        self._input = input_of(exchange.request.fields)
+        self._asked = exchange.request.fields
+        check_input(self._asked)
         # The conversation may be put together in the request's fields; this is what was asked.
         self._previous = previous_of(exchange.request.fields)
         self._wanted = wants_kept(exchange.request.fields)
@@ -110,11 +115,21 @@ class ResponseReply(ReplyAround):
 
     def _told(self, data: bytes) -> bytes:
         """What a translated response says of itself, put right: it is kept, and goes on."""
-        if self._native or not self._wanted or _SAID not in data:
+        if self._native or not self._wanted:
+            return data
+        # It stands behind a response's output and before little else.
+        ends = (
+            (data,)
+            if len(data) <= 2 * _FIRST_BYTES
+            else (data[:_FIRST_BYTES], data[-_FIRST_BYTES:])
+        )
+        if not any(_SAID in end for end in ends):
             return data
         previous = msgspec.json.encode(self._previous)
         kept = b"true" if self._store.terms.keep else b"false"
-        return data.replace(_SAID, b'"previous_response_id":%b,"store":%b' % (previous, kept))
+        said = b'"previous_response_id":%b,"store":%b' % (previous, kept)
+        told = [end.replace(_SAID, said) for end in ends]
+        return told[0] if len(told) == 1 else data[_FIRST_BYTES:-_FIRST_BYTES].join(told)
 
     def _keep_last(self, data: bytes) -> None:
         for event in _events(data):
@@ -122,7 +137,7 @@ class ResponseReply(ReplyAround):
                 self._keep(bytes(event.response))
 
     def _keep(self, body: bytes) -> None:
-        response = _decoded(msgspec.Raw(body))
+        response = _decoded(msgspec.Raw(body)) if len(body) <= _MOST_BYTES else _glimpse(body)
         if response is None or response.id is None:
             return
         if self._native:
@@ -143,7 +158,7 @@ class ResponseReply(ReplyAround):
                 target=winner.step.target,
                 previous=self._previous,
                 made_ns=exchange.wall_ns,
-                input=None if body is None else self._input,
+                input=None if body is None else input_of(self._asked),
                 response=body,
             )
         )
@@ -159,6 +174,12 @@ def _events(data: bytes) -> list[_Event]:
             except (ValueError, RecursionError):
                 continue
     return found
+
+
+def _glimpse(body: bytes) -> _Response | None:
+    """The id and the state of a large response, by its first fields, as every provider has them."""
+    found = _HEAD.match(body)
+    return None if found is None else _Response(found[1].decode(), found[2].decode())
 
 
 def _decoded(raw: msgspec.Raw) -> _Response | None:

@@ -15,7 +15,7 @@ from lightgate.gateway.request.refusal import Refusal, Refusing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lightgate.gateway.aside.jobs import ReadAside, Wants
+    from lightgate.gateway.aside.jobs import ReadAside, ReadWants
     from lightgate.gateway.kept.store import KeptResponse
     from lightgate.gateway.request.body import Fields
     from lightgate.gateway.request.endpoint import Endpoint
@@ -66,16 +66,20 @@ def input_of(fields: Fields) -> bytes:
     raw = fields.get("input")
     if raw is None:
         return b"[]"
+    check_input(fields)
     said = bytes(raw)
-    if said.startswith(b'"'):
-        return b'[{"role":"user","content":%b}]' % said
-    if not said.startswith(b"["):
+    return said if said.startswith(b"[") else b'[{"role":"user","content":%b}]' % said
+
+
+def check_input(fields: Fields) -> None:
+    """Refuse an input that is neither a text nor a list."""
+    raw = fields.get("input")
+    if raw is not None and bytes(memoryview(raw)[:1]) not in {b'"', b"["}:
         raise UsageError("`input` is not a text or a list.")
-    return said
 
 
 def tell_all(
-    body: bytes, endpoint: Endpoint, wants: Wants, chain: Sequence[KeptResponse]
+    body: bytes, endpoint: Endpoint, wants: ReadWants, chain: Sequence[KeptResponse]
 ) -> tuple[ReadAside, list[bytes]]:
     """Put a whole conversation into a request; a job for the process beside the worker."""
     told = _encode(put_together(chain, read_request_body(endpoint, body).fields))
@@ -83,7 +87,7 @@ def tell_all(
 
 
 def name_items(
-    body: bytes, endpoint: Endpoint, wants: Wants, kept: Sequence[KeptResponse]
+    body: bytes, endpoint: Endpoint, wants: ReadWants, kept: Sequence[KeptResponse]
 ) -> tuple[ReadAside, list[bytes]]:
     """Put the items into a request that it names; a job for the process beside the worker."""
     told = _encode(with_items(read_request_body(endpoint, body).fields, kept))

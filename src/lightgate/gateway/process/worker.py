@@ -218,6 +218,7 @@ class Worker:
         if self._disk is not None:
             self._disk.close()
         self._gateway.close()
+        await state.aside.close()
         state.journal.close()
         if state.spend is not None:
             state.spend.close()

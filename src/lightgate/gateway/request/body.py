@@ -131,14 +131,15 @@ class Written(msgspec.Struct, frozen=True):
     forms: dict[str, CallForm] = {}
 
 
-class Found(msgspec.Struct):
+class LargeFacts(msgspec.Struct):
     """What was found in a large body when it was read; None, where nobody wanted to know.
 
-    `refers`: its input names items of earlier responses. `count` are its tokens, estimated, and
-    `shared` is the key under which its answer is shared.
+    `billed` and `tools` are as in `hosted`. `refers`: its input names items of earlier responses.
+    `count` are its tokens, estimated, and `shared` is the key under which its answer is shared.
     """
 
-    given: Given | None = None
+    billed: tuple[Given, bool] | None = None
+    tools: dict[str, int] = {}
     complexity: Complexity | None = None
     refers: bool = False
     count: int | None = None
@@ -159,7 +160,7 @@ class ClientRequest(msgspec.Struct, kw_only=True):
     trimmed: int = 0  # bytes of the prompt that were left out
     form: FormBody | None = None  # where the body is one
     answers: int = 1  # that were asked for; each may be as long as `max_tokens`
-    found: Found | None = None  # of a large body, which is not looked into again
+    found: LargeFacts | None = None  # of a large body, which is not looked into again
     # Of a large body, what each target is told: by its name, and whether its answer is a stream.
     written: dict[tuple[str, bool], Written | UsageError] | None = None
 

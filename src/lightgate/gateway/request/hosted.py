@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lightgate.gateway.request.given import given_parts
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.request.given import Given
 
 USUAL_CALLS: Final = 10  # where no limit is named: after so many Anthropic ends the turn itself
 _MOST_CALLS: Final = 1000
+_HOUR: Final = b'"1h"'  # how long Anthropic is to keep a prompt, which costs more
 _SOURCES: Final = 20  # of a search of xAI's that names no limit
 NONE_OFFERED: Final[Mapping[str, int]] = MappingProxyType({})
 # Kinds by the beginning of a tool's type; None: the client carries it out, or it costs nothing.
@@ -67,6 +71,8 @@ _any: Final = msgspec.json.Decoder()
 def offered_tools(request: ClientRequest) -> Mapping[str, int]:
     """The kinds of tools that the provider may call itself, each with the most calls of it."""
     fields = request.fields
+    if request.found is not None:
+        return request.found.tools
     if not any(name in fields for name in _FIELDS):
         return NONE_OFFERED
     limit = _number(_value(request, "max_tool_calls"), USUAL_CALLS)
@@ -74,6 +80,13 @@ def offered_tools(request: ClientRequest) -> Mapping[str, int]:
     for kind, calls in _each(request):
         found[kind] = min(_MOST_CALLS, found.get(kind, 0) + (limit if calls is None else calls))
     return found or NONE_OFFERED
+
+
+def billed_parts(request: ClientRequest) -> tuple[Given, bool]:
+    """Find parts that are no text, and whether Anthropic is to keep the prompt for an hour."""
+    if request.found is not None and request.found.billed is not None:
+        return request.found.billed
+    return given_parts(request.body), _HOUR in request.body
 
 
 def refers(request: ClientRequest) -> bool:

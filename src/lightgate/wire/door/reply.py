@@ -25,6 +25,9 @@ _STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %s\r\n" % (status.value, status.phrase.encode())
     for status in HTTPStatus
 }
+_COPIED: Final = (
+    262_144  # bytes of a body that are put behind the head, for one write instead of two
+)
 _BODILESS: Final = frozenset((204, 304))
 
 
@@ -173,7 +176,13 @@ class Reply:
         head = self._head(status, headers, len(body))
         self.finished = True
         connection = self._connection
-        connection.link.write(head if self._mute else head + body)
+        if self._mute:
+            connection.link.write(head)
+        elif len(body) <= _COPIED:
+            connection.link.write(head + body)
+        else:
+            connection.link.write(head)
+            connection.link.write(body)
         self.on_lost = None
         connection.replied(self)
 

@@ -119,7 +119,8 @@ class ReadLink(asyncio.Protocol):
                 sent = 0  # the transport meets the same error and reports it in its own way
             if sent == len(data):
                 return
-            data = data[sent:]
+            self._transport.write(memoryview(data)[sent:])  # a large rest is not copied
+            return
         self._transport.write(data)
 
     def pause_reading(self) -> None:

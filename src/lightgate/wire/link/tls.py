@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from lightgate.wire.link.link import Link, Peer
 
 _PLAIN_SIZE: Final = 65536
+_SLICE: Final = 1 << 20  # bytes that are encrypted in one turn of the loop: some 2 ms
 _HandshakeDone = Callable[[Exception | None], None]
 
 
@@ -60,6 +62,7 @@ class TlsLink:
         "_peer",
         "_ready",
         "_tls",
+        "_waiting",
     )
 
     def __init__(self, inner: Link, context: ssl.SSLContext, host: str) -> None:
@@ -70,6 +73,7 @@ class TlsLink:
         self._peer: Peer | None = None
         self._early: tuple[int, int] | None = None  # stamps of bytes that came before the owner
         self._ready = False
+        self._waiting: deque[memoryview] = deque()  # not encrypted yet
         self._open = True
         self._on_handshake: _HandshakeDone | None = None
 
@@ -89,7 +93,7 @@ class TlsLink:
     @property
     def unsent(self) -> int:
         """Bytes that the kernel has not taken yet."""
-        return self._inner.unsent
+        return self._inner.unsent + sum([len(data) for data in self._waiting])
 
     def attach(self, peer: Peer) -> None:
         """Name the owner; bytes that came with the handshake reach it in the next turn."""
@@ -99,10 +103,31 @@ class TlsLink:
             self._early = None
 
     def write(self, data: bytes) -> None:
-        """Encrypt and send."""
-        if self.is_open and data:
-            self._tls.write(data)
-            self._flush()
+        """Encrypt and send; a large body piece by piece, one in each turn of the loop."""
+        if not self.is_open or not data:
+            return
+        if len(data) > _SLICE or self._waiting:
+            self._waiting.append(memoryview(data))
+            if len(self._waiting) == 1:
+                self._encrypt_more()
+            return
+        self._tls.write(data)
+        self._flush()
+
+    def _encrypt_more(self) -> None:
+        """Send the next piece of what waits."""
+        if not self._waiting:
+            return
+        if not self.is_open:
+            self._waiting.clear()
+            return
+        data = self._waiting.popleft()
+        self._tls.write(data[:_SLICE])
+        self._flush()
+        if len(data) > _SLICE:
+            self._waiting.appendleft(data[_SLICE:])
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._encrypt_more)
 
     def pause_reading(self) -> None:
         """Stop reading."""
@@ -116,6 +141,9 @@ class TlsLink:
         """Send close_notify and what is queued, then close."""
         self._peer = None
         if self._open and self._ready:
+            for data in self._waiting:
+                self._tls.write(data)
+            self._waiting.clear()
             with contextlib.suppress(ssl.SSLError):  # the answer to it is not waited for
                 self._tls.unwrap()
             self._flush()
