@@ -13,6 +13,7 @@ from lightgate.config.model import ModelTable
 from lightgate.gateway.admit import overrides
 from lightgate.gateway.exchange import exchange
 from lightgate.gateway.request import endpoint, passed
+from lightgate.gateway.request.weight import TooManyValues
 from lightgate.gateway.served import asked, keys, price, served
 from lightgate.gateway.spend import denial
 from lightgate.provider.cloud.signer import NoToken
@@ -91,7 +92,7 @@ def test_every_code_has_its_row() -> None:
         del attempts[label]
     said = set(re.findall(r'code="([a-z_]+)"', SOURCE))
     said |= set(re.findall(r'reason="([a-z]+)"', inspect.getsource(denial)))
-    said |= {errors.UsageError.label, asked.ModelUnknown.label, NoToken.label}
+    said |= {errors.UsageError.label, asked.ModelUnknown.label, NoToken.label, TooManyValues.label}
     assert set(documented) == said | set(attempts)
     for label, status in attempts.items():
         assert documented[label] == str(status), label

@@ -17,20 +17,33 @@ if TYPE_CHECKING:
 MS = 1_000_000
 
 
-class Watched:
-    """A watch over a loop that does not run, with a clock that is set."""
+class Watched(Turns):
+    """A watch over a loop that does not run, with clocks that are set."""
 
     def __init__(self) -> None:
-        self.now_ns = self.busy_ns = 0
-        loop = SimpleNamespace(call_later=lambda *_: SimpleNamespace(cancel=lambda: None))
-        self.turns = Turns(cast("Any", loop), lambda: self.now_ns, lambda: self.busy_ns)
-        self.turns._next(0)
+        self.now = self.busy = 0
+        loop = SimpleNamespace(call_soon_threadsafe=lambda *_: None)
+        super().__init__(cast("Any", loop), lambda: self.now)
+        self.frame: FrameType | None = None
+
+    def _busy_ns(self) -> int:
+        return self.busy
+
+    def _frame(self) -> FrameType | None:
+        return self.frame
 
     def turn(self, took_ms: int, busy_ms: int, frame: FrameType | None = None) -> None:
-        self.now_ns = self.turns._due_ns + took_ms * MS
-        self.busy_ns += busy_ms * MS
-        self.turns.look(frame)
-        self.turns.beat()
+        """Watch a turn of so many milliseconds."""
+        self.frame = frame
+        ended = self.now + took_ms * MS
+
+        def wait(seconds: float) -> None:
+            self.now = min(self.now + int(seconds * 1e9), ended)
+            if self.now == ended:
+                self.busy += busy_ms * MS
+                self._done.append(None)
+
+        self.look(wait)
 
 
 def frame_in(module: str) -> FrameType:
@@ -47,15 +60,15 @@ def test_only_long_turns_count(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched()
     for took_ms in (0, 10, LONG_NS // MS):
         watched.turn(took_ms, took_ms)
-    assert not watched.turns.long
+    assert not watched.long
     watched.turn(80, 80, frame_in("dialect.gemini.read"))
     watched.turn(60, 60, frame_in("dialect.gemini.read"))
-    assert watched.turns.long == {"translate": 2}
-    assert watched.turns.longest_ns == 80 * MS
+    assert watched.long == {"translate": 2}
+    assert watched.longest_ns == 80 * MS
     assert len(caplog.messages) == 1
     assert "took 80 ms, 80 of them at work: stage translate" in caplog.messages[0]
     assert "dialect.gemini.read" in caplog.messages[0]
-    watched.now_ns = watched.turns._due_ns = SAY_NS + 1000 * MS
+    watched.now += SAY_NS
     watched.turn(70, 70, frame_in("dialect.gemini.read"))
     assert len(caplog.messages) == 2
 
@@ -63,7 +76,7 @@ def test_only_long_turns_count(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_turn_that_waited_for_the_machine_says_so(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched()
     watched.turn(500, 20, frame_in("ledger.journal.journal"))
-    assert watched.turns.long == {"wait": 1}
+    assert watched.long == {"wait": 1}
     assert "stage wait, in ledger.journal.journal" in caplog.text
 
 
@@ -71,7 +84,7 @@ def test_a_turn_without_a_frame_is_unknown() -> None:
     watched = Watched()
     watched.turn(60, 60)
     watched.turn(60, 60, frame_in("gateway.process.worker"))  # it waits there for its loop
-    assert watched.turns.long == {"unknown": 2}
+    assert watched.long == {"unknown": 2}
     assert cause_of(None) == ("unknown", "")
 
 
@@ -92,11 +105,19 @@ def test_the_stage_of_a_module(module: str, stage: str) -> None:
     assert stage_of(module) == stage
 
 
-async def test_the_loop_beats_and_the_thread_looks() -> None:
+async def test_a_real_loop_is_watched_until_it_is_over() -> None:
     turns = Turns(asyncio.get_running_loop())
+    assert turns._frame() is not None
     turns.start()
-    first = turns._due_ns
     async with asyncio.timeout(10):
-        while turns._due_ns == first:
+        while not turns._done:
             await asyncio.sleep(0.001)
     turns.close()
+    assert turns._busy_ns() > 0
+
+
+def test_a_loop_that_is_closed_ends_the_watch() -> None:
+    loop = asyncio.new_event_loop()
+    turns = Turns(loop)
+    loop.close()
+    turns._watch()

@@ -1,8 +1,8 @@
 """The watch over the turns of a worker's loop: long ones are counted and logged with their stage.
 
-The loop sets the time of its next beat, a hundred times a second. A thread looks whether that time
-has long passed; if so, the loop is inside a turn that takes too long, and the thread notes which
-function it is in. The beat that comes at last tells how late it is. Requests pay nothing for it.
+A thread hands the loop something to do, fifty times a second, and looks whether it was done. If
+not, the loop is inside a turn that takes long, and the thread notes which function it is in.
+Requests pay nothing for it, and the loop a callback in C.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-BEAT_S: Final = 0.01
 LOOK_S: Final = 0.02
+AGAIN_S: Final = 0.005  # between two looks at a loop that is late
 LONG_NS: Final = 50_000_000
 SAY_NS: Final = 60_000_000_000  # between two lines of the log about one cause
 MOST_CAUSES: Final = 100
@@ -55,57 +55,61 @@ class Turns:
     """Long turns of one loop: how many of each stage, and the longest of them."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        now_ns: Callable[[], int] = time.monotonic_ns,
-        busy_ns: Callable[[], int] = time.thread_time_ns,
+        self, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self._loop = loop
         self._now_ns = now_ns
-        self._busy_ns = busy_ns
         self._thread_id = threading.get_ident()
-        self._due_ns = 0
-        self._spent_ns = 0
-        self._cause = UNKNOWN
+        self._clock = time.pthread_getcpuclockid(self._thread_id)
+        self._done: deque[None] = deque()
         self._said: dict[tuple[str, str], int] = {}
         self._stop = threading.Event()
-        self._timer: asyncio.TimerHandle | None = None
         self.long: Counter[str] = Counter()
         self.longest_ns = 0
 
     def start(self) -> None:
         """Watch until `close`."""
-        self._next(self._now_ns())
-        threading.Thread(target=self._look_again, name="loop-turns", daemon=True).start()
+        threading.Thread(target=self._watch, name="loop-turns", daemon=True).start()
 
     def close(self) -> None:
         """Watch no more."""
         self._stop.set()
-        if self._timer is not None:
-            self._timer.cancel()
 
-    def _next(self, now: int) -> None:
-        self._spent_ns = self._busy_ns()
-        self._cause = UNKNOWN
-        self._due_ns = now + int(BEAT_S * 1e9)
-        self._timer = self._loop.call_later(BEAT_S, self.beat)
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.look(self._stop.wait)
+            except RuntimeError:  # the loop is closed
+                return
 
-    def beat(self) -> None:
-        """Take in that the loop has come round."""
+    def look(self, wait: Callable[[float], object]) -> None:
+        """Hand the loop something to do, and wait until it is done."""
+        began, spent, cause = self._now_ns(), self._busy_ns(), UNKNOWN
+        self._done.clear()
+        self._loop.call_soon_threadsafe(self._done.append, None)
+        wait(LOOK_S)
+        while not self._done and not self._stop.is_set():
+            if cause is UNKNOWN:
+                cause = cause_of(self._frame())
+            wait(AGAIN_S)
         now = self._now_ns()
-        late_ns = now - self._due_ns
-        if late_ns > LONG_NS:
-            self._note(late_ns, self._busy_ns() - self._spent_ns, now)
-        self._next(now)
+        if now - began > LONG_NS:
+            self._note(now - began, self._busy_ns() - spent, cause, now)
 
-    def _note(self, late_ns: int, busy_ns: int, now: int) -> None:
+    def _busy_ns(self) -> int:
+        """The time that the loop's thread was at work so far."""
+        return time.clock_gettime_ns(self._clock)
+
+    def _frame(self) -> FrameType | None:
+        return sys._current_frames().get(self._thread_id)  # noqa: SLF001 - documented so
+
+    def _note(self, took_ns: int, busy_ns: int, cause: tuple[str, str], now: int) -> None:
         """Count a long turn, and say so once in a while for each cause."""
-        stage, place = self._cause
-        if busy_ns < late_ns // 2:  # it did not run: for want of a processor, or for a disk
-            stage = "wait"
+        if busy_ns < took_ns // 2:  # it did not run: for want of a processor, or for a disk
+            cause = ("wait", cause[1])
+        stage, place = cause
         self.long[stage] += 1
-        self.longest_ns = max(self.longest_ns, late_ns)
-        cause = (stage, place)
+        self.longest_ns = max(self.longest_ns, took_ns)
         if now - self._said.get(cause, -SAY_NS) < SAY_NS:
             return
         if len(self._said) >= MOST_CAUSES:
@@ -113,20 +117,11 @@ class Turns:
         self._said[cause] = now
         _log.warning(
             "A turn of the loop took %d ms, %d of them at work: stage %s%s",
-            late_ns // _MS,
+            took_ns // _MS,
             busy_ns // _MS,
             stage,
             f", in {place}" if place else "",
         )
-
-    def _look_again(self) -> None:
-        while not self._stop.wait(LOOK_S):
-            self.look(sys._current_frames().get(self._thread_id))  # noqa: SLF001 - documented so
-
-    def look(self, frame: FrameType | None) -> None:
-        """Note where the loop is, if its beat is late."""
-        if self._now_ns() - self._due_ns > LONG_NS // 2 and self._cause is UNKNOWN:
-            self._cause = cause_of(frame)
 
 
 def cause_of(frame: FrameType | None) -> tuple[str, str]:
