@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from lightgate.dialect.errors import Fault
 from lightgate.dialect.kinds import REFUSAL, TEXT, TOOL
 from lightgate.dialect.neutral.events import Reason
 from lightgate.dialect.neutral.item_stream import ItemStream
@@ -28,14 +29,25 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerReader:
-    """Listens to one answer; use `event` for each event of a stream, or `whole`, then `answer`."""
+    """Listens to one answer; use `event` or `feed` for a stream, or `whole`, then `answer`."""
 
-    __slots__ = ("_items", "_kept", "_reader")
+    __slots__ = ("_items", "_kept", "_reader", "_splitter")
 
     def __init__(self, dialect: str) -> None:
         self._reader = DIALECTS[dialect].reader
         self._kept = KeptItems()
         self._items = ItemStream(self._reader.finishes, self._kept)
+        self._splitter = SseSplitter()
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece of the provider's stream; there is no answer if one event is too large."""
+        try:
+            events = self._splitter.feed(data)
+        except TooLarge as error:
+            self._items.fail(Fault("malformed", error.message))
+            return
+        for name, event in events:
+            self.event(name, event)
 
     def event(self, name: bytes, data: bytes) -> None:
         """Take one event of the provider's stream."""
@@ -48,6 +60,8 @@ class AnswerReader:
 
     def answer(self) -> Answer | None:
         """Return the answer once all of it has come; None: it was an error, or no answer."""
+        for name, event in self._splitter.finish():
+            self.event(name, event)
         self._items.end()
         if self._items.error is not None:
             return None
@@ -77,13 +91,8 @@ def read_answer(dialect: str, body: bytes, *, streamed: bool) -> Answer | None:
     if dialect not in TRANSLATED:
         return None
     reader = AnswerReader(dialect)
-    if not streamed:
+    if streamed:
+        reader.feed(body)
+    else:
         reader.whole(body)
-        return reader.answer()
-    splitter = SseSplitter()
-    try:
-        for name, data in (*splitter.feed(body), *splitter.finish()):
-            reader.event(name, data)
-    except TooLarge:
-        return None
     return reader.answer()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.security.conftest import chat_body, whole
+from gateway.security.conftest import chat_body, events, whole
 from lightgate.gateway.aside import jobs
 from lightgate.gateway.request import body as request_body
 from lightgate.gateway.request import weight, writer
@@ -284,3 +284,25 @@ def test_the_limits_leave_the_loop_time() -> None:
     """Every limit is a multiple of the next: a body is small, then maybe large, then surely."""
     assert weight.LIGHT_BYTES < weight.HEAVY_BYTES
     assert weight.MOST_NESTS * 12 < weight.HEAVY_BYTES
+
+
+@pytest.mark.parametrize("client", ["chat", "gemini"])
+async def test_an_event_with_too_many_values_ends_the_stream(
+    behind: Behind, upstream: Upstream, client: str
+) -> None:
+    """Braces in its text do not count."""
+    rig = await behind()
+    first = b'data: {"candidates":[{"content":{"parts":[{"text":"%b"}]}}]}\n\n'
+    many = b'data: {"candidates":[{"content":{"parts":[%b]}}]}\n\n'
+    end = b'data: {"candidates":[{"finishReason":"STOP"}]}\n\n'
+    path, body = asked(client, "rawgem/m")
+    path, body = path.replace(":generate", ":streamGenerate"), {**body, "stream": True}
+    if client == "gemini":
+        path, body = f"{path}?alt=sse", asked(client, "rawgem/m")[1]
+    upstream.script = events(first % b"a", first % (b"{[" * 40_000), end)
+    assert (await rig.ask(path, body)).end == "complete"
+    upstream.script = events(first % b"a", many % b",".join([b'{"text":"a"}'] * 6000), end)
+    answer = await rig.ask(path, body)
+    assert b"more values than an answer can need" in answer.body
+    outcomes = [note.attempts[0].outcome for note in rig.settled()]
+    assert outcomes == ["ok", "stream_error"]

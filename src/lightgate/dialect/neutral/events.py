@@ -144,13 +144,15 @@ class Reader(NamedTuple):
 
     `finishes` maps the dialect's words for an end, in lower case, to ours; a word that is not
     there is an error, since to call it a good end would be a guess. `bare` are the words that do
-    not explain an answer without a token; any other word does.
+    not explain an answer without a token; any other word does. `values` are the most objects
+    and lists that one event of a stream may hold: more would take too long to read in one go.
     """
 
     event: Callable[[Listener, bytes, bytes], None]
     whole: Callable[[Listener, bytes], None]
     finishes: Mapping[str, Reason] = {}
     bare: frozenset[str] = frozenset({"stop"})
+    values: int = 5000
 
 
 def finishes(words: Mapping[Reason, str]) -> dict[str, Reason]:

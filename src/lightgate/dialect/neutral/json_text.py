@@ -6,6 +6,7 @@ Every value is serialised as a whole: nothing that a provider said is put betwee
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ _LINE_ENDS: Final = (
     (b"\xe2\x80\xa8", b"\\u2028"),
     (b"\xe2\x80\xa9", b"\\u2029"),
 )
+_TEXTS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BILLS: Final = ("usage", "usageMetadata")  # fields of token counts
 _BILLED: Final = ("message", "response", "x_groq")  # objects that may hold token counts
 
@@ -114,3 +116,11 @@ def event(value: Any) -> bytes:
 def named(name: bytes, value: Any) -> bytes:
     """Write an event with a name of our own."""
     return b"event: %b\ndata: %b\n\n" % (name, dumped(value))
+
+
+def holds_more(data: bytes, most: int) -> bool:
+    """Say whether JSON has more than so many objects and lists; brackets in texts do not count."""
+    if data.count(b"{") + data.count(b"[") <= most:
+        return False
+    bare = _TEXTS.sub(b"", data)
+    return bare.count(b"{") + bare.count(b"[") > most

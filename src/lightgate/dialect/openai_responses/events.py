@@ -317,4 +317,10 @@ def _calls(output: list[_Item] | None) -> Calls:
     return tuple(counts.items())
 
 
-READER: Final = Reader(event=_event, whole=_whole, finishes=FINISHES, bare=bare_stops(FINISHES))
+READER: Final = Reader(
+    event=_event,
+    whole=_whole,
+    finishes=FINISHES,
+    bare=bare_stops(FINISHES),
+    values=100_000,  # the last event says the whole answer again, log probabilities and all
+)

@@ -17,9 +17,10 @@ import msgspec
 
 from lightgate.gateway.exchange.large import when_written
 from lightgate.gateway.exchange.race import follow
-from lightgate.provider.answer import read_answer, reads
+from lightgate.gateway.request.weight import is_heavy
+from lightgate.provider.answer import AnswerReader, read_answer, reads
 from lightgate.route.cascade.course import CascadeCourse
-from lightgate.route.cascade.features import wants_of
+from lightgate.route.cascade.features import Wants, wants_of
 from lightgate.route.cascade.tiers import tier_turns
 from lightgate.route.cascade.verify import verify
 from lightgate.route.plan.hedge import sick
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.attempt import Attempt
     from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.gateway.served.tiers import Tiers
+    from lightgate.provider.answer import Answer
     from lightgate.route.cascade.course import Move
     from lightgate.route.cascade.verify import CheckVerdict
     from lightgate.route.plan.plan import Plan
 
 NS: Final = 1_000_000_000
+# Fields of a request that hold schemas, by which an answer is checked.
+_BINDING: Final = ("tools", "response_format", "text", "output_config", "generationConfig")
 HELD_BYTES: Final = 8 * 1024 * 1024  # of a stream; one that is longer goes out unchecked
 
 
@@ -71,25 +75,29 @@ def _follow(exchange: Exchange) -> None:
 
 
 class Hold:
-    """What an attempt has said and the client has not been told yet."""
+    """What an attempt has said and the client has not been told yet; it is read as it comes."""
 
-    __slots__ = ("_pieces", "size")
+    __slots__ = ("_dialect", "_pieces", "_reader", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
         self._pieces: list[bytes] = []
+        self._reader = AnswerReader(dialect)
         self.size = 0  # bytes
 
     def add(self, data: bytes) -> None:
         """Keep this behind the rest."""
         self._pieces.append(data)
+        self._reader.feed(data)
         self.size += len(data)
 
-    def take(self) -> bytes:
-        """All of it; nothing is left."""
-        data = b"".join(self._pieces)
+    def take(self) -> tuple[bytes, Answer | None]:
+        """All of it, and the answer that it makes; nothing is left."""
+        data, answer = b"".join(self._pieces), self._reader.answer()
         self._pieces.clear()
+        self._reader = AnswerReader(self._dialect)
         self.size = 0
-        return data
+        return data, answer
 
 
 class Ahead:
@@ -101,11 +109,11 @@ class Ahead:
 
     __slots__ = ("attempt", "hold", "place", "step", "timer", "turned")
 
-    def __init__(self, place: int, step: Step) -> None:
+    def __init__(self, place: int, step: Step, dialect: str) -> None:
         self.place = place  # in the plan
         self.step = step
         self.attempt: Attempt | None = None  # once it was started by the clock
-        self.hold = Hold()
+        self.hold = Hold(dialect)
         self.turned = False  # its turn has come, or never will
         self.timer: asyncio.TimerHandle | None = None
 
@@ -160,12 +168,13 @@ class Escalation:
         self._top = len(tiers.cascade.tiers) - 1  # whose answers are not checked
         self._course = CascadeCourse(self._turns)
         self._course.begin()
-        self._hold = Hold()
+        dialect = exchange.request.endpoint.dialect
+        self._hold = Hold(dialect)
         self._let_out: Attempt | None = None  # too long to be held
         self._kept: tuple[Attempt, bytes] | None = None  # the best answer that failed its checks
         self.doubtful = False  # the client got an answer that failed its checks
         place = _ahead_of(plan)
-        self._ahead = None if place is None else Ahead(place, plan.steps[place])
+        self._ahead = None if place is None else Ahead(place, plan.steps[place], dialect)
 
     def follow(self) -> None:
         """Try the plan as it is; from tier to tier as long as answers fail."""
@@ -289,7 +298,7 @@ class Escalation:
             # Until now the tier before had the client.
             exchange.first_in_ns = exchange.state.now_ns()
             attempt.resume()
-            self.deliver(attempt, ahead.hold.take(), ended=attempt.complete)
+            self.deliver(attempt, ahead.hold.take()[0], ended=attempt.complete)
 
     # From the attempts
 
@@ -324,7 +333,7 @@ class Escalation:
         self._hold.add(data)
         if self._hold.size > HELD_BYTES:
             self._let_out = attempt
-            exchange.deliver(attempt, self._hold.take(), ended=ended)
+            exchange.deliver(attempt, self._hold.take()[0], ended=ended)
             if ahead is not None:
                 ahead.close()
 
@@ -383,10 +392,10 @@ class Escalation:
     def _passed(self, attempt: Attempt, place: int, hold: Hold) -> Move | None:
         """Check the whole answer of a tier, and hand it over; None: it failed, and is kept."""
         exchange = self.exchange
-        data = hold.take()
         if exchange.request.streamed:
-            data += attempt.closing()
-        verdict = self._verdict(attempt, data) if self._turns[place].checked else None
+            hold.add(attempt.closing())
+        data, answer = hold.take()
+        verdict = self._verdict(attempt, answer) if self._turns[place].checked else None
         move = self._course.answered(place, None if verdict is None else verdict.state)
         if verdict is None or verdict.state != "failed":
             self._hand_over(attempt, data, attempt.marks.last)
@@ -406,14 +415,18 @@ class Escalation:
         plan = self.exchange.plan
         self.exchange.plan = msgspec.structs.replace(plan, reason=f"{plan.reason}; {said}")
 
-    def _verdict(self, attempt: Attempt, data: bytes) -> CheckVerdict:
+    def _verdict(self, attempt: Attempt, answer: Answer | None) -> CheckVerdict:
+        """Check an answer; one that is too much for one turn of the loop is not."""
         request = self.exchange.request
-        dialect = request.endpoint.dialect
-        if request.streamed:  # as the client would have got it
-            answer = read_answer(dialect, data, streamed=True)
-        else:
-            answer = read_answer(attempt.prepared.dialect.name, attempt.answer_body, streamed=False)
-        return verify(answer, wants_of(dialect, request.fields, request.max_tokens), self._checks)
+        dialect, fields = request.endpoint.dialect, request.fields
+        said = b"" if answer is None else answer.text.encode("utf-8", "surrogatepass")
+        if not request.streamed:  # else it was read as the client would have got it
+            said = attempt.answer_body
+        if is_heavy(said) or any(is_heavy(bytes(fields.get(name, b""))) for name in _BINDING):
+            return verify(None, Wants(), self._checks)
+        if not request.streamed:
+            answer = read_answer(attempt.prepared.dialect.name, said, streamed=False)
+        return verify(answer, wants_of(dialect, fields, request.max_tokens), self._checks)
 
     def _deliver_kept(self, kept: tuple[Attempt, bytes]) -> None:
         attempt, data = kept

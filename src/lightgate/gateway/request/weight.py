@@ -7,16 +7,15 @@ those 50 ms.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from lightgate.dialect.neutral.json_text import holds_more
 from lightgate.errors import LightgateError
 
 LIGHT_BYTES: Final = 16 * 1024  # so little may hold anything
 HEAVY_BYTES: Final = 256 * 1024  # so much is always too much
 MOST_NESTS: Final = 1500  # objects and lists that the loop may read; those in texts count, too
 MOST_COMMAS: Final = 20_000  # likewise numbers, and texts of a list
-_TEXTS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 class TooManyValues(LightgateError):  # noqa: N818 - names what is wrong
@@ -37,10 +36,7 @@ def is_heavy(body: bytes) -> bool:
 
 def check_values(body: bytes, most: int) -> None:
     """Refuse a body with too many objects and lists in it; 0 is no limit."""
-    if not most or body.count(b"{") + body.count(b"[") <= most:
-        return
-    bare = _TEXTS.sub(b"", body)
-    if bare.count(b"{") + bare.count(b"[") > most:
+    if most and holds_more(body, most):
         raise TooManyValues(
             f"The body holds more than {most} JSON objects and lists.",
             hint="Send less, or raise values under [gateway.limits] in lightgate.toml.",
