@@ -227,6 +227,7 @@ async def test_workers_are_told(get: Get, console: ConsoleContext, tmp_path: Pat
         tmp_path, console, exchanges=3, in_flight={"lab/s1": 2, "lab/?": 1, "lab/!": 4},
         breakers={"lab/?": "open"}, shed={"lag": 2, "connections": 1}, refused={"budget": 5},
         lags=(*(0,) * (BEATS - 2), 1, 1), lag_total_ns=7_000_000_000, connections=9,
+        turns={"translate": 4},
     )  # fmt: skip
     gauge_file(tmp_path, console, worker=1, pid=12, breakers={"lab/s1": "half_open"}, exchanges=1)
     told = samples((await get("/metrics")).text)
@@ -240,6 +241,7 @@ async def test_workers_are_told(get: Get, console: ConsoleContext, tmp_path: Pat
     assert states["lab", "other", "open"] == 1
     assert told["lightgate_shed_total"] == {("lag",): 2, ("connections",): 1}
     assert told["lightgate_refused_total"] == {("budget",): 5}
+    assert told["lightgate_loop_long_turns_total"] == {("translate",): 4}
     assert told["lightgate_loop_lag_seconds_bucket"]["5.0", "0"] == 1
     assert told["lightgate_loop_lag_seconds_count"]["0",] == 2
     assert told["lightgate_loop_lag_seconds_sum"]["0",] == 7
@@ -306,7 +308,7 @@ async def full(get: Get, console: ConsoleContext, traffic: Traffic, **headers: s
     console.totals.take([settled("y", *roles, fell, cache="hit")])
     gauge_file(
         console.data, console, in_flight={"lab/s1": 1}, shed={"lag": 1}, refused={"budget": 1},
-        lags=(1,) * BEATS,
+        lags=(1,) * BEATS, turns={"read": 1},
     )  # fmt: skip
     with DataFolderLock(console.data) as folder:
         folder.write(supervisor(ChildState(name="c", pid=os.getpid(), ready=True, restarts=0)))

@@ -54,6 +54,8 @@ METERS: Final = (
           "Requests and connections that were turned away because a worker had too much to do."),
     Meter("lightgate_refused_total", "counter", ("reason",),
           "Requests that were refused before any provider was asked, by the error's code."),
+    Meter("lightgate_loop_long_turns_total", "counter", ("stage",),
+          "Turns of a worker's event loop that took more than 50 ms, by what held it up."),
     Meter("lightgate_loop_lag_seconds", "histogram", ("worker",),
           "How late a worker's event loop was, looked at 20 times a second."),
     Meter("lightgate_exchanges_under_way", "gauge", ("worker",),

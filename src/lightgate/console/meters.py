@@ -131,6 +131,8 @@ class _Collector:
         workers = self._reading.workers
         yield _counter("lightgate_shed_total", (((w,), n) for w, n in workers.shed.items()))
         yield _counter("lightgate_refused_total", (((w,), n) for w, n in workers.refused.items()))
+        long = (((stage,), n) for stage, n in workers.turns.items())
+        yield _counter("lightgate_loop_long_turns_total", long)
         bounds = _bounds(bound / 1e9 for bound in LAG_BOUNDS_NS)
         name = "lightgate_loop_lag_seconds"
         family = HistogramMetricFamily(name, _BY_NAME[name].means, labels=_BY_NAME[name].labels)

@@ -70,6 +70,7 @@ class Workers:
         self._before: dict[Path, WorkerGauges] = {}
         self.now: list[WorkerGauges] = []
         self.shed: Counter[str] = Counter()
+        self.turns: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.lags: dict[int, WorkerBeats] = {}
         self.lock = threading.Lock()  # held while the counters are changed or read
@@ -96,6 +97,7 @@ class Workers:
     def _gain(self, now: WorkerGauges, before: WorkerGauges | None) -> None:
         for counter, new, old in (
             (self.shed, now.shed, {} if before is None else before.shed),
+            (self.turns, now.turns, {} if before is None else before.turns),
             (self.refused, now.refused, {} if before is None else before.refused),
         ):
             for name, count in new.items():

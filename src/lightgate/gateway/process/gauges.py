@@ -44,6 +44,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     lag_total_ns: int = 0
     shed: dict[str, int] = {}
     refused: dict[str, int] = {}
+    turns: dict[str, int] = {}  # of the loop that took long, by their stage
     connections: int = 0
     provider_connections: int = 0
     body_bytes: int = 0
@@ -82,6 +83,7 @@ class GaugeFile:
             lag_total_ns=load.lag_total_ns,
             shed={**load.shed, **crowd.refused},
             refused=state.refused,
+            turns=dict(state.turns.long),
             connections=crowd.connections,
             provider_connections=state.client.open_connections,
             body_bytes=crowd.body_bytes,
