@@ -77,6 +77,9 @@ def test_a_turn_that_waited_for_the_machine_says_so(caplog: pytest.LogCaptureFix
     watched = Watched()
     watched.turn(500, 20, frame_in("ledger.journal.journal"))
     assert watched.long == {"wait": 1}
+    assert not caplog.text
+    watched.turn(1100, 20, frame_in("ledger.journal.journal"))
+    assert watched.long == {"wait": 2}
     assert "stage wait, in ledger.journal.journal" in caplog.text
 
 

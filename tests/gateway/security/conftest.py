@@ -222,8 +222,9 @@ class Worker:
 
     @property
     def errors(self) -> str:
-        """All that the process has said on stderr."""
-        return (self.data.parent / f"{self.data.name}.stderr").read_text()
+        """All that the process has said on stderr, but that the machine was busy."""
+        lines = (self.data.parent / f"{self.data.name}.stderr").read_text().splitlines(True)
+        return "".join(line for line in lines if '"gateway.aside.turns"' not in line)
 
     @property
     def rss_mib(self) -> float:

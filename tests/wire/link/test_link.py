@@ -8,14 +8,14 @@ import os
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
 import uvloop
 
 from lightgate.clock.source import ManualClock
 from lightgate.wire.link.kernel import KernelLink, Poller
-from lightgate.wire.link.link import HIGH_WATER, READ_SIZE, ReadLink
+from lightgate.wire.link.link import FULL_READ, HIGH_WATER, READ_SIZE, ReadLink
 from lightgate.wire.link.stamps import (
     JITTER_NS,
     SO_TIMESTAMPNS,
@@ -462,3 +462,44 @@ def test_an_anchor_counts_steps_but_not_slewing() -> None:
     assert anchor.checked_ns == clock.now_ns()
     anchor.check(clock.now_ns())
     assert anchor.steps == 2
+
+
+class Transport:
+    """A transport that notes whether it reads."""
+
+    def __init__(self) -> None:
+        self.reads = True
+
+    def get_extra_info(self, name: str) -> None:
+        del name
+
+    def set_write_buffer_limits(self, **_: int) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+
+@pytest.mark.parametrize("halted", [False, True])
+async def test_a_full_read_is_the_last_of_its_turn(halted: bool) -> None:
+    """However much is there, others have their turn; an owner that wants no bytes gets none."""
+    link, transport = ReadLink(), Transport()
+    link.connection_made(cast("asyncio.Transport", transport))
+    peer = Recorder()
+    link.attach(peer)
+    link.data_received(b"x" * (FULL_READ - 1))
+    assert transport.reads
+    link.data_received(b"x" * FULL_READ)
+    assert not transport.reads
+    if halted:
+        link.pause_reading()
+        link.resume_reading()
+        assert not transport.reads  # it still rests
+        link.pause_reading()
+    await asyncio.sleep(0)
+    assert transport.reads is not halted
+    link.resume_reading()
+    assert transport.reads

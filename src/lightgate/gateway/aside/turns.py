@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.02
 AGAIN_S: Final = 0.005  # between two looks at a loop that is late
 LONG_NS: Final = 50_000_000
+WAIT_NS: Final = 1_000_000_000  # a busy machine is no news until it takes as long
 SAY_NS: Final = 60_000_000_000  # between two lines of the log about one cause
 MOST_CAUSES: Final = 100
 UNKNOWN: Final = ("unknown", "")
@@ -105,12 +106,13 @@ class Turns:
 
     def _note(self, took_ns: int, busy_ns: int, cause: tuple[str, str], now: int) -> None:
         """Count a long turn, and say so once in a while for each cause."""
-        if busy_ns < took_ns // 2:  # it did not run: for want of a processor, or for a disk
+        waited = busy_ns < took_ns // 2  # it did not run: for want of a processor, or for a disk
+        if waited:
             cause = ("wait", cause[1])
         stage, place = cause
         self.long[stage] += 1
         self.longest_ns = max(self.longest_ns, took_ns)
-        if now - self._said.get(cause, -SAY_NS) < SAY_NS:
+        if now - self._said.get(cause, -SAY_NS) < SAY_NS or (waited and took_ns < WAIT_NS):
             return
         if len(self._said) >= MOST_CAUSES:
             self._said.clear()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lightgate.wire.link.stamps import LoopLag
 
 READ_SIZE: Final = 65536
+# A loop reads a socket on and on while its buffers come full: up to 8 MB in one turn.
+FULL_READ: Final = 131_072
 HIGH_WATER: Final = 65536  # unsent bytes at which the peer is asked to pause
 LOW_WATER: Final = 16384  # ... and at which it may go on
 
@@ -83,7 +85,9 @@ class Link(Protocol):
 class ReadLink(asyncio.Protocol):
     """A link on the loop's own transport, stamped when the loop reads."""
 
-    __slots__ = ("_lag", "_peer", "_plain", "_sock", "_transport", "is_open")
+    __slots__ = (
+        "_halted", "_lag", "_peer", "_plain", "_resting", "_sock", "_transport", "is_open",
+    )  # fmt: skip
 
     def __init__(self, lag: LoopLag | None = None, sock: socket.socket | None = None) -> None:
         self._lag = lag
@@ -91,6 +95,8 @@ class ReadLink(asyncio.Protocol):
         self._peer: Peer | None = None
         self._transport: asyncio.Transport | None = None
         self._plain: socket.socket | None = None  # where it may be written to past the transport
+        self._halted = False  # the owner wants no bytes
+        self._resting = False  # nothing is read until the next turn of the loop
         self.is_open = False  # whether bytes may still be written
 
     @property
@@ -125,13 +131,27 @@ class ReadLink(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Stop reading."""
+        self._halted = True
         if self.is_open and self._transport is not None:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Go on reading."""
-        if self.is_open and self._transport is not None:
+        self._halted = False
+        if self.is_open and self._transport is not None and not self._resting:
             self._transport.resume_reading()
+
+    def _rest(self) -> None:
+        """Read no more in this turn of the loop: others have theirs."""
+        if self.is_open and self._transport is not None and not self._halted:
+            self._resting = True
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._resting = False
+        if not self._halted:
+            self.resume_reading()
 
     def close(self) -> None:
         """Send what is queued, then close."""
@@ -184,6 +204,8 @@ class ReadLink(asyncio.Protocol):
         if self._peer is not None:
             since = 0 if self._lag is None else self._lag.since(stamp)
             self._peer.on_read(data, stamp, since)
+            if len(data) >= FULL_READ and not self._resting:
+                self._rest()
 
     def eof_received(self) -> bool:
         """Leave the decision to close to the owner; TLS has no half-closed state and closes."""
