@@ -315,6 +315,8 @@ class Call:
             raise TooLarge(f"{self._where}: {error.message}", hint=hint) from None
         if events:
             self._take(data, events, stamp, since)
+        elif not data.startswith(b":"):  # not a comment: a part of an event, or noise
+            self._size += len(data)
 
     def _take(self, data: bytes, events: list[Event], stamp: int, since: int) -> None:
         """Scan the events of one read, then hand them on."""
@@ -423,7 +425,8 @@ class Call:
                     hint="Check the base URL: it should end where /chat/completions begins.",
                 )
             return self._error(scanner.error)
-        if not scanner.done and self._sse is not None and self.marks.event is not None:
+        began = self.marks.event is not None or self._size > 0
+        if not scanner.done and self._sse is not None and began:
             return Truncated(
                 f"{self._where} ended the stream without its terminal marker or a finish reason."
             )
