@@ -337,7 +337,9 @@ def main() -> int:
     parser.add_argument("--only", help="a pattern of path:function")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--most", type=float, default=90.0, help="seconds of tests for a mutation")
-    parser.add_argument("--stale", action="store_true", help="use the last map of the tests")
+    parser.add_argument(
+        "--stale", action="store_true", help="use the last map, with new files of tests added"
+    )
     parser.add_argument("--json", type=Path, help="write every outcome to this file")
     asked = parser.parse_args()
     began = time.monotonic()

@@ -160,17 +160,36 @@ def _map(tree: Tree, package: str, kept: Path, jobs: int, *, stale: bool) -> dic
     if not path.exists():
         older = sorted(kept.glob(f"{package}-*.json"), key=lambda one: one.stat().st_mtime)
         if stale and older:
-            path = older[-1]
-        else:
-            kept.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(_made(tree, package, jobs)), "utf-8")
-            for one in older[:-2]:
-                one.unlink()
+            return _with_new_tests(tree, package, jobs, json.loads(older[-1].read_text("utf-8")))
+        kept.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(_made(tree, package, jobs)), "utf-8")
+        for one in older[:-2]:
+            one.unlink()
     found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return found
 
 
-def _made(tree: Tree, package: str, jobs: int) -> dict[str, Any]:
+def _with_new_tests(tree: Tree, package: str, jobs: int, old: dict[str, Any]) -> dict[str, Any]:
+    """An older map, and what the files of tests that it does not have reach."""
+    known = {name.split("::")[0] for name in old["tests"]}
+    files = [
+        path.relative_to(tree.root).as_posix()
+        for path in sorted((tree.root / "tests" / package).rglob("test_*.py"))
+    ]
+    fresh = [name for name in files if name not in known]
+    if not fresh:
+        return old
+    found = _made(tree, package, jobs, fresh)
+    places = {name: place for place, name in enumerate(old["names"])}
+    for test, row in found["tests"].items():
+        names = [found["names"][hit] for hit in row["hits"]]
+        for name in names:
+            places.setdefault(name, len(places))
+        old["tests"][test] = {**row, "hits": [places[name] for name in names]}
+    return {**old, "names": list(places)}
+
+
+def _made(tree: Tree, package: str, jobs: int, files: list[str] | None = None) -> dict[str, Any]:
     print(f"making the map of tests/{package}", file=sys.stderr, flush=True)
     marked = tree.root.parent / f"marked-{package}"
     shutil.copytree(tree.root, marked)
@@ -182,6 +201,7 @@ def _made(tree: Tree, package: str, jobs: int) -> dict[str, Any]:
     command = pytest_command(
         package, "-n", str(jobs), "--dist", "loadfile", f"--basetemp={marked}/made"
     )
+    command = command if files is None else [*command[:-1], *files]
     subprocess.run(command, cwd=marked, env=environment, check=False, stdout=subprocess.DEVNULL)
     tests: dict[str, Any] = {}
     imported: set[int] = set()

@@ -253,7 +253,7 @@ def _named_anew(name: str, table: ProviderTable) -> Provider | None:
 
 
 def _near(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word.upper(), list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word.upper(), list(known), n=1)
     return f"Did you mean {near[0]}?" if near else ""
 
 
