@@ -5,11 +5,13 @@ from __future__ import annotations
 import resource
 import time
 from types import SimpleNamespace
-
-import pytest
+from typing import TYPE_CHECKING
 
 from lightgate.wire.link import stamps
 from lightgate.wire.link.stamps import WAKE_NS, BusyTime, LoopLag
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Thread:

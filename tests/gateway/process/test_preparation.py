@@ -1,0 +1,142 @@
+"""The preparation of `lightgate up`: its settings, its snapshots, its keys and its spend."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lightgate.clock.source import SYSTEM
+from lightgate.errors import ConfigError
+from lightgate.gateway.process.lists import order_of
+from lightgate.gateway.process.prepare import (
+    Preparation,
+    keys_in,
+    providers_with_key,
+    restore_spend,
+)
+from lightgate.gateway.served.snapshot import read_snapshot
+from lightgate.gateway.spend.counters import SpendCounters
+from lightgate.ledger.locate import LedgerPlace
+from lightgate.ledger.store.keys import KeyRecord, KeyTerms, add_key, new_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = """
+[gateway]
+port = 1234
+workers = 3
+drain = "7s"
+[ledger]
+retention = "9d"
+[providers.lab]
+base_url = "http://127.0.0.1:9/v1"
+api_key = "none"
+[models.fast]
+targets = ["lab/m"]
+"""
+S = 1_000_000_000
+
+
+def key(**terms: Any) -> KeyRecord:
+    return new_key(KeyTerms(name="n", **terms))[1]
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Preparation:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GROQ_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "lightgate.toml"
+    path.write_text(CONFIG)
+    return Preparation(path, {"data": str(tmp_path / "data"), "host": None}, None)
+
+
+def test_settings_are_those_of_the_file_and_what_was_typed(
+    prepared: Preparation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k-secret")
+    found = prepared.settings()
+    assert (found.port, found.workers, found.host) == (1234, 3, "127.0.0.1")
+    assert (found.drain_ns, found.retention_ns) == (7 * S, 9 * 86_400 * S)
+    assert found.data == str(tmp_path / "data")
+    assert found.ledger == LedgerPlace("sqlite", tmp_path / "data")
+    assert "k-secret" in found.secrets
+    typed = Preparation(prepared.path, {"port": 9, "data": "d"}, None).settings()
+    assert (typed.port, typed.data, typed.workers) == (9, "d", 3)
+    assert Preparation(None, {}, None).settings().data == "./lightgate-data"
+
+
+def test_providers_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lightgate.provider.catalogue import catalogue
+
+    for row in catalogue().values():
+        for name in row.key_env:
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GROQ_API_KEY", "k")
+    monkeypatch.setenv("MISTRAL_API_KEY", " ")
+    assert providers_with_key() == ["groq"]
+
+
+def test_a_snapshot_that_would_remove_everything_is_refused(prepared: Preparation) -> None:
+    record = key()
+    prepared._data().mkdir()
+    served = prepared.put_snapshot((record,), first=True)
+    assert "lab" in served.providers
+    assert (served.names, served.ignored) == (2, ())
+    before = read_snapshot(prepared._data())
+    assert [one.name for one in before.aliases] == ["fast"]
+    assert prepared.path is not None
+    prepared.path.write_text(CONFIG.split("[models", maxsplit=1)[0])
+    with pytest.raises(ConfigError, match="has no model, the one in force has 1") as caught:
+        prepared.put_snapshot((record,), first=False)
+    assert "--force" in caught.value.hint
+    assert read_snapshot(prepared._data()).aliases == before.aliases
+    prepared.put_snapshot((record,), first=False, forced=True)
+    assert read_snapshot(prepared._data()).aliases == ()
+    prepared.path.write_text(CONFIG)
+    with pytest.raises(ConfigError, match="has no key"):
+        prepared.put_snapshot((), first=False)
+    prepared.put_snapshot((record, key()), first=False)
+    assert len(read_snapshot(prepared._data()).keys) == 2
+
+
+def test_the_keys_of_a_ledger(tmp_path: Path) -> None:
+    place = LedgerPlace("sqlite", tmp_path)
+    assert keys_in(place) == ()
+    assert place.missing  # a look makes none
+    record = key()
+    with place.open() as ledger, ledger.writing() as connection:
+        add_key(connection, record)
+    assert keys_in(place) == (record,)
+
+
+def test_the_spend_of_an_earlier_life_is_restored(tmp_path: Path) -> None:
+    record = key(budget_usd=Decimal(1))
+    place = LedgerPlace("sqlite", tmp_path)
+    with SpendCounters.open(tmp_path / "spend", 3, [record]) as dead:
+        assert dead.admit(record, SYSTEM.wall_ns(), 0, 5 * S // 10) is None
+    restore_spend(place, (record,))
+    with SpendCounters.open(tmp_path / "spend", 0, [record]) as counters:
+        standing = counters.standing(record.id)
+        assert standing is not None
+        assert (standing.held_nano, standing.spent_nano) == (0, 0)
+        assert counters.admit(record, SYSTEM.wall_ns(), 0, S) is None
+
+
+def test_an_order_says_all_that_another_process_needs(prepared: Preparation) -> None:
+    prepared.port = 77
+    prepared.facts = {"a": 1}
+    order = order_of(prepared)
+    assert (order.path, order.port, order.facts) == (str(prepared.path), 77, {"a": 1})
+    assert (order.typed, order.world, order.wanted) == (prepared.typed, None, False)
+    again = Preparation.of(order)
+    assert (again.path, again.port, again.facts) == (prepared.path, 77, {"a": 1})
+    assert again.typed == prepared.typed
+    bare = Preparation(None, {}, "selftest")
+    order = order_of(bare)
+    assert (order.path, order.facts, order.world) == (None, None, "selftest")
+    assert Preparation.of(order).path is None
+    assert len(bare.demo_models()) > 0
+    assert prepared.demo_models() == ()
