@@ -65,6 +65,13 @@ endef
 	.venv-pipx/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
 	@touch $@
 
+# promtool reads the alert rules. Its Debian package is unpacked here: nothing is installed, and no rights are needed.
+.prometheus/stamp:
+	@mkdir -p .prometheus
+	@command -v promtool > /dev/null || { cd .prometheus && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; } \
+	  || echo "promtool cannot be fetched here; the tests that need it say so"
+	@touch $@
+
 test: lint types layers unit
 
 lint: $(VENV)/test.stamp
@@ -82,7 +89,7 @@ STRANGERS := $(foreach set,openai3 openai2,.venv-clients-$(set)/stamp) $(foreach
 
 .PHONY: prepared clients
 prepared: $(VENV)/test.stamp
-	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp
+	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp .prometheus/stamp
 
 # Run every client that nobody here wrote, and write what came of it into docs/reference/clients.md.
 clients: prepared
@@ -132,4 +139,4 @@ lock: $(VENV)/test.stamp
 	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-* .node-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* .node-* .prometheus .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -29,6 +29,7 @@ from lightgate.console.guard import ConsoleAccess
 from lightgate.console.labels import LabelNames
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
+from lightgate.console.traces import Traces
 from lightgate.console.workers import Workers
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import put_snapshot
@@ -82,7 +83,7 @@ async def measure(data: Path, names: int) -> dict[str, Any]:
     with Ledger.open("sqlite", data) as ledger:
         totals = Totals(LabelNames(data))
         loop = ShipLoop(ledger, data, prune=lambda: None, taken=totals.take)
-        console = ConsoleContext(ledger, loop, totals, Workers(data, SYSTEM), data)
+        console = ConsoleContext(ledger, loop, totals, Workers(data, SYSTEM), Traces(None), data)
         app = build_app(console, ConsoleAccess())
 
         def ask(number: int, target: str) -> None:

@@ -14,6 +14,7 @@ from lightgate.console.guard import ConsoleAccess
 from lightgate.console.labels import LabelNames
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
+from lightgate.console.traces import Traces
 from lightgate.console.workers import Workers
 from lightgate.errors import PeerReset
 from lightgate.ledger.journal.journal import Journal
@@ -84,7 +85,9 @@ async def console(ledger: Ledger, tmp_path: Path) -> ConsoleContext:
     totals = Totals(LabelNames(tmp_path))
     totals.begin(ledger)
     ship_loop = ShipLoop(ledger, tmp_path, prune=lambda: None, taken=totals.take, clock=clock)
-    return ConsoleContext(ledger, ship_loop, totals, Workers(tmp_path, clock), tmp_path, clock)
+    return ConsoleContext(
+        ledger, ship_loop, totals, Workers(tmp_path, clock), Traces(None), tmp_path, clock
+    )
 
 
 @pytest.fixture

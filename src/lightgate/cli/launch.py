@@ -303,7 +303,7 @@ class Launch:
             name="console",
             argv=_module("lightgate.console", *where, "--port", str(self._console_port),
                          "--retention-s", f"{retention_s:g}"),
-            env=self._environment(),
+            env={**self._environment(), **self.settings.traces},
             without=self._key_variables(),
             stage=CONSOLE,
             stop_s=CONSOLE_STOP_S,

@@ -113,6 +113,17 @@ class LimitsTable(ConfigTable):
     )
 
 
+class TracesTable(ConfigTable):
+    """Traces for an OpenTelemetry collector; off without an endpoint; read by the gateway."""
+
+    endpoint: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        description="URL of the collector, such as http://127.0.0.1:4318/v1/traces",
+    )
+    sample: Share = Field(default=1.0, le=1, description="share of traces, where no client decides")
+
+
 class GatewayTable(ConfigTable):
     """The gateway's address, workers and files; read by the gateway."""
 
@@ -144,6 +155,7 @@ class GatewayTable(ConfigTable):
     probes: ProbesTable = Field(
         default_factory=ProbesTable, description="small requests of the gateway's own"
     )
+    traces: TracesTable = Field(default_factory=TracesTable, description="traces by OTLP")
     responses: ResponsesTable = Field(
         default_factory=ResponsesTable, description="responses that are kept"
     )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lightgate.clock.source import Clock
     from lightgate.console.ship_loop import ShipLoop
     from lightgate.console.totals import Totals
+    from lightgate.console.traces import Traces
     from lightgate.console.workers import Workers
     from lightgate.ledger.store.store import Ledger
 
@@ -48,6 +49,7 @@ class ConsoleContext(NamedTuple):
     ship_loop: ShipLoop
     totals: Totals
     workers: Workers
+    traces: Traces
     data: Path
     clock: Clock = SYSTEM
     notice: Callable[[], str] = lambda: ""  # what an operator should know, though all is well
@@ -163,6 +165,7 @@ def _exposition(console: ConsoleContext, accept: str) -> tuple[bytes, str]:
     workers.look()
     totals.names.look()
     state = read_state(console.data)
+    children = () if state is None else state.children
     shipping = Shipping(
         shipped=ship_loop.totals,
         failures=ship_loop.failures,
@@ -172,7 +175,7 @@ def _exposition(console: ConsoleContext, accept: str) -> tuple[bytes, str]:
     )
     with totals.lock, workers.lock:
         return exposition(
-            Scrape(totals, workers, shipping, () if state is None else state.children), accept
+            Scrape(totals, workers, shipping, console.traces.counts, children), accept
         )
 
 

@@ -90,6 +90,8 @@ METERS: Final = (
           "Time since the last whole pass over the journals."),
     Meter("lightgate_journal_waiting_bytes", "gauge", (),
           "Bytes in the journals that are not in the ledger yet."),
+    Meter("lightgate_spans_total", "counter", ("result",),
+          "Spans of traces: sent, failed (the collector did not take them) or dropped (too many)."),
     Meter("lightgate_child_up", "gauge", ("child",),
           "Whether a child process of `lightgate up` serves."),
     Meter("lightgate_child_restarts_total", "counter", ("child",),

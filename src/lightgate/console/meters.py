@@ -22,7 +22,7 @@ from lightgate.console.workers import process_facts
 from lightgate.gateway.exchange.load import LAG_BOUNDS_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from prometheus_client import Metric
 
@@ -54,6 +54,7 @@ class Scrape(NamedTuple):
     totals: Totals
     workers: Workers
     shipping: Shipping
+    spans: Mapping[str, int]
     children: Sequence[ChildState]
 
 
@@ -185,6 +186,8 @@ class _Collector:
         lag = () if shipping.lag_s is None else (((), shipping.lag_s),)
         yield _gauge("lightgate_ship_lag_seconds", lag)
         yield _gauge("lightgate_journal_waiting_bytes", (((), shipping.waiting_bytes),))
+        spans = (((result,), n) for result, n in self._reading.spans.items())
+        yield _counter("lightgate_spans_total", spans)
 
     def _children(self) -> Iterator[Metric]:
         children = self._reading.children

@@ -24,6 +24,7 @@ from lightgate.console.guard import ConsoleAccess
 from lightgate.console.labels import LabelNames
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
+from lightgate.console.traces import make_traces
 from lightgate.console.workers import Workers
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.child import beat, end_with_parent
@@ -106,6 +107,7 @@ async def _serve(
 ) -> None:
     totals = Totals(LabelNames(options.data))
     totals.begin(ledger)
+    traces = make_traces(os.environ)
     keep = Keep() if options.retention_s is None else Keep(raw_days=options.retention_s / DAY_S)
     retention = RetentionClock(ledger, options.data, keep)
     ship_loop = ShipLoop(
@@ -113,11 +115,11 @@ async def _serve(
         options.data,
         prune=retention.prune,
         remake=lambda: remake_ledger(place),
-        taken=totals.take,
+        taken=lambda settled: (totals.take(settled), traces.take(settled)),
     )
     workers = Workers(options.data, SYSTEM)
     console = ConsoleContext(
-        ledger, ship_loop, totals, workers, options.data, notice=lambda: retention.doubt
+        ledger, ship_loop, totals, workers, traces, options.data, notice=lambda: retention.doubt
     )
     app = build_app(console, ConsoleAccess(options.host, secret))
     server = _Server(
@@ -146,6 +148,7 @@ async def _serve(
     looking.cancel()
     ship_loop.stop()
     await working  # the last pass first: requests are still answered meanwhile
+    await asyncio.to_thread(traces.close)
     server.should_exit = True
     await serving
     if beating is not None:

@@ -26,7 +26,7 @@ from lightgate.provider.secret import first_set
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lightgate.config.model import Config
+    from lightgate.config.model import Config, TracesTable
     from lightgate.gateway.served.snapshot import Snapshot
     from lightgate.route.form.prior import Prior
     from lightgate.sim.world import World
@@ -43,6 +43,7 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     retention_ns: int
     ledger: LedgerPlace
     secrets: frozenset[str]
+    traces: dict[str, str] = {}  # variables for the console, where the file names a collector
 
 
 class ServedNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +110,7 @@ class Preparation:
             retention_ns=config.ledger.retention,
             ledger=locate(config),
             secrets=secrets_of(config, os.environ),
+            traces=_traces(table.traces),
         )
 
     def put_snapshot(
@@ -289,3 +291,13 @@ def providers_with_key() -> list[str]:
     return [
         name for name, row in catalogue().items() if first_set(row.key_env, os.environ) is not None
     ]
+
+
+def _traces(table: TracesTable) -> dict[str, str]:
+    """The standard variables of OpenTelemetry that say what the table says."""
+    if not table.endpoint:
+        return {}
+    return {
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": table.endpoint,
+        "OTEL_TRACES_SAMPLER_ARG": f"{table.sample:g}",
+    }
