@@ -140,7 +140,7 @@ def test_every_alert_fires(promtool: Callable[..., str]) -> None:
 def test_promtool_takes_every_expression_of_the_dashboard(
     promtool: Callable[..., str], tmp_path: Path
 ) -> None:
-    found = []
+    found: list[dict[str, str]] = []
     for panel in panels():
         for target in panel["targets"]:
             expression = target["expr"]

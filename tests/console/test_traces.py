@@ -11,13 +11,14 @@ import pytest
 from ledger.notes import MS, T0, Called, attempt_note, marks, settled
 from lightgate.clock.outcome import Outcome
 from lightgate.console import traces as module
-from lightgate.console.traces import ENDPOINTS, Traces, make_traces, sampled, spans_of, trace_of
+from lightgate.console.spans import sampled, spans_of, trace_of
+from lightgate.console.traces import ENDPOINTS, Traces, make_traces
 from lightgate.errors import PeerReset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lightgate.console.traces import SpanFacts
+    from lightgate.console.spans import SpanFacts
     from lightgate.ledger.journal.notes import Settled
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -17,7 +17,7 @@ from lightgate import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from lightgate.console.traces import SpanFacts
+    from lightgate.console.spans import SpanFacts
 
 FIRST_TOKEN = "lightgate.first_token"  # noqa: S105 - an event of a span
 

@@ -39,9 +39,10 @@ from lightgate.ledger.store.retention_clock import RetentionClock
 from lightgate.ledger.store.rollup import DAY_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from decimal import Decimal
 
+    from lightgate.ledger.journal.notes import Settled
     from lightgate.ledger.store.store import Ledger
 
 LOOK_S: Final = 10.0
@@ -108,6 +109,11 @@ async def _serve(
     totals = Totals(LabelNames(options.data))
     totals.begin(ledger)
     traces = make_traces(os.environ)
+
+    def taken(settled: Sequence[Settled]) -> None:
+        totals.take(settled)
+        traces.take(settled)
+
     keep = Keep() if options.retention_s is None else Keep(raw_days=options.retention_s / DAY_S)
     retention = RetentionClock(ledger, options.data, keep)
     ship_loop = ShipLoop(
@@ -115,7 +121,7 @@ async def _serve(
         options.data,
         prune=retention.prune,
         remake=lambda: remake_ledger(place),
-        taken=lambda settled: (totals.take(settled), traces.take(settled)),
+        taken=taken,
     )
     workers = Workers(options.data, SYSTEM)
     console = ConsoleContext(
