@@ -105,6 +105,7 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/verdicts.py
+	$(BIN)/python benchmarks/power.py --live
 	$(BIN)/python benchmarks/omission.py
 	$(BIN)/python benchmarks/overhead.py || test $$? -eq 6 # misses a limit, and says which
 	$(BIN)/python benchmarks/whole.py || test $$? -eq 6 # misses its limit, and says so

@@ -119,8 +119,10 @@ def test_a_limit_that_is_kept_and_one_that_is_not() -> None:
 
 
 def test_a_number_with_too_few_samples_keeps_no_limit() -> None:
-    assert reasons("ttft_p95>500ms", cell(n=71)) == ["n too small: 71 samples, 72 needed"]
-    assert reasons("ttfa_p50>500ms", cell()) == ["n too small: 0 samples, 6 needed"]
+    assert reasons("ttft_p95>500ms", cell(n=71)) == [
+        "n too small: 71 independent samples, 72 needed"
+    ]
+    assert reasons("ttfa_p50>500ms", cell()) == ["n too small: 0 independent samples, 6 needed"]
 
 
 def test_an_unknown_number_keeps_no_limit() -> None:

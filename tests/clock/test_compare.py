@@ -27,7 +27,7 @@ def verdicts(runs: int, factor: float, *, weather: float = 0.0) -> tuple[float, 
     for _ in range(runs):
         logs = rng.normal(0.0, 0.3, (2, 60)) + weather * rng.normal(0.0, 1.0, (2, 12))[:, blocks]
         a, b = np.exp(logs)
-        found = compare(a * factor, b, rng=rng, blocks=blocks.tolist(), rounds=300)
+        found = compare(a * factor, b, rng=rng, blocks=blocks.tolist())
         assert found.interval is not None
         seen += (found.p_value <= 0.05, not found.interval.spans(1.0), found.differs)
     by_p, by_interval, both = seen / runs
@@ -50,10 +50,10 @@ def test_weather_ignored_would_raise_false_alarms() -> None:
     rng = np.random.default_rng(12)
     blocks = np.repeat(np.arange(12), 5)
     alarms = 0
-    for _ in range(100):
+    for _ in range(25):
         a, b = np.exp(rng.normal(0.0, 0.3, (2, 60)) + 0.5 * rng.normal(size=(2, 12))[:, blocks])
-        alarms += compare(a, b, rng=rng, rounds=20).p_value <= 0.05
-    assert alarms > 15  # which is why blocks are flipped whole
+        alarms += compare(a, b, rng=rng).p_value <= 0.05
+    assert alarms > 4  # which is why blocks are flipped whole
 
 
 def test_the_verdict_names_the_direction() -> None:
@@ -77,9 +77,18 @@ def test_identical_samples_tie() -> None:
     assert found.interval == Interval(1.0, 1.0)
 
 
-def test_the_median_is_an_observed_value() -> None:
-    found = compare([1.0, 3.0] * 4, [1.0] * 8, rng=np.random.default_rng(1))
-    assert found.ratio == 1.0
+def test_weather_that_both_share_does_not_widen_the_interval() -> None:
+    rng = np.random.default_rng(2)
+    blocks = np.repeat(np.arange(12), 5)
+    a, b = rng.lognormal(0.0, 0.1, (2, 60))
+    storm = rng.lognormal(0.0, 1.0, 12)[blocks]
+    calm, rough = (
+        compare(a * air, b * air, rng=rng, blocks=blocks.tolist()).interval
+        for air in (np.ones(60), storm)
+    )
+    assert calm is not None
+    assert rough is not None
+    assert (rough.low, rough.high) == pytest.approx((calm.low, calm.high))
 
 
 def test_few_blocks_give_no_verdict() -> None:
@@ -100,7 +109,7 @@ def test_few_blocks_are_exchanged_exhaustively() -> None:
 def test_many_blocks_are_exchanged_at_random() -> None:
     rng = np.random.default_rng(1)
     a, b = rng.lognormal(0.0, 0.3, (2, 40))
-    assert compare(a, b * 2, rng=rng, rounds=20).p_value == pytest.approx(1 / 65537)
+    assert compare(a, b * 2, rng=rng).p_value == pytest.approx(1 / 32769)
 
 
 def test_pairs_without_one_of_their_samples_are_left_out() -> None:
@@ -108,27 +117,28 @@ def test_pairs_without_one_of_their_samples_are_left_out() -> None:
     base = rng.lognormal(0.0, 0.3, 40)
     holes = np.where(np.arange(40) % 7 == 0, np.nan, base * 2)
     nothing = np.full(40, np.nan)
-    found = compare_all({"a": base, "b": holes, "c": nothing}, rng=rng, rounds=100)
+    found = compare_all({"a": base, "b": holes, "c": nothing}, rng=rng)
     assert found["a", "c"] is None
     assert found["b", "c"] is None
     pair = found["a", "b"]
     assert pair is not None
-    assert (pair.n, pair.ratio) == (34, 0.5)
-    assert pair.interval == Interval(0.5, 0.5)
+    assert pair.n == 34
+    assert pair.ratio == pytest.approx(0.5)
+    assert pair.interval is not None
+    assert (pair.interval.low, pair.interval.high) == pytest.approx((0.5, 0.5))
 
 
 def test_blocks_grow_with_the_pairs_so_that_any_difference_can_be_claimed() -> None:
     for targets in range(2, 18):
         pairs, blocks = targets * (targets - 1) // 2, blocks_for(targets)
-        assert smallest_p(blocks - 4) * pairs <= 0.05
-        assert blocks >= 10
-    assert [blocks_for(targets) for targets in (1, 2, 5, 12, 17)] == [10, 10, 13, 16, 17]
+        assert smallest_p(blocks - 8) * pairs <= 0.05
+    assert [blocks_for(targets) for targets in (1, 2, 5, 12, 17)] == [14, 14, 17, 20, 21]
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
     a, b = np.random.default_rng(3).lognormal(size=(2, 50))
-    one = compare(a, b, rng=np.random.default_rng(4), rounds=200)
-    assert one == compare(a, b, rng=np.random.default_rng(4), rounds=200)
+    one = compare(a, b, rng=np.random.default_rng(4))
+    assert one == compare(a, b, rng=np.random.default_rng(4))
 
 
 def test_p_less_counts_a_tie_as_half() -> None:

@@ -303,7 +303,7 @@ def rankings(
         boards.append(Board(load=f"c={load}", metric="ttft_ms", standings=tuple(ranked)))
         names = list(rows)
         made = [
-            (a, b, compare(rows[a], rows[b], rng=rng, blocks=labels, rounds=600))
+            (a, b, compare(rows[a], rows[b], rng=rng, blocks=labels))
             for at, a in enumerate(names)
             for b in names[at + 1 :]
         ]

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 ALPHA: Final = 1.0 - CONFIDENCE
 SMALLEST: Final = 0.01  # a difference within this is none that anybody would act on
 ROUNDS: Final = 4000  # resamplings; the error of a p-value of 0.05 is then 0.003
-FLIPS: Final = 1 << 16  # exchanges of blocks: p-values of 1 in 2,720 (17 targets) are told apart
+FLIPS: Final = 1 << 15  # exchanges of blocks: p-values of 1 in 2,720 (17 targets) are told apart
 _CELLS: Final = 1 << 20  # numbers held at once: 8 MB
 FEWEST_BLOCKS: Final = 6  # fewer give no sign test below 5 %, and no interval
-USUAL_BLOCKS: Final = 10  # also for two targets: an interval from fewer is wide
-SPARE_BLOCKS: Final = 4  # above the number with which only a unanimous result can be claimed
+SPARE_BLOCKS: Final = 8  # above the number with which only a unanimous result can be claimed
 
 Found = Literal["faster", "slower", "tie", "unsure", "too few blocks", "n too small"]
 
@@ -42,9 +41,10 @@ Found = Literal["faster", "slower", "tie", "unsure", "too few blocks", "n too sm
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Target A against target B over `n` pairs in `blocks` blocks.
 
-    `ratio` is median(A) / median(B): 0.8 means that A takes four fifths of B's time. `p_less` is
-    the probability that a sample of A is below one of B, a tie counting half. `among` is how many
-    comparisons are read together with this one: `p_value` is adjusted for them.
+    `ratio` is the typical A / B of a pair, the geometric mean over blocks: 0.8 means that A takes
+    four fifths of B's time. `p_less` is the probability that a sample of A is below one of B, a tie
+    counting half. `among` is how many comparisons are read together with this one: `p_value` is
+    adjusted for them.
     """
 
     n: int
@@ -103,8 +103,7 @@ def blocks_for(targets: int) -> int:
     All pairs are read together, so a p-value has to be below the level divided by their number.
     """
     pairs = max(1, targets * (targets - 1) // 2)
-    unanimous = 1 + math.ceil(math.log2(pairs / ALPHA))
-    return max(USUAL_BLOCKS, unanimous + SPARE_BLOCKS)
+    return 1 + math.ceil(math.log2(pairs / ALPHA)) + SPARE_BLOCKS
 
 
 def compare(
@@ -113,10 +112,9 @@ def compare(
     *,
     rng: np.random.Generator,
     blocks: Sequence[int] | None = None,
-    rounds: int = ROUNDS,
 ) -> Comparison:
     """Compare two targets by their paired samples; without `blocks` every pair is its own."""
-    found = compare_all({"a": a, "b": b}, rng=rng, blocks=blocks, rounds=rounds)["a", "b"]
+    found = compare_all({"a": a, "b": b}, rng=rng, blocks=blocks)["a", "b"]
     if found is None:
         raise ValueError("a comparison needs a pair of samples")
     return found
@@ -127,7 +125,6 @@ def compare_all(
     *,
     rng: np.random.Generator,
     blocks: Sequence[int] | None = None,
-    rounds: int = ROUNDS,
 ) -> dict[tuple[str, str], Comparison | None]:
     """Compare every pair of targets, each over the places where both have a sample.
 
@@ -135,101 +132,62 @@ def compare_all(
     """
     values = _samples(list(samples.values()))
     labels = _labels(blocks, values.shape[1])
-    there = np.isfinite(values)
     pairs = list(combinations(range(len(values)), 2))
-    shared = [there[a] & there[b] for a, b in pairs]
-    p_values = _permutations(values, labels, pairs, rng)
-    drawn = _Drawn(values, labels, rng, rounds)
+    gaps = _block_means(values, labels, pairs)
+    p_values = _permutations(gaps, rng)
     names = list(samples)
     return {
-        (names[a], names[b]): _compared(drawn, (a, b), mask, p_value) if mask.any() else None
-        for (a, b), mask, p_value in zip(pairs, shared, p_values, strict=True)
+        (names[a], names[b]): _compared(values[[a, b]], gap[np.isfinite(gap)], p_value)
+        for (a, b), gap, p_value in zip(pairs, gaps.T, p_values, strict=True)
     }
 
 
-class _Drawn:
-    """Medians of targets, as they are and under the block bootstrap, for one set of places.
-
-    Pairs without failures share their places: each target is then resampled once for all of them.
-    """
-
-    def __init__(
-        self, values: Floats, labels: Blocks, rng: np.random.Generator, rounds: int
-    ) -> None:
-        self.values = values
-        self.labels = labels
-        self._rng = rng
-        self._rounds = rounds
-        self._weights: dict[bytes, tuple[Blocks, Blocks]] = {}
-        self._medians: dict[tuple[bytes, int], Floats] = {}
-
-    def medians(self, row: int, mask: Mask) -> Floats:
-        """Medians of one target over the places, one for each round."""
-        key = mask.tobytes()
-        if (key, row) not in self._medians:
-            if key not in self._weights:
-                labels = _labels(self.labels[mask].tolist(), int(mask.sum()))
-                count = int(labels.max()) + 1
-                share = np.full(count, 1.0 / count)
-                weights = self._rng.multinomial(count, share, size=self._rounds)
-                self._weights[key] = labels, weights
-            labels, weights = self._weights[key]
-            own = self.values[row, mask]
-            parts = [
-                _weighted_medians(own, part[:, labels])
-                for part in np.split(weights, _cuts(len(weights), len(own)))
-            ]
-            self._medians[key, row] = np.concatenate(parts)
-        return self._medians[key, row]
+def _block_means(values: Floats, labels: Blocks, pairs: Sequence[tuple[int, int]]) -> Floats:
+    """Mean difference of the logarithms in every block, a column for each pair; NaN without one."""
+    logs, count = np.log(values), int(labels.max()) + 1
+    means = np.full((count, len(pairs)), np.nan)
+    for at, (a, b) in enumerate(pairs):
+        gap = logs[a] - logs[b]
+        there = np.isfinite(gap)
+        n = np.bincount(labels[there], minlength=count)
+        sums = np.bincount(labels[there], weights=gap[there], minlength=count)
+        means[n > 0, at] = sums[n > 0] / n[n > 0]
+    return means
 
 
-def _compared(drawn: _Drawn, pair: tuple[int, int], mask: Mask, p_value: float) -> Comparison:
-    a, b = (drawn.values[row, mask] for row in pair)
-    count = len(np.unique(drawn.labels[mask]))
-    ratio = _median(a) / _median(b)
-    interval = None
+def _compared(pair: Floats, gaps: Floats, p_value: float) -> Comparison | None:
+    """Compare two targets by the gap between them in each block, with Student's interval."""
+    count = len(gaps)
+    if not count:
+        return None
+    mask = np.logical_and.reduce(np.isfinite(pair))
+    middle, interval = float(gaps.mean()), None
     if count >= FEWEST_BLOCKS:
-        first, second = (drawn.medians(row, mask) for row in pair)
-        low, high = _widened(_ends(np.log(first / second)), math.log(ratio), count)
-        interval = Interval(math.exp(low), math.exp(high))
+        reach = student(count - 1, CONFIDENCE) * float(gaps.std(ddof=1)) / math.sqrt(count)
+        interval = Interval(math.exp(middle - reach), math.exp(middle + reach))
     return Comparison(
         n=int(mask.sum()),
         blocks=count,
-        ratio=ratio,
+        ratio=math.exp(middle),
         interval=interval,
         p_value=p_value,
-        p_less=p_less(a, b),
+        p_less=p_less(pair[0, mask], pair[1, mask]),
     )
 
 
-def _widened(ends: tuple[float, float], middle: float, count: int) -> tuple[float, float]:
-    """Widen an interval from a bootstrap of `count` pieces, which is too narrow where they are few.
-
-    By Student's t over the normal point, and by the share of the spread that the mean has taken.
-    """
-    factor = student(count - 1, CONFIDENCE) / _NORMAL * math.sqrt(count / (count - 1))
-    low, high = ends
-    return middle + (low - middle) * factor, middle + (high - middle) * factor
-
-
-def _permutations(
-    values: Floats, labels: Blocks, pairs: Sequence[tuple[int, int]], rng: np.random.Generator
-) -> list[float]:
+def _permutations(gaps: Floats, rng: np.random.Generator) -> list[float]:
     """Test whether paired samples differ: a two-sided permutation test on their logarithms.
 
     If A and B are alike, either could have had the other's samples in any block. All exchanges are
     tried where there are at most `FLIPS` of them, else as many random ones, the same for all pairs.
     """
-    count = int(labels.max()) + 1
-    logs = np.log(values)
-    sums = np.empty((count, len(pairs)))
-    for at, (a, b) in enumerate(pairs):
-        sums[:, at] = np.bincount(labels, weights=np.nan_to_num(logs[a] - logs[b]), minlength=count)
+    count, pairs = gaps.shape
+    sums = np.nan_to_num(gaps)
     # Rounding must not make the same sum, added in another order, look less extreme.
     seen = np.abs(sums.sum(axis=0)) * (1.0 - 1e-9)
-    extreme, tried = np.zeros(len(pairs), dtype=np.int64), 0
+    extreme, tried = np.zeros(pairs, dtype=np.int64), 0
     every = count < 63 and 2**count <= FLIPS
-    for size in _sizes(2**count if every else FLIPS, max(count, len(pairs))):
+    for size in _sizes(2**count if every else FLIPS, max(count, pairs)):
         if every:
             bits = np.arange(tried, tried + size)[:, None] >> np.arange(count) & 1
         else:
@@ -290,8 +248,9 @@ def standings(
     drawn = None
     bounds = [(1.0, float(len(values)))] * len(values)
     if len(np.unique(labels[mask])) >= FEWEST_BLOCKS:
-        resampled = _Drawn(values, labels, rng, rounds)
-        drawn = np.stack([resampled.medians(row, mask) for row in range(len(values))], axis=1)
+        drawn = _bootstrap(
+            values[:, mask], _labels(labels[mask].tolist(), int(mask.sum())), rng, rounds
+        )
         bounds = [_ends(column) for column in _places(drawn).T]
     rows = [
         BoardRow(
@@ -331,9 +290,6 @@ def within(t: float, freedom: int) -> float:
     return 2.0 / math.pi * (angle + sine * total) if odd else sine * total
 
 
-_NORMAL: Final = 1.959963984540054  # two-sided 95 % point of the normal distribution
-
-
 def _samples(rows: Sequence[ArrayLike]) -> Floats:
     arrays = [np.asarray(row, dtype=np.float64).ravel() for row in rows]
     if not arrays or len(arrays[0]) == 0 or any(len(row) != len(arrays[0]) for row in arrays):
@@ -360,9 +316,15 @@ def _sizes(rounds: int, width: int) -> Iterator[int]:
         yield min(size, rounds - done)
 
 
-def _cuts(rounds: int, width: int) -> list[int]:
-    """The rounds at which a matrix of that width is cut."""
-    return list(range(0, rounds, max(1, _CELLS // width)))[1:]
+def _bootstrap(samples: Floats, labels: Blocks, rng: np.random.Generator, rounds: int) -> Floats:
+    """Draw blocks with replacement, the same for all targets: medians, one row a round."""
+    count = int(labels.max()) + 1
+    parts = []
+    for size in _sizes(rounds, samples.shape[1]):
+        drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=size)
+        medians = [_weighted_medians(row, drawn[:, labels]) for row in samples]
+        parts.append(np.stack(medians, axis=1))
+    return np.concatenate(parts)
 
 
 def _median(values: Floats) -> float:

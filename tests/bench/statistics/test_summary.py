@@ -25,6 +25,7 @@ from lightgate.clock.quantile import interval, quantile, smallest_n
 from lightgate.clock.tokens import Usage, count
 from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.run import CellSummary, Estimate, Metric, TargetFacts
+from lightgate.report.tables.arrange import counted
 
 MS = 1_000_000
 LAB = TargetFacts(name="lab/m", provider="lab", model="m", base_url="http://h", dialect="openai")
@@ -128,7 +129,7 @@ def test_a_quantile_without_an_interval_has_no_value() -> None:
 
 def test_dependent_values_get_the_interval_of_the_independent_ones() -> None:
     values = [float(n) for n in range(1000)]
-    (few,) = estimates(values, (0.5,), n_eff=10)
+    (few,) = estimates(values, (0.5,), n_eff=(10,))
     (many,) = estimates(values, (0.5,))
     assert (few.n, few.n_eff) == (1000, 10)
     assert few.value == many.value
@@ -136,7 +137,7 @@ def test_dependent_values_get_the_interval_of_the_independent_ones() -> None:
     assert many.interval is not None
     assert few.interval.low < many.interval.low
     assert few.interval.high > many.interval.high
-    assert estimates(values, (0.95,), n_eff=71.9)[0].value is None
+    assert estimates(values, (0.95,), n_eff=(71,))[0].value is None
 
 
 def test_a_failure_is_infinite_only_where_failures_count() -> None:
@@ -406,3 +407,31 @@ def test_cells_in_the_order_of_their_load() -> None:
     ]
     assert [one.concurrency for one in lightest_first(cells)] == [1, 8, 32]
     assert [one.rate for one in lightest_first(cells[3:])] == [5.0]
+
+
+def test_waves_that_share_one_speed_are_few_samples() -> None:
+    """An engine that batches: three waves of 32 requests, at 9, 18 and 18 tokens a second."""
+    gaps = (110.0, 55.0, 55.2)
+    pairs = [
+        request(32 * wave + n, send_ms=20_000.0 * wave + n, gap_ms=gap, tokens=129)
+        for wave, gap in enumerate(gaps)
+        for n in range(32)
+    ]
+    summary = cell(pairs, concurrency=32)
+    median = by_q(metric(summary, "speed_tps").quantiles)[0.5]
+    assert summary.waves is not None
+    assert (median.n_eff or 0) <= summary.waves == 3
+    assert median.value is None
+    assert counted(summary, "speed_tps").endswith(f"in {summary.waves} waves")
+
+
+def test_requests_one_after_the_other_are_all_samples() -> None:
+    rng = np.random.default_rng(12)
+    pairs = [
+        request(n, send_ms=500.0 * n, ttft_ms=float(ttft))
+        for n, ttft in enumerate(rng.lognormal(5.3, 0.1, 100))
+    ]
+    summary = cell(pairs)
+    assert summary.waves is None
+    assert {row.n_eff for row in metric(summary, "ttft_ms").quantiles} == {100}
+    assert counted(summary, "ttft_ms") == "100"

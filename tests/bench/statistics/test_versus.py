@@ -77,18 +77,18 @@ def weather(rng: np.random.Generator, n: int = 300) -> NDArray[np.float64]:
 def test_alike_targets_are_called_different_in_at_most_one_run_of_twenty() -> None:
     rng = np.random.default_rng(11)
     claimed = 0
-    for seed in range(200):
+    for seed in range(80):
         air = weather(rng)
         draws = {name: ttfts(rng, 200.0) * air for name in ("a", "b")}
         (row,) = played(draws, targets("a", "b"), seed=seed).versus
         claimed += row.verdict in {"a faster", "b faster"}
-    assert claimed <= 10
+    assert claimed <= 6
 
 
-def test_fifteen_percent_is_found_in_four_runs_of_five() -> None:
+def test_fifteen_percent_is_found() -> None:
     rng = np.random.default_rng(12)
     found = 0
-    for seed in range(60):
+    for seed in range(25):
         air = weather(rng)
         draws = {
             "a": ttfts(rng, 200.0) * air,
@@ -97,7 +97,7 @@ def test_fifteen_percent_is_found_in_four_runs_of_five() -> None:
         }
         rows = played(draws, targets("a", "b", "c"), seed=seed).versus
         found += next(row for row in rows if (row.a, row.b) == ("a", "b")).verdict == "a faster"
-    assert found >= 48
+    assert found >= 24
 
 
 def test_all_pairs_with_holm_and_a_board() -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from lightgate.clock.attempt import AttemptRecord
+
     Floats = NDArray[np.float64]
     Labels = NDArray[np.int64]
 
@@ -66,6 +68,19 @@ class Moods(NamedTuple):
         if unit is not None and chosen.any():
             unit = np.unique(unit[chosen], return_inverse=True)[1].astype(np.int64)
         return Moods(place[self.order[chosen]].astype(np.int64), unit if chosen.any() else None)
+
+
+def moods_of(attempts: Sequence[AttemptRecord]) -> Moods:
+    """Find the waves in attempts; one that was never sent stands where it was planned."""
+    sent = [_known(attempt.t_send_ns, attempt.t_plan_ns, 0) for attempt in attempts]
+    ended = [_known(a.t_end_ns, a.t_last_ns, at) for a, at in zip(attempts, sent, strict=True)]
+    return moods(sent, ended)
+
+
+def _known(first: int | None, second: int | None, last: int) -> int:
+    if first is not None:
+        return first
+    return last if second is None else second
 
 
 def moods(starts: Sequence[float], ends: Sequence[float]) -> Moods:

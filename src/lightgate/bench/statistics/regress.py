@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from lightgate.bench.statistics.dependence import Moods, effective_n, inflation, moods
+from lightgate.bench.statistics.dependence import Moods, effective_n, inflation, moods_of
 from lightgate.clock.compare import ALPHA, ROUNDS, SMALLEST, holm
 from lightgate.clock.load import counting
 from lightgate.clock.quantile import Interval, quantile, quantiles, smallest_n
@@ -193,9 +193,7 @@ class _Cell(NamedTuple):
 
     def _of(self, values: Sequence[float | None]) -> Numbers:
         kept = [value is not None for value in values]
-        sent = [a.t_send_ns or 0 for a in self.attempts]
-        ended = [a.t_end_ns or a.t_last_ns or a.t_send_ns or 0 for a in self.attempts]
-        return [value for value in values if value is not None], moods(sent, ended).of(kept)
+        return [value for value in values if value is not None], moods_of(self.attempts).of(kept)
 
 
 def _number(attempt: AttemptRecord, metric: str) -> float | None:

@@ -18,7 +18,8 @@ import msgspec
 
 from lightgate.bench.statistics import steady
 from lightgate.bench.statistics.cost import Billed, cell_cost
-from lightgate.bench.statistics.measured import Sampled, sampled
+from lightgate.bench.statistics.dependence import effective_n, moods_of
+from lightgate.bench.statistics.measured import Sampled, number, sampled
 from lightgate.bench.statistics.slope import prompt_slope
 from lightgate.bench.statistics.steady import AttemptSpan
 from lightgate.clock import load
@@ -79,7 +80,8 @@ def summarise(
     """Put the numbers of one cell together; `recordings` are by the id of the attempt."""
     cell = _sort_out(attempts, recordings, facts)
     found, counted = cell.steady, cell.counted
-    metrics = tuple(_metrics(cell))
+    worth = _Worth(cell)
+    metrics = tuple(_metrics(cell, worth))
     speed_p50 = metrics[-2].quantiles[0].value
     throughput = _throughput(cell)
     return CellSummary(
@@ -109,6 +111,7 @@ def summarise(
         cached_ttft_p50_ms=_p50([a for a in cell.good if a.tokens_cached], attrgetter("ttft_ms")),
         cost=_cost(cell, throughput, speed_p50),
         windows_ns=cell.windows_ns,
+        waves=worth.waves,
         slope=prompt_slope(cell.good),
     )
 
@@ -118,6 +121,7 @@ def glance(
 ) -> CellSummary:
     """Sum a cell up the moment it ends: n and two medians, of the requests that count."""
     cell = _sort_out(attempts, recordings, facts)
+    worth = _Worth(cell)
     return CellSummary(
         target=facts.target.name,
         load=facts.load,
@@ -126,7 +130,10 @@ def glance(
         warmup=len(attempts) - len(cell.counted),
         metrics=tuple(
             Metric(
-                name=name, quantiles=estimates(sampled(name, cell.good, cell.recordings), (0.5,))
+                name=name,
+                quantiles=estimates(
+                    sampled(name, cell.good, cell.recordings), (0.5,), n_eff=worth.of(name, (0.5,))
+                ),
             )
             for name in ("ttft_ms", "speed_tps")
         ),
@@ -146,20 +153,22 @@ def estimates(
     qs: Sequence[float],
     *,
     rate: bool = False,
-    n_eff: float | None = None,
+    n_eff: Sequence[int] | None = None,
 ) -> tuple[Estimate, ...]:
     """Quantiles with their intervals; None where `n` is too small, or else the value `infinite`.
 
-    `n_eff` is how many of the requests are independent of each other, where that is known: the
-    width of the interval goes by it, and so does "n too small".
+    `n_eff` says for each quantile how many of the requests are independent of each other, where
+    that is known: the width of the interval goes by it, and so does "n too small".
     """
     if not isinstance(samples, Sampled):
         values = list(samples)
         samples = Sampled(values, None, None, len(values))
     values, low, high = sorted(samples.values), samples.low, samples.high
     ends = None if low is None or high is None else (sorted(low), sorted(high))
-    facts = _Figure(values, ends, samples.requests, n_eff, rate)
-    return tuple(_estimate(facts, q) for q in qs)
+    facts = _Figure(values, ends, samples.requests, rate)
+    return tuple(
+        _estimate(facts, q, None if n_eff is None else n_eff[at]) for at, q in enumerate(qs)
+    )
 
 
 def error_rate(cell: CellSummary) -> float | None:
@@ -246,18 +255,47 @@ def _sort_out(
     )
 
 
-def _metrics(cell: _SortedCell) -> Iterable[Metric]:
+def _metrics(cell: _SortedCell, worth: _Worth) -> Iterable[Metric]:
     for name in SHOWN:
         samples = sampled(name, cell.good, cell.recordings)
         if name.endswith("_tps"):
-            yield Metric(name=name, quantiles=estimates(samples, RATE_QS, rate=True))
+            n_eff = worth.of(name, RATE_QS)
+            yield Metric(name=name, quantiles=estimates(samples, RATE_QS, rate=True, n_eff=n_eff))
             continue
-        failing = name != "gap_ms"  # a failure has no gaps
+        failing: tuple[Estimate, ...] = ()
+        if name != "gap_ms":  # a failure has no gaps
+            with_failures = samples.failing(cell.failures)
+            n_eff = worth.of(name, DURATION_QS, failing=True)
+            failing = estimates(with_failures, DURATION_QS, n_eff=n_eff)
+        n_eff = worth.of(name, DURATION_QS)
         yield Metric(
             name=name,
-            quantiles=estimates(samples, DURATION_QS),
-            with_failures=estimates(samples.failing(cell.failures), DURATION_QS) if failing else (),
+            quantiles=estimates(samples, DURATION_QS, n_eff=n_eff),
+            with_failures=failing,
         )
+
+
+class _Worth:
+    """How many independent samples the requests of a cell are worth, metric by metric."""
+
+    def __init__(self, cell: _SortedCell) -> None:
+        self._counted = cell.counted
+        self._good = {attempt.id for attempt in cell.good}
+        self._moods = moods_of(cell.counted)
+        self.waves = self._moods.waves
+
+    def of(self, name: str, qs: Sequence[float], *, failing: bool = False) -> list[int]:
+        """Count for each quantile; the gaps of a request are as alike as their mean."""
+        source = "speed_tps" if name == "gap_ms" else name
+        values: list[float | None] = []
+        for attempt in self._counted:
+            if attempt.id in self._good:
+                values.append(number(source, attempt))
+            else:
+                values.append(math.inf if failing and attempt.outcome in FAILURES else None)
+        hang = self._moods.of([value is not None for value in values])
+        numbers = [value for value in values if value is not None]
+        return [effective_n(numbers, q, hang) for q in qs]
 
 
 class _Figure(NamedTuple):
@@ -266,13 +304,12 @@ class _Figure(NamedTuple):
     values: Sequence[float]
     ends: tuple[Sequence[float], Sequence[float]] | None
     n: int
-    n_eff: float | None
     rate: bool
 
 
-def _estimate(figure: _Figure, q: float) -> Estimate:
-    values, n, n_eff = figure.values, figure.n, figure.n_eff
-    count = n if n_eff is None else min(n, math.floor(n_eff))
+def _estimate(figure: _Figure, q: float, n_eff: int | None) -> Estimate:
+    values, n = figure.values, figure.n
+    count = n if n_eff is None else min(n, n_eff)
     pair = ranks(count, q) if count else None
     if pair is None:
         return Estimate(q=q, n=n, n_eff=n_eff)

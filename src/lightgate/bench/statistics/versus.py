@@ -176,8 +176,7 @@ def _rows(table: _Table, names: Sequence[str]) -> list[Versus]:
     columns, blocks = table.columns(names)
     if len(columns) < 2:
         return []
-    rng, rounds = table.drawing
-    found = compare_all(columns, rng=rng, blocks=blocks, rounds=rounds)
+    found = compare_all(columns, rng=table.drawing[0], blocks=blocks)
     return [
         Versus(
             load=table.load,

@@ -65,7 +65,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     doubtful: bool = False  # it could move by more than max(1 ms, 2 %)
-    n_eff: float | None = None  # independent samples among the `n`; None: taken as all of them
+    n_eff: int | None = None  # independent samples among the `n`; None: taken as all of them
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +152,7 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     # Of the requests that count, on the run's monotonic clock: sent (open loop: planned) from the
     # first instant of a pair to before its second. Empty: all but warm-up. None: an older file.
     windows_ns: tuple[tuple[int, int], ...] | None = None
+    waves: int | None = None  # in which the requests came, where they did
     engine: EngineFacts | None = None
     gpu: GpuFacts | None = None
     slope: PromptSlope | None = None

@@ -96,9 +96,18 @@ def sample_count(cell: CellSummary, metric: str) -> int:
 
 
 def counted(cell: CellSummary, metric: str) -> str:
-    """The n of a figure; of how many that is, where some requests have no such number."""
+    """The n of a figure; of how many that is, where some requests have no such number.
+
+    And what it is worth, where the requests are not independent: "96 in 3 waves".
+    """
     n = sample_count(cell, metric)
-    return f"{n:,}" if n == cell.requests else f"{n:,}/{cell.requests:,}"
+    text = f"{n:,}" if n == cell.requests else f"{n:,}/{cell.requests:,}"
+    found = cell.estimate(metric, 0.5)
+    if found is None or found.n_eff is None or found.n_eff >= n:
+        return text
+    if cell.waves:
+        return f"{text} in {cell.waves:,} wave{'s' if cell.waves > 1 else ''}"
+    return f"{text} worth {found.n_eff:,}"
 
 
 def amount(cell: CellSummary) -> float | None:

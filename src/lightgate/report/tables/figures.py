@@ -64,7 +64,8 @@ def reached(found: Estimate | None) -> float | None:
     """
     if found is None or found.value is not None:
         return None if found is None else found.value
-    return math.inf if found.infinite or found.n >= smallest_n(found.q) else None
+    older = found.n_eff is None and found.n >= smallest_n(found.q)
+    return math.inf if found.infinite or older else None
 
 
 def number(amount: float | None) -> str:
@@ -157,7 +158,7 @@ def explain(found: Estimate | None, metric: str, failing: Estimate | None = None
         return f"{name}: a failure, n = {found.n:,}. {meaning.text}"
     if found.value is None:
         need = f" (needs {smallest_n(found.q)})"
-        return f"{name}: {TOO_SMALL}, n = {found.n:,}{need}. {meaning.text}"
+        return f"{name}: {TOO_SMALL}, {_n(found)}{need}. {meaning.text}"
     between = ""
     if found.interval is not None:
         low, high = found.interval.low, found.interval.high
@@ -165,7 +166,13 @@ def explain(found: Estimate | None, metric: str, failing: Estimate | None = None
         between = f", {share} interval {with_unit(metric, low)} to {with_unit(metric, high)}"
     if found.doubtful:
         between += f", doubtful ({doubt(metric, found)}; {REMEDY})"
-    return f"{name}: {with_unit(metric, found.value)}{between}, n = {found.n:,}. {meaning.text}"
+    return f"{name}: {with_unit(metric, found.value)}{between}, {_n(found)}. {meaning.text}"
+
+
+def _n(found: Estimate) -> str:
+    """Write how many requests there are, and how many independent ones they are worth."""
+    worth = "" if found.n_eff is None or found.n_eff >= found.n else f", worth {found.n_eff:,}"
+    return f"n = {found.n:,}{worth}"
 
 
 def clean(text: str) -> str:

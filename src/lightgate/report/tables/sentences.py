@@ -33,8 +33,8 @@ _FASTER: Final = {
     "speed_total_tps": "faster in tokens per second of the whole time than",
 }
 FASTER_MEANS: Final = (
-    "x % faster: the median takes x % less time (durations), or x % more tokens a second (speeds). "
-    "P is the chance that a single request to it beats one to the other."
+    "x % faster: the typical request takes x % less time (durations), or has x % more tokens a "
+    "second (speeds). P is the chance that a single request to it beats one to the other."
 )
 
 
