@@ -60,8 +60,9 @@ class AnswerReader:
 
     def answer(self) -> Answer | None:
         """Return the answer once all of it has come; None: it was an error, or no answer."""
-        for name, event in self._splitter.finish():
-            self.event(name, event)
+        if self._items.error is None:  # else the splitter may hold more than it can split
+            for name, event in self._splitter.finish():
+                self.event(name, event)
         self._items.end()
         if self._items.error is not None:
             return None
