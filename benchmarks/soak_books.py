@@ -34,6 +34,7 @@ RESERVED_NANO = 2 * (300 * IN_NANO + LONGEST * OUT_NANO)  # the dearest request,
 # What each kind of event may do to a request that was under way in its window.
 BREAKS = frozenset({"kill worker", "stop worker", "restart", "kill all"})
 REFUSES = frozenset({"restart", "kill all", "kill worker", "stop worker"})
+HIDES = frozenset({"full disk", "broken configuration", "restart", "kill all"})
 AROUND_S = 1.5  # between the end of a window and the last client that notices
 
 
@@ -110,8 +111,9 @@ class Books:
 
     def _refusal(self, asked: Asked) -> str:
         status, code = asked.status, asked.code
-        if status == 402 and asked.key.startswith("budget"):
-            return "budget"
+        if status in {401, 402} and asked.key.startswith("budget"):
+            # A new key that the gateway could not learn of, or one that is used up.
+            return "budget" if status == 402 else self._around(asked, HIDES)
         if status == 404 and asked.model == "extra":
             return "model removed"
         if status == 503 and asked.retry_after:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,6 +188,21 @@ async def test_a_child_that_is_not_ready_in_time_fails_the_start() -> None:
     async with Supervisor() as supervisor:
         with pytest.raises(LightgateError, match="did not start"):
             await supervisor.start(spec("signal.pause()", ready_s=0.3))
+
+
+async def test_time_that_the_supervisor_stood_still_is_not_the_childs(tmp_path: Path) -> None:
+    """On a machine that stands still both do: the child is not late by the time of the other."""
+    waits = f"import time\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)"
+    child = spec(f"{waits}\n{READY}\nsignal.pause()", ready_s=1.5)
+    async with Supervisor() as supervisor:
+        starting = asyncio.ensure_future(supervisor.start(child))
+        while not supervisor.states() or supervisor.states()[0].pid is None:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)  # it waits for the child's line now
+        time.sleep(1.6)  # noqa: ASYNC251 - it stands still
+        (tmp_path / "go").touch()
+        assert (await starting)[0]["ready"]
+        assert supervisor.states()[0].restarts == 0
 
 
 async def test_a_program_that_is_not_there_fails_the_start(tmp_path: Path) -> None:

@@ -26,11 +26,12 @@ from lightgate.gateway.process.logs import say
 from lightgate.gateway.process.port import WorkerSockets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Coroutine, MutableMapping
 
     from lightgate.clock.source import Clock
 
 SECOND_S: Final = 1.0
+READY_STEPS: Final = 20
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 10.0
 KILLED_STARTS: Final = 3
@@ -243,7 +244,7 @@ class Child:
         if process.stdout is None:
             return None
         try:
-            line = await asyncio.wait_for(process.stdout.readline(), self.spec.ready_s)
+            line = await self._in_time(process.stdout.readline())
         except (TimeoutError, ValueError):
             say(_log, logging.ERROR, f"{self.spec.name} was not ready in time",
                 child=self.spec.name, ready_s=self.spec.ready_s)  # fmt: skip
@@ -255,6 +256,21 @@ class Child:
                 child=self.spec.name)  # fmt: skip
             return None
         return facts
+
+    async def _in_time(self, line: Coroutine[Any, Any, bytes]) -> bytes:
+        """Wait for the ready line, in steps that are counted here.
+
+        Where this process stood still for long, the line may be there and only not be read yet.
+        """
+        reading = asyncio.ensure_future(line)
+        try:
+            for _ in range(READY_STEPS):
+                done, _ = await asyncio.wait({reading}, timeout=self.spec.ready_s / READY_STEPS)
+                if done:
+                    return reading.result()
+        finally:
+            reading.cancel()
+        raise TimeoutError
 
     async def _drain(self, process: asyncio.subprocess.Process) -> None:
         """Read and drop what else the child prints; kill a child that has fallen silent.

@@ -100,11 +100,15 @@ class GaugeFile:
 
         A disk that takes nothing only makes the metrics older.
         """
-        unborn = self._path.with_suffix(".new")
-        with contextlib.suppress(OSError):
+        # The name of a worker's place, not of its life: what a killed one left is written over.
+        unborn = self._path.with_name(f"{self._state.worker}.new")
+        try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             unborn.write_bytes(content)
             unborn.replace(self._path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                unborn.unlink()
 
 
 def read_gauges(data: Path) -> list[tuple[Path, WorkerGauges]]:
