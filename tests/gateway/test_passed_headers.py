@@ -66,6 +66,16 @@ async def test_a_provider_is_told_the_fields_that_it_knows(
     assert got == {name: SAID[name] for name in told}
 
 
+@pytest.mark.parametrize(("given", "kept"), [(TRACE, TRACE), ("00-xyz-1-01", None), (None, None)])
+async def test_a_sound_trace_is_written_down(
+    start: Start, upstream: Upstream, given: str | None, kept: str | None
+) -> None:
+    rig = await behind(start, upstream)
+    await rig.chat("groq/m", headers={} if given is None else {"traceparent": given})
+    [settled] = rig.state.journal.recent.values()
+    assert settled.exchange.traceparent == kept
+
+
 async def test_betas_of_anthropic_go_to_its_dialect_alone(start: Start, upstream: Upstream) -> None:
     rig = await start(
         f'[providers.claude]\nbase_url = "http://127.0.0.1:{upstream.port}/v1"\n'

@@ -68,6 +68,18 @@ def test_settings_are_those_of_the_file_and_what_was_typed(
     assert Preparation(None, {}, None).settings().data == "./lightgate-data"
 
 
+def test_a_collector_of_the_file_is_told_to_the_console(prepared: Preparation) -> None:
+    assert prepared.settings().traces == {}
+    assert prepared.path is not None
+    prepared.path.write_text(
+        CONFIG + '[gateway.traces]\nendpoint = "http://127.0.0.1:4318/v1/traces"\nsample = 0.25\n'
+    )
+    assert prepared.settings().traces == {
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:4318/v1/traces",
+        "OTEL_TRACES_SAMPLER_ARG": "0.25",
+    }
+
+
 def test_providers_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     from lightgate.provider.catalogue import catalogue
 
