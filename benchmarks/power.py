@@ -250,19 +250,19 @@ name = "power"
 title = "One target, and what becomes of it"
 source = "benchmarks/power.py"
 [providers.mine.models.m]
-curve = [{{ load = 1, ttft_ms = [{p50}, {p95}], tps = [1000, 900] }}]
+curve = [{{ load = 1, ttft_ms = [{p50}, {p95}], tps = [150, 135] }}]
 {faults}
 """
 CHANGES = (
-    ("the same again", 20, 30, "", 0),
-    ("first tokens 20 % later", 24, 36, "", 6),
-    ("three times slower", 60, 90, "", 6),
-    ("p95 twice as late", 20, 60, "", 6),
+    ("the same again", 200, 300, "", 0),
+    ("first tokens 20 % later", 240, 360, "", 6),
+    ("three times slower", 600, 900, "", 6),
+    ("p95 twice as late", 200, 600, "", 6),
     (
         "2 % failures",
-        20,
-        30,
-        '[[providers.mine.faults]]\nfault = "status"\nshare = 0.02\n',
+        200,
+        300,
+        '[[providers.mine.faults]]\nname = "status"\nshare = 0.02\n',
         6,
     ),
 )
@@ -275,7 +275,7 @@ def lightgate(*words: str) -> int:
 
 def live_recipe(verdicts: Verdicts, folder: Path) -> None:
     print("the recipe for CI against the simulator")
-    commands = ("--concurrency", "16", "--requests", "2000", "--max-tokens", "8", "--seed", "1")
+    commands = ("--concurrency", "16", "--requests", "2000", "--max-tokens", "16", "--seed", "1")
     for number, (name, p50, p95, faults, expected) in enumerate((CHANGES[0], *CHANGES)):
         world = folder / f"{number}.toml"
         world.write_text(LIVE.format(p50=p50, p95=p95, faults=faults))
@@ -290,7 +290,7 @@ def live_targets(verdicts: Verdicts, folder: Path, targets: int) -> None:
     """Targets of one world, all alike but for the first, which is 15 % slower."""
     rows = [
         f"[providers.t{at:02d}.models.m]\ncurve = [{{ load = 1, ttft_ms = "
-        f"[{23.0 if at == 0 else 20.0}, {34.5 if at == 0 else 30.0}], tps = [1000, 900] }}]\n"
+        f"[{46 if at == 0 else 40}, {69 if at == 0 else 60}], tps = [1000, 900] }}]\n"
         for at in range(targets)
     ]
     head = 'name = "many"\ntitle = "Many targets"\nsource = "benchmarks/power.py"\n'

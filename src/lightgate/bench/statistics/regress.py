@@ -454,11 +454,12 @@ def _doubts(side: Side) -> list[str]:
         for board in side.run.boards
         if board.void
     ]
-    said += [
-        f"{cell.target} at {cell.load} is doubtful in {side.run.id}: {doubt(metric, found)}."
-        for cell in side.run.cells
-        for metric, found in cell.doubts()
-    ]
+    for cell in side.run.cells:
+        doubts = cell.doubts()
+        if doubts:
+            more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+            where = f"{cell.target} at {cell.load} is doubtful in {side.run.id}"
+            said.append(f"{where}: {doubt(*doubts[0])}{more}.")
     if untold(side.run, side.attempts, side.recordings):
         said.append(f"The run {side.run.id} {UNTOLD}.")
     return said
