@@ -65,6 +65,7 @@ class Reach(NamedTuple):
     seconds: dict[str, float]
     imported: frozenset[str]  # blocks that run at import
     functions: dict[str, list[str]]  # a name, and the blocks of the functions that mention it
+    texts: dict[str, str]  # of the files of tests
 
     def of(self, package: str, mutant: Mutation, path: str, mine: Blocks) -> list[str]:
         """The tests of a package that may notice a mutation, the quickest first."""
@@ -72,7 +73,21 @@ class Reach(NamedTuple):
         chosen: set[str] = set()
         for name in self._blocks(mutant, path, mine):
             chosen |= set(by_block.get(name, ()))
+        if mutant.site.unit is None:
+            chosen |= self._naming(package, _bound(mutant.site.statement))
         return sorted(chosen, key=lambda name: (self.seconds[name], name))
+
+    def _naming(self, package: str, names: list[str]) -> set[str]:
+        """The tests in files that name a constant, and those that compare constants with pages."""
+        files = {
+            path
+            for path, text in self.texts.items()
+            if "/test_docs_" in path or any(name in text for name in names)
+        }
+        here = f"tests/{package}/"
+        return {
+            test for test in self.seconds if test.startswith(here) and test.split("::")[0] in files
+        }
 
     def _blocks(self, mutant: Mutation, path: str, mine: Blocks) -> list[str]:
         site = mutant.site
@@ -152,7 +167,11 @@ def reach(tree: Tree, packages: list[str], kept: Path, jobs: int, *, stale: bool
                 by_block[found["names"][block]].append(test)
         tests[package] = by_block
         imported |= {found["names"][block] for block in found["imported"]}
-    return Reach(tests, seconds, frozenset(imported), _mentions(tree.source))
+    texts = {
+        path.relative_to(tree.root).as_posix(): path.read_text("utf-8")
+        for path in (tree.root / "tests").rglob("test_*.py")
+    }
+    return Reach(tests, seconds, frozenset(imported), _mentions(tree.source), texts)
 
 
 def _map(tree: Tree, package: str, kept: Path, jobs: int, *, stale: bool) -> dict[str, Any]:
