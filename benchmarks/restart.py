@@ -1,9 +1,11 @@
 """Reloads under load: how many requests fail while every worker is replaced.
 
-    python benchmarks/restart.py [--requests 10000] [--reloads 3] [--workers 2] [--json]
+    python benchmarks/restart.py [--requests 10000] [--reloads 3] [--workers 2] [--upgrade] [--json]
 
 `lightgate up` over upstream.py; half of the clients open a connection for each request, half keep
 theirs until the gateway says `connection: close`. Meanwhile `lightgate reload` runs so many times.
+With --upgrade two versions are installed in turn in an environment of their own (wheels of this
+tree, the second with another number), and each reload makes the supervisor the installed one.
 A request fails if its connection is refused or breaks, or if its answer is not a whole 200. Exit
 code 6 if one does.
 """
@@ -14,12 +16,18 @@ import argparse
 import asyncio
 import contextlib
 import json
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 import overhead
+
+from lightgate import __version__
+from lightgate.gateway.process.lock import read_state
 
 CLIENTS = 16
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-length: %d\r\n\r\n"
@@ -77,18 +85,75 @@ class Load:
         return b"connection: close" not in fields
 
 
-async def measure(subject: overhead.Subject, data: Path, options: argparse.Namespace) -> Load:
+class Site:
+    """An environment in which one version of two is installed at a time.
+
+    The dependencies are those of the environment that runs this program.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.python = str(folder / "env" / "bin" / "python")
+        _run(overhead.PYTHON, "-m", "venv", "--without-pip", str(folder / "env"))
+        place = next((folder / "env" / "lib").glob("python*")) / "site-packages"
+        known = [path for path in sys.path if path.endswith("site-packages")]
+        (place / "dependencies.pth").write_text("\n".join(known) + "\n")
+        self._place = place
+        self._wheels = [self._built(folder, f"0.0.{number}") for number in (1, 2)]
+        self.install(0)
+
+    def install(self, which: int) -> str:
+        """Put one of the versions in the place of the other, as pip does; its number."""
+        version, wheel = self._wheels[which]
+        for old in self._place.glob("lightgate*"):
+            shutil.rmtree(old)
+        with zipfile.ZipFile(wheel) as files:
+            files.extractall(self._place)
+        return version
+
+    @staticmethod
+    def _built(folder: Path, version: str) -> tuple[str, Path]:
+        """A wheel of this tree under another number."""
+        tree = folder / version
+        shutil.copytree(overhead.HERE.parent, tree, ignore=shutil.ignore_patterns(".*", "tests"))
+        init = tree / "src" / "lightgate" / "__init__.py"
+        init.write_text(init.read_text().replace(__version__, version))
+        _run(overhead.PYTHON, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tree), cwd=tree)
+        (wheel,) = tree.glob("*.whl")
+        return version, wheel
+
+
+def _run(*words: str, cwd: Path | None = None) -> None:
+    subprocess.run(words, cwd=cwd, check=True, capture_output=True)
+
+
+def _all_up(data: Path, workers: int) -> bool:
+    """Whether the workers and the console serve."""
+    state = read_state(data)
+    return state is not None and sum(child.ready for child in state.children) == workers + 1
+
+
+async def measure(
+    subject: overhead.Subject, data: Path, options: argparse.Namespace, site: Site | None
+) -> Load:
     load = Load(subject.port, options.requests)
     clients = [asyncio.ensure_future(load.client(keeps=n % 2 == 0)) for n in range(CLIENTS)]
-    for _ in range(options.reloads):
+    python = overhead.PYTHON if site is None else site.python
+    while not _all_up(data, options.workers):  # noqa: ASYNC110 - what still starts would miss files
+        await asyncio.sleep(0.1)
+    for number in range(options.reloads):
         await asyncio.sleep(0.5)
+        version = None if site is None else await asyncio.to_thread(site.install, (number + 1) % 2)
+        upgrade = [] if site is None else ["--upgrade"]
         reload = await asyncio.create_subprocess_exec(
-            overhead.PYTHON, "-m", "lightgate", "reload", "--data", str(data),
+            python, "-m", "lightgate", "reload", "--data", str(data), *upgrade,
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         _, said = await reload.communicate()
         if reload.returncode:
             sys.exit(f"lightgate reload failed: {said.decode()}")
+        state = read_state(data)
+        if version is not None and (state is None or state.version != version):
+            sys.exit(f"Installed is {version}, and the supervisor runs another: {state}")
     load.reloaded = True
     await asyncio.gather(*clients)
     return load
@@ -99,6 +164,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--reloads", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--upgrade", action="store_true", help="between two installed versions")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place, overhead.provider() as upstream:
@@ -110,9 +176,11 @@ def main() -> int:
         file = folder / "lightgate.toml"
         file.write_text(text.replace("workers = 1", f"workers = {options.workers}"), "ascii")
         flags = ["--config", str(file), "--console-port", str(console), "--no-demo"]
-        command = [overhead.PYTHON, "-m", "lightgate", "up", *flags]
+        site = Site(folder) if options.upgrade else None
+        python = overhead.PYTHON if site is None else site.python
+        command = [python, "-m", "lightgate", "up", *flags]
         with overhead.Subject("lightgate", port, command) as subject:
-            load = asyncio.run(measure(subject, folder / "data", options))
+            load = asyncio.run(measure(subject, folder / "data", options, site))
     found = {
         "requests": load.done + len(load.failed),
         "failed": len(load.failed),

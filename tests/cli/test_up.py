@@ -314,9 +314,9 @@ async def kept(port: int, rounds: int, stop: asyncio.Event) -> tuple[int, int]:
     return done, opened
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(("workers", "upgrade"), [("1", ()), ("2", ("--upgrade",))])
 async def test_a_reload_under_load_fails_no_request(
-    serve: Serve, config: Path, run: Run, workers: str
+    serve: Serve, config: Path, run: Run, workers: str, upgrade: tuple[str, ...]
 ) -> None:
     async with serve("--no-demo", "--workers", workers, "--drain", "5s") as up:
         names = [f"worker-{n}" for n in range(int(workers))]
@@ -325,9 +325,11 @@ async def test_a_reload_under_load_fails_no_request(
             asyncio.ensure_future(kept(up.state.port, rounds, stop))
             for rounds in (1, 1, 10**6, 10**6)
         ]
-        ran = await run("reload", "--data", str(up.data), "--json")
+        ran = await run("reload", "--data", str(up.data), "--json", *upgrade)
         assert ran.code == 0, ran.err
         assert json.loads(ran.out)["workers"] == names
+        if upgrade:
+            await up.said("goes on with 3 processes")
         after = {name: up.pid(name) for name in names}
         assert not set(before.values()) & set(after.values())
         stop.set()

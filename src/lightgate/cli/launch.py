@@ -22,10 +22,12 @@ from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process import logs
 from lightgate.gateway.process.apart import apart
+from lightgate.gateway.process.handover import Handover, check_installed, hand_over, taken_over
 from lightgate.gateway.process.lists import ListKeeper, order_of
 from lightgate.gateway.process.lock import (
     FORCED,
     ORPHANS_S,
+    UPGRADE,
     WORKER,
     DataFolderLock,
     SupervisorState,
@@ -95,6 +97,10 @@ async def launch(options: UpOptions) -> None:
         logs.say(_log, logging.WARNING, f"Only {descriptors} files may be open in one process:"
                  " many streams at once will be refused. Raise the hard limit (ulimit -Hn).",
                  descriptors=descriptors)  # fmt: skip
+    before = taken_over(os.environ)
+    if before is not None:
+        await _go_on(up, before)
+        return
     with DataFolderLock(up.data) as folder:
         for path in keep_private(up.data):
             logs.say(_log, logging.WARNING, f"Others can read {path}, and its mode cannot be set")
@@ -111,7 +117,18 @@ async def launch(options: UpOptions) -> None:
                 CONSOLE_HOST, options.console_port, option="--console-port", patience_s=patience_s
             )
             with console:
-                await up.serve(folder, gateway.port, console.port)
+                await up.serve(folder, gateway, console)
+
+
+async def _go_on(up: Launch, before: Handover) -> None:
+    """Serve on where the program before this one, of another version perhaps, has left."""
+    with DataFolderLock(up.data, before.lock) as folder:
+        up.require_keys()
+        gateway = ReservedPort.of_hand(up.settings.host, before.gateway)
+        with gateway, ReservedPort.of_hand(CONSOLE_HOST, before.console) as console:
+            up.sockets = gateway.shared
+            up.leave = gateway.stop_listening
+            await up.serve(folder, gateway, console, before)
 
 
 class Launch:
@@ -152,18 +169,45 @@ class Launch:
                 hint=f"Make one: lightgate keys create --name me --data {self.data}",
             )
 
-    async def serve(self, folder: DataFolderLock, port: int, console_port: int) -> None:
-        """Start all processes in their order, print the addresses, and keep the processes up."""
-        self._port, self._console_port = port, console_port
-        self._prepare.port = port
-        if any(key.budget_usd is not None for key in self._keys):
+    async def serve(
+        self,
+        folder: DataFolderLock,
+        gateway: ReservedPort,
+        console_at: ReservedPort,
+        before: Handover | None = None,
+    ) -> None:
+        """Start all processes in their order, print the addresses, and keep the processes up.
+
+        After a program `before` this one the processes run already.
+        """
+        self._port, self._console_port = gateway.port, console_at.port
+        self._prepare.port = gateway.port
+        if before is None and any(key.budget_usd is not None for key in self._keys):
             apart(lambda: restore_spend(self.settings.ledger, self._keys))
-        started = instant_text(SYSTEM.wall_ns())
+        started = instant_text(SYSTEM.wall_ns()) if before is None else before.started
 
         def changed(children: tuple[ChildState, ...]) -> None:
             state = self._state(started, children)
             done, error = supervisor.reloads, supervisor.reload_error
             folder.write(msgspec.structs.replace(state, reloads=done, reload_error=error))
+
+        async def upgrade() -> None:
+            if (self.data / UPGRADE).exists():
+                (self.data / UPGRADE).unlink(missing_ok=True)
+                await check_installed()
+                logs.say(_log, logging.INFO, "The supervisor becomes the installed version")
+                hand_over(
+                    Handover(
+                        lock=folder.descriptor,
+                        gateway=gateway.hand(),
+                        console=console_at.hand(),
+                        generation=self._generation,
+                        reloads=supervisor.reloads,
+                        started=started,
+                        children=supervisor.hands(),
+                        facts=None if self._prepare.facts is None else dict(self._prepare.facts),
+                    )
+                )
 
         supervisor = Supervisor(
             reload=self._reload,
@@ -173,21 +217,18 @@ class Launch:
             renew=self._successors,
             leave=self.leave,
         )
+        supervisor.upgrade = upgrade
         async with supervisor:
-            # Workers need no console: the two start side by side.
-            console = asyncio.ensure_future(supervisor.start(self._console()))
-            try:
-                served = await self._start_data_plane(supervisor)
-                await console
-            finally:
-                console.cancel()
-            self._served = served
+            if before is None:
+                await self._start_all(supervisor)
+            else:
+                await self._adopt(supervisor, before)
             tasks = [asyncio.ensure_future(self._keep_priors())]
             try:
                 if not self._demo:  # the configuration of a demo names all models
                     tasks.append(await self._keep_lists(supervisor))
                 self._greet(self._served)
-                if self._demo and not self._usable():
+                if before is None and self._demo and not self._usable():
                     with contextlib.suppress(StoppedEarly):  # it serves already: an end in order
                         await supervisor.start(self._traffic())
                 await supervisor.run()
@@ -195,6 +236,32 @@ class Launch:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
+
+    async def _start_all(self, supervisor: Supervisor) -> None:
+        # Workers need no console: the two start side by side.
+        console = asyncio.ensure_future(supervisor.start(self._console()))
+        try:
+            self._served = await self._start_data_plane(supervisor)
+            await console
+        finally:
+            console.cancel()
+
+    async def _adopt(self, supervisor: Supervisor, before: Handover) -> None:
+        """Go on with the processes of the program before, and start those that did not serve."""
+        self._generation, self._prepare.facts = before.generation, before.facts
+        specs = [*self._workers(), self._console()]
+        if self._demo:
+            specs.append(self._simulator())
+            specs += [] if self._usable() else [self._traffic()]
+        hands = {hand.name: hand for hand in before.children}
+        supervisor.reloads = before.reloads + 1
+        supervisor.adopt(*((s, hands[s.name]) for s in specs if s.name in hands))
+        self._served = apart(
+            lambda: self._prepare.put_snapshot(self._keys, first=False, forced=True)
+        )
+        supervisor.tell_reload()
+        await supervisor.start(*(spec for spec in specs if spec.name not in hands))
+        logs.say(_log, logging.INFO, f"Version {__version__} goes on with {len(hands)} processes")
 
     async def _keep_lists(self, supervisor: Supervisor) -> asyncio.Task[None]:
         """Begin to look after the lists of models; wait a moment for the first, to name a model."""

@@ -14,7 +14,7 @@ from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import emit_json, note
 from lightgate.config.model import Config
 from lightgate.errors import LightgateError
-from lightgate.gateway.process.lock import FORCED, WORKER, read_state
+from lightgate.gateway.process.lock import FORCED, UPGRADE, WORKER, read_state
 
 if TYPE_CHECKING:
     from lightgate.gateway.process.lock import SupervisorState
@@ -31,13 +31,19 @@ LOOK_S: Final = 0.1
     help="Data folder of the gateway; gateway.data of the configuration by default.",
 )
 @click.option("--force", is_flag=True, help="Also if the new configuration has no model any more.")
+@click.option(
+    "--upgrade", is_flag=True, help="The supervisor itself becomes the installed version, too."
+)
 @json_option
-def command(config_file: Path | None, data: Path | None, force: bool, as_json: bool) -> None:
+def command(
+    config_file: Path | None, data: Path | None, force: bool, upgrade: bool, as_json: bool
+) -> None:
     """Replace the workers and the console of a running gateway, without a refused connection.
 
     The configuration is read again. A new worker starts, accepts from the same sockets as the old
     one, and the old one ends when its streams have; kept connections are told `connection: close`
-    with their next answer. New processes run the version that is installed now.
+    with their next answer. New processes run the version that is installed now; with --upgrade
+    the supervisor, which holds the sockets, then becomes that version as well.
     """
     config = read_config(config_file) or Config()
     folder = data or Path(config.gateway.data)
@@ -48,6 +54,8 @@ def command(config_file: Path | None, data: Path | None, force: bool, as_json: b
         )
     if force:
         (folder / FORCED).touch(mode=0o600)
+    if upgrade:
+        (folder / UPGRADE).touch(mode=0o600)
     began = time.monotonic()
     try:
         os.kill(before.pid, signal.SIGUSR2)
@@ -60,9 +68,12 @@ def command(config_file: Path | None, data: Path | None, force: bool, as_json: b
     took_s = time.monotonic() - began
     workers = [child.name for child in after.children if child.name.startswith(WORKER)]
     if as_json:
-        emit_json({"seconds": round(took_s, 3), "workers": workers, "pid": after.pid})
+        facts = {"seconds": round(took_s, 3), "workers": workers, "pid": after.pid}
+        emit_json({**facts, "version": after.version})
     else:
         note(f"{len(workers)} of {len(workers)} workers and the console replaced, {took_s:.1f} s.")
+        if upgrade:
+            note(f"The supervisor runs version {after.version}.")
 
 
 def _ended(folder: Path, before: SupervisorState, until: float) -> SupervisorState:

@@ -151,6 +151,7 @@ class ExchangeFacts(AttemptOwner, Protocol):
     first_out_ns: int | None
     last_out_ns: int | None
     closed_ns: int | None
+    answered: bool
 
     @property
     def cascade(self) -> AttemptOwner | None:
@@ -160,6 +161,10 @@ class ExchangeFacts(AttemptOwner, Protocol):
     @property
     def decisive(self) -> Attempt | None:
         """The attempt that says how it went."""
+        ...
+
+    def headers(self, attempt: Attempt | None) -> bytes:
+        """What happened so far, for the client: whole header lines."""
         ...
 
     def over(self, attempt: Attempt) -> None:
@@ -191,6 +196,7 @@ class Attempt(Call):
         "driver",
         "exchange",
         "failure",
+        "final",
         "heard",
         "held_ns",
         "lost",
@@ -228,6 +234,7 @@ class Attempt(Call):
         self.held_ns = 0  # until when it is held back for a better one
         self.rejected = False  # it answered, and another tier is asked all the same
         self.unstreamable = False  # it would not stream what the client does not want streamed
+        self.final: bytes | None = None  # the last bytes for the client, not yet sent
         self._overdue = False
         self._answer: bytes | None = None  # the answer as one body, once it was asked for
         self._whole: bytes | None = None  # and that in the client's dialect

@@ -444,7 +444,7 @@ class Escalation:
                 exchange.first_in_ns = came_ns
                 exchange.deliver(attempt, data, ended=True)
             else:
-                exchange.answer(attempt, came_ns)
+                exchange.reply.whole(200, *exchange.answer(attempt, came_ns))
         if ahead is not None:
             ahead.disarm()
             for other in exchange.attempts:

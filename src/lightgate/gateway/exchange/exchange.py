@@ -21,9 +21,14 @@ from typing import TYPE_CHECKING, Final
 from lightgate.clock.marks import Marks
 from lightgate.dialect.assemble import can_assemble
 from lightgate.errors import DeadlineMissed, UsageError
-from lightgate.gateway.exchange.attempt import SSE, Attempt, AttemptOwner, Held
+from lightgate.gateway.exchange.attempt import SSE, Attempt, AttemptOwner
 from lightgate.gateway.exchange.large import when_written
-from lightgate.gateway.exchange.settle import settle
+from lightgate.gateway.exchange.settle import (
+    send_stream_end,
+    settle,
+    stream_end,
+    waits_for_another,
+)
 from lightgate.gateway.exchange.sound import SoundAttempt, WholeSoundAttempt
 from lightgate.gateway.exchange.stream import StreamAttempt
 from lightgate.gateway.exchange.told import dropped_so_far, passed_lines, skipped_line
@@ -31,7 +36,6 @@ from lightgate.gateway.exchange.whole import AssembledAttempt
 from lightgate.gateway.request.refusal import Refusal, broken_off, of_attempts, of_error
 from lightgate.route.form.size import bucket
 from lightgate.route.plan.course import AUTO_TTFT_NS
-from lightgate.route.plan.finish import WORTH, ExpectedAnswer, Rival, waits_ns
 from lightgate.wire.client.roundtrip import Deadlines
 
 if TYPE_CHECKING:
@@ -52,7 +56,6 @@ if TYPE_CHECKING:
 NS: Final = 1_000_000_000
 MS: Final = 1_000_000
 CONNECT_S: Final = 3.0  # for DNS, TCP and TLS of one attempt
-USUAL_TOKENS: Final = 512  # of an answer, where nothing is known
 _COMMON: Final = (
     b"x-request-id: %b\r\nx-lightgate-id: %b\r\nx-lightgate-attempts: %d\r\n"
     b"x-lightgate-policy: %b\r\nx-lightgate-cache: %b\r\n"
@@ -78,6 +81,7 @@ class Exchange:
         "_place",
         "_shy",
         "alias",
+        "answered",
         "assembles",
         "attempts",
         "beside",
@@ -154,6 +158,7 @@ class Exchange:
         self.first_out_ns: int | None = None
         self.last_out_ns: int | None = None
         self.closed_ns: int | None = None
+        self.answered = False  # all that is left is to send the end of the answer
         self.sound = True  # the answer may be given to others: no check of a cascade has failed
         self.on_over: Callable[[Settled], None] | None = None
         self._comment_ns = inbound.received_ns  # when the client was last told that it waits
@@ -312,7 +317,7 @@ class Exchange:
             return False
         if len(self.attempts) > 1:
             whole = self.assembles or self.plan.finish == "whole"
-            if whole and attempt.called is None and self._waits_for_another(attempt, now):
+            if whole and attempt.called is None and waits_for_another(self, attempt, now):
                 return False
         self.winner = attempt
         self.first_in_ns = attempt.marks.first
@@ -346,36 +351,19 @@ class Exchange:
         again() if self.request.found is None else when_written(self, again)
         return True
 
-    def _waits_for_another(self, attempt: Attempt, now: int) -> bool:
-        """Hold the first to speak back where a silent one will very likely end sooner."""
-        rivals = [
-            Rival(other.step.target, other.began_ns)
-            for other in self.attempts
-            if other is not attempt and other.called is None and not other.heard
-        ]
-        if not rivals:
-            return False
-        state = self.state
-        expected = state.learned.expected_tokens(self.alias.name)
-        tokens = expected or self.request.max_tokens or USUAL_TOKENS
-        # A client that wants the whole has no use for an early first token.
-        answer = ExpectedAnswer(self.size, tokens, 0.0 if self.assembles else WORTH)
-        spoke = Rival(attempt.step.target, attempt.marks.first or now)
-        until = waits_ns(spoke, rivals, state.learned.forms, answer, now)
-        if until is None:
-            return False
-        attempt.held_ns = until
-        state.timers.wait(Held(attempt), until)
-        return True
-
     def deliver(self, attempt: Attempt, data: bytes, *, ended: bool) -> None:
         """Hand the winner's bytes to the client, in the turn in which they came."""
         reply = self.reply
         if reply.finished:
             return
+        if ended and self.cascade is None and attempt.called is None:
+            # It is over, though the provider's body may not be: settled first, then sent.
+            attempt.final = data
+            attempt.over(attempt.ended_as(None))
+            return
         if not self.request.streamed:
             if ended:
-                self.answer(attempt, attempt.marks.end)
+                reply.whole(200, *self.answer(attempt, attempt.marks.end))
             return
         now_ns = self.state.now_ns
         if not reply.started:
@@ -444,26 +432,27 @@ class Exchange:
 
     def ended(self, attempt: Attempt) -> None:
         """Answer the client after the deciding attempt: whole, or by closing the stream."""
-        reply, called = self.reply, attempt.called
+        reply, called, last = self.reply, attempt.called, None
         if called is not None and called.error is not None:
             self._break(attempt, called.error)
         elif not reply.finished:
             self.refusal = None  # of a target that could not be told the request
             marks = attempt.marks
+            self.answered = True
             if not self.request.streamed:
-                self.answer(attempt, marks.end if self.assembles else marks.last or marks.end)
+                last = self.answer(
+                    attempt, marks.end if self.assembles else marks.last or marks.end
+                )
             else:
-                # A provider whose stream ends with its body, not with a marker.
-                self.last_out_ns = self.state.now_ns()
-                reply.finish(last=attempt.closing())
+                last = stream_end(self, attempt)
         else:
             self.refusal = None
         if attempt.step.target in self._shy and self.winner is attempt:
             self.state.learned.unstreamable.add(attempt.step.target)
-        self.close()
+        self.close(last)
 
-    def answer(self, attempt: Attempt, came_ns: int | None) -> None:
-        """Give the client a whole answer, which was there at `came_ns`."""
+    def answer(self, attempt: Attempt, came_ns: int | None) -> tuple[bytes, bytes]:
+        """The header lines and the body of a whole answer, which was there at `came_ns`."""
         body = attempt.whole_body()
         if attempt.called is None:
             attempt.reckon()
@@ -472,7 +461,7 @@ class Exchange:
         self.first_in_ns = came_ns
         lines = attempt.media + self.headers(attempt)
         self.first_out_ns = self.last_out_ns = self.state.now_ns()
-        self.reply.whole(200, lines, body)
+        return lines, body
 
     def _break(self, attempt: Attempt, error: AttemptError) -> None:
         """End an answer that broke off after the commit: one error event, then the end."""
@@ -518,8 +507,12 @@ class Exchange:
             self.reply.fail(defect)
         self.close()
 
-    def close(self) -> None:
-        """Settle the exchange, once; attempts that still run are closed in this turn."""
+    def close(self, last: tuple[bytes, bytes] | None = None) -> None:
+        """Settle the exchange, once; attempts that still run are closed in this turn.
+
+        `last`, the end of a good answer, is sent once it is settled: whatever a client has in full
+        is in the books, also if this process is killed now.
+        """
         if self.closed_ns is not None:
             return
         state = self.state
@@ -534,6 +527,11 @@ class Exchange:
             if attempt.called is None:
                 attempt.abandon()
         settled = settle(state, self)
+        if last is not None:
+            if self.request.streamed:
+                send_stream_end(self.reply, *last)
+            else:
+                self.reply.whole(200, *last)
         # Attempts hold the exchange: without this both would wait for the collector.
         self.attempts = []
         self.winner = self.cascade = None

@@ -1,17 +1,21 @@
-"""The settlement of an exchange: what is journaled, billed and remembered. Nothing here waits."""
+"""The end of an exchange: its last bytes, and what is journaled, billed and remembered of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lightgate.clock.outcome import Outcome
+from lightgate.gateway.exchange.attempt import Held
 from lightgate.gateway.exchange.told import story_of
 from lightgate.gateway.request.passed import traceparent_of
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
+from lightgate.route.plan.finish import WORTH, ExpectedAnswer, Rival, waits_ns
+from lightgate.route.plan.policy import USUAL_TOKENS
 
 if TYPE_CHECKING:
     from lightgate.gateway.exchange.attempt import Attempt, ExchangeFacts
     from lightgate.gateway.exchange.state import State
+    from lightgate.gateway.request.around import ClientReply
 
 
 _CANCELLED: Final = Outcome.CANCELLED.value
@@ -177,7 +181,8 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
     called = marks = bill = paid = None
     if winner is not None:
         called, marks, bill = winner.called, winner.marks, winner.bill
-    if called is not None and exchange.reply.finished and exchange.last_out_ns is not None:
+    sent = exchange.answered or exchange.reply.finished
+    if called is not None and sent and exchange.last_out_ns is not None:
         status, outcome = 200, called.outcome._value_  # what nearly every exchange comes to
     else:
         status, outcome = _status(exchange), _outcome(exchange)
@@ -245,3 +250,46 @@ def _tokens(exchange: ExchangeFacts, attempt: Attempt) -> int:
     if said is None and exchange.request.endpoint.sound:
         said = 0
     return (exchange.request.tokens_in if said is None else said) + (called.tokens.out or 0)
+
+
+def waits_for_another(exchange: ExchangeFacts, attempt: Attempt, now: int) -> bool:
+    """Hold the first to speak back where a silent one will very likely end sooner."""
+    rivals = [
+        Rival(other.step.target, other.began_ns)
+        for other in exchange.attempts
+        if other is not attempt and other.called is None and not other.heard
+    ]
+    if not rivals:
+        return False
+    state = exchange.state
+    expected = state.learned.expected_tokens(exchange.alias.name)
+    tokens = expected or exchange.request.max_tokens or USUAL_TOKENS
+    # A client that wants the whole has no use for an early first token.
+    answer = ExpectedAnswer(exchange.size, tokens, 0.0 if exchange.assembles else WORTH)
+    spoke = Rival(attempt.step.target, attempt.marks.first or now)
+    until = waits_ns(spoke, rivals, state.learned.forms, answer, now)
+    if until is None:
+        return False
+    attempt.held_ns = until
+    state.timers.wait(Held(attempt), until)
+    return True
+
+
+def stream_end(exchange: ExchangeFacts, attempt: Attempt) -> tuple[bytes, bytes]:
+    """The end of a stream: its header lines where it has not begun, and its last bytes."""
+    # Without a marker a provider's stream ends with its body.
+    data = attempt.closing() if attempt.final is None else attempt.final
+    lines = b"" if exchange.reply.started else attempt.media + exchange.headers(attempt)
+    exchange.last_out_ns = now = exchange.state.now_ns()
+    if exchange.first_out_ns is None and exchange.first_in_ns is not None:
+        exchange.first_out_ns = now
+    return lines, data
+
+
+def send_stream_end(reply: ClientReply, lines: bytes, data: bytes) -> None:
+    """Send the end of a stream, which may be all of it."""
+    if reply.started:
+        reply.finish(last=data)
+    else:
+        reply.start(200, lines, first=data)
+        reply.finish()

@@ -21,6 +21,7 @@ import msgspec
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError, UsageError
+from lightgate.gateway.process.handover import AdoptedProcess, ChildHand
 from lightgate.gateway.process.lock import PARENT_DEATH_ENV, ChildState
 from lightgate.gateway.process.logs import say
 from lightgate.gateway.process.port import WorkerSockets
@@ -86,16 +87,24 @@ class Backoff:
 class Child:
     """One child process, restarted until it is told to stop."""
 
-    def __init__(self, spec: ChildSpec, changed: Callable[[], None], clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self,
+        spec: ChildSpec,
+        changed: Callable[[], None],
+        clock: Clock = SYSTEM,
+        *,
+        running: ChildHand | None = None,  # its first life, which another program began
+    ) -> None:
         self.spec = spec
-        self.restarts = 0
+        self.restarts = 0 if running is None else running.restarts
+        self._running = running
         self.ready = False
         loop = asyncio.get_running_loop()
         self.first: asyncio.Future[dict[str, Any]] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
         self._changed = changed
         self._clock = clock
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | AdoptedProcess | None = None
         self._stopping = asyncio.Event()
         self._task = loop.create_task(self._live(), name=spec.name)
 
@@ -109,6 +118,25 @@ class Child:
         """For `supervisor.json`."""
         return ChildState(
             name=self.spec.name, pid=self.pid, ready=self.ready, restarts=self.restarts
+        )
+
+    def hand(self) -> ChildHand | None:
+        """What another program needs to go on with the process; None where it does not serve."""
+        process = self._process
+        if not self.ready or process is None:
+            return None
+        if isinstance(process, AdoptedProcess):
+            stdin, stdout = process.descriptors()
+        else:
+            transport = process._transport  # type: ignore[attr-defined] # noqa: SLF001 - asyncio shows a child's pipes nowhere else
+            ends = [transport.get_pipe_transport(number) for number in (_STDIN, _STDOUT)]
+            stdin, stdout = (end.get_extra_info("pipe").fileno() for end in ends)
+        return ChildHand(
+            name=self.spec.name,
+            pid=process.pid,
+            stdin=stdin,
+            stdout=stdout,
+            restarts=self.restarts,
         )
 
     def signal(self, number: int) -> None:
@@ -192,7 +220,8 @@ class Child:
             self._send(self.spec.stop_signal)
         self._changed()
         try:
-            facts = await self._ready_line(process)
+            served = isinstance(process, AdoptedProcess)
+            facts: dict[str, Any] | None = {} if served else await self._ready_line(process)
             served_ns = self._clock.now_ns()
             if facts is None:
                 await self._end(process)
@@ -214,7 +243,10 @@ class Child:
             self._changed()
         return 0.0, code
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
+    async def _spawn(self) -> asyncio.subprocess.Process | AdoptedProcess:
+        if self._running is not None:
+            running, self._running = self._running, None
+            return await AdoptedProcess.adopt(running)
         sockets = self.spec.sockets
         fds = () if sockets is None else sockets.open()
         named = ("--fds", ",".join(map(str, fds))) if fds else ()
@@ -234,12 +266,14 @@ class Child:
         kept = {name: value for name, value in os.environ.items() if name not in without}
         return {**kept, **self.spec.env, PARENT_DEATH_ENV: "1"}
 
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
+    async def _end(self, process: asyncio.subprocess.Process | AdoptedProcess) -> None:
         """Give a child that is not ready a moment to end with its own exit code."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), 1.0)
 
-    async def _ready_line(self, process: asyncio.subprocess.Process) -> dict[str, Any] | None:
+    async def _ready_line(
+        self, process: asyncio.subprocess.Process | AdoptedProcess
+    ) -> dict[str, Any] | None:
         """The facts of the ready line; None where the child ended, was late, or said otherwise."""
         if process.stdout is None:
             return None
@@ -272,7 +306,7 @@ class Child:
             reading.cancel()
         raise TimeoutError
 
-    async def _drain(self, process: asyncio.subprocess.Process) -> None:
+    async def _drain(self, process: asyncio.subprocess.Process | AdoptedProcess) -> None:
         """Read and drop what else the child prints; kill a child that has fallen silent.
 
         Silence is counted in seconds that passed here one by one: where the whole machine stood

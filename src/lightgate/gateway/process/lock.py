@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 STATE: Final = "supervisor.json"
 LOCK: Final = "supervisor.lock"
 FORCED: Final = "reload-forced"  # a file that lets the next reload remove every model or key
+UPGRADE: Final = "reload-upgrade"  # a file that lets the next reload replace the supervisor too
 WORKER: Final = "worker-"  # begins the name of a worker
 PARENT_DEATH_ENV: Final = "LIGHTGATE_ENDS_WITH_PARENT"  # set for every child of a supervisor
 ORPHANS_S: Final = 4.0  # the children of a supervisor that was killed are gone by then
@@ -53,9 +54,9 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
 class DataFolderLock:
     """A lock on the data folder, which ends with the process in any case."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, held: int | None = None) -> None:
         self._data = data
-        self._lock = _locked(data)
+        self._lock = _locked(data) if held is None else held  # by the program before
         self.stale = (data / STATE).exists()  # the previous process did not end in order
 
     def __enter__(self) -> Self:
@@ -74,6 +75,11 @@ class DataFolderLock:
         fresh = self._data / f"{STATE}.new"
         fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
         fresh.replace(self._data / STATE)
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file that is locked."""
+        return self._lock
 
     def release(self) -> None:
         """Remove `supervisor.json`, then release the lock."""

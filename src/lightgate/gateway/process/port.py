@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import socket
 from typing import TYPE_CHECKING, Final, Self
 
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
+from lightgate.gateway.process.handover import PortHand
 from lightgate.wire.link.listen import listen_at, open_sockets
 
 if TYPE_CHECKING:
-    import socket
+    from collections.abc import Iterable
     from types import TracebackType
 
 RETRY_S: Final = 0.1
@@ -34,15 +36,20 @@ class WorkerSockets:
     A connection that comes while no worker accepts waits in the socket's queue for the next one.
     """
 
-    def __init__(self, bound: list[socket.socket]) -> None:
+    def __init__(self, bound: list[socket.socket], listening: Iterable[socket.socket] = ()) -> None:
         self._bound = bound
-        self._sockets: list[socket.socket] = []
+        self._sockets = list(listening)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Of the sockets that listen now."""
+        return tuple(one.fileno() for one in self._sockets)
 
     def open(self) -> tuple[int, ...]:
         """The descriptors of the sockets; they are opened where they are not."""
         if not self._sockets:
             self._sockets = [listen_at(one) for one in self._bound]
-        return tuple(one.fileno() for one in self._sockets)
+        return self.descriptors
 
     def close(self) -> None:
         """Refuse what waits: no worker will come soon."""
@@ -69,6 +76,29 @@ class ReservedPort:
         self._shared = [WorkerSockets(self._sockets) for _ in range(workers)]
         for one in self._shared:
             one.open()
+        return self._shared
+
+    @classmethod
+    def of_hand(cls, host: str, hand: PortHand) -> ReservedPort:
+        """A port that another program has reserved, with the sockets of its workers."""
+        made = cls(host, hand.port, [socket.socket(fileno=fd) for fd in hand.bound])
+        made._shared = [
+            WorkerSockets(made._sockets, [socket.socket(fileno=fd) for fd in fds])
+            for fds in hand.shared
+        ]
+        return made
+
+    def hand(self) -> PortHand:
+        """What another program needs to go on with the port."""
+        return PortHand(
+            port=self.port,
+            bound=tuple(one.fileno() for one in self._sockets),
+            shared=tuple(one.open() for one in self._shared),
+        )
+
+    @property
+    def shared(self) -> list[WorkerSockets]:
+        """The sockets of each worker."""
         return self._shared
 
     def stop_listening(self) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from lightgate.gateway.process.handover import ChildHand
     from lightgate.gateway.process.lock import ChildState
 
 __all__ = ["ChildSpec", "StoppedEarly", "Supervisor", "look"]
@@ -46,6 +47,7 @@ class Supervisor:
     `watched` names the file to look at, `known` is the version of it that was read. `changed` gets
     the children's states whenever a process starts or ends. `renew` gives the children that take
     the places of those with the same names (SIGUSR2), and `leave` is called when the end begins.
+    `upgrade` is called once all are replaced; it may put another program in the place of this one.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Supervisor:
         self._changed = changed
         self._renew = renew
         self._leave = leave
+        self.upgrade: Callable[[], Awaitable[None]] | None = None
         self._children: list[Child] = []
         self._replacing: asyncio.Task[None] | None = None
         self.reloads = 0  # replacements that have ended
@@ -103,6 +106,18 @@ class Supervisor:
             return [await self._first_facts(child, told) for child in begun]
         finally:
             told.cancel()
+
+    def adopt(self, *running: tuple[ChildSpec, ChildHand]) -> None:
+        """Go on with children that the program before this one started."""
+        for spec, hand in running:
+            child = Child(spec, self._tell, running=hand)
+            self._children.append(child)
+            child.ended.add_done_callback(functools.partial(self._on_end, child))
+
+    def hands(self) -> tuple[ChildHand, ...]:
+        """The children that serve, for the program after this one."""
+        found = [child.hand() for child in self._children]
+        return tuple(hand for hand in found if hand is not None)
 
     async def run(self) -> None:
         """Wait for the signal to stop; then stop every child in order."""
@@ -165,6 +180,8 @@ class Supervisor:
             if self.reload("SIGUSR2"):
                 await self._succeed_all()
                 say(_log, logging.INFO, "Every process was replaced")
+                if self.upgrade is not None:
+                    await self.upgrade()
             else:
                 self.reload_error = "The configuration was not taken over; the log says why."
         except StoppedEarly:

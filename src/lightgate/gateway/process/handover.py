@@ -1,0 +1,150 @@
+"""Hand a running gateway over to the version that is installed now, in the same process.
+
+The supervisor replaces its program (exec) and keeps its process id, its listening sockets, the lock
+on the data folder and its children: each child sees nothing but that its parent lives on. What the
+new program needs to know is in one environment variable, which holds numbers and no secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+import msgspec
+
+from lightgate.errors import LightgateError
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+ENV: Final = "LIGHTGATE_HANDOVER"
+CHECK_S: Final = 60.0  # for the installed version to show that it can be loaded
+_LOOK_S: Final = 0.02
+_IGNORED: Final = (signal.SIGUSR2, signal.SIGHUP)  # until the new program has its handlers
+_CHECK: Final = "import lightgate.cli.launch, lightgate.cli.up"
+
+
+class ChildHand(msgspec.Struct, frozen=True, kw_only=True):
+    """A running child: its process id, and our ends of its standard input and output."""
+
+    name: str
+    pid: int
+    stdin: int
+    stdout: int
+    restarts: int = 0
+
+
+class PortHand(msgspec.Struct, frozen=True, kw_only=True):
+    """A reserved port: its sockets that do not listen, and those that do, by worker."""
+
+    port: int
+    bound: tuple[int, ...]
+    shared: tuple[tuple[int, ...], ...] = ()
+
+
+class Handover(msgspec.Struct, frozen=True, kw_only=True):
+    """All that goes from one program to the next; descriptors as numbers."""
+
+    lock: int
+    gateway: PortHand
+    console: PortHand
+    generation: int
+    reloads: int
+    started: str
+    children: tuple[ChildHand, ...]
+    facts: dict[str, Any] | None = None  # of a simulator
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Every descriptor that outlives the change of programs."""
+        ports = (self.gateway, self.console)
+        held = [fd for port in ports for fds in (port.bound, *port.shared) for fd in fds]
+        pipes = [fd for child in self.children for fd in (child.stdin, child.stdout)]
+        return (self.lock, *held, *pipes)
+
+
+def taken_over(env: MutableMapping[str, str]) -> Handover | None:
+    """What the program before left, if this one continues it; no child inherits any of it."""
+    text = env.pop(ENV, None)
+    if text is None:
+        return None
+    found = msgspec.json.decode(text, type=Handover)
+    for descriptor in found.descriptors():
+        os.set_inheritable(descriptor, False)
+    return found
+
+
+async def check_installed() -> None:
+    """See that the installed version can be loaded; after the change there is no way back."""
+    check = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _CHECK, stdin=asyncio.subprocess.DEVNULL
+    )
+    try:
+        code = await asyncio.wait_for(check.wait(), CHECK_S)
+    except TimeoutError:
+        check.kill()
+        code = await check.wait()
+    if code:
+        raise LightgateError("The installed version cannot be loaded; the one that runs goes on.")
+
+
+def hand_over(what: Handover) -> NoReturn:
+    """Become the installed version, with the same arguments; nothing of this program returns."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    for descriptor in what.descriptors():
+        os.set_inheritable(descriptor, True)
+    env = {**os.environ, ENV: msgspec.json.encode(what).decode()}
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
+
+
+class AdoptedProcess:
+    """A child that the program before started; as `asyncio.subprocess.Process`, as far as used."""
+
+    def __init__(self, hand: ChildHand, stdout: asyncio.StreamReader) -> None:
+        self.pid = hand.pid
+        self.stdout = stdout
+        self.stdin = os.fdopen(hand.stdin, "wb", 0)  # never written; our death closes it
+        self.returncode: int | None = None
+        self._stdout = hand.stdout
+
+    def descriptors(self) -> tuple[int, int]:
+        """Our ends of its standard input and output."""
+        return self.stdin.fileno(), self._stdout
+
+    @classmethod
+    async def adopt(cls, hand: ChildHand) -> Self:
+        """Read on from its standard output."""
+        reader = asyncio.StreamReader()
+        pipe = os.fdopen(hand.stdout, "rb", 0)
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        return cls(hand, reader)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal; ProcessLookupError where it has ended."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it now."""
+        with contextlib.suppress(ProcessLookupError):
+            self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Wait for its end; its exit code, or minus the signal that ended it."""
+        while self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
+            except ChildProcessError:  # it was no child of ours, or somebody has waited for it
+                self.returncode = 0
+                break
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+            else:
+                await asyncio.sleep(_LOOK_S)
+        return self.returncode

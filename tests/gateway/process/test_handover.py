@@ -1,0 +1,162 @@
+"""A gateway goes on under another program: sockets, lock and children are the same."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gateway.process.test_supervisor import serving, until
+from lightgate.errors import LightgateError
+from lightgate.gateway.process import handover
+from lightgate.gateway.process.handover import (
+    ENV,
+    ChildHand,
+    Handover,
+    PortHand,
+    check_installed,
+    taken_over,
+)
+from lightgate.gateway.process.lock import DataFolderLock
+from lightgate.gateway.process.port import ReservedPort
+from lightgate.gateway.process.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lightgate.gateway.process.child import ChildSpec
+
+
+def doubled(hand: PortHand) -> PortHand:
+    """The same sockets under other numbers, as another program has them."""
+    return PortHand(
+        port=hand.port,
+        bound=tuple(map(os.dup, hand.bound)),
+        shared=tuple(tuple(map(os.dup, fds)) for fds in hand.shared),
+    )
+
+
+async def test_connections_that_wait_are_accepted_by_the_next_program() -> None:
+    before = await ReservedPort.make("127.0.0.1", 0)
+    before.share(2)
+    lines = [socket.create_connection(("127.0.0.1", before.port)) for _ in range(8)]
+    after = ReservedPort.of_hand("127.0.0.1", doubled(before.hand()))
+    before.close()
+    assert after.port == before.port
+    accepted = 0
+    for one in after.shared:
+        for fd in one.open():
+            with socket.socket(fileno=os.dup(fd)) as listening:
+                listening.setblocking(False)
+                while True:
+                    try:
+                        listening.accept()[0].close()
+                    except BlockingIOError:
+                        break
+                    accepted += 1
+    assert accepted == len(lines)
+    for line in lines:
+        line.close()
+    after.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", before.port))
+
+
+def begun(spec: ChildSpec) -> tuple[subprocess.Popen[bytes], ChildHand]:
+    """A child of a program before this one, which has said that it serves."""
+    process = subprocess.Popen(spec.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    ends = os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno())
+    process.stdin.close()
+    process.stdout.close()
+    hand = ChildHand(name=spec.name, pid=process.pid, stdin=ends[0], stdout=ends[1], restarts=3)
+    return process, hand
+
+
+async def test_a_child_is_kept_then_restarted_then_stopped() -> None:
+    spec = serving(name="worker-0")
+    process, hand = begun(spec)
+    async with Supervisor() as supervisor:
+        supervisor.adopt((spec, hand))
+        await until(lambda: supervisor.states()[0].ready)
+        [state] = supervisor.states()
+        assert (state.pid, state.restarts) == (process.pid, 3)
+        [again] = supervisor.hands()
+        assert again == hand
+        os.kill(process.pid, signal.SIGKILL)
+        await until(lambda: supervisor.states()[0].restarts == 4 and supervisor.states()[0].ready)
+        assert supervisor.states()[0].pid != process.pid
+        [fresh] = supervisor.hands()  # one that this program started
+        assert stat.S_ISFIFO(os.fstat(fresh.stdin).st_mode)
+    process.returncode = 0  # it was waited for
+
+
+async def test_an_adopted_child_is_stopped_in_order() -> None:
+    spec = serving(name="console")
+    process, hand = begun(spec)
+    async with Supervisor() as supervisor:
+        supervisor.adopt((spec, hand))
+        await until(lambda: supervisor.states()[0].ready)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+    process.returncode = 0
+
+
+def test_what_was_handed_over_is_taken_once_and_inherited_by_nobody(tmp_path: Path) -> None:
+    with DataFolderLock(tmp_path) as lock:
+        held = os.dup(lock.descriptor)
+        os.set_inheritable(held, True)
+        port = PortHand(port=1, bound=())
+        what = Handover(
+            lock=held, gateway=port, console=port, generation=1, reloads=2, started="", children=()
+        )
+        env = {ENV: msgspec.json.encode(what).decode()}
+        assert taken_over(env) == what
+        assert taken_over(env) is None
+        assert not os.get_inheritable(held)
+        with pytest.raises(LightgateError):  # the lock is the same one
+            DataFolderLock(tmp_path)
+        DataFolderLock(tmp_path, held).release()
+
+
+async def test_a_version_that_cannot_be_loaded_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await asyncio.wait_for(check_installed(), 60)
+    monkeypatch.setattr(handover, "_CHECK", "import lightgate.no_such_module")
+    with pytest.raises(LightgateError, match="the one that runs goes on"):
+        await check_installed()
+    assert "no_such_module" in capfd.readouterr().err
+
+
+def test_the_arguments_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[str, list[str], dict[str, str]]] = []
+    monkeypatch.setattr(os, "execve", lambda *what: done.append(what))
+    usual = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGHUP)}
+    port = PortHand(port=1, bound=())
+    ends = os.pipe()
+    what = Handover(
+        lock=ends[0], gateway=port, console=port, generation=1, reloads=2, started="", children=()
+    )
+    become: Callable[[Handover], object] = handover.hand_over  # the real one does not return
+    become(what)
+    [(program, arguments, env)] = done
+    assert (program, arguments) == (sys.executable, sys.orig_argv)
+    assert msgspec.json.decode(env[ENV], type=Handover) == what
+    assert os.get_inheritable(ends[0])
+    for number, action in usual.items():
+        assert signal.getsignal(number) is signal.SIG_IGN
+        signal.signal(number, action)
+    for end in ends:
+        os.close(end)
