@@ -110,6 +110,7 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/overhead.py || test $$? -eq 6 # misses a limit, and says which
 	$(BIN)/python benchmarks/whole.py || test $$? -eq 6 # misses its limit, and says so
 	$(BIN)/python benchmarks/restart.py
+	$(BIN)/python benchmarks/restart.py --upgrade --reloads 2
 	$(BIN)/python benchmarks/crowd.py
 	$(BIN)/python benchmarks/turns.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
 	$(BIN)/python benchmarks/adds_up.py
