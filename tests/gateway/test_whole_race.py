@@ -10,7 +10,7 @@ import pytest
 
 from gateway.faulted import Field, model
 from gateway.test_faults_race import save_up, spend_all
-from lightgate.gateway.exchange import exchange, whole
+from lightgate.gateway.exchange import settle, whole
 from sim.conftest import SAY
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ async def test_the_predicted_end_decides(start: Start, monkeypatch: pytest.Monke
     def wait(spoke: Rival, *rest: Any) -> int | None:
         return int(rest[-1] + 1_000_000_000) if spoke.target == first else None
 
-    monkeypatch.setattr(exchange, "waits_ns", wait)
+    monkeypatch.setattr(settle, "waits_ns", wait)
     _, answer, settled = await raced(start, [first, better])
     assert answer.headers["x-lightgate-target"] == better
     assert outcomes(settled) == ["cancelled", "ok"]
@@ -308,7 +308,7 @@ async def test_the_predicted_end_decides(start: Start, monkeypatch: pytest.Monke
 async def test_one_that_is_held_back_answers_where_nobody_better_comes(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "waits_ns", lambda *rest: rest[-1] + 50_000_000)
+    monkeypatch.setattr(settle, "waits_ns", lambda *rest: rest[-1] + 50_000_000)
     _, answer, settled = await raced(start, ["lab/plain!stall:5,0.3", HANG])
     assert answer.status == 200
     assert outcomes(settled) == ["ok", "cancelled"]
