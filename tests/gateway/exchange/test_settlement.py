@@ -72,6 +72,7 @@ def exchange(*attempts: Any, winner: Any = None, **more: Any) -> Any:
         "reply": SimpleNamespace(finished=True, started=True), "refusal": None, "skipped": (),
         "routed_ns": 202, "first_in_ns": 260, "first_out_ns": 261, "last_out_ns": 291,
         "closed_ns": 292, "reserved": 900, "reserved_tokens": 90, "beside": 0, "decisive": None,
+        "answered": False,
     }  # fmt: skip
     return SimpleNamespace(**facts | more)
 
@@ -264,3 +265,10 @@ def test_an_exchange_that_no_target_was_asked_for(
     settle_free(where, facts, None, first_out)
     note = where.journal.said[0][1].exchange
     assert (note.winner, note.tokens_in, note.tokens_out) == (None, None, None)
+
+
+def test_an_answer_whose_end_is_about_to_be_sent_is_an_answer() -> None:
+    won = attempt("lab/a", 100)
+    reply = SimpleNamespace(finished=False, started=False)
+    note = settle(state(), exchange(won, winner=won, reply=reply, answered=True)).exchange
+    assert (note.status, note.outcome) == (200, "ok")
