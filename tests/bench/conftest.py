@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from lightgate.bench.load.drive import Finished, Job
+from lightgate.bench.load.drive import Finished
+from lightgate.bench.load.jobs import Job
 from lightgate.clock.marks import Marks, StampSource
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage, count

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -307,9 +308,32 @@ async def test_several_processes_make_one_run(run: Run, world: str, tmp_path: Pa
     words = ("bench", "swift/m", "--world", world, "--concurrency", "4", *QUICK)
     ran = await run(*words, "--requests", "40", "--processes", "2", "--out", str(out))
     assert ran.code == 0, ran.err
-    attempts = RunFolder(out).attempts()
-    assert len({attempt.id for attempt in attempts}) == len(attempts) == 40
-    assert {attempt.outcome for attempt in attempts} == {"ok"}
+    folder = RunFolder(out)
+    attempts, recordings = folder.attempts(), folder.recordings()
+    assert len({attempt.id for attempt in attempts}) == len(attempts)
+    counted = [attempt for attempt in attempts if not recordings[attempt.id].warmup]
+    assert len(counted) == 40
+    assert {attempt.outcome for attempt in counted} == {"ok"}
+
+
+async def test_what_is_asked_for_is_counted_and_no_more_is_sent_than_announced(
+    run: Run, world: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    load = ("--concurrency", "1,4", "--out", str(out))
+    ran = await run("bench", "swift/m", "slow/m", "--world", world, *QUICK, *load)
+    assert ran.code == 0, ran.err
+    folder = RunFolder(out)
+    cells, sent = folder.run().cells, len(folder.attempts())
+    assert {cell.requests for cell in cells} == {12}
+    assert len(cells) == 6  # two targets and the second half of the A/A pair, at two loads
+    probes = 2 * 3  # of each target; the second half has the first one's
+    said = re.search(r"At most (\d+) requests", ran.err)
+    assert said is not None
+    assert sent + probes <= int(said[1]) <= 2 * (sent + probes)
+    cells = tuple(cell for cell in cells if cell.concurrency == 4)
+    for cell in cells:
+        assert cell.inflight == pytest.approx(4, rel=0.3)
 
 
 async def test_a_sweep_ends_where_nothing_is_gained(run: Run, world: str, tmp_path: Path) -> None:

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from lightgate.bench.run.order import Explorer, Loading, RunOrder
     from lightgate.bench.watch.watch import EngineWatch
     from lightgate.bench.workload.conversation import Talk
+    from lightgate.bench.workload.workload import WorkloadWish
     from lightgate.ledger.runs.folder import RunFolder
     from lightgate.ledger.runs.run import Run
     from lightgate.provider.target import Target
 
-ENOUGH = 96  # requests for a p95 with an interval
 PROFILES = ("voice", "coding", "agent", "batch")
 
 
@@ -127,6 +127,11 @@ PROFILES = ("voice", "coding", "agent", "batch")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--fail-if", "limits", multiple=True, help='E.g. "ttft_p95>500ms"; repeatable.')
 @click.option("--seed", type=int, help="Seed of everything random in the run; new by default.")
+@click.option(
+    "--stagger/--no-stagger",
+    default=True,
+    help="Begin the workers of a closed loop over the time of one request.",
+)
 @click.option("--together", is_flag=True, help="All targets at once instead of in turns.")
 @click.option(
     "--aa/--no-aa", default=True, help="Measure the first target twice, to see what chance does."
@@ -155,10 +160,10 @@ def command(**given: Any) -> int:
     paced = given["rate"] is not None and not given["find_rate"]
     given["shape"] = given["shape"] or ("poisson" if paced else "closed")
     with _targets(given) as targets:
-        order = _order(given, targets)
-        _agree(order, given)
         folder = _folder(given)
+        order = _order(given, targets)
         explorer = _explorer(given, order, checks)
+        order = _agree(order, explorer, given)
         with EngineWatch(watch_of(given, targets)) as watch:
             run, code = _carry_out(order, folder, explorer, resume=given["resume"])
         run = _watched(run, watch, folder)
@@ -266,7 +271,7 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
     wish = wish_of(given, seed)
     return RunOrder(
         targets=targets,
-        loads=tuple(_loads(given, seed)),
+        loads=tuple(_loads(given, seed, wish, targets)),
         talk=_talk(given),
         wish=wish,
         seed=seed,
@@ -274,6 +279,7 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
         at=datetime.now(UTC),
         aa=given["aa"],
         together=given["together"],
+        stagger=given["stagger"],
         processes=given["processes"],
         slo=slo_of(given),
         warmup=given["warmup"],
@@ -283,9 +289,11 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
     )
 
 
-def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
+def _loads(
+    given: dict[str, Any], seed: int, wish: WorkloadWish, targets: tuple[Target, ...]
+) -> list[Loading]:
     from lightgate.bench.load.shape import Closed, parse_shape
-    from lightgate.bench.run.order import Loading
+    from lightgate.bench.run.order import Loading, enough
 
     if given["sweep"] or given["find_rate"]:
         return []  # the explorer chooses
@@ -303,8 +311,11 @@ def _loads(given: dict[str, Any], seed: int) -> list[Loading]:
         Loading(
             label=f"c={workers}",
             concurrency=workers,
-            requests=None if duration is not None else given["requests"] or _enough(workers),
+            requests=None
+            if duration is not None
+            else given["requests"] or enough(workers, len(targets)),
             duration_ns=duration,
+            cap=_cap(duration, workers, wish.tokens_out, targets),
             precision=precision,
         )
         for workers in _numbers(given["concurrency"])
@@ -337,11 +348,16 @@ def _open_load(shape: Shape, given: dict[str, Any], duration: int | None) -> Loa
     )
 
 
-def _enough(workers: int) -> int:
-    """Requests for a p95 with an interval, and for blocks enough to compare."""
-    from lightgate.bench.run.order import BLOCK_ROUNDS, MIN_BLOCKS
+def _cap(
+    duration: int | None, workers: int, tokens: int, targets: tuple[Target, ...]
+) -> int | None:
+    """Requests that a time may come to: what is billed by the token is never without an end."""
+    from lightgate.bench.run.budget import is_free
+    from lightgate.bench.run.order import most_in_time
 
-    return max(ENOUGH, MIN_BLOCKS * BLOCK_ROUNDS * workers)
+    if duration is None or all(map(is_free, targets)):
+        return None
+    return most_in_time(duration / 1e9, workers, tokens)
 
 
 def _numbers(text: str) -> list[int]:
@@ -413,13 +429,14 @@ def _explorer(given: dict[str, Any], order: RunOrder, checks: list[Check]) -> Ex
     from lightgate.bench.judge.slo import Search, Sweep
     from lightgate.bench.load.shape import parse_rate
     from lightgate.bench.run.explore import HighestRate, ToSaturation, Trial
+    from lightgate.bench.run.order import ENOUGH, enough
 
     if not given["sweep"] and not given["find_rate"]:
         return None
     if len(order.targets) > 1 or (given["sweep"] and given["find_rate"]) or order.talk:
         raise UsageError("--sweep and --find-rate take one target, and one of the two.")
     if given["sweep"]:
-        return ToSaturation(lambda workers: given["requests"] or _enough(workers) // 2, Sweep())
+        return ToSaturation(lambda workers: given["requests"] or enough(workers, 1) // 2, Sweep())
     if not checks:
         raise UsageError(
             "--find-rate needs a limit to keep.", hint='Add --fail-if "ttft_p95>500ms".'
@@ -442,27 +459,17 @@ def _options(given: dict[str, Any], seed: int) -> dict[str, str]:
     return {**asked, "seed": str(seed)}
 
 
-def _agree(order: RunOrder, given: dict[str, Any]) -> None:
-    """Say what it will cost, and ask where that is more than a dollar."""
-    from lightgate.bench.run.budget import CostEstimate, confirm, plan
+def _agree(order: RunOrder, explorer: Explorer | None, given: dict[str, Any]) -> RunOrder:
+    """Say what it will cost, and ask where that is more than a dollar; that is then the limit."""
+    import msgspec
 
-    requests = sum(load.most or _expected(load) for load in order.loads)
-    estimate = CostEstimate(
-        plans=tuple(
-            plan(target, requests, order.wish.tokens_in, order.wish.tokens_out, order.at)
-            for target in order.targets
-        )
-    )
+    from lightgate.bench.run.budget import announce, confirm
+
+    estimate = announce(order, 0 if explorer is None else explorer.most(order))
     note(estimate.sentence)
     ask = (lambda text: click.confirm(text, err=True)) if sys.stdin.isatty() else None
     confirm(estimate, yes=given["yes"], ask=ask, limit=order.max_cost)
-
-
-def _expected(load: Loading) -> int:
-    """Requests of a load that goes by time: by its rate, else one a second and worker."""
-    seconds = (load.duration_ns or 0) / 1e9
-    rate = load.pacer.rate_per_s if load.pacer is not None else None
-    return int(seconds * (rate or load.concurrency or 1)) + 1
+    return msgspec.structs.replace(order, agreed=estimate.ceiling)
 
 
 def _folder(given: dict[str, Any]) -> RunFolder | None:

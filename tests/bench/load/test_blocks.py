@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bench.conftest import Serve
-    from lightgate.bench.load.drive import Job
+    from lightgate.bench.load.jobs import Job
 
 MS = 1_000_000
 NAMES = ("a", "b", "a-twin")
@@ -35,6 +35,10 @@ def lane(port: int, name: str) -> Lane:
         return msgspec.structs.replace(job_at(port, f"{name}:{index}"), number=index)
 
     return Lane(name, job)
+
+
+def counted(done: list[InBlock]) -> list[InBlock]:
+    return [item for item in done if item.finished.job.part == "counted"]
 
 
 @pytest.fixture
@@ -68,15 +72,15 @@ async def test_every_lane_gets_every_prompt_of_a_block_in_its_turn(
         turns = await interleave(
             client,
             [lane(port, name) for name in NAMES],
-            Blocks(size=4, blocks=3, seed=9),
-            Driving(concurrency=2),
+            Blocks(sizes=(4,) * 3, seed=9),
+            Driving(concurrency=1),
             done.append,
         )
     where = Counter((item.lane, item.block, item.finished.job.number) for item in done)
     assert where == {(name, prompt // 4, prompt): 1 for name in NAMES for prompt in range(3 * 4)}
     assert all(item.finished.job.id == f"{item.lane}:{item.finished.job.number}" for item in done)
     assert all(alone)  # targets do not disturb each other
-    assert desk.most <= 2
+    assert desk.most == 1
     assert [(turn.block, turn.lane) for turn in turns] == [
         (block, name) for block in range(3) for name in order(NAMES, block, 9)
     ]
@@ -89,7 +93,7 @@ async def test_warm_ups_come_first_and_have_prompts_of_their_own(
 ) -> None:
     desk, done = Desk(), list[InBlock]()
     async with serving(desk.script) as port:
-        plan = Blocks(size=2, blocks=2, warmup=3)
+        plan = Blocks(sizes=(2,) * 2, warmup=3)
         lanes = [lane(port, "a"), lane(port, "b")]
         turns = await interleave(client, lanes, plan, Driving(), done.append)
     assert [turn.warmup for turn in turns] == [True] * 2 + [False] * 4
@@ -118,8 +122,8 @@ async def test_a_block_that_began_is_finished(client: Client, serving: Serve) ->
         lanes = [lane(port, "a"), lane(port, "b")]
         driving = Driving(duration_ns=100 * MS, concurrency=2)
         await interleave(client, lanes, Blocks(size=3), driving, done.append)
-    assert {item.finished.called.outcome for item in done} == {Outcome.OK}
-    blocks = Counter(item.block for item in done)
+    assert {item.finished.called.outcome for item in counted(done)} == {Outcome.OK}
+    blocks = Counter(item.block for item in counted(done))
     assert set(blocks.values()) == {6}
 
 
@@ -129,7 +133,7 @@ async def test_a_target_that_is_down_loses_its_turns_only(client: Client, servin
         closed.bind(("127.0.0.1", 0))
         async with serving(desk.script) as port:
             lanes = [lane(port, "up"), lane(closed.getsockname()[1], "down")]
-            plan = Blocks(size=4, blocks=5)
+            plan = Blocks(sizes=(4,) * 5)
             turns = await interleave(client, lanes, plan, Driving(give_up=2), done.append)
     counts = Counter(item.lane for item in done)
     assert counts == {"up": 20, "down": 2}
@@ -146,11 +150,11 @@ async def test_together_all_targets_are_under_way_at_once(client: Client, servin
     desk, done = Desk(answer), list[InBlock]()
     async with serving(desk.script) as port:
         lanes = [lane(port, "a"), lane(port, "b")]
-        plan = Blocks(size=3, blocks=4, together=True)
+        plan = Blocks(sizes=(3,) * 4, together=True)
         turns = await interleave(client, lanes, plan, Driving(concurrency=2), done.append)
-    where = Counter((item.lane, item.block) for item in done)
+    where = Counter((item.lane, item.block) for item in counted(done))
     assert where == {(name, block): 3 for name in "ab" for block in range(4)}
-    assert [turn.driven.started for turn in turns] == [12, 12]
+    assert min(turn.driven.started for turn in turns) > 12
     assert turns[0].driven.begin_ns == turns[1].driven.begin_ns
 
 
@@ -160,7 +164,7 @@ async def test_together_on_one_plan_every_pair_has_one_instant(
     desk, done = Desk(), list[InBlock]()
     async with serving(desk.script) as port:
         lanes = [lane(port, "a"), lane(port, "b")]
-        plan = Blocks(size=2, blocks=3, together=True)
+        plan = Blocks(sizes=(2,) * 3, together=True)
         pacer = Constant(parse_rate("100/s"))
         turns = await interleave(client, lanes, plan, Driving(), done.append, pacer)
     by_prompt: dict[int, set[int]] = {}
@@ -174,7 +178,7 @@ async def test_cancelling_keeps_what_was_measured(client: Client, serving: Serve
     desk, done = Desk(never), list[InBlock]()
     async with serving(desk.script) as port:
         lanes = [lane(port, "a"), lane(port, "b")]
-        plan = Blocks(size=3, blocks=4, together=True)
+        plan = Blocks(sizes=(3,) * 4, together=True)
         work = asyncio.ensure_future(
             interleave(client, lanes, plan, Driving(concurrency=2), done.append)
         )
@@ -188,10 +192,10 @@ async def test_cancelling_keeps_what_was_measured(client: Client, serving: Serve
 async def test_what_cannot_be_run(client: Client) -> None:
     two = [lane(1, "a"), lane(1, "b")]
     for lanes, plan in (
-        (two, Blocks(size=0, blocks=1)),
+        (two, Blocks(sizes=(0,))),
         (two, Blocks(size=1)),
-        ([], Blocks(size=1, blocks=1)),
-        ([*two, lane(1, "a")], Blocks(size=1, blocks=1)),
+        ([], Blocks(sizes=(1,))),
+        ([*two, lane(1, "a")], Blocks(sizes=(1,))),
     ):
         with pytest.raises(UsageError):
             await interleave(client, lanes, plan, Driving(), lambda _: None)

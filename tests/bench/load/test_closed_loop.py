@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lightgate.bench.load.drive import Finished, Job, drive
+from lightgate.bench.load.drive import Finished, drive
 from lightgate.bench.selftest.result import offered
 from lightgate.bench.selftest.run import driving
 from lightgate.clock.outcome import Outcome
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from bench.conftest import Serve, Shape
+    from lightgate.bench.load.jobs import Job
 
     Measure = Callable[[Shape], Finished]
     NewJob = Callable[[int, str], Job]

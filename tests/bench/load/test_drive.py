@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from bench.conftest import Serve
-    from lightgate.bench.load.drive import Job
+    from lightgate.bench.load.jobs import Job
     from own_time import OwnTime
 
 MS = 1_000_000

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lightgate.bench.run.explore import MARGIN, half_width, requests_for, widest
-from lightgate.bench.run.order import MOST, Loading, cut
+from lightgate.bench.run.order import MOST, Loading, cut, usual_size
 from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.run import CellSummary, Estimate, Metric
 
@@ -42,8 +42,9 @@ def test_half_the_width_takes_four_times_the_requests() -> None:
 
 def test_more_of_a_load_has_blocks_of_the_same_size() -> None:
     small = Loading(label="c=1", concurrency=1, requests=12, precision=0.04)
-    size, _ = cut(small)
+    size = usual_size(small, 2)
     more = Loading(label="c=1", concurrency=1, requests=100, block=size)
-    assert cut(more)[0] == size == 1
+    assert usual_size(more, 2) == size == 1
+    assert cut(more, 88, 2) == (1,) * 88
     assert small.most == MOST * 12
     assert more.most == 100

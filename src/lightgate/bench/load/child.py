@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from lightgate.bench.load.drive import Driven, Finished, Job, Start, drive_from, restraint_of
+from lightgate.bench.load.drive import Driven, Finished, drive_from, restraint_of
 from lightgate.bench.load.frames import (
     DOWN,
     Go,
@@ -30,6 +30,7 @@ from lightgate.bench.load.frames import (
     pack,
     receive,
 )
+from lightgate.bench.load.jobs import AtHand, Job, Start
 from lightgate.bench.load.quiet import FULL, breathe, quiet
 from lightgate.clock.source import SYSTEM
 from lightgate.dialect.registry import Dialect, Family, dialect_for
@@ -44,11 +45,11 @@ if TYPE_CHECKING:
     from lightgate.bench.load.restraint import Restraint
 
 
-class _Inbox:
+class _Inbox(AtHand):
     """The requests that came through the pipe."""
 
     def __init__(self, *, planned: bool) -> None:
-        self.planned = planned
+        super().__init__(iter(()), planned=planned)
         self.orders: asyncio.Queue[JobFrame | None] = asyncio.Queue()  # None is the end of them
         self._dialects = _dialects()
 

@@ -11,17 +11,17 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lightgate.bench.load.jobs import Job, JobSource, Start, starts
 from lightgate.bench.load.restraint import Restraint, is_key_refused
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import UsageError
 from lightgate.provider.call import Call, Called
-from lightgate.provider.prepare import Prepared
 from lightgate.wire.client.roundtrip import Deadlines
 from lightgate.wire.link.timers import best_alarm
 
@@ -38,14 +38,6 @@ BUSY_NS: Final = 2_000_000  # nearer than this to a planned instant nothing else
 TURN: Final = 16  # overdue requests started in one turn of the loop; then they get to run
 GRAIN_NS: Final = 1_000_000  # of the loop's own timers
 NEVER_NS: Final = 1 << 63  # an instant that does not come
-
-
-class Job(msgspec.Struct, frozen=True):
-    """One request to be made: `id` joins its records, `number` is that of its prompt."""
-
-    id: str
-    prepared: Prepared
-    number: int = 0
 
 
 class Driving(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,23 +88,6 @@ class Driven(msgspec.Struct, frozen=True, kw_only=True):
     key_refused: bool = False  # ... was a refusal of the key
 
 
-class Start(msgspec.Struct, frozen=True):
-    """A request to be made, at an offset from the begin (None: as soon as a worker is free)."""
-
-    job: Job
-    offset_ns: int | None = None
-
-
-class JobSource(Protocol):
-    """The requests of a drive, in order."""
-
-    planned: bool
-
-    async def next(self) -> Start | None:
-        """The next request; None when there are no more."""
-        ...
-
-
 async def drive(
     client: Client,
     jobs: Iterator[Job],
@@ -145,30 +120,12 @@ async def drive_from(
         raise UsageError("A load needs at least one request in flight.")
     if restraint is None:
         restraint = restraint_of(driving, planned=source.planned)
-    return await _Driver(client, driving, on_done, restraint, planned=source.planned).run(source)
+    return await _Driver(client, driving, on_done, restraint, source).run()
 
 
 def restraint_of(driving: Driving, *, planned: bool) -> Restraint:
     """Make the restraint of a drive; a plan is never moved by one."""
     return Restraint(pauses=driving.respect_429 and not planned, give_up=driving.give_up)
-
-
-def starts(jobs: Iterator[Job], pacer: Pacer | None) -> JobSource:
-    """Make a source of jobs that are at hand, with the instants of a pacer if there is one."""
-    if pacer is None:
-        return _AtHand((Start(job) for job in jobs), planned=False)
-    # The offset comes first: a plan that is over takes no job.
-    pairs = zip(pacer.offsets(), jobs, strict=False)
-    return _AtHand((Start(job, at) for at, job in pairs), planned=True)
-
-
-class _AtHand:
-    def __init__(self, items: Iterator[Start], *, planned: bool) -> None:
-        self._items = items
-        self.planned = planned
-
-    async def next(self) -> Start | None:
-        return next(self._items, None)
 
 
 class _Driver:
@@ -180,16 +137,18 @@ class _Driver:
         driving: Driving,
         on_done: Callable[[Finished], None],
         restraint: Restraint,
-        *,
-        planned: bool,
+        source: JobSource,
     ) -> None:
         self._client = client
+        self._source = source
         self._driving = driving
         self._on_done = on_done
         self._restraint = restraint
-        lead = LEAD_NS if planned else 0
+        lead = LEAD_NS if source.planned else 0
         self._begin = driving.start_ns or SYSTEM.now_ns() + lead
-        self._end = NEVER_NS if driving.duration_ns is None else self._begin + driving.duration_ns
+        lasts = driving.duration_ns
+        self._close = NEVER_NS if lasts is None else self._begin + lasts  # nothing counts after it
+        self._end = NEVER_NS if source.fills else self._close  # nothing begins after it
         self._calls: set[Call] = set()  # under way
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: set[asyncio.Task[None]] = set()  # starters that are between two requests
@@ -199,19 +158,23 @@ class _Driver:
         self._cutting = False
         self._started = self._dropped = self._cut = 0
 
-    async def run(self, source: JobSource) -> Driven:
+    async def run(self) -> Driven:
         """Start, stop, cool down and cut; a step is left out where nothing is left to do."""
         driving, cut_ns = self._driving, NEVER_NS
         if driving.duration_ns is not None and driving.cool_down_s is not None:
-            cut_ns = self._end + int(driving.cool_down_s * NS_PER_S)
-        if source.planned:
-            self._spawn(self._dispatch(source))
+            cut_ns = self._close + int(driving.cool_down_s * NS_PER_S)
+        if self._source.planned:
+            self._spawn(self._dispatch(self._source))
         else:
             for number in range(driving.concurrency):
-                self._spawn(self._work(number, source))
+                self._spawn(self._work(number, self._source))
         try:
-            await self._settle(self._end)
-            self._stop()
+            await self._settle(self._close)
+            over = self._source.close()
+            if over or not self._source.fills:
+                self._stop()
+            if over:
+                self._over.set()
             if self._failure is None and self._restraint.gave_up is None:
                 await self._settle(cut_ns)
         finally:
@@ -233,6 +196,7 @@ class _Driver:
         ramp_ns = int(driving.ramp_s * NS_PER_S * number / driving.concurrency)
         await _sleep_until(self._begin + ramp_ns)
         task, restraint = asyncio.current_task(), self._restraint
+        source.joined()
         while SYSTEM.now_ns() < self._end:
             while SYSTEM.now_ns() < restraint.until_ns:
                 await _sleep_until(restraint.until_ns)
@@ -321,6 +285,9 @@ class _Driver:
             self._stop()
             self._over.set()
         self._on_done(Finished(job, marks, called, worker, wall_ns))
+        if self._source.ended(job) and not self._cutting:
+            self._stop()
+            self._over.set()
 
     # Ending
 

@@ -16,7 +16,7 @@ from lightgate.provider.call import Called
 from lightgate.wire.origin import Origin
 
 if TYPE_CHECKING:
-    from lightgate.bench.load.drive import Job
+    from lightgate.bench.load.jobs import Job
 
 _LENGTH: Final = 4
 _Message = TypeVar("_Message")

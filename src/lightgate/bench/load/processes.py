@@ -17,15 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.bench.load.drive import (
-    Driven,
-    Driving,
-    Finished,
-    Job,
-    Start,
-    restraint_of,
-    starts,
-)
+from lightgate.bench.load.drive import Driven, Driving, Finished, restraint_of
 from lightgate.bench.load.frames import (
     UP,
     Down,
@@ -41,6 +33,7 @@ from lightgate.bench.load.frames import (
     receive,
     unpack,
 )
+from lightgate.bench.load.jobs import Job, JobSource, Start, Stretch, starts
 from lightgate.bench.load.restraint import is_key_refused
 from lightgate.clock.marks import StampSource
 from lightgate.clock.outcome import Outcome
@@ -51,7 +44,6 @@ from lightgate.wire.origin import Origin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lightgate.bench.load.drive import JobSource
     from lightgate.bench.load.shape import Pacer
 
 NS_PER_S: Final = 1_000_000_000
@@ -59,8 +51,8 @@ CHILD: Final = "lightgate.bench.load.child"  # the module that a child runs
 READY_S: Final = 30.0  # for a child to start and to open its connections
 START_NS: Final = 200_000_000  # between the order to go and the start
 FEED_NS: Final = 2 * NS_PER_S  # a planned request reaches its child so long before its instant
-# Jobs that wait in a child of a closed loop, so that no worker waits for one. Only with a duration:
-# where a count ends the run, a job that waits in one child while others are idle makes it longer.
+# Jobs that wait in a child of a stretch, so that no worker waits for one. Not where a plain count
+# ends the drive: a job that waits in one child while others are idle would make it longer.
 SPARE: Final = 2
 GRACE_S: Final = 10.0  # for a child that was told to stop
 MOST: Final = 64  # processes
@@ -119,13 +111,23 @@ async def drive_processes(
     A closed loop's workers, or a plan's requests, are split among them. Cancelling halts them all,
     and `on_done` gets what they cut before the cancellation goes on.
     """
+    if driving.requests is not None:
+        jobs = itertools.islice(jobs, driving.requests)
+    return await drive_processes_from(starts(jobs, pacer), driving, wanted, on_done)
+
+
+async def drive_processes_from(
+    source: JobSource,
+    driving: Driving,
+    wanted: LoadProcesses,
+    on_done: Callable[[Finished], None],
+) -> DrivenByProcesses:
+    """Make the requests of any source; see `drive_processes`."""
     if not 1 <= wanted.processes <= MOST:
         raise UsageError(f"--processes is a number from 1 to {MOST}.")
     if driving.concurrency < 1 or (driving.max_inflight or 1) < 1:
         raise UsageError("A load needs at least one request in flight.")
-    if driving.requests is not None:
-        jobs = itertools.islice(jobs, driving.requests)
-    return await _Parent(driving, wanted, on_done).run(starts(jobs, pacer))
+    return await _Parent(driving, wanted, on_done, source).run()
 
 
 class _LoadProcess:
@@ -150,38 +152,48 @@ class _Parent:
     """The process that feeds the others and takes what they send."""
 
     def __init__(
-        self, driving: Driving, wanted: LoadProcesses, on_done: Callable[[Finished], None]
+        self,
+        driving: Driving,
+        wanted: LoadProcesses,
+        on_done: Callable[[Finished], None],
+        source: JobSource,
     ) -> None:
         self._driving = driving
+        self._source = source
         self._wanted = wanted
         self._on_done = on_done
         self._numbers = itertools.count()
         self._children: list[_LoadProcess] = []
-        self._restraint = restraint_of(driving, planned=False)
+        self._restraint = restraint_of(driving, planned=source.planned)
 
-    async def run(self, source: JobSource) -> DrivenByProcesses:
+    async def run(self) -> DrivenByProcesses:
         """Start the children, feed them, take what they send, and see them end."""
-        self._restraint = restraint_of(self._driving, planned=source.planned)
+        source = self._source
         try:
             await self._spawn(planned=source.planned)
             start_ns = self._driving.start_ns or SYSTEM.now_ns() + START_NS
+            if isinstance(source, Stretch):
+                source.full_from(start_ns + int(self._driving.ramp_s * NS_PER_S))
+            for _ in range(self._driving.concurrency):
+                source.joined()
             for child in self._children:
                 child.send(Go(start_ns))
             loop = asyncio.get_running_loop()
             reading = [loop.create_task(self._read(child)) for child in self._children]
             feeding = loop.create_task(self._feed(source, start_ns))
+            ending = loop.create_task(self._end_in_time(start_ns))
             try:
                 await self._all_of(reading, feeding)
             except asyncio.CancelledError:
                 feeding.cancel()
-                for child in self._children:
-                    child.send(Tell("halt"))
+                self._halt()
                 await asyncio.wait(reading, timeout=GRACE_S)
                 raise
             finally:
-                for task in (feeding, *reading):
+                tasks = (feeding, ending, *reading)
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(feeding, *reading, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
         except BaseException:
             for child in self._children:
                 with contextlib.suppress(ProcessLookupError):
@@ -197,7 +209,7 @@ class _Parent:
         if planned:
             parts = [1] * min(wanted.processes, driving.max_inflight or wanted.processes)
         limits = shares(driving.max_inflight, len(parts)) if driving.max_inflight else None
-        spare = 0 if driving.duration_ns is None else SPARE
+        spare = SPARE if self._source.fills else 0
         for number, share in enumerate(parts):
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -214,6 +226,7 @@ class _Parent:
                 concurrency=share,
                 max_inflight=limits[number] if limits else None,
                 give_up=None,  # the parent gives up: it sees the errors of all children
+                duration_ns=None if self._source.fills else driving.duration_ns,
             )
             setup = Setup(
                 driving=own,
@@ -292,10 +305,34 @@ class _Parent:
                 self._heed(child, message)
                 child.room.release()
                 self._on_done(unpack(message, job))
+                self._ended(job)
             elif isinstance(message, Over):
                 child.over = message
         child.gone = True
+        for job in child.held.values():  # of a child that was lost
+            self._ended(job)
         child.room.release()  # so that feeding it ends too
+
+    def _ended(self, job: Job) -> None:
+        """Halt all children where a request was the last that counts."""
+        if self._source.ended(job):
+            self._halt()
+
+    def _halt(self) -> None:
+        for child in self._children:
+            child.send(Tell("halt"))
+
+    async def _end_in_time(self, start_ns: int) -> None:
+        """Close a source that fills after the duration, and halt the children after a pause."""
+        driving = self._driving
+        if not self._source.fills or driving.duration_ns is None:
+            return
+        await asyncio.sleep(max(0, start_ns + driving.duration_ns - SYSTEM.now_ns()) / NS_PER_S)
+        if not self._source.close():
+            if driving.cool_down_s is None:
+                return
+            await asyncio.sleep(driving.cool_down_s)
+        self._halt()
 
     def _heed(self, child: _LoadProcess, result: Result) -> None:
         """Hold or halt all children, where the error of one child's request asks for it."""
@@ -307,8 +344,7 @@ class _Parent:
                 if other is not child:
                     other.send(HoldFrame(restraint.until_ns))
         if enough:
-            for each in self._children:
-                each.send(Tell("halt"))
+            self._halt()
 
     async def _all_of(self, reading: list[asyncio.Task[None]], feeding: asyncio.Task[None]) -> None:
         """Wait until every child has ended; a failure on our side ends the wait at once."""

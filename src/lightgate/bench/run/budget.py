@@ -1,16 +1,22 @@
 """The cost of a run: an estimate before it starts, and a guard while it goes on.
 
 Dollars as Decimal; an unknown price is said, never taken for 0. The estimate is the upper end:
-every answer as long as it may be, nothing read from a cache.
+every request that may be sent, every answer as long as it may be, nothing read from a cache. What
+was announced is also the limit: a run that would cost more is stopped.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import ROUND_UP, Decimal
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lightgate.bench.load.trace import Trace
+from lightgate.bench.run.order import TWIN, announced, with_twin
+from lightgate.bench.workload.calibrate import MOST_PROBES
+from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage
 from lightgate.errors import UsageError
 
@@ -18,25 +24,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from lightgate.bench.run.order import RunOrder
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.provider.target import Target
 
 ASK_ABOVE: Final = Decimal(1)  # dollars that may be spent without a question
-PROBES: Final = 2  # requests that calibrate the prompt's length
 _CENT: Final = Decimal("0.01")
+_BYTES_PER_TOKEN: Final = 2  # of an own prompt, at least: four is usual
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """The requests planned for one target, and the dollars of one request.
 
-    `each` is None where the price is unknown; `free` where tokens are not billed.
+    `each` is None where the price is unknown; `free` where tokens are not billed. `timed` where
+    time alone ends a load: then there may be more requests.
     """
 
     target: str
     requests: int
     tokens_in: int
     tokens_out: int
-    probes: int = PROBES
+    probes: int = MOST_PROBES
+    timed: bool = False
     each: Decimal | None = None
     free: bool = False
 
@@ -66,20 +75,77 @@ class CostEstimate(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """The estimate as a sentence."""
-        requests = sum(plan.requests + plan.probes for plan in self.plans)
+        requests = f"At most {sum(plan.requests + plan.probes for plan in self.plans):,} requests"
+        if any(plan.timed for plan in self.plans):
+            requests = "As many requests as fit into the time"
         billed = [plan for plan in self.plans if not plan.free]
         if not billed:
-            return f"{requests:,} requests; none of them is billed by the token."
+            return f"{requests}; none of them is billed by the token."
         unknown = f"the price of {', '.join(self.unknown)} is not known" if self.unknown else ""
         if len(self.unknown) == len(billed):
-            return f"{requests:,} requests; {unknown}."
-        said = f"{requests:,} requests; at most {rounded_up(self.total)} dollars at list prices"
+            return f"{requests}; {unknown}."
+        said = f"{requests}; at most {rounded_up(self.total)} dollars at list prices"
         return f"{said}; {unknown}." if unknown else f"{said}."
+
+    @property
+    def ceiling(self) -> Decimal | None:
+        """Dollars that the announcement allows; None where nothing has a known price."""
+        return self.total.quantize(_CENT, rounding=ROUND_UP) if self.total else None
+
+
+def announce(order: RunOrder, explored: int | None = 0) -> CostEstimate:
+    """Count and price everything that a run may send; `explored` are the loads still to be chosen.
+
+    The second half of an A/A pair is a target like the others, but for its probes.
+    """
+    counts = [announced(load, order) for load in order.loads] + [explored]
+    requests, timed = sum(count or 0 for count in counts), None in counts
+    tokens_in, tokens_out = largest(order)
+    plans = []
+    for target in with_twin(order):
+        made = plan(target, requests, tokens_in, tokens_out, order.at)
+        known = order.wish.own is not None or target.name.endswith(TWIN)
+        changes: dict[str, object] = {"timed": timed, "probes": 0 if known else MOST_PROBES}
+        if (each := _of_trace(order, target)) is not None and made.each is not None:
+            changes["each"] = each
+        plans.append(msgspec.structs.replace(made, **changes))
+    return CostEstimate(plans=tuple(plans))
+
+
+def largest(order: RunOrder) -> tuple[int, int]:
+    """Tokens of a prompt and of an answer of a run, at most; of a conversation, on average."""
+    wish, talk = order.wish, order.talk
+    tokens_in, tokens_out = wish.tokens_in, wish.tokens_out
+    if wish.own is not None:
+        sizes = [len(msgspec.json.encode(own.messages)) for own in wish.own.prompts]
+        tokens_in = max(sizes) // _BYTES_PER_TOKEN + 1
+        tokens_out = max(own.max_tokens or tokens_out for own in wish.own.prompts)
+    if talk is not None:
+        tokens_in += (talk.turns - 1) * (talk.turn_tokens + talk.tokens_out) // 2 + 1
+    return tokens_in, tokens_out
+
+
+def _of_trace(order: RunOrder, target: Target) -> Decimal | None:
+    """Dollars of a request of a trace, on average; None where there is no trace, or no price."""
+    traces = [load.pacer for load in order.loads if isinstance(load.pacer, Trace)]
+    sizes = Counter((e.tokens_in, e.tokens_out) for trace in traces for e in trace.entries)
+    total = Decimal(0)
+    for (tokens_in, tokens_out), count in sizes.items():
+        cost = target.cost(Usage(tokens_in=tokens_in, tokens_out=tokens_out), order.at).cost_usd
+        if cost is None:
+            return None
+        total += cost * count
+    return total / sizes.total() if sizes else None
+
+
+def is_free(target: Target) -> bool:
+    """Whether the tokens of a target are billed by nobody."""
+    return target.provider.local or target.hourly_cost is not None
 
 
 def plan(target: Target, requests: int, tokens_in: int, tokens_out: int, at: datetime) -> Planned:
     """Price what is going to be asked of a target, by the same rules as what was asked."""
-    free = target.provider.local or target.hourly_cost is not None
+    free = is_free(target)
     priced = None if free else target.cost(Usage(tokens_in=tokens_in, tokens_out=tokens_out), at)
     return Planned(
         target=target.name,
@@ -115,38 +181,55 @@ def confirm(
 
 
 class CostGuard:
-    """Guards `--max-cost` by what finished attempts cost.
+    """Guards --max-cost, and what was announced, by what finished attempts cost.
 
-    Those under way count as `each`, so the limit is not passed by the requests still in flight.
+    Those under way are `committed` dollars, so that the limit is not passed by the requests still
+    in flight.
     """
 
-    __slots__ = ("_limit", "spent", "unpriced")
+    __slots__ = ("_agreed", "_limit", "spent", "unpriced")
 
-    def __init__(self, limit: Decimal | None) -> None:
+    def __init__(self, limit: Decimal | None, agreed: Decimal | None = None) -> None:
         if limit is not None and limit <= 0:
             raise UsageError("--max-cost must be more than nothing.", hint="Give dollars, like 2.")
-        self._limit = limit
+        self._agreed = limit is None and agreed is not None  # nobody set a limit of their own
+        self._limit = agreed if limit is None else limit
         self.spent = Decimal(0)
         self.unpriced = 0  # attempts whose cost is not known
 
-    def add(self, attempt: AttemptRecord) -> None:
-        """Count a finished attempt; a failure without usage is billed by nobody that we know of."""
-        if attempt.cost_usd is not None:
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return self._limit is not None
+
+    def add(self, attempt: AttemptRecord, each: Decimal = Decimal(0)) -> None:
+        """Count a finished attempt; what we cut may be billed in full, for `each` dollars.
+
+        A failure without usage is billed by nobody that we know of.
+        """
+        if attempt.outcome is Outcome.CUT:
+            self.spent += max(each, attempt.cost_usd or each)
+        elif attempt.cost_usd is not None:
             self.spent += attempt.cost_usd
         elif attempt.cost_source != "hourly" and attempt.tokens_out:
             self.unpriced += 1
 
-    def room(self, inflight: int = 0, each: Decimal | None = None) -> bool:
-        """Whether one more request of `each` dollars may be sent beside those in flight."""
+    def room(self, committed: Decimal = Decimal(0)) -> bool:
+        """Whether requests for so many dollars may be sent, or be under way."""
         if self._limit is None:
             return True
-        expected = self.spent + (each or Decimal(0)) * (inflight + 1)
-        return expected <= self._limit if each else self.spent < self._limit
+        return self.spent + committed <= self._limit if committed else self.spent < self._limit
 
     @property
     def sentence(self) -> str:
         """The reason of a stop, as a sentence."""
-        return f"Stopped by --max-cost: {rounded_up(self.spent)} of {self._limit} dollars spent."
+        spent = rounded_up(self.spent)
+        if self._agreed:
+            return (
+                f"Stopped: {spent} of the {self._limit} dollars that were announced are spent."
+                " --max-cost sets another limit."
+            )
+        return f"Stopped by --max-cost: {spent} of {self._limit} dollars spent."
 
 
 def rounded_up(dollars: Decimal) -> str:

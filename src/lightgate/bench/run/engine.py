@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import resource
 import time
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lightgate.bench.load.blocks import Blocks, InBlock, Lane, LaneTurn, interleave
-from lightgate.bench.load.drive import Driving, Finished, Job
-from lightgate.bench.load.processes import LoadProcesses, drive_processes, processes_for
+from lightgate.bench.load.blocks import Blocks, InBlock, Interleaved, Lane, LaneTurn
+from lightgate.bench.load.drive import Driving, Finished
+from lightgate.bench.load.jobs import Job
+from lightgate.bench.load.processes import (
+    SPARE,
+    LoadProcesses,
+    drive_processes_from,
+    processes_for,
+)
 from lightgate.bench.load.quiet import quiet
 from lightgate.bench.load.sessions import Sessions
 from lightgate.bench.load.trace import Trace
+from lightgate.bench.run.client_cpu import ClientCpu
 from lightgate.bench.run.doctor import not_found
 from lightgate.bench.run.explore import requests_for
 from lightgate.bench.run.findings import Measured, cells, conclude
-from lightgate.bench.run.order import TWIN, cut, environment, target_facts, with_twin
+from lightgate.bench.run.order import (
+    TWIN,
+    cut,
+    environment,
+    target_facts,
+    usual_size,
+    with_twin,
+)
 from lightgate.bench.run.record import Recorder
 from lightgate.bench.statistics.measured import stamp_bounds
 from lightgate.bench.statistics.summary import CellFacts, glance
@@ -39,7 +53,6 @@ from lightgate.wire.origin import split_url
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lightgate.bench.load.shape import Pacer
     from lightgate.bench.run.order import Explorer, Loading, RunObserver, RunOrder
     from lightgate.bench.workload.conversation import Talk
     from lightgate.bench.workload.conversation import Turn as SessionTurn
@@ -48,6 +61,10 @@ if TYPE_CHECKING:
     from lightgate.provider.target import Target
 
 STARTS_PER_S: Final = 400  # workers of a closed loop begin no faster: all at once would queue here
+STAGGERED: Final = (
+    "The workers of a closed loop began over the time of one request, so that answers of equal"
+    " length do not all end at once; --no-stagger begins them together."
+)
 GIVE_UP: Final = 20  # failures to connect, or refusals of the key, in a row
 
 
@@ -70,8 +87,10 @@ class Bench:
         self._targets = {target.name: target for target in with_twin(order)}
         self._dropped: dict[str, dict[str, int]] = {}
         self._began = time.monotonic_ns()
-        self._cpu = time.process_time_ns()
+        self._cpu = ClientCpu()
         self._steps = 0
+        self._gone: dict[str, set[str]] = {}  # by load: targets that were given up there
+        self._takes_ns: dict[str, dict[str, int]] = {}  # by load and target: the time of a request
         self._notes: list[str] = []
         self.given_up: list[LightgateError] = []  # targets that went away, or refused their key
         self.run = Run(
@@ -111,13 +130,17 @@ class Bench:
     async def _measure(self, client: Client) -> None:
         workload = await calibrated(client, self._targets.values(), self._order.wish)
         await self._check(workload)
+        lines = workload.calibrations.values()
+        self._recorder.paid(sum((line.cost_usd or Decimal(0) for line in lines), Decimal(0)))
+        if self._order.stagger and any((load.concurrency or 1) > 1 for load in self._order.loads):
+            self._notes.append(STAGGERED)
         count = max((load.requests or 0 for load in self._order.loads), default=0) or 1000
         self._notes += workload.notes(count)
         facts = workload.facts(self._targets.values(), min(count, 1000))
         self.run = msgspec.structs.replace(self.run, workload=facts)
         for load in self._next_loads():
-            if not self._recorder.may_spend:
-                self._notes.append(self._recorder.spent)
+            if not self._recorder.may_spend or not self._recorder.has_room:
+                self._say_once(self._recorder.spent)
                 break
             self._keep()
             if self._order.talk is None:
@@ -156,17 +179,61 @@ class Bench:
                 raise failure
 
     async def _drive(self, client: Client, load: Loading, workload: Workload) -> None:
-        done = self._recorder.blocks_done(load.label)
-        size, blocks = cut(load)
-        left = None if blocks is None else blocks - done
-        if left is not None and left <= 0:
+        order, names = self._order, self._names(load)
+        processes = processes_for(load.concurrency or 1, order.processes)
+        together = order.together or load.pacer is not None
+        unbroken = together or processes > 1 or len(names) == 1
+        reached = self._recorder.reached(load.label, names, unbroken=unbroken)
+        asked = load.cap if load.requests is None else load.requests
+        left = None if asked is None else asked - reached.done
+        if not names or (left is not None and left <= 0):
             return
         lanes = [
-            Lane(target.name, self._jobs(target, load, workload, done * size))
-            for target in self._targets.values()
-            if load.pacer is None or not target.name.endswith(TWIN)
+            Lane(name, self._jobs(self._targets[name], load, workload, reached.sent))
+            for name in names
         ]
-        total = None if left is None else left * size
+        self._begin(lanes, load, left if load.requests is not None else None)
+        size = usual_size(load, len(self._order.targets))
+        plan = Blocks(
+            sizes=cut(load, left, len(self._order.targets)),
+            size=size,
+            warmup=0 if load.block is not None or load.pacer else max(order.warmup, 1),
+            seed=order.seed + reached.begun,
+            together=together,
+            stagger=order.stagger,
+        )
+        driving = Driving(
+            concurrency=load.concurrency or 1,
+            ramp_s=(load.concurrency or 1) / STARTS_PER_S,
+            duration_ns=load.duration_ns,
+            max_inflight=load.max_inflight,
+            give_up=min(GIVE_UP, max(size, 3)),  # a whole turn, where turns are short
+            cool_down_s=30.0,
+            deadlines=order.deadlines,
+        )
+        take = self._recorder.taker(load, reached.begun, unbroken=unbroken)
+        run = Interleaved(client, plan, driving, take, load.pacer)
+        run.takes_ns = self._takes_ns.setdefault(load.label, {})
+        if processes > 1:
+            work = self._by_processes(lanes, run, processes)
+        else:
+            await self._warm(client, lanes, load)
+            work = run.run(lanes)
+        task = asyncio.ensure_future(work)
+        self._recorder.on_spent = task.cancel
+        with self._cpu.over(load.label, processes):
+            await self._settle(task, load, lanes)
+
+    def _names(self, load: Loading) -> list[str]:
+        """List the targets of a load; of a plan there is no second half of an A/A pair."""
+        gone = self._gone.get(load.label, ())
+        return [
+            name
+            for name in self._targets
+            if name not in gone and (load.pacer is None or not name.endswith(TWIN))
+        ]
+
+    def _begin(self, lanes: list[Lane], load: Loading, total: int | None) -> None:
         for lane in lanes:
             self._recorder.under_way[lane.name] = 0
             self._observer.begin_cell(
@@ -179,50 +246,21 @@ class Bench:
                 if load.concurrency
                 else None,
             )
-        driving = Driving(
-            concurrency=load.concurrency or 1,
-            ramp_s=(load.concurrency or 1) / STARTS_PER_S,
-            duration_ns=load.duration_ns,
-            max_inflight=load.max_inflight,
-            give_up=min(GIVE_UP, max(size, 3)),  # a whole turn, where turns are short
-            cool_down_s=30.0,
-            deadlines=self._order.deadlines,
-        )
-        processes = processes_for(load.concurrency or 1, self._order.processes)
-        together = self._order.together or load.pacer is not None
-        take = self._recorder.taker(load, done, unbroken=together or processes > 1)
-        if processes > 1:
-            counted = msgspec.structs.replace(driving, requests=total)
-            work = self._by_processes(lanes, counted, processes, size, take, load.pacer)
-        else:
-            await self._warm(client, lanes, load)
-            plan = Blocks(
-                size=size,
-                blocks=left,
-                warmup=0 if done or load.pacer else max(self._order.warmup, 1),
-                seed=self._order.seed + done,
-                together=together,
-            )
-            work = interleave(client, lanes, plan, driving, take, load.pacer)
-        task = asyncio.ensure_future(work)
-        self._recorder.on_spent = task.cancel
-        await self._settle(task, load, lanes)
 
     async def _refine(self, client: Client, load: Loading, workload: Workload) -> None:
         """Drive as many requests more as the intervals need to be as narrow as was wished."""
         if load.precision is None or load.requests is None or not self._recorder.may_spend:
             return
-        size, blocks = cut(load)
-        done = max(blocks or 0, self._recorder.blocks_done(load.label)) * size
+        done = load.requests
         made = cells(self.run.targets, self.measured, [load.facts({})], self._order.slo)
         wanted = min(requests_for(load.precision, made, done), load.most or done)
         if wanted <= done:
             return
-        wanted = -(-wanted // size) * size
         self._notes.append(
             f"{load.label}: {wanted} requests instead of {done}, for medians within"
             f" {load.precision:.1%}."
         )
+        size = usual_size(load, len(self._order.targets))
         more = msgspec.structs.replace(load, requests=wanted, block=size)
         await self._drive(client, more, workload)
 
@@ -233,25 +271,15 @@ class Bench:
             await client.warm(origin, load.concurrency or 1, self._order.deadlines.connect_s)
 
     async def _by_processes(
-        self,
-        lanes: list[Lane],
-        driving: Driving,
-        processes: int,
-        size: int,
-        take: Callable[[InBlock], None],
-        pacer: Pacer | None,
+        self, lanes: list[Lane], run: Interleaved, processes: int
     ) -> list[LaneTurn]:
         """Drive one target after the other, each from several processes."""
-        turns = []
+        turns = await run.warm(lanes)
         for lane in lanes:
             origin, _ = split_url(self._targets[lane.name].base_url)
-
-            def on_done(item: Finished, lane: Lane = lane) -> None:
-                take(InBlock(lane.name, item.job.number // size, item))
-
             crew = LoadProcesses(processes=processes, stamp=self._order.stamps, warm=(origin,))
-            jobs = map(lane.job, itertools.count())
-            driven = await drive_processes(jobs, driving, crew, on_done, pacer)
+            source, driving, finished = run.unbroken(lane, spare=SPARE * processes)
+            driven = await drive_processes_from(source, driving, crew, finished)
             for lost in driven.lost:
                 self._notes.append(
                     f"A process of {lane.name} was lost with {lost.unfinished} requests."
@@ -269,8 +297,9 @@ class Bench:
             turns = await task
         except asyncio.CancelledError:
             current = asyncio.current_task()
-            if (current is not None and current.cancelling()) or self._recorder.may_spend:
+            if (current is not None and current.cancelling()) or self._recorder.has_room:
                 raise
+            self._say_once(self._recorder.spent)
         finally:
             task.cancel()
             for lane in lanes:
@@ -283,14 +312,15 @@ class Bench:
                 given_up = kind(f"{turn.lane} at {load.label} was given up: {turn.driven.gave_up}")
                 self._notes.append(given_up.message)
                 self.given_up.append(given_up)
+                self._gone.setdefault(load.label, set()).add(turn.lane)
 
     async def _converse(
         self, client: Client, load: Loading, workload: Workload, talk: Talk
     ) -> None:
         """Hold whole conversations in a closed loop, one target after the other."""
         take = self._recorder.taker(load, 0, unbroken=True)
-        size, blocks = cut(load)
-        sessions = max(1, (blocks or 1) * size // talk.turns)
+        size = usual_size(load, len(self._order.targets))
+        sessions = max(1, (load.requests or size) // talk.turns)
         lanes = [
             Lane(target.name, self._jobs(target, load, workload, 0))
             for target in self._targets.values()
@@ -345,6 +375,10 @@ class Bench:
 
         return job
 
+    def _say_once(self, note: str) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
+
     def _keep(self) -> None:
         if self._folder is not None:
             self._folder.write_run(self.run)
@@ -356,7 +390,7 @@ class Bench:
         health = Health(
             stamp_source=self._order.stamps,
             clock_steps=self._steps,
-            cpu_share=(time.process_time_ns() - self._cpu) / wall,
+            cpu_share=self._cpu.spent_ns() / wall,
             peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             cores=os.cpu_count() or 1,
             bound_p50_ms=middle,

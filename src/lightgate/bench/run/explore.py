@@ -21,11 +21,12 @@ from lightgate.bench.judge.slo import (
     next_rate,
 )
 from lightgate.bench.load.shape import NS_PER_S, Poisson, Rate
-from lightgate.bench.run.order import MOST, Loading
+from lightgate.bench.run.order import MOST, Loading, announced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from lightgate.bench.run.order import RunOrder
     from lightgate.ledger.runs.run import CellSummary, Estimate
 
 
@@ -44,7 +45,18 @@ class ToSaturation:
             best = "none" if step.best is None else f"c={step.best:g}"
             self.said = f"Sweep: {step.reason}; the smallest load with all but 5 % of it: {best}."
             return None
-        workers = int(step.next)
+        return self._load(int(step.next))
+
+    def most(self, order: RunOrder) -> int:
+        """Requests of every load up to the highest that is allowed."""
+        total, workers = 0, self._sweep.start
+        while True:
+            total += announced(self._load(workers), order) or 0
+            if workers >= self._sweep.most:
+                return total
+            workers = min(2 * workers, self._sweep.most)
+
+    def _load(self, workers: int) -> Loading:
         return Loading(label=f"c={workers}", concurrency=workers, requests=self._requests(workers))
 
 
@@ -81,10 +93,18 @@ class HighestRate:
             why = stopped or step.reason
             self.said = f"Highest rate without {limits}: {best} ({why})."
             return None
+        load = self._load(step.next)
+        self._asked = load.label
+        return load
+
+    def most(self, order: RunOrder) -> int:
+        """Requests of as many trials as there may be, each at the highest rate."""
+        return self._search.tries * (announced(self._load(self._search.most), order) or 0)
+
+    def _load(self, per_s: float) -> Loading:
         # Three digits are enough, and a label that a reader can say.
-        rate = Rate(Fraction(f"{step.next:.3g}"), NS_PER_S)
+        rate = Rate(Fraction(f"{per_s:.3g}"), NS_PER_S)
         pacer = Poisson(rate, self._trial.seed)
-        self._asked = pacer.label
         return Loading(
             label=pacer.label,
             pacer=pacer,

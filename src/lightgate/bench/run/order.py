@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import platform
 from datetime import datetime
@@ -11,6 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from lightgate import __version__
+from lightgate.bench.load.jobs import most_fillers, most_ramp
+from lightgate.bench.load.processes import SPARE, processes_for, shares
 from lightgate.bench.load.shape import Pacer
 from lightgate.bench.run.findings import LoadFacts
 from lightgate.bench.workload.conversation import Talk
@@ -34,9 +38,15 @@ if TYPE_CHECKING:
 
 
 TWIN: Final = " (twin)"
-BLOCK_ROUNDS: Final = 4  # requests of each worker in one block: its ramp is then a quarter of it
+BLOCK_ROUNDS: Final = 4  # requests of each worker in one block, where their number is free
+MOST_ROUNDS: Final = 12  # ... at most, in a longer run: then a ramp and a drain are a sixth of it
+LEAST_ROUNDS: Final = 2  # ... at least: a shorter stretch is nearly all edge
 MOST: Final = 16  # times the first stretch, that a wished precision may make of it
 MIN_BLOCKS: Final = 10  # fewer, and no difference between five targets can be claimed
+LEVEL: Final = 0.05  # of a claim, over all pairs of a load
+ENOUGH: Final = 96  # requests for a p95 with an interval
+FASTEST_S: Final = 0.05  # that a request takes at least, beside its tokens, by the announcement
+FASTEST_TPS: Final = 1_000
 
 
 class RunObserver(Protocol):
@@ -72,6 +82,10 @@ class Explorer(Protocol):
         """The finding, in one sentence."""
         ...
 
+    def most(self, order: RunOrder) -> int:
+        """Requests that it may come to, at most."""
+        ...
+
 
 class Loading(msgspec.Struct, frozen=True, kw_only=True):
     """One load to be driven: so many workers, or a plan of instants."""
@@ -82,6 +96,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     requests: int | None = None
     duration_ns: int | None = None
     block: int | None = None  # requests of one target in a block; None: as fits their number
+    cap: int | None = None  # requests that a duration may come to; None: any number
     max_inflight: int | None = None  # of a plan; what cannot be sent is dropped and counted
     precision: float | None = None  # wished half width of the medians' intervals, as a share
 
@@ -109,32 +124,100 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     aa: bool = True
     together: bool = False
+    stagger: bool = True  # begin the workers of a closed loop over the time of one request
     processes: int | None = None  # None: one for every 1,000 streams begun
     warmup: int = 2
     slo: Slo | None = None
     max_cost: Decimal | None = None
+    agreed: Decimal | None = None  # dollars that were announced
     deadlines: Deadlines = Deadlines()
     options: dict[str, str] = {}
     talk: Talk | None = None  # conversations instead of single requests
 
 
-def block_size(concurrency: int, requests: int) -> int:
-    """Requests of one target in one block: rounds enough for its ramp, but blocks enough too."""
-    most, wanted = BLOCK_ROUNDS * concurrency, requests // MIN_BLOCKS
-    least = 1 if concurrency == 1 else 2 * concurrency
-    return max(least, min(most, wanted))
+def blocks_for(targets: int) -> int:
+    """Blocks that a comparison of so many targets should have, where its requests allow them.
+
+    Signs of b blocks can be thrown in 2^b ways, so no p-value is below 2^(1-b); with the smallest
+    one a difference must still be claimed after the correction for all pairs.
+    """
+    pairs = max(1, targets * (targets - 1) // 2)
+    return max(MIN_BLOCKS, 1 + math.ceil(math.log2(pairs / LEVEL)))
 
 
-def cut(load: Loading) -> tuple[int, int | None]:
-    """Size and number of the blocks of a load; no number for a duration."""
+def enough(workers: int, targets: int) -> int:
+    """Requests for a p95 with an interval, and for blocks enough to compare."""
+    return max(ENOUGH, blocks_for(targets) * BLOCK_ROUNDS * workers)
+
+
+def block_size(workers: int, requests: int, targets: int) -> int:
+    """Requests of one target in one block: rounds enough for a steady load, but blocks enough too.
+
+    One worker has no ramp, so its blocks may be short.
+    """
+    most = BLOCK_ROUNDS if workers == 1 else MOST_ROUNDS * workers
+    least = 1 if workers == 1 else LEAST_ROUNDS * workers
+    return max(least, min(most, requests // blocks_for(targets)))
+
+
+def cut(load: Loading, requests: int | None, targets: int) -> tuple[int, ...]:
+    """Sizes of the blocks of so many requests of one target; none where time ends them.
+
+    They add up to the requests, and differ by one at most.
+    """
+    if requests is None:
+        return ()
+    size = usual_size(load, targets)
+    return tuple(shares(requests, max(1, requests // size)))
+
+
+def usual_size(load: Loading, targets: int) -> int:
+    """Requests of a block of a load, but for the rest that is shared out."""
     workers = load.concurrency or 1
+    if load.block is not None:
+        return load.block
     if load.requests is None:
-        return (BLOCK_ROUNDS * workers if load.pacer is None else 50), None
+        return BLOCK_ROUNDS * workers if load.pacer is None else 50
     if load.pacer is not None:
-        size = max(1, load.requests // MIN_BLOCKS)
-        return size, -(-load.requests // size)
-    size = load.block or block_size(workers, load.requests)
-    return size, -(-load.requests // size)
+        return max(1, load.requests // MIN_BLOCKS)
+    return block_size(workers, load.requests, targets)
+
+
+def announced(load: Loading, order: RunOrder) -> int | None:
+    """Requests that one target may be sent at a load, at most; None where only time ends it.
+
+    Those that count, and those that do not: warm-up, ramps, fillers. Probes come on top.
+    """
+    if load.pacer is not None:
+        return _planned(load)
+    counted = load.most if load.requests is not None else load.cap
+    if order.talk is not None or counted is None:
+        return counted
+    workers, targets = load.concurrency or 1, len(order.targets)
+    processes = processes_for(workers, order.processes)
+    stretches = 1 if load.precision is None else 2
+    if not order.together and targets > 1 and processes == 1:
+        stretches = -(-counted // usual_size(load, targets)) + stretches - 1
+    extra = most_ramp(workers) + most_fillers(workers)
+    if processes > 1:
+        extra += SPARE * processes
+    return counted + stretches * extra + max(order.warmup, 1)
+
+
+def most_in_time(seconds: float, workers: int, tokens: int) -> int:
+    """Requests that a closed loop is allowed in a time: as many as the fastest target would."""
+    return math.ceil(seconds / (FASTEST_S + tokens / FASTEST_TPS)) * workers
+
+
+def _planned(load: Loading) -> int | None:
+    """Count the planned instants of an open load."""
+    if load.pacer is None:
+        return None
+    offsets = itertools.islice(load.pacer.offsets(), load.requests)
+    if load.duration_ns is None:
+        return load.requests
+    lasts = load.duration_ns
+    return sum(1 for _ in itertools.takewhile(lambda at: at < lasts, offsets))
 
 
 def with_twin(order: RunOrder) -> tuple[Target, ...]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
 
 from lightgate.bench.load.quiet import FULL, breathe
-from lightgate.bench.run.budget import CostGuard
+from lightgate.bench.run.budget import CostGuard, largest
 from lightgate.bench.run.findings import Measured
 from lightgate.clock.attempt import AttemptFacts, AttemptRecord
+from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage
 from lightgate.ledger.runs.recording import Recording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lightgate.bench.load.blocks import InBlock
     from lightgate.bench.run.order import Loading, RunObserver, RunOrder
@@ -20,10 +23,18 @@ if TYPE_CHECKING:
     from lightgate.provider.target import Target
 
 
+class Reached(NamedTuple):
+    """What an earlier part of a run has made of a load."""
+
+    done: int  # requests of each target that count
+    sent: int  # requests that were meant to count, of the target with the most
+    begun: int  # blocks
+
+
 class Recorder:
     """Records the requests of a run; `under_way` counts those of each target that have not ended.
 
-    `on_spent` is called once --max-cost has no room for one more request.
+    `on_spent` is called once the budget has no room for one more request.
     """
 
     def __init__(
@@ -38,13 +49,17 @@ class Recorder:
         self._targets = targets
         self._folder = folder
         self._observer = observer
-        self._guard = CostGuard(order.max_cost)
-        expected = Usage(tokens_in=order.wish.tokens_in, tokens_out=order.wish.tokens_out)
-        costs = [target.cost(expected, order.at).cost_usd for target in order.targets]
-        self._dearest = max((cost for cost in costs if cost is not None), default=None)
+        self._guard = CostGuard(order.max_cost, order.agreed)
+        tokens_in, tokens_out = largest(order)
+        expected = Usage(tokens_in=tokens_in, tokens_out=tokens_out)
+        self._each = {  # dollars of one request, at most
+            name: target.cost(expected, order.at).cost_usd or Decimal(0)
+            for name, target in targets.items()
+        }
         self.run_id = run_id
         self.under_way: dict[str, int] = dict.fromkeys(targets, 0)
         self.measured = Measured(attempts=[], recordings={})
+        self.has_room = True  # false once the budget has ended a load
         self.on_spent: Callable[[], object] = lambda: None
 
     def take_up(self, folder: RunFolder) -> None:
@@ -52,54 +67,85 @@ class Recorder:
         recordings = folder.recordings()
         kept = [attempt for attempt in folder.attempts() if attempt.id in recordings]
         self.measured = Measured(attempts=kept, recordings=recordings)
+        for attempt in kept:
+            self._guard.add(attempt, self._each.get(attempt.target, Decimal(0)))
+
+    def paid(self, dollars: Decimal) -> None:
+        """Count what the probes cost."""
+        self._guard.spent += dollars
 
     @property
     def may_spend(self) -> bool:
-        """Whether --max-cost has room for one more request beside those under way."""
-        return self._guard.room(sum(self.under_way.values()), self._dearest)
+        """Whether the budget has room for one more request of the cheapest target."""
+        return self._guard.room(min(self._each.values()))
 
     @property
     def spent(self) -> str:
         """Why a run was stopped by its budget, as a sentence."""
         return self._guard.sentence
 
-    def blocks_done(self, load: str) -> int:
-        """Count the blocks of a load that an earlier part of the run has begun."""
-        recordings = self.measured.recordings.values()
-        blocks = [r.block for r in recordings if r.load == load and r.block is not None]
-        return max(blocks, default=-1) + 1
+    def reached(self, load: str, targets: Sequence[str], *, unbroken: bool) -> Reached:
+        """Tell how far an earlier part of the run has come with a load.
 
-    def taker(self, load: Loading, done: int, *, unbroken: bool) -> Callable[[InBlock], None]:
+        In turns a block counts if every target has had it; else the least of any target does.
+        """
+        sent: Counter[str] = Counter()
+        whole: dict[str, Counter[int]] = {name: Counter() for name in targets}
+        for attempt in self.measured.attempts:
+            recording = self.measured.recordings[attempt.id]
+            if recording.load != load or recording.warmup or recording.block is None:
+                continue
+            sent[attempt.target] += 1
+            if attempt.outcome is not Outcome.CUT and attempt.target in whole:
+                whole[attempt.target][recording.block] += 1
+        blocks = {block for counts in whole.values() for block in counts}
+        if unbroken:
+            done = min((counts.total() for counts in whole.values()), default=0)
+        else:
+            done = sum(min(counts[block] for counts in whole.values()) for block in blocks)
+        return Reached(done, max(sent.values(), default=0), max(blocks, default=-1) + 1)
+
+    def taker(self, load: Loading, begun: int, *, unbroken: bool) -> Callable[[InBlock], None]:
         """Make the function that records the finished requests of a load.
 
-        `done` are the blocks before it; `unbroken` is true where load does not pause between
+        `begun` are the blocks before it; `unbroken` is true where load does not pause between
         blocks.
         """
-        limited = self._order.max_cost is not None
 
         def take(item: InBlock) -> None:
             self.under_way[item.lane] -= 1
             attempt = self._attempt(self._targets[item.lane], load.concurrency, item)
+            part = item.finished.job.part
             recording = Recording.of(
                 attempt.id,
                 item.finished.marks,
-                block=None if item.block is None else item.block + done,
+                block=None if item.block is None else item.block + begun,
                 load=load.label,
-                warmup=item.block is None and load.pacer is None,
+                warmup=part != "counted",
                 max_tokens=self._order.wish.tokens_out,
-                turn=done if unbroken else None,
+                turn=begun if unbroken else None,
+                part=part if part in {"ramp", "filler"} else "",
             )
             self.measured.attempts.append(attempt)
             self.measured.recordings[attempt.id] = recording
             if self._folder is not None:
                 self._folder.append(attempt, recording)
-            self._guard.add(attempt)
+            self._guard.add(attempt, self._each[item.lane])
             self._observer.tick(attempt, warmup=recording.warmup)
-            if limited and not self.may_spend:
+            if self._guard.limited and not self._has_room(item.lane, attempt):
                 self.on_spent()
             breathe(FULL)
 
         return take
+
+    def _has_room(self, lane: str, attempt: AttemptRecord) -> bool:
+        """Whether the budget has room for those under way, and for the next one of this target."""
+        each = self._each
+        if attempt.cost_usd is not None and attempt.cost_usd > each[lane]:
+            each[lane] = attempt.cost_usd
+        waiting = sum(each[name] * count for name, count in self.under_way.items() if count)
+        self.has_room = self._guard.room(waiting + each[lane])
+        return self.has_room
 
     def _attempt(self, target: Target, concurrency: int | None, item: InBlock) -> AttemptRecord:
         finished = item.finished

@@ -11,7 +11,8 @@ import time
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
-from lightgate.bench.load.drive import Driving, Finished, Job, drive
+from lightgate.bench.load.drive import Driving, Finished, drive
+from lightgate.bench.load.jobs import Job
 from lightgate.bench.load.quiet import quiet
 from lightgate.bench.run.doctor import check_clock
 from lightgate.bench.run.order import target

@@ -8,6 +8,7 @@ steady unless one of them rises or falls by more than chance and by more than ma
 from __future__ import annotations
 
 import math
+from enum import Enum
 from itertools import accumulate, chain, pairwise
 from statistics import NormalDist, fmean, median
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 CONFIDENCE: Final = 0.99  # of a slope: a run has many cells, and each is looked at twice
 MATTERS: Final = 0.10  # drift over the whole window below this share changes no conclusion
 LITTLE_LIMIT: Final = 0.05  # how far in-flight may be from arrivals x time in flight
-LITTLE_TIMES: Final = 10  # request times that a window needs, or its edges alone exceed the limit
+LITTLE_SIGMAS: Final = 3.0  # of what the edges of a window may add to that by chance
 PARTS: Final = 20  # points on a fitted line: enough to see a slope, few enough to be independent
 FEWEST_PARTS: Final = 6
 PER_PART: Final = 4  # samples behind a point
@@ -40,6 +41,21 @@ class AttemptSpan(msgspec.Struct, frozen=True, kw_only=True):
     last_ns: int  # its last token, or its end where it failed
     free_ns: int
     ttft_ms: float | None = None
+    counted: bool = True  # false: a request of the ramp, or a filler
+
+
+class _Edges(Enum):
+    """The edges of windows, by what they may add to Little's law: a share of a time squared.
+
+    A window that was chosen cuts as many requests at its begin as at its end, each at any of its
+    instants: a twelfth. In an open loop their number is chance too: a third. A window that was
+    found in a closed loop that fills and drains cuts requests at its begin alone: all that they
+    are.
+    """
+
+    CHOSEN = 1 / 12
+    OPEN = 1 / 3
+    FOUND = 1
 
 
 class Trend(msgspec.Struct, frozen=True):
@@ -80,18 +96,29 @@ class Steady(msgspec.Struct, frozen=True, kw_only=True):
 def find(stretches: Sequence[Sequence[AttemptSpan]], target: int | None) -> Steady:
     """Find the windows and look at them; `target` is the concurrency of a closed loop, else None.
 
-    A closed window runs from when in-flight first reaches its target to when it falls below for
-    good. An open one leaves out the time to fill, and all that follows the last planned start.
+    A closed window is that of the requests that count, where the harness has said which do; else
+    it runs from when in-flight first reaches its target to when it falls below for good. An open
+    one leaves out the time to fill, and all that follows the last planned start.
     """
-    stretches = [stretch for stretch in stretches if stretch]
+    stretches = [stretch for stretch in stretches if any(one.counted for one in stretch)]
     busy = [[Span(one.send_ns, one.free_ns) for one in stretch] for stretch in stretches]
     if target is None:
         sought = [open_window(stretch) for stretch in stretches]
     else:
-        sought = [closed_window(spans, target) for spans in busy]
+        sought = [
+            closed_window(spans, target)
+            if all(one.counted for one in stretch)
+            else counted_window(stretch)
+            for stretch, spans in zip(stretches, busy, strict=True)
+        ]
     windows = tuple(window for window in sought if window is not None)
     attempts = list(chain.from_iterable(stretches))
-    found = _look(attempts, windows) if windows else _never(attempts, busy, target)
+    edges = _Edges.CHOSEN
+    if target is None:
+        edges = _Edges.OPEN
+    elif all(one.counted for one in attempts):
+        edges = _Edges.FOUND
+    found = _look(attempts, windows, edges) if windows else _never(attempts, busy, target)
     working = over(list(chain.from_iterable(busy)), found.windows, inflight)
     return msgspec.structs.replace(found, busy=working)
 
@@ -108,6 +135,19 @@ def closed_window(spans: Iterable[Span], target: int) -> Window | None:
     if start is None or stop is None or stop <= start:
         return None
     return Window(start, stop)
+
+
+def counted_window(attempts: Sequence[AttemptSpan]) -> Window | None:
+    """Find the window from the first counted send to when the request after the last is due.
+
+    That is when the next worker is free. So the window holds as many sends as there are counted
+    requests, and nearly as many ends, however long the last ones take.
+    """
+    sends = [attempt.send_ns for attempt in attempts if attempt.counted]
+    last = max(sends)
+    free = [attempt.free_ns for attempt in attempts if attempt.free_ns > last]
+    stop = min(free, default=last + 1)
+    return Window(min(sends), stop)
 
 
 def open_window(attempts: Sequence[AttemptSpan]) -> Window | None:
@@ -171,17 +211,20 @@ def _never(
     return Steady(windows=whole, found=False, steady=False, note=note, inflight=level)
 
 
-def _look(attempts: Sequence[AttemptSpan], windows: tuple[Window, ...]) -> Steady:
+def _look(attempts: Sequence[AttemptSpan], windows: tuple[Window, ...], edges: _Edges) -> Steady:
     """Fit both lines inside the windows, and hold in-flight against Little's law."""
     spans = _in_flight(attempts)
     level, law = over(spans, windows, inflight), over(spans, windows, little)
     load = _load_trend(spans, windows)
     ttft = _ttft_trend(attempts, windows)
-    if ttft is None or load is None:
-        steady, note = None, "too few requests to tell whether it was steady"
+    problems = list(_problems(ttft, load, _off(spans, windows, edges)))
+    known = ttft is not None and load is not None
+    if not problems and not known:
+        problems = ["too few requests to tell whether it was steady"]
+        steady = None
     else:
-        problems = list(_problems(ttft, load, _off(spans, windows, level, law)))
-        steady, note = not problems, "; ".join(problems)
+        steady = not problems
+    note = "; ".join(problems)
     return Steady(
         windows=windows,
         found=True,
@@ -194,27 +237,36 @@ def _look(attempts: Sequence[AttemptSpan], windows: tuple[Window, ...]) -> Stead
     )
 
 
-def _problems(ttft: Trend, load: Trend, off: float | None) -> Iterator[str]:
+def _problems(ttft: Trend | None, load: Trend | None, off: float | None) -> Iterator[str]:
     for what, seen in (("TTFT", ttft), ("in flight", load)):
-        if seen.real:
+        if seen is not None and seen.real:
             yield f"{what} moved by {seen.change:+.0%} ({seen.low:+.0%} to {seen.high:+.0%})"
-    if off is not None and abs(off) > LITTLE_LIMIT:
+    if off is not None:
         yield f"in flight is {off:+.0%} from arrivals x time in flight (Little's law)"
 
 
-def _off(
-    spans: Sequence[Span], windows: Sequence[Window], level: float | None, law: float | None
-) -> float | None:
-    """Distance of in-flight from Little's law; None where the windows are too short to say.
+def _off(spans: Sequence[Span], windows: Sequence[Window], edges: _Edges) -> float | None:
+    """Distance of in-flight from Little's law; None where it is within the limit and chance.
 
-    Over a finite window the two differ by the requests that straddle its edges, and by those only:
-    in a steady cell that is about half a request time per edge.
+    Over a finite window the two differ by the requests that straddle its edges, and by those only.
     """
-    mean_s = fmean((span.stop_ns - span.start_ns) / 1e9 for span in spans)
-    shortest = min(window.seconds for window in windows)
-    if not level or not law or shortest < LITTLE_TIMES * mean_s:
+    level, law = over(spans, windows, inflight), over(spans, windows, little)
+    if not level or not law:
         return None
-    return level / law - 1.0
+    cut = [
+        (span.stop_ns - span.start_ns) / 1e9
+        for window in windows
+        for edge in (window.start_ns, window.stop_ns)
+        for span in spans
+        if span.start_ns < edge < span.stop_ns
+    ]
+    if edges is _Edges.FOUND:
+        chance = math.fsum(cut)
+    else:
+        chance = LITTLE_SIGMAS * math.sqrt(edges.value * math.fsum(time * time for time in cut))
+    seconds = math.fsum(window.seconds for window in windows)
+    off = level / law - 1.0
+    return off if abs(off) > LITTLE_LIMIT + chance / (seconds * law) else None
 
 
 def _load_trend(spans: Sequence[Span], windows: Sequence[Window]) -> Trend | None:

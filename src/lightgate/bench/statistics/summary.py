@@ -33,7 +33,7 @@ from lightgate.ledger.runs.run import CellSummary, CostFacts, Estimate, Metric, 
 from lightgate.ledger.runs.samples import inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
@@ -188,8 +188,10 @@ def lightest_first(cells: Iterable[CellSummary]) -> list[CellSummary]:
     return sorted(closed, key=lambda cell: cell.concurrency or 0)
 
 
-def spans(attempts: Sequence[AttemptRecord]) -> list[AttemptSpan]:
-    """Take the spans of the attempts that were sent."""
+def spans(
+    attempts: Sequence[AttemptRecord], extra: Container[str] = frozenset()
+) -> list[AttemptSpan]:
+    """Take the spans of the attempts that were sent; `extra` are ids of those that do not count."""
     counted = {attempt.id for attempt in load.counting(attempts)}
     found = []
     for attempt in attempts:
@@ -204,6 +206,7 @@ def spans(attempts: Sequence[AttemptRecord]) -> list[AttemptSpan]:
                 last_ns=end if done is None else done,
                 free_ns=max(send, end),
                 ttft_ms=attempt.ttft_ms if attempt.id in counted else None,
+                counted=attempt.id not in extra,
             )
         )
     return found
@@ -229,19 +232,23 @@ def _sort_out(
     attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording], facts: CellFacts
 ) -> _SortedCell:
     kept = []
+    extra: set[str] = set()  # the ramp and the fillers: part of the load, in no other number
     turns: dict[int | None, list[AttemptRecord]] = {}  # stretches of unbroken load
     for attempt in attempts:
         recording, turn = recordings.get(attempt.id), None
         if recording is not None:
-            if recording.warmup:
+            if recording.warmup and not recording.part:
                 continue
             turn = recording.block if recording.turn is None else recording.turn
-        kept.append(attempt)
+            if recording.warmup:
+                extra.add(attempt.id)
+        if attempt.id not in extra:
+            kept.append(attempt)
         turns.setdefault(turn, []).append(attempt)
-    found = steady.find([spans(turn) for turn in turns.values()], facts.concurrency)
+    found = steady.find([spans(turn, extra) for turn in turns.values()], facts.concurrency)
     windows = tuple((w.start_ns, w.stop_ns) for w in found.windows) if found.found else ()
     steadily = inside(kept, windows, planned=facts.concurrency is None) if windows else kept
-    ramp_kept = len(steadily) < RAMP_SHARE * len(kept)
+    ramp_kept = not extra and len(steadily) < RAMP_SHARE * len(kept)
     counted = kept if ramp_kept else steadily
     return _SortedCell(
         facts=facts,

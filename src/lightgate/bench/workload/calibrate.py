@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 PROBE_TOKENS: Final = 16  # the least that every endpoint lets one ask for
 CORRECTIONS: Final = 2  # probes after the verifying one, at most
+MOST_PROBES: Final = 8  # in all, whatever is refused or fails: a run announces them
 APART: Final = 32  # words between two probes that make a line
 DEADLINES: Final = Deadlines(connect_s=10, first_byte_s=60, idle_s=60, total_s=90)
 
@@ -208,6 +209,8 @@ class _Probing:
         )
 
     async def _send(self, words: int) -> Called:
+        if self._sent >= MOST_PROBES:
+            raise _Unknown(f"{MOST_PROBES} probes did not do")
         request = self._ask(self._sent, words)
         changes: dict[str, object] = {"stream": self._streams and request.stream}
         if not self._temperature:

@@ -33,6 +33,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     turn: int | None = None  # the stretch of unbroken load that it belongs to; None: its block
     headers_bound_ns: int | None = None  # how much earlier the headers may have come
     lag_ns: int = 0  # how late after its planned instant our own loop let it go
+    part: str = ""  # ramp or filler, of a closed loop: under load, and marked as warm-up
 
     @classmethod
     def of(cls, attempt_id: str, marks: Marks, **facts: object) -> Self:
