@@ -104,6 +104,7 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/reader.py
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/closed.py || test $$? -eq 6 # misses a limit on a busy machine, and says which
 	$(BIN)/python benchmarks/verdicts.py
 	$(BIN)/python benchmarks/power.py --live
 	$(BIN)/python benchmarks/omission.py

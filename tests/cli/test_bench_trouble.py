@@ -11,10 +11,11 @@ from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cli.conftest import Run
+    from cli.conftest import Run, Serve
     from lightgate.ledger.runs.run import CellSummary
 
 WORLD = """
@@ -44,6 +45,9 @@ faults = [{ name = "status", arg = "404", every = 4, phase = 3 }]
 [providers.lump.models.m]
 exact = { ttft_ms = 4, gap_ms = 1 }
 shape = { first = 100 }
+
+[providers.sleepy.models.m]
+exact = { ttft_ms = 60000, gap_ms = 1 }
 
 [providers.mute.models.m]
 exact = { ttft_ms = 4, gap_ms = 1 }
@@ -161,3 +165,43 @@ async def test_a_limit_on_what_was_never_measured_is_missed(run: Run, sim: SimPr
     target = f"lab={sim.facts.providers['lump']}#m"
     ran = await run("bench", target, *LOAD, "--fail-if", "speed_p50<10")
     assert ran.code == 6, ran.err
+
+
+async def test_a_slow_target_is_left_out_where_that_is_asked_for(
+    run: Run, sim: SimProcess, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    good, slow = sim.facts.providers["plain"], sim.facts.providers["sleepy"]
+    skip = ("--skip-slow", "1s", "--out", str(out))
+    ran = await run("bench", f"good={good}#m", f"slow={slow}#m", *LOAD, *skip)
+    assert ran.code == 0, ran.err
+    record = RunFolder(out).run()
+    assert {cell.target for cell in record.cells} == {"good", "good (twin)"}
+    assert "slow was left out: its probes took longer than 1 s." in record.notes
+
+
+async def test_an_endpoint_that_does_not_stream_is_told_so(
+    run: Run, serving: Serve, tmp_path: Path
+) -> None:
+    body = (
+        b'{"id":"1","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop",'
+        b'"message":{"role":"assistant","content":"four words of it"}}]}'
+    )
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            asked = await reader.readuntil(b"\r\n\r\n")
+            length = int(asked.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            await reader.readexactly(length)
+            writer.write(head % len(body) + body)
+            await writer.drain()
+
+    out = tmp_path / "run"
+    async with serving(script) as port:
+        ran = await run("bench", f"lab=http://127.0.0.1:{port}/v1#m", *LOAD, "--out", str(out))
+    assert ran.code == 0, ran.err
+    assert any(note.startswith("lab does not stream: ") for note in RunFolder(out).run().notes)
+    assert "lab does not stream" in ran.out
+    assert "~" in ran.out  # nobody counted the tokens
+    assert "~ = from an estimate of the tokens" in ran.out

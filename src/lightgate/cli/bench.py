@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lightgate.cli.bench_consent import agree, folder_of, options_of, take_up
 from lightgate.cli.bench_file import file_option
 from lightgate.cli.bench_wish import (
     deadlines_of,
-    header_names,
+    seconds_of,
     slo_of,
     watch_of,
     wish_of,
@@ -159,11 +160,12 @@ def command(**given: Any) -> int:
     checks = [parse(text) for text in given["limits"]]
     paced = given["rate"] is not None and not given["find_rate"]
     given["shape"] = given["shape"] or ("poisson" if paced else "closed")
+    take_up(given)
     with _targets(given) as targets:
-        folder = _folder(given)
         order = _order(given, targets)
         explorer = _explorer(given, order, checks)
-        order = _agree(order, explorer, given)
+        order = agree(order, explorer, yes=given["yes"])
+        folder = folder_of(given)
         with EngineWatch(watch_of(given, targets)) as watch:
             run, code = _carry_out(order, folder, explorer, resume=given["resume"])
         run = _watched(run, watch, folder)
@@ -283,9 +285,12 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
         processes=given["processes"],
         slo=slo_of(given),
         warmup=given["warmup"],
+        patience_s=None
+        if given["skip_slow"] is None
+        else seconds_of("--skip-slow", given["skip_slow"]),
         deadlines=deadlines_of(given),
         max_cost=_dollars("--max-cost", given["max_cost"]),
-        options=_options(given, seed),
+        options=options_of(given, seed),
     )
 
 
@@ -445,41 +450,6 @@ def _explorer(given: dict[str, Any], order: RunOrder, checks: list[Check]) -> Ex
     requests = given["requests"] or (None if duration is not None else ENOUGH)
     start = Search() if given["rate"] is None else Search(start=parse_rate(given["rate"]).per_s)
     return HighestRate(checks, start, Trial(requests, duration, order.seed))
-
-
-def _options(given: dict[str, Any], seed: int) -> dict[str, str]:
-    """What was asked for, as text; never a key: those are in variables."""
-    left_out = {"as_json", "yes", "resume", "out", "seed", "file"}
-    given = {**given, "headers": header_names(given["headers"])}
-    asked = {
-        name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        for name, value in given.items()
-        if name not in left_out and value not in (None, (), False)
-    }
-    return {**asked, "seed": str(seed)}
-
-
-def _agree(order: RunOrder, explorer: Explorer | None, given: dict[str, Any]) -> RunOrder:
-    """Say what it will cost, and ask where that is more than a dollar; that is then the limit."""
-    import msgspec
-
-    from lightgate.bench.run.budget import announce, confirm
-
-    estimate = announce(order, 0 if explorer is None else explorer.most(order))
-    note(estimate.sentence)
-    ask = (lambda text: click.confirm(text, err=True)) if sys.stdin.isatty() else None
-    confirm(estimate, yes=given["yes"], ask=ask, limit=order.max_cost)
-    return msgspec.structs.replace(order, agreed=estimate.ceiling)
-
-
-def _folder(given: dict[str, Any]) -> RunFolder | None:
-    from lightgate.ledger.runs.folder import RunFolder
-
-    if given["out"] is None:
-        if given["resume"]:
-            raise UsageError("--resume needs --out.", hint="Name the folder of the run.")
-        return None
-    return RunFolder.create(given["out"], resume=given["resume"])
 
 
 def _carry_out(

@@ -51,6 +51,10 @@ _OPTIONS: Final = (
     ),
     click.option("--timeout", help="Longest time of one request, e.g. 90s; 10m by default."),
     click.option(
+        "--skip-slow",
+        help="Leave a target out whose probes take longer than this, e.g. 30s.",
+    ),
+    click.option(
         "--warmup",
         type=click.IntRange(1, 1000),
         default=2,
@@ -116,21 +120,27 @@ def slo_of(given: dict[str, Any]) -> Slo | None:
 
 def deadlines_of(given: dict[str, Any]) -> Deadlines:
     """Read the longest time of one request; the wait for its first byte is no longer."""
-    from lightgate.config.notation import parse_duration
     from lightgate.wire.client.roundtrip import Deadlines
 
     usual = Deadlines()
     if given["timeout"] is None:
         return usual
-    try:
-        seconds = parse_duration(given["timeout"]) / 1e9
-    except ValueError as reason:
-        raise UsageError(f"--timeout {given['timeout']!r}: {reason}.") from None
+    seconds = seconds_of("--timeout", given["timeout"])
     return Deadlines(
         first_byte_s=min(seconds, usual.first_byte_s or seconds),
         idle_s=min(seconds, usual.idle_s or seconds),
         total_s=seconds,
     )
+
+
+def seconds_of(option: str, text: str) -> float:
+    """Read a duration of the command line."""
+    from lightgate.config.notation import parse_duration
+
+    try:
+        return parse_duration(text) / 1e9
+    except ValueError as reason:
+        raise UsageError(f"{option} {text!r}: {reason}.") from None
 
 
 def with_headers(targets: tuple[Target, ...], headers: tuple[str, ...]) -> tuple[Target, ...]:

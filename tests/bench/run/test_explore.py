@@ -1,9 +1,21 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
 from lightgate.bench.judge.slo import Search, Sweep, parse
 from lightgate.bench.run.explore import HighestRate, ToSaturation, Trial
+from lightgate.bench.run.order import RunOrder
+from lightgate.bench.workload.workload import WorkloadWish
+from lightgate.clock.quantile import Interval
 from lightgate.ledger.runs.run import CellSummary, Estimate, Metric
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AT = datetime(2026, 11, 16, tzinfo=UTC)
 TRIAL = Trial(requests=50, duration_ns=None, seed=1)
 
 
@@ -17,6 +29,10 @@ def cell(load: str, *, errors: int = 0, doubtful: bool = False, **facts: float) 
         metrics=(Metric(name="ttft_ms", quantiles=(Estimate(q=0.5, n=9, doubtful=doubtful),)),),
         **facts,  # type: ignore[arg-type] # rate, concurrency, throughput_tps
     )
+
+
+def order() -> RunOrder:
+    return RunOrder(targets=(), loads=(), wish=WorkloadWish(), seed=1, stamps="read", at=AT)
 
 
 def highest() -> HighestRate:
@@ -55,13 +71,45 @@ def test_a_rate_without_a_request_ends_the_search() -> None:
     assert "none was found (no request was counted at 8/s poisson)" in search.said
 
 
-def test_a_sweep_doubles_until_nothing_is_gained() -> None:
-    sweep = ToSaturation(lambda workers: 10 * workers, Sweep())
+def swept(rate: Callable[[int], float], noise: float = 0.01, **facts: float) -> ToSaturation:
+    """A sweep of a server with so much throughput; `noise` is half the width of the interval."""
+    sweep = ToSaturation(lambda workers: 10 * workers, Sweep(most=256))
     cells: list[CellSummary] = []
     while (load := sweep.next(cells)) is not None:
         workers = load.concurrency or 0
         assert load.requests == 10 * workers
-        throughput = 100.0 * min(workers, 8)
-        cells.append(cell(load.label, concurrency=workers, throughput_tps=throughput))
-    assert [one.concurrency for one in cells] == [1, 2, 4, 8, 16]
+        seen = rate(workers)
+        made = cell(load.label, concurrency=workers, throughput_tps=seen, **facts)
+        spread = Interval(seen * (1 - noise), seen * (1 + noise))
+        cells.append(msgspec.structs.replace(made, throughput_interval=spread))
+    return sweep
+
+
+def test_a_sweep_doubles_until_nothing_is_gained() -> None:
+    sweep = swept(lambda workers: 100.0 * min(workers, 8))
+    assert sweep.said.startswith("Sweep: c=16 changed the throughput by +0% (-1% to +1%)")
     assert sweep.said.endswith("c=8.")
+
+
+def test_a_change_within_noise_is_no_knee() -> None:
+    # c=128 came out 13 % lower, by chance: the server has no limit.
+    sweep = swept(lambda workers: 100.0 * workers if workers != 128 else 5_568.0, noise=0.2)
+    assert "not saturated at the highest allowed load of 256" in sweep.said
+
+
+def test_a_full_core_of_the_client_is_no_knee_of_the_server() -> None:
+    sweep = swept(lambda workers: 100.0 * workers, client_cpu=0.97)
+    assert "this client's core was 97% busy at c=1: " in sweep.said
+    assert "the client's own limit, not the server's" in sweep.said
+
+
+def test_a_load_that_the_client_could_not_offer_is_its_own_limit() -> None:
+    sweep = swept(lambda workers: 100.0 * min(workers, 64), offered_share=0.7)
+    assert "only 70% of the load in flight at c=128" in sweep.said
+    assert "client's own limit" in sweep.said
+
+
+def test_a_sweep_announces_every_load_up_to_the_highest() -> None:
+    sweep = ToSaturation(lambda workers: 10 * workers, Sweep(most=4))
+    counted = 10 + 20 + 40
+    assert sweep.most(order()) >= counted + 3 * 2 + 4 + 8  # warm-up, ramps and fillers

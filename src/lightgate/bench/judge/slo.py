@@ -188,18 +188,21 @@ def next_rate(tried: Sequence[Tried], search: Search) -> SearchStep:
 
 
 class Sweep(NamedTuple):
-    """Bounds of a sweep; a doubling that gains less than `gain` in throughput is saturation."""
+    """Bounds of a sweep; a doubling that surely gains less than `gain` is saturation."""
 
     start: int = 1
-    most: int = 1024
+    most: int = 8192
     gain: float = 0.05
     errors: float = 0.05  # above this share of failures, more load measures nothing
+    cpu: float = 0.85  # of the client's core: above it, the client is what is measured
+    offered: float = 0.9  # of the asked load: below it without a refusal, the client is late
 
 
 def next_concurrency(cells: Sequence[CellSummary], sweep: Sweep) -> SearchStep:
     """Sweep to saturation: doubles the concurrency of one target until more of it gains nothing.
 
-    The best load is the smallest that has all but `gain` of the highest throughput.
+    A change within what chance makes of two throughputs is no saturation: the sweep goes on. The
+    best load is the smallest that has all but `gain` of the highest throughput.
     """
     ordered = sorted(
         (cell for cell in cells if cell.concurrency), key=lambda cell: cell.concurrency or 0
@@ -207,19 +210,79 @@ def next_concurrency(cells: Sequence[CellSummary], sweep: Sweep) -> SearchStep:
     if not ordered:
         return SearchStep(sweep.start, None, "the first load")
     best, last = _knee(ordered, sweep.gain), ordered[-1]
-    here, at = last.throughput_tps, last.concurrency or sweep.start
-    errors = error_rate(last)
-    if here is None:
-        return SearchStep(None, best, f"{last.load} has no throughput")
-    if errors is not None and errors > sweep.errors:
-        return SearchStep(None, best, f"{errors:.0%} of the requests failed at {last.load}")
-    before = [cell.throughput_tps for cell in ordered[:-1] if cell.throughput_tps is not None]
-    if before and here < max(before) * (1.0 + sweep.gain):
-        gained = here / max(before) - 1.0
-        return SearchStep(None, best, f"{last.load} changed the throughput by {gained:+.0%}")
+    at = last.concurrency or sweep.start
+    reason = _saturated(ordered, sweep)
+    if reason:
+        return SearchStep(None, best, reason)
     if at >= sweep.most:
         return SearchStep(None, best, f"not saturated at the highest allowed load of {sweep.most}")
-    return SearchStep(min(sweep.most, at * 2), best, f"{last.load} still gained")
+    return SearchStep(min(sweep.most, at * 2), best, f"{last.load} may still gain")
+
+
+def _saturated(ordered: Sequence[CellSummary], sweep: Sweep) -> str:
+    """Say why more load than that of the last cell says nothing more; empty where it may."""
+    last = ordered[-1]
+    errors, here = error_rate(last), last.throughput_tps
+    if here is None:
+        return f"{last.load} has no throughput"
+    if errors is not None and errors > sweep.errors:
+        return f"{errors:.0%} of the requests failed at {last.load}"
+    before = max(
+        (cell for cell in ordered[:-1] if cell.throughput_tps),
+        key=lambda cell: cell.throughput_tps or 0.0,
+        default=None,
+    )
+    gained = None if before is None else _gained(before, last)
+    own = _own_limit(last, sweep, gaining=gained is None or gained.least >= sweep.gain)
+    if own:
+        change = "" if gained is None else f", and the throughput changed by {gained.value:+.0%}"
+        return f"{own} at {last.load}{change}: that is the client's own limit, not the server's"
+    if gained is not None and gained.most < sweep.gain:
+        return (
+            f"{last.load} changed the throughput by {gained.value:+.0%}"
+            f" ({gained.least:+.0%} to {gained.most:+.0%})"
+        )
+    return ""
+
+
+class _Gain(NamedTuple):
+    """The change of throughput between two cells, and what their intervals leave open."""
+
+    value: float
+    least: float
+    most: float
+
+
+def _gained(before: CellSummary, here: CellSummary) -> _Gain:
+    ratio = (here.throughput_tps or 0.0) / (before.throughput_tps or 1.0)
+    reach = math.hypot(_reach(before), _reach(here))
+    return _Gain(ratio - 1.0, ratio * (1.0 - reach) - 1.0, ratio * (1.0 + reach) - 1.0)
+
+
+def _reach(cell: CellSummary) -> float:
+    """Half of the interval of a cell's throughput, as a share of it; where unknown, a tenth."""
+    found = cell.throughput_interval
+    if found is None or not cell.throughput_tps:
+        return 0.1
+    return (found.high - found.low) / 2.0 / cell.throughput_tps
+
+
+def _own_limit(cell: CellSummary, sweep: Sweep, *, gaining: bool) -> str:
+    """Say what shows that the client itself was at its limit; empty where nothing does.
+
+    While throughput surely grows, lateness alone is the machine's: only a full core is a limit.
+    """
+    if cell.client_cpu is not None and cell.client_cpu >= sweep.cpu:
+        return f"this client's core was {cell.client_cpu:.0%} busy"
+    if gaining:
+        return ""
+    failed = error_rate(cell) or 0.0
+    if cell.offered_share is not None and cell.offered_share < sweep.offered and not failed:
+        return f"this client kept only {cell.offered_share:.0%} of the load in flight"
+    medians = [found for _, found in cell.doubts() if found.q == 0.5]
+    if medians:
+        return "this client read too late to be sure of a median"
+    return ""
 
 
 def _quantile(text: str, name: str) -> tuple[str | None, float | None]:

@@ -144,8 +144,9 @@ class _LoadProcess:
 
     def send(self, message: Down) -> None:
         """Write a message; nothing is written to a process that is gone."""
-        if self.process.stdin is not None and not self.gone:
-            self.process.stdin.write(frame(message))
+        stdin = self.process.stdin
+        if stdin is not None and not self.gone and not stdin.is_closing():
+            stdin.write(frame(message))
 
 
 class _Parent:
@@ -164,6 +165,7 @@ class _Parent:
         self._on_done = on_done
         self._numbers = itertools.count()
         self._children: list[_LoadProcess] = []
+        self._halted = False
         self._restraint = restraint_of(driving, planned=source.planned)
 
     async def run(self) -> DrivenByProcesses:
@@ -319,6 +321,9 @@ class _Parent:
             self._halt()
 
     def _halt(self) -> None:
+        if self._halted:
+            return
+        self._halted = True
         for child in self._children:
             child.send(Tell("halt"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import resource
 import time
@@ -40,11 +41,18 @@ from lightgate.bench.run.record import Recorder
 from lightgate.bench.statistics.measured import stamp_bounds
 from lightgate.bench.statistics.summary import CellFacts, glance
 from lightgate.bench.workload.calibrate import is_lasting
-from lightgate.bench.workload.workload import USUAL, Size, Workload, calibrated
+from lightgate.bench.workload.workload import USUAL, Calibrating, Size, Workload, calibrated
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.ids import Ids
+from lightgate.clock.outcome import Outcome
 from lightgate.clock.source import SYSTEM
-from lightgate.errors import CredentialsError, HttpRefused, LightgateError, Unreachable
+from lightgate.errors import (
+    CredentialsError,
+    DeadlineMissed,
+    HttpRefused,
+    LightgateError,
+    Unreachable,
+)
 from lightgate.ledger.runs.run import Health, Run
 from lightgate.provider.prepare import prepare
 from lightgate.wire.client.client import Client
@@ -65,6 +73,7 @@ STAGGERED: Final = (
     "The workers of a closed loop began over the time of one request, so that answers of equal"
     " length do not all end at once; --no-stagger begins them together."
 )
+SAY_EVERY_S: Final = 5  # while nothing else shows that a run goes on
 GIVE_UP: Final = 20  # failures to connect, or refusals of the key, in a row
 
 
@@ -128,7 +137,8 @@ class Bench:
         return self.run
 
     async def _measure(self, client: Client) -> None:
-        workload = await calibrated(client, self._targets.values(), self._order.wish)
+        workload = await self._calibrated(client)
+        self._skip(workload)
         await self._check(workload)
         lines = workload.calibrations.values()
         self._recorder.paid(sum((line.cost_usd or Decimal(0) for line in lines), Decimal(0)))
@@ -149,11 +159,50 @@ class Bench:
             else:
                 await self._converse(client, load, workload, self._order.talk)
 
+    async def _calibrated(self, client: Client) -> Workload:
+        """Find the sizes of the prompts; where that takes long, say for which target."""
+        waiting = {name for name in self._targets if not name.endswith(TWIN)}
+        wishes = Calibrating(waiting.discard, self._order.patience_s)
+        targets, wish = self._targets.values(), self._order.wish
+        task = asyncio.ensure_future(calibrated(client, targets, wish, wishes))
+        try:
+            for seconds in itertools.count(SAY_EVERY_S, SAY_EVERY_S):
+                await asyncio.wait({task}, timeout=SAY_EVERY_S)
+                if task.done():
+                    break
+                names = ", ".join(sorted(waiting))
+                self._observer.say(
+                    f"Calibrating prompts: {names} has not answered its probes for {seconds} s;"
+                    " --skip-slow 30s would leave it out."
+                )
+            return await task
+        finally:
+            task.cancel()
+
+    def _skip(self, workload: Workload) -> None:
+        """Leave out the targets that were too slow for --skip-slow, unless none would be left."""
+        if self._order.patience_s is None:
+            return
+        slow = {
+            name
+            for name in self._targets
+            if isinstance(workload.calibration(name).failure, DeadlineMissed)
+        }
+        if len(slow) == len(self._targets):
+            return
+        for name in sorted(slow):
+            del self._targets[name]
+            self._notes.append(
+                f"{name} was left out: its probes took longer than {self._order.patience_s:g} s."
+            )
+        kept = tuple(row for row in self.run.targets if row.name not in slow)
+        self.run = msgspec.structs.replace(self.run, targets=kept)
+
     def _next_loads(self) -> Iterator[Loading]:
         """Yield the loads that were asked for, then those that the explorer wants to see."""
         yield from self._order.loads
         while self._explorer is not None:
-            facts = [load.facts({}) for load in self._loads]
+            facts = [load.facts({}, self._cpu.shares.get(load.label)) for load in self._loads]
             load = self._explorer.next(
                 cells(self.run.targets, self.measured, facts, self._order.slo)
             )
@@ -375,6 +424,19 @@ class Bench:
 
         return job
 
+    def _in_one_piece(self) -> Iterator[str]:
+        """Name the targets that answer in one piece although a stream was asked for."""
+        streamed: dict[str, bool] = {}
+        for attempt in self.measured.attempts:
+            if attempt.outcome is Outcome.OK and self._order.wish.stream:
+                streamed[attempt.target] = streamed.get(attempt.target, False) or attempt.streamed
+        for name, any_streamed in streamed.items():
+            if not any_streamed:
+                yield (
+                    f"{name} does not stream: a stream was asked for, and every answer came in one"
+                    " piece, so it has no time to the first token and no decode speed."
+                )
+
     def _say_once(self, note: str) -> None:
         if note not in self._notes:
             self._notes.append(note)
@@ -396,7 +458,12 @@ class Bench:
             bound_p50_ms=middle,
             bound_p99_ms=worst,
         )
-        run = msgspec.structs.replace(self.run, health=health, notes=tuple(self._notes))
-        loads = [load.facts(self._dropped.get(load.label, {})) for load in self._loads]
+        notes = (*self._notes, *self._in_one_piece())
+        run = msgspec.structs.replace(self.run, health=health, notes=notes)
+        shares = self._cpu.shares
+        loads = [
+            load.facts(self._dropped.get(load.label, {}), shares.get(load.label))
+            for load in self._loads
+        ]
         self.run = conclude(run, self.measured, loads, slo=self._order.slo, seed=self._order.seed)
         self._keep()

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from lightgate.ledger.runs.run import CellSummary, Estimate
 
 
+ROUNDS: Final = 8  # requests of each worker, at least: fewer say nothing about throughput
+
+
 class ToSaturation:
     """An explorer that doubles the concurrency of one target until more gains no throughput."""
 
@@ -57,7 +60,8 @@ class ToSaturation:
             workers = min(2 * workers, self._sweep.most)
 
     def _load(self, workers: int) -> Loading:
-        return Loading(label=f"c={workers}", concurrency=workers, requests=self._requests(workers))
+        requests = max(self._requests(workers), ROUNDS * workers)
+        return Loading(label=f"c={workers}", concurrency=workers, requests=requests)
 
 
 class Trial(NamedTuple):

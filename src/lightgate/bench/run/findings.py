@@ -32,6 +32,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     rate: float | None = None
     dropped: dict[str, int] = {}
+    client_cpu: float | None = None  # share of its core that the client took
 
     @property
     def is_open(self) -> bool:
@@ -100,6 +101,7 @@ def cells(
                 rate=load.rate,
                 dropped=load.dropped.get(target.name, 0),
                 slo=slo,
+                client_cpu=load.client_cpu,
             )
             found.append(summarise(attempts, measured.recordings, facts))
     return relate(found)

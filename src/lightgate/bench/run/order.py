@@ -19,6 +19,7 @@ from lightgate.bench.load.shape import Pacer
 from lightgate.bench.run.findings import LoadFacts
 from lightgate.bench.workload.conversation import Talk
 from lightgate.bench.workload.workload import WorkloadWish
+from lightgate.clock.compare import blocks_for
 from lightgate.clock.load import Slo
 from lightgate.clock.marks import StampSource
 from lightgate.dialect.quirks import Quirks
@@ -43,7 +44,6 @@ MOST_ROUNDS: Final = 12  # ... at most, in a longer run: then a ramp and a drain
 LEAST_ROUNDS: Final = 2  # ... at least: a shorter stretch is nearly all edge
 MOST: Final = 16  # times the first stretch, that a wished precision may make of it
 MIN_BLOCKS: Final = 10  # fewer, and no difference between five targets can be claimed
-LEVEL: Final = 0.05  # of a claim, over all pairs of a load
 ENOUGH: Final = 96  # requests for a p95 with an interval
 FASTEST_S: Final = 0.05  # that a request takes at least, beside its tokens, by the announcement
 FASTEST_TPS: Final = 1_000
@@ -68,6 +68,9 @@ class RunObserver(Protocol):
 
     def end_cell(self, target: str, glance: CellSummary | None = None) -> None:
         """Take in that a target is through with a load; `glance` has its medians, if any."""
+
+    def say(self, text: str) -> None:
+        """Take in a sentence about what goes on."""
 
 
 class Explorer(Protocol):
@@ -107,10 +110,16 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
             return self.requests
         return MOST * self.requests
 
-    def facts(self, dropped: dict[str, int]) -> LoadFacts:
+    def facts(self, dropped: dict[str, int], client_cpu: float | None = None) -> LoadFacts:
         """Make the facts of the load for the record."""
         rate = None if self.pacer is None else self.pacer.rate_per_s
-        return LoadFacts(label=self.label, concurrency=self.concurrency, rate=rate, dropped=dropped)
+        return LoadFacts(
+            label=self.label,
+            concurrency=self.concurrency,
+            rate=rate,
+            dropped=dropped,
+            client_cpu=client_cpu,
+        )
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,22 +136,13 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     stagger: bool = True  # begin the workers of a closed loop over the time of one request
     processes: int | None = None  # None: one for every 1,000 streams begun
     warmup: int = 2
+    patience_s: float | None = None  # a target whose probes take longer is left out
     slo: Slo | None = None
     max_cost: Decimal | None = None
     agreed: Decimal | None = None  # dollars that were announced
     deadlines: Deadlines = Deadlines()
     options: dict[str, str] = {}
     talk: Talk | None = None  # conversations instead of single requests
-
-
-def blocks_for(targets: int) -> int:
-    """Blocks that a comparison of so many targets should have, where its requests allow them.
-
-    Signs of b blocks can be thrown in 2^b ways, so no p-value is below 2^(1-b); with the smallest
-    one a difference must still be claimed after the correction for all pairs.
-    """
-    pairs = max(1, targets * (targets - 1) // 2)
-    return max(MIN_BLOCKS, 1 + math.ceil(math.log2(pairs / LEVEL)))
 
 
 def enough(workers: int, targets: int) -> int:

@@ -7,6 +7,7 @@ value, but its bounds (anything) count, so that a figure never looks surer than 
 from __future__ import annotations
 
 import math
+from array import array
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,7 +25,7 @@ from lightgate.clock.quantile import quantiles
 from lightgate.clock.timing import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.ledger.runs.recording import Recording
@@ -40,18 +41,18 @@ class Sampled(NamedTuple):
     gaps.
     """
 
-    values: list[float]
-    low: list[float] | None
-    high: list[float] | None
+    values: MutableSequence[float]
+    low: MutableSequence[float] | None
+    high: MutableSequence[float] | None
     requests: int
 
     def failing(self, failures: int) -> Sampled:
         """The same samples and infinity for every failure."""
         more = [math.inf] * failures
         return Sampled(
-            self.values + more,
-            None if self.low is None else self.low + more,
-            None if self.high is None else self.high + more,
+            [*self.values, *more],
+            None if self.low is None else [*self.low, *more],
+            None if self.high is None else [*self.high, *more],
             self.requests + failures,
         )
 
@@ -157,25 +158,26 @@ def _answer(attempt: AttemptRecord, recording: Recording | None) -> float | None
 
 
 def _gaps(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
-    """Pool the gaps of all attempts; those of one attempt are not independent of each other."""
-    values: list[float] = []
-    low: list[float] = []
-    high: list[float] = []
+    """Pool the gaps of all attempts; those of one attempt are not independent of each other.
+
+    There are nearly as many as tokens, so they are kept packed.
+    """
+    values, low, high = array("d"), array("d"), array("d")
     requests = 0
     for attempt, one in zip(attempts, bursts, strict=True):
         if one is None or len(one.at_ns) < 2:
             continue
         requests += 1
-        if one.since_ns in {(), one.at_ns}:  # all exact
+        if not one.since_ns or one.since_ns == one.at_ns:  # all exact
             exact = [(later - at) / NS_PER_MS for at, later in pairwise(one.at_ns)]
-            values += exact
-            low += exact
-            high += exact
+            values.extend(exact)
+            low.extend(exact)
+            high.extend(exact)
             continue
         gaps = _gaps_of(attempt, one)
-        values += gaps.seen
-        low += gaps.low
-        high += gaps.high
+        values.extend(gaps.seen)
+        low.extend(gaps.low)
+        high.extend(gaps.high)
     return Sampled(values, low, high, requests)
 
 
@@ -188,7 +190,8 @@ def _stalls(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
         if value is None:
             continue
         values.append(value)
-        exact = one is None or len(one.at_ns) < 2 or one.since_ns in {(), one.at_ns}
+        exact = one is None or len(one.at_ns) < 2 or not one.since_ns
+        exact = exact or one.since_ns == one.at_ns
         stall = None if exact or one is None else _gaps_of(attempt, one).stall
         low.append(value if stall is None else stall.low)
         high.append(value if stall is None else stall.high)

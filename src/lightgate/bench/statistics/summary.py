@@ -10,11 +10,14 @@ stamps as well, and so is its interval: it holds the true one whatever the clien
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from operator import attrgetter
+from statistics import stdev
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from lightgate.bench.statistics import steady
 from lightgate.bench.statistics.cost import Billed, cell_cost
@@ -55,6 +58,7 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None  # of an open one, requests per second
     dropped: int = 0
     slo: Slo | None = None
+    client_cpu: float | None = None  # share of its core that the client took
 
 
 class _SortedCell(NamedTuple):
@@ -83,7 +87,7 @@ def summarise(
     worth = _Worth(cell)
     metrics = tuple(_metrics(cell, worth))
     speed_p50 = metrics[-2].quantiles[0].value
-    throughput = _throughput(cell)
+    throughput, spread = _throughput(cell)
     return CellSummary(
         target=facts.target.name,
         load=facts.load,
@@ -113,6 +117,8 @@ def summarise(
         windows_ns=cell.windows_ns,
         waves=worth.waves,
         slope=prompt_slope(cell.good),
+        throughput_interval=spread,
+        client_cpu=facts.client_cpu,
     )
 
 
@@ -163,12 +169,19 @@ def estimates(
     if not isinstance(samples, Sampled):
         values = list(samples)
         samples = Sampled(values, None, None, len(values))
-    values, low, high = sorted(samples.values), samples.low, samples.high
-    ends = None if low is None or high is None else (sorted(low), sorted(high))
+    values, low, high = _ordered(samples.values), samples.low, samples.high
+    ends = None if low is None or high is None else (_ordered(low), _ordered(high))
     facts = _Figure(values, ends, samples.requests, rate)
     return tuple(
         _estimate(facts, q, None if n_eff is None else n_eff[at]) for at, q in enumerate(qs)
     )
+
+
+def _ordered(values: Sequence[float]) -> Sequence[float]:
+    """Sort samples; those that are packed stay so."""
+    if not isinstance(values, array):
+        return sorted(values)
+    return array("d", np.sort(np.frombuffer(values)).tobytes()) if values else values
 
 
 def error_rate(cell: CellSummary) -> float | None:
@@ -346,15 +359,30 @@ def _p50(attempts: Sequence[AttemptRecord], number: Number) -> float | None:
     return estimates(values, (0.5,))[0].value
 
 
-def _throughput(cell: _SortedCell) -> float | None:
-    """Throughput of all that was under way in the windows, failures and cut requests included."""
-    streams = [s for a in cell.everything if (s := stream(a, cell.recordings.get(a.id)))]
-    if not streams or cell.steady.seconds <= 0:
-        return None
-    tokens = [
-        (load.throughput(streams, window) or 0.0) * window.seconds for window in cell.steady.windows
-    ]
-    return math.fsum(tokens) / cell.steady.seconds
+def _throughput(cell: _SortedCell) -> tuple[float | None, Interval | None]:
+    """Throughput of all that was under way in the windows, failures and cut requests included.
+
+    Its interval is that of the means of parts of about one request time or more, which share few
+    requests; None where there are fewer than six of them.
+    """
+    seconds = cell.steady.seconds
+    if seconds <= 0:
+        return None, None
+    # One at a time: the bursts of all requests at once would take more memory than all the rest.
+    streams = (s for a in cell.everything if (s := stream(a, cell.recordings.get(a.id))))
+    rounds = len(cell.counted) // max(1, round(cell.steady.inflight or 1))
+    count = max(1, min(steady.PARTS, rounds))
+    parts = sorted(steady.in_parts(cell.steady.windows, count), key=lambda window: window.start_ns)
+    edges = sorted({edge for part in parts for edge in (part.start_ns, part.stop_ns)})
+    tokens = dict(zip(edges, load.tokens_between(streams, edges), strict=False))
+    rates = [tokens[part.start_ns] / part.seconds for part in parts]
+    value = math.fsum(tokens[part.start_ns] for part in parts) / seconds
+    if not value:
+        return None, None
+    if len(rates) < steady.FEWEST_PARTS:
+        return value, None
+    reach = steady.student(len(rates) - 1, 0.95) * stdev(rates) / math.sqrt(len(rates))
+    return value, Interval(max(0.0, value - reach), value + reach)
 
 
 def _offered(cell: _SortedCell) -> float | None:

@@ -12,10 +12,10 @@ from lightgate.bench.workload.calibrate import PROBE_TOKENS, Calibration, calibr
 from lightgate.bench.workload.lengths import DrawnLengths
 from lightgate.bench.workload.prompts import OwnPrompts, Prompts
 from lightgate.dialect.request import Message, Request
-from lightgate.errors import UsageError
+from lightgate.errors import DeadlineMissed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from lightgate.dialect.request import Tool
     from lightgate.provider.target import Target
@@ -227,7 +227,22 @@ def _said(tokens: int, lengths: DrawnLengths | None) -> str:
     return str(tokens) if lengths is None else lengths.text
 
 
-async def calibrated(client: Client, targets: Iterable[Target], wish: WorkloadWish) -> Workload:
+class Calibrating(NamedTuple):
+    """Wishes for a calibration: `on_done` is called with each target that is through with it.
+
+    A target that takes longer than `patience_s` gets the failure of a missed deadline.
+    """
+
+    on_done: Callable[[str], None] = lambda _: None
+    patience_s: float | None = None
+
+
+async def calibrated(
+    client: Client,
+    targets: Iterable[Target],
+    wish: WorkloadWish,
+    calibrating: Calibrating = Calibrating(),  # noqa: B008 - immutable
+) -> Workload:
     """A workload whose prompts have the wished size at every target, after a few probes of each.
 
     The two halves of an A/A pair share one calibration, and with it their texts. Own prompts have
@@ -240,7 +255,9 @@ async def calibrated(client: Client, targets: Iterable[Target], wish: WorkloadWi
     for target in targets:
         place = (target.base_url, target.provider.dialect, target.model)
         groups.setdefault(place, []).append(target)
-    lines = await asyncio.gather(*(_line(client, plain, same[0]) for same in groups.values()))
+    lines = await asyncio.gather(
+        *(_line(client, plain, same[0], calibrating) for same in groups.values())
+    )
     found: dict[str, Calibration] = {}
     for line, (first, *twins) in zip(lines, groups.values(), strict=True):
         found[first.name] = line
@@ -248,11 +265,21 @@ async def calibrated(client: Client, targets: Iterable[Target], wish: WorkloadWi
     return Workload(wish, found)
 
 
-async def _line(client: Client, plain: Workload, target: Target) -> Calibration:
+async def _line(
+    client: Client, plain: Workload, target: Target, calibrating: Calibrating
+) -> Calibration:
     def ask(number: int, words: int) -> Request:
         return plain.probe(target, number, words)
 
-    return await calibrate(client, target, ask, plain.wish.tokens_in)
+    try:
+        async with asyncio.timeout(calibrating.patience_s):
+            line = await calibrate(client, target, ask, plain.wish.tokens_in)
+    except TimeoutError:
+        line = guess(target.name, plain.wish.tokens_in, "its probes took too long")
+        late = DeadlineMissed(f"{target.name} did not answer its probes in time.", phase="total")
+        line = msgspec.structs.replace(line, failure=late)
+    calibrating.on_done(target.name)
+    return line
 
 
 def _prompt(messages: tuple[Message, ...]) -> str:

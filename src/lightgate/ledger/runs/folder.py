@@ -105,12 +105,13 @@ class RunFolder:
     def _lines(self, name: str) -> Iterator[bytes]:
         """Read the lines of a file; a last line without a newline was cut short: it is left out."""
         try:
-            data = (self.path / name).read_bytes()
+            file = (self.path / name).open("rb")
         except FileNotFoundError:
             return
-        for line in data.split(b"\n")[:-1]:
-            if line:
-                yield line
+        with file:
+            for line in file:
+                if line.endswith(b"\n") and line != b"\n":
+                    yield line[:-1]
 
 
 class DiskFailed(LightgateError):  # noqa: N818 - names the event

@@ -156,6 +156,8 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineFacts | None = None
     gpu: GpuFacts | None = None
     slope: PromptSlope | None = None
+    throughput_interval: Interval | None = None
+    client_cpu: float | None = None  # how busy the client's own core was, from 0 to 1
 
     def estimate(self, metric: str, q: float, *, failures: bool = False) -> Estimate | None:
         """Look one quantile up; None where the cell has no such metric or quantile."""

@@ -20,6 +20,7 @@ from lightgate.report.tables.figures import (
     DOT,
     dollars,
     explain,
+    guessed,
     number,
     percent,
     probability,
@@ -145,7 +146,9 @@ def _figures(row: CellRow, metric: str) -> Sequence[BoardFigure]:
         _quantile(cell, "speed_tps", 0.05),
         _quantile(cell, "stall_ms", 0.95),
         _quantile(cell, "e2e_ms", 0.5),
-        BoardFigure(number(cell.throughput_tps), _window(cell, "throughput", "tok/s")),
+        BoardFigure(
+            guessed(cell, number(cell.throughput_tps)), _window(cell, "throughput", "tok/s")
+        ),
         BoardFigure(number(cell.inflight), _window(cell, "inflight", "requests")),
         BoardFigure(percent(error_share(cell), digits=1), _errors(cell)),
         BoardFigure(percent(cell.goodput), f"n = {cell.requests:,}. {DEFINITIONS['goodput'].text}"),
@@ -164,7 +167,8 @@ def _figures(row: CellRow, metric: str) -> Sequence[BoardFigure]:
 def _quantile(cell: CellSummary, metric: str, q: float) -> BoardFigure:
     failing = cell.estimate(metric, q, failures=True)
     told = explain(cell.estimate(metric, q), metric, failing)
-    return BoardFigure(shown(cell.estimate(metric, q)), told)
+    text = shown(cell.estimate(metric, q))
+    return BoardFigure(guessed(cell, text) if metric == "speed_tps" else text, told)
 
 
 def _rank(row: CellRow) -> BoardFigure:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from lightgate.clock.quantile import Interval
-    from lightgate.ledger.runs.run import Estimate
+    from lightgate.ledger.runs.run import CellSummary, Estimate
 
 DOT: Final = "·"
 DOUBTFUL: Final = "?"
+GUESSED: Final = "~"  # made of tokens that are an estimate
 LEGEND: Final = (
     f"{DOT} = no number: undefined, or too few samples "
     "(p50 needs 6, p90 36, p95 and slow 5 % 72, p99 368)"
@@ -101,6 +102,11 @@ def shown(found: Estimate | None) -> str:
     if found is None:
         return DOT
     return f"{number(found.value)}{DOUBTFUL if found.doubtful else ''}"
+
+
+def guessed(cell: CellSummary, text: str) -> str:
+    """Mark a figure that is made of tokens which nobody counted: characters divided by four."""
+    return f"{GUESSED}{text}" if cell.tokens_source.get("estimate") and text != DOT else text
 
 
 def with_unit(metric: str, amount: float | None) -> str:

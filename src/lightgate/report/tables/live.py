@@ -194,6 +194,12 @@ class Progress:
             self._say(cell)
         self.refresh()
 
+    def say(self, text: str) -> None:
+        """Write a sentence, above the lines of the cells."""
+        from rich.text import Text
+
+        self._console.print(Text(clean(text)), soft_wrap=True)
+
     def refresh(self) -> None:
         """Draw, unless that was done a moment ago; cheap enough for every turn of a loop."""
         now = self._clock.now_ns()

@@ -28,10 +28,12 @@ from lightgate.report.tables.figures import (
     DEFINITIONS,
     DOT,
     DOUBTFUL,
+    GUESSED,
     LEGEND,
     bounds,
     clean,
     dollars,
+    guessed,
     number,
     percent,
     probability,
@@ -158,13 +160,13 @@ def _columns(block: Block) -> list[list[TextColumn]]:
         _column("95 %", rows, lambda row: _interval(row.cell, metric)),
         _column("p95", rows, lambda row: shown(row.cell.estimate(metric, 0.95))),
         _column("p99", rows, lambda row: shown(row.cell.estimate(metric, 0.99))),
-        _column("tok/s p50", rows, lambda row: shown(row.cell.estimate("speed_tps", 0.5))),
-        _column("slow 5 %", rows, lambda row: shown(row.cell.estimate("speed_tps", 0.05))),
+        _column("tok/s p50", rows, lambda row: _speed(row.cell, 0.5)),
+        _column("slow 5 %", rows, lambda row: _speed(row.cell, 0.05)),
     ]
     system = [
         _column("stall p95", rows, lambda row: shown(row.cell.estimate("stall_ms", 0.95))),
         _column("e2e p50", rows, lambda row: shown(row.cell.estimate("e2e_ms", 0.5))),
-        _column("throughput", rows, lambda row: number(row.cell.throughput_tps)),
+        _column("throughput", rows, lambda row: guessed(row.cell, number(row.cell.throughput_tps))),
         _column("in flight", rows, lambda row: number(row.cell.inflight)),
     ]
     well = [
@@ -186,6 +188,10 @@ def _column(title: str, rows: Iterable[CellRow], show: Callable[[CellRow], str])
 
 def _headline(row: CellRow, metric: str) -> str:
     return f"{TIE if row.tie else ''}{shown(row.cell.estimate(metric, 0.5))}"
+
+
+def _speed(cell: CellSummary, q: float) -> str:
+    return guessed(cell, shown(cell.estimate("speed_tps", q)))
 
 
 def _interval(cell: CellSummary, metric: str) -> str:
@@ -216,6 +222,8 @@ def _legend(run: Run) -> str:
         marks.append(f"{TIE} = ties with the first row")
     if any(row.cell.doubts() for block in arranged for row in block.rows):
         marks.append(f"{DOUBTFUL} = doubtful, see the remarks")
+    if any(cell.tokens_source.get("estimate") for cell in run.cells):
+        marks.append(f"{GUESSED} = from an estimate of the tokens, a quarter of the characters")
     return "; ".join(marks)
 
 
