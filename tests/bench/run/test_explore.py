@@ -79,9 +79,9 @@ def swept(rate: Callable[[int], float], noise: float = 0.01, **facts: float) -> 
         workers = load.concurrency or 0
         assert load.requests == 10 * workers
         seen = rate(workers)
-        made = cell(load.label, concurrency=workers, throughput_tps=seen, **facts)
+        made = cell(load.label, concurrency=workers, throughput_tps=seen)
         spread = Interval(seen * (1 - noise), seen * (1 + noise))
-        cells.append(msgspec.structs.replace(made, throughput_interval=spread))
+        cells.append(msgspec.structs.replace(made, throughput_interval=spread, **facts))
     return sweep
 
 

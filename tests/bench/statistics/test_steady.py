@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from lightgate.bench.statistics.steady import (
     AttemptSpan,
     closed_window,
+    counted_window,
     find,
     in_windows,
     open_window,
@@ -121,6 +124,67 @@ def test_a_short_window_is_not_held_against_littles_law() -> None:
     assert found.little is not None
     assert found.little < 0.95 * 32
     assert found.steady is True
+
+
+def stretch(workers: int, counted: int, times_s: list[float]) -> list[AttemptSpan]:
+    """A closed loop with a ramp, so many counted requests, and fillers until they have ended."""
+    free = [worker * round(times_s[0] * S) // workers for worker in range(workers)]
+    flights: list[AttemptSpan] = []
+    last = 0
+    for number in itertools.count():
+        worker = min(range(workers), key=free.__getitem__)
+        at = free[worker]
+        counts = workers - 1 <= number < workers - 1 + counted
+        if number >= workers - 1 + counted and at >= last:
+            return flights
+        stop = free[worker] = at + round(times_s[number % len(times_s)] * S)
+        last = max(last, stop) if counts else last
+        flights.append(
+            AttemptSpan(
+                plan_ns=at, send_ns=at, last_ns=stop, free_ns=stop, ttft_ms=200.0, counted=counts
+            )
+        )
+    raise AssertionError
+
+
+def test_a_counted_window_holds_what_was_asked_for_at_the_full_load() -> None:
+    flights = stretch(32, 128, [1.0])
+    window = counted_window(flights)
+    assert window is not None
+    assert window.seconds == pytest.approx(4.0)  # 128 requests of a second, 32 at once
+    inside = [f for f in flights if window.start_ns <= f.send_ns < window.stop_ns]
+    assert [f.counted for f in inside] == [True] * 128
+    found = find([flights], 32)
+    assert found.inflight == pytest.approx(32.0)
+    assert found.little == pytest.approx(32.0)
+    assert found.steady is True
+
+
+def test_long_answers_are_counted_as_often_as_they_start() -> None:
+    # One answer in four takes nine times as long: those that ended first would be the short ones.
+    times = np.random.default_rng(5).choice([0.2, 0.2, 0.2, 1.8], size=997).tolist()
+    flights = stretch(16, 640, times)
+    counted = [f for f in flights if f.counted]
+    assert len(counted) == 640
+    long = sum(f.last_ns - f.send_ns > S for f in counted) / 640
+    assert long == pytest.approx(sum(time > 1 for time in times) / 997, abs=0.04)
+
+
+def test_littles_law_is_checked_where_the_window_is_short_too() -> None:
+    # The last counted requests stay for a very long time: nothing drifts, and the law fails.
+    flights = stretch(8, 16, [1.0])
+    late = [
+        AttemptSpan(
+            plan_ns=f.plan_ns, send_ns=f.send_ns, last_ns=f.last_ns + 9 * S,
+            free_ns=f.free_ns + 9 * S, counted=f.counted,
+        )
+        if f.counted
+        else f
+        for f in flights
+    ]  # fmt: skip
+    found = find([late], 8)
+    assert found.steady is False
+    assert "Little's law" in found.note
 
 
 def test_too_few_requests_say_nothing() -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect.kinds import REASONING, TEXT
-from lightgate.ledger.runs.recording import Recording
+from lightgate.ledger.runs.recording import Recording, instants
 from lightgate.report.charts.strips import ROWS, chosen, strips
 from lightgate.report.pages.material import gather
 from report.conftest import MODEL, Markup
@@ -56,7 +56,7 @@ def test_failures_have_a_cross_and_say_why(sample: Sample) -> None:
 def test_ticks_that_the_eye_cannot_part_are_one(sample: Sample) -> None:
     attempt = mine(sample)[0]
     at = tuple(range(0, 1_000_000_000, 100_000))  # 10,000 bursts in a second
-    recording = Recording(id=attempt.id, at_ns=at, kinds=(TEXT,) * len(at))
+    recording = Recording(id=attempt.id, at_ns=instants(at), kinds=(TEXT,) * len(at))
     (drawn,) = strips(sample.run, {(attempt.target, "c=1"): [attempt]}, {attempt.id: recording})
     ticks = next(a for a in Markup(drawn.svg()).named("path") if "tickrow" in a.get("class", ""))
     assert 300 < ticks["d"].count("M") < 600
@@ -70,7 +70,7 @@ def test_reasoning_is_drawn_apart(sample: Sample) -> None:
         (kinds, {"tickrow thought s1": 8, "tickrow s1": 12}),
         ((), {"tickrow s1": 20}),
     ):
-        recording = Recording(id=attempt.id, at_ns=at, kinds=given)
+        recording = Recording(id=attempt.id, at_ns=instants(at), kinds=given)
         (drawn,) = strips(sample.run, {(attempt.target, "c=1"): [attempt]}, {attempt.id: recording})
         rows = [a for a in Markup(drawn.svg()).named("path") if "tickrow" in a.get("class", "")]
         assert {a["class"]: a["d"].count("M") for a in rows} == wanted

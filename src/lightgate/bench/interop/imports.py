@@ -17,7 +17,7 @@ from lightgate.clock.timing import NS_PER_S
 from lightgate.clock.tokens import Tokens, Usage, count
 from lightgate.dialect.kinds import REASONING, TEXT
 from lightgate.errors import UsageError
-from lightgate.ledger.runs.recording import Instants, Recording
+from lightgate.ledger.runs.recording import Recording, instants
 from lightgate.ledger.runs.run import Run, TargetFacts
 
 if TYPE_CHECKING:
@@ -200,8 +200,8 @@ def _recording(made: str, source: _FileBenchmark, row: _FileRequest) -> Recordin
     end = row.marks.end
     return Recording(
         id=made,
-        at_ns=Instants(row.bursts),
-        since_ns=Instants(row.bursts),
+        at_ns=instants(row.bursts),
+        since_ns=instants(row.bursts),
         pieces=(1,) * n,
         weight=(0,) * n,
         tokens=(-1,) * n,

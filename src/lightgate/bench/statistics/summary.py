@@ -167,8 +167,8 @@ def estimates(
     that is known: the width of the interval goes by it, and so does "n too small".
     """
     if not isinstance(samples, Sampled):
-        values = list(samples)
-        samples = Sampled(values, None, None, len(values))
+        given = list(samples)
+        samples = Sampled(given, None, None, len(given))
     values, low, high = _ordered(samples.values), samples.low, samples.high
     ends = None if low is None or high is None else (_ordered(low), _ordered(high))
     facts = _Figure(values, ends, samples.requests, rate)

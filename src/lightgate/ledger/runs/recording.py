@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 class Instants(array):  # type: ignore[type-arg] # an array of ints, which its base cannot say
     """Instants of bursts; a run keeps all of them, and an array takes a fifth of a tuple."""
 
-    def __new__(cls, values: Iterable[int] = ()) -> Self:
-        """Make the instants of any numbers."""
-        return super().__new__(cls, "q", values)
+
+def instants(values: Iterable[int] = ()) -> Instants:
+    """Make the instants of any numbers."""
+    return Instants("q", values)
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,8 +31,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str  # of the attempt
-    at_ns: Instants = msgspec.field(default_factory=Instants)
-    since_ns: Instants = msgspec.field(default_factory=Instants)
+    at_ns: Instants = msgspec.field(default_factory=instants)
+    since_ns: Instants = msgspec.field(default_factory=instants)
     pieces: tuple[int, ...] = ()
     weight: tuple[int, ...] = ()
     tokens: tuple[int, ...] = ()
@@ -52,8 +53,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         """Take the bursts out of the marks; instants before `t_send` cannot be."""
         zero = marks.send or 0
         bursts = {
-            "at_ns": Instants(map((-zero).__add__, marks.burst_ns)),
-            "since_ns": Instants(map((-zero).__add__, marks.burst_since_ns)),
+            "at_ns": Instants("q", map((-zero).__add__, marks.burst_ns)),
+            "since_ns": Instants("q", map((-zero).__add__, marks.burst_since_ns)),
             "pieces": _shared(tuple(marks.burst_pieces)),
             "weight": _shared(tuple(marks.burst_weight)),
             "tokens": _shared(tuple(marks.burst_tokens)),
@@ -84,4 +85,4 @@ def _shared(values: tuple[int, ...]) -> tuple[int, ...]:
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=Instants.tolist)
-_DECODER: Final = msgspec.json.Decoder(Recording, dec_hook=lambda kind, found: kind(found))
+_DECODER: Final = msgspec.json.Decoder(Recording, dec_hook=lambda _, found: instants(found))
