@@ -142,8 +142,6 @@ class Bench:
         await self._check(workload)
         lines = workload.calibrations.values()
         self._recorder.paid(sum((line.cost_usd or Decimal(0) for line in lines), Decimal(0)))
-        if self._order.stagger and any((load.concurrency or 1) > 1 for load in self._order.loads):
-            self._notes.append(STAGGERED)
         count = max((load.requests or 0 for load in self._order.loads), default=0) or 1000
         self._notes += workload.notes(count)
         facts = workload.facts(self._targets.values(), min(count, 1000))
@@ -241,6 +239,8 @@ class Bench:
             Lane(name, self._jobs(self._targets[name], load, workload, reached.sent))
             for name in names
         ]
+        if order.stagger and (load.concurrency or 1) > 1:
+            self._say_once(STAGGERED)
         self._begin(lanes, load, left if load.requests is not None else None)
         size = usual_size(load, len(self._order.targets))
         plan = Blocks(
