@@ -190,9 +190,10 @@ def _stalls(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
         if value is None:
             continue
         values.append(value)
-        exact = one is None or len(one.at_ns) < 2 or not one.since_ns
-        exact = exact or one.since_ns == one.at_ns
-        stall = None if exact or one is None else _gaps_of(attempt, one).stall
+        stall = None
+        if one is not None and len(one.at_ns) > 1 and one.since_ns:
+            exact = one.since_ns == one.at_ns
+            stall = None if exact else _gaps_of(attempt, one).stall
         low.append(value if stall is None else stall.low)
         high.append(value if stall is None else stall.high)
     return Sampled(values, low, high, len(values))
