@@ -26,6 +26,7 @@ PARTS_OF_VERBS = {
     "caps": "models",
     "priors": "models",
     "bench_file": "bench",
+    "bench_consent": "bench",
     "bench_wish": "bench",
     "examine": "config",
     "first_config": "init",
