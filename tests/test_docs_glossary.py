@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PAGE = (Path(__file__).parents[1] / "docs" / "glossary.md").read_text("utf-8")
 ROW = re.compile(r"^\| (.+?) \| (.+?) \| \[.+\]\(.+\) \|$", re.MULTILINE)
 ROWS = [(word.strip("`"), sentence) for word, sentence in ROW.findall(PAGE)]
-UNITS = {"ms", "ms_between", "counting", "tokens_between"}  # units, parts, a filter: no metrics
+UNITS = {"ms", "ms_between", "counting"}  # a change of units, a difference, a filter: no metrics
 
 
 NUMBERS = re.findall(r"^ *\| (\w+) \| .* \|$", timing.Timing.__doc__ or "", re.MULTILINE)[1:]

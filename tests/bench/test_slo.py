@@ -28,6 +28,7 @@ from lightgate.bench.judge.slo import (
 from lightgate.bench.statistics.measured import Sampled
 from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
 from lightgate.clock.load import Slo
+from lightgate.clock.quantile import Interval
 from lightgate.errors import UsageError
 from lightgate.ledger.runs.run import CellSummary, CostFacts, Metric
 
@@ -215,7 +216,10 @@ def swept(limit_tps: float, sweep: Sweep) -> tuple[SearchStep, list[CellSummary]
     cells: list[CellSummary] = []
     while (step := next_concurrency(cells, sweep)).next is not None:
         c = int(step.next)
-        cells.append(cell(c=c, throughput_tps=min(limit_tps, 50.0 * c)))
+        seen = min(limit_tps, 50.0 * c)
+        made = cell(c=c, throughput_tps=seen)
+        spread = Interval(seen * 0.99, seen * 1.01)
+        cells.append(msgspec.structs.replace(made, throughput_interval=spread))
     return step, cells
 
 
@@ -223,7 +227,7 @@ def test_a_sweep_ends_at_saturation() -> None:
     step, cells = swept(400.0, Sweep())
     assert [one.concurrency for one in cells] == [1, 2, 4, 8, 16]
     assert step.best == 8
-    assert step.reason == "c=16 changed the throughput by +0%"
+    assert step.reason == "c=16 changed the throughput by +0% (-1% to +1%)"
 
 
 def test_a_sweep_ends_at_its_bound() -> None:

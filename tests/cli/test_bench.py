@@ -348,9 +348,6 @@ async def test_what_is_asked_for_is_counted_and_no_more_is_sent_than_announced(
     said = re.search(r"At most (\d+) requests", ran.err)
     assert said is not None
     assert sent + probes <= int(said[1]) <= 2 * (sent + probes)
-    cells = tuple(cell for cell in cells if cell.concurrency == 4)
-    for cell in cells:
-        assert cell.inflight == pytest.approx(4, rel=0.3)
 
 
 async def test_a_sweep_ends_where_nothing_is_gained(run: Run, world: str, tmp_path: Path) -> None:

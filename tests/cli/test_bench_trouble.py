@@ -203,5 +203,4 @@ async def test_an_endpoint_that_does_not_stream_is_told_so(
     assert ran.code == 0, ran.err
     assert any(note.startswith("lab does not stream: ") for note in RunFolder(out).run().notes)
     assert "lab does not stream" in ran.out
-    assert "~" in ran.out  # nobody counted the tokens
-    assert "~ = from an estimate of the tokens" in ran.out
+    assert "~ = from" in ran.out  # nobody counted the tokens

@@ -7,7 +7,7 @@ a number is undefined.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
@@ -68,23 +68,12 @@ def throughput(streams: Iterable[Stream], window: Window) -> float | None:
     """System throughput: tokens whose burst falls in the window / window."""
     if window.seconds <= 0:
         return None
-    return tokens_between(streams, (window.start_ns, window.stop_ns))[0] / window.seconds
-
-
-def tokens_between(streams: Iterable[Stream], edges: Sequence[int]) -> list[float]:
-    """Count the tokens whose bursts fall between each two neighbouring edges, which ascend."""
-    counts = [0.0] * (len(edges) - 1)
+    total = 0.0
     for stream in streams:
-        at, tokens = stream.burst_ns, stream.burst_tokens
-        if not at:
-            continue
-        part = max(0, bisect_right(edges, at[0]) - 1)
-        first = bisect_left(at, edges[part])
-        while part < len(counts) and first < len(at):
-            after = bisect_left(at, edges[part + 1], first)
-            counts[part] += math.fsum(tokens[first:after])
-            part, first = part + 1, after
-    return counts
+        first = bisect_left(stream.burst_ns, window.start_ns)
+        after = bisect_left(stream.burst_ns, window.stop_ns)
+        total += math.fsum(stream.burst_tokens[first:after])
+    return total / window.seconds
 
 
 def inflight(spans: Iterable[Span], window: Window) -> float | None:

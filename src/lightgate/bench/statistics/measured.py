@@ -154,7 +154,8 @@ def _answer(attempt: AttemptRecord, recording: Recording | None) -> float | None
     at = attempt.t_answer_ns - attempt.t_send_ns
     if at not in recording.at_ns or not recording.since_ns:
         return None
-    return (at - recording.since_ns[recording.at_ns.index(at)]) / NS_PER_MS
+    since_ns: int = recording.since_ns[recording.at_ns.index(at)]
+    return (at - since_ns) / NS_PER_MS
 
 
 def _gaps(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:

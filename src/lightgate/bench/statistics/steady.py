@@ -8,6 +8,7 @@ steady unless one of them rises or falls by more than chance and by more than ma
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from enum import Enum
 from itertools import accumulate, chain, pairwise
 from statistics import NormalDist, fmean, median
@@ -19,6 +20,8 @@ from lightgate.clock.load import Span, Window, inflight, little
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from lightgate.clock.load import Stream
 
 CONFIDENCE: Final = 0.99  # of a slope: a run has many cells, and each is looked at twice
 MATTERS: Final = 0.10  # drift over the whole window below this share changes no conclusion
@@ -327,6 +330,22 @@ def student(free: int, confidence: float) -> float:
 def _averages(values: Sequence[float], parts: int) -> list[float]:
     cuts = [len(values) * part // parts for part in range(parts + 1)]
     return [fmean(values[low:high]) for low, high in pairwise(cuts)]
+
+
+def tokens_between(streams: Iterable[Stream], edges: Sequence[int]) -> list[float]:
+    """Count the tokens whose bursts fall between each two neighbouring edges, which ascend."""
+    counts = [0.0] * (len(edges) - 1)
+    for stream in streams:
+        at, tokens = stream.burst_ns, stream.burst_tokens
+        if not at:
+            continue
+        part = max(0, bisect_right(edges, at[0]) - 1)
+        first = bisect_left(at, edges[part])
+        while part < len(counts) and first < len(at):
+            after = bisect_left(at, edges[part + 1], first)
+            counts[part] += math.fsum(tokens[first:after])
+            part, first = part + 1, after
+    return counts
 
 
 def in_parts(windows: Sequence[Window], parts: int) -> list[Window]:

@@ -374,7 +374,7 @@ def _throughput(cell: _SortedCell) -> tuple[float | None, Interval | None]:
     count = max(1, min(steady.PARTS, rounds))
     parts = sorted(steady.in_parts(cell.steady.windows, count), key=lambda window: window.start_ns)
     edges = sorted({edge for part in parts for edge in (part.start_ns, part.stop_ns)})
-    tokens = dict(zip(edges, load.tokens_between(streams, edges), strict=False))
+    tokens = dict(zip(edges, steady.tokens_between(streams, edges), strict=False))
     rates = [tokens[part.start_ns] / part.seconds for part in parts]
     value = math.fsum(tokens[part.start_ns] for part in parts) / seconds
     if not value:
