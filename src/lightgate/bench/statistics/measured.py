@@ -75,14 +75,16 @@ def sampled(
     return found if watched else found._replace(low=None, high=None)
 
 
-def number(name: str, attempt: AttemptRecord) -> float | None:
-    """Return one number of an attempt; the record has no `e2e_plan_ms`."""
-    if name == "e2e_plan_ms":
-        if attempt.e2e_ms is None or attempt.t_plan_ns is None or attempt.t_last_ns is None:
-            return None
-        return (attempt.t_last_ns - attempt.t_plan_ns) / NS_PER_MS
-    value: float | None = getattr(attempt, name)
-    return value
+def numbers(name: str, attempts: Sequence[AttemptRecord]) -> list[float | None]:
+    """Return one number of each attempt; the record has no `e2e_plan_ms`."""
+    if name != "e2e_plan_ms":
+        return list(map(attrgetter(name), attempts))
+    return [
+        None
+        if attempt.e2e_ms is None or attempt.t_plan_ns is None or attempt.t_last_ns is None
+        else (attempt.t_last_ns - attempt.t_plan_ns) / NS_PER_MS
+        for attempt in attempts
+    ]
 
 
 def stamp_bounds(attempts: Iterable[AttemptRecord]) -> tuple[float | None, float | None]:
@@ -98,15 +100,8 @@ def stamp_bounds(attempts: Iterable[AttemptRecord]) -> tuple[float | None, float
 
 def _times(name: str, attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
     """Collect a time that ends at a stamp: it may have been shorter by the bound of that stamp."""
-    if name == "e2e_plan_ms":
-        values = [number(name, attempt) for attempt in attempts]
-    else:
-        values = list(map(attrgetter(name), attempts))
-    known = [
-        (value, earlier or 0.0)
-        for value, earlier in zip(values, _EARLIER[name](attempts, bursts), strict=True)
-        if value is not None
-    ]
+    ends = zip(numbers(name, attempts), _EARLIER[name](attempts, bursts), strict=True)
+    known = [(value, earlier or 0.0) for value, earlier in ends if value is not None]
     high = [value for value, _ in known]
     low = [value - earlier if value > earlier else 0.0 for value, earlier in known]
     return Sampled(high, low, list(high), len(high))

@@ -22,7 +22,7 @@ import numpy as np
 from lightgate.bench.statistics import steady
 from lightgate.bench.statistics.cost import Billed, cell_cost
 from lightgate.bench.statistics.dependence import effective_n, moods_of
-from lightgate.bench.statistics.measured import Sampled, number, sampled
+from lightgate.bench.statistics.measured import Sampled, numbers, sampled
 from lightgate.bench.statistics.slope import prompt_slope
 from lightgate.bench.statistics.steady import AttemptSpan
 from lightgate.clock import load
@@ -300,22 +300,27 @@ class _Worth:
 
     def __init__(self, cell: _SortedCell) -> None:
         self._counted = cell.counted
-        self._good = {attempt.id for attempt in cell.good}
+        good = {attempt.id for attempt in cell.good}
+        self._is_good = [attempt.id in good for attempt in cell.counted]
+        self._failed = [
+            math.inf if attempt.outcome in FAILURES else None for attempt in cell.counted
+        ]
         self._moods = moods_of(cell.counted)
         self.waves = self._moods.waves
 
     def of(self, name: str, qs: Sequence[float], *, failing: bool = False) -> list[int]:
         """Count for each quantile; the gaps of a request are as alike as their mean."""
         source = "speed_tps" if name == "gap_ms" else name
-        values: list[float | None] = []
-        for attempt in self._counted:
-            if attempt.id in self._good:
-                values.append(number(source, attempt))
-            else:
-                values.append(math.inf if failing and attempt.outcome in FAILURES else None)
+        rest = self._failed if failing else [None] * len(self._counted)
+        values = [
+            value if good else other
+            for value, good, other in zip(
+                numbers(source, self._counted), self._is_good, rest, strict=True
+            )
+        ]
         hang = self._moods.of([value is not None for value in values])
-        numbers = [value for value in values if value is not None]
-        return [effective_n(numbers, q, hang) for q in qs]
+        known = [value for value in values if value is not None]
+        return [effective_n(known, q, hang) for q in qs]
 
 
 class _Figure(NamedTuple):
