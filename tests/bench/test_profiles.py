@@ -12,7 +12,7 @@ from lightgate.bench.judge.profiles import PRESETS, TURNS, pick, picks, turns_ms
 from lightgate.bench.statistics.measured import Sampled
 from lightgate.bench.statistics.summary import DURATION_QS, RATE_QS, estimates
 from lightgate.clock.load import Slo
-from lightgate.ledger.runs.run import CellSummary, CostFacts, Metric, Profile
+from lightgate.ledger.runs.run import CellSummary, CostFacts, Estimate, Metric, Profile
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "verdicts.md"
 INF = float("inf")
@@ -199,3 +199,25 @@ def test_every_use_is_on_the_page(profile: Profile) -> None:
     assert f"{preset.load} load" in row
     for demand in preset.demands:
         assert f"{demand.limit:,.0f}" in row or f"{demand.limit:.3g}" in row
+
+
+def test_requests_of_a_few_waves_are_not_called_failures() -> None:
+    whole = cell("a", 32)
+    waves = msgspec.structs.replace(
+        whole,
+        metrics=tuple(
+            Metric(
+                name=metric.name,
+                quantiles=tuple(Estimate(q=one.q, n=128, n_eff=5) for one in metric.quantiles),
+                with_failures=tuple(
+                    Estimate(q=one.q, n=128, n_eff=5) for one in metric.with_failures
+                ),
+            )
+            for metric in whole.metrics
+        ),
+    )
+    chosen = pick("voice", [waves])
+    assert chosen.because == (
+        "At c=32: none fits; a is out: ttfa p95 needs 72 independent requests, and these are worth"
+        " 5"
+    )

@@ -151,3 +151,11 @@ def test_an_aa_pair_that_differs_is_named(sample: Sample) -> None:
     ]
     run = msgspec.structs.replace(sample.run, versus=tuple(changed))
     assert "differs in TTFT at c=8" in sentences.twin_sentences(run)[0]
+
+
+def test_a_few_waves_are_said_with_what_helps() -> None:
+    few = CellSummary(target="a", load="c=32", requests=128, waves=5)
+    assert sentences.cell_remark(few).startswith(
+        "the requests came in 5 waves, those of a wave share one speed, and a median needs 6 waves"
+    )
+    assert sentences.cell_remark(msgspec.structs.replace(few, waves=6)) == ""

@@ -153,6 +153,11 @@ def _missed(demand: Demand, cell: CellSummary) -> str:
     seen = cell.estimate(demand.metric, demand.q, failures=not demand.is_rate)
     if seen is None or seen.n < smallest_n(demand.q):
         return f"{demand} needs {smallest_n(demand.q)} requests"
+    if seen.worth < smallest_n(demand.q):
+        return (
+            f"{demand} needs {smallest_n(demand.q)} independent requests, and these are worth "
+            f"{seen.worth}"
+        )
     if seen.value is None:
         return f"too many requests failed for {demand} ({demand.wanted})"
     surely = seen.value if seen.low is None else seen.low  # a time is kept by its latest end

@@ -326,7 +326,7 @@ def _reason(check: Check, cell: CellSummary) -> str:
     if check.metric is not None and check.q is not None:
         seen = cell.estimate(check.metric, check.q)
         if seen is None or seen.value is None:
-            count = 0 if seen is None else (seen.n if seen.n_eff is None else seen.n_eff)
+            count = 0 if seen is None else seen.worth
             return f"n too small: {count} independent samples, {smallest_n(check.q)} needed"
         value = seen.value
         if seen.doubtful and _COMPARE[check.sign](value, check.limit):

@@ -328,8 +328,10 @@ def _too_few(view: _View) -> Iterator[str]:
     for cell in (view.light, view.heavy):
         tail = cell.estimate("ttft_ms", 0.9)
         if tail is None or tail.value is None:
-            counted = 0 if tail is None else tail.n
-            yield f"{cell.load}: {counted:,} requests; the tail needs {smallest_n(0.9)} to be seen"
+            counted, worth = (0, 0) if tail is None else (tail.n, tail.worth)
+            alike = "" if worth == counted else f", worth {worth:,} independent ones"
+            needs = f"the tail needs {smallest_n(0.9)} to be seen"
+            yield f"{cell.load}: {counted:,} requests{alike}; {needs}"
 
 
 _RULES: Final[tuple[tuple[VerdictName, Callable[[_View], Iterator[str]]], ...]] = (

@@ -67,6 +67,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     doubtful: bool = False  # it could move by more than max(1 ms, 2 %)
     n_eff: int | None = None  # independent samples among the `n`; None: taken as all of them
 
+    @property
+    def worth(self) -> int:
+        """How many independent samples the quantile rests on."""
+        return self.n if self.n_eff is None else min(self.n, self.n_eff)
+
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of a cell: success quantiles, and (durations) those with failures as infinity."""

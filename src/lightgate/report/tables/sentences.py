@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.doubt import REMEDY, doubt, quantile_name
 from lightgate.report.tables.arrange import headline, names, sample_count
 from lightgate.report.tables.figures import (
@@ -142,6 +143,12 @@ def cell_remark(cell: CellSummary) -> str:
         parts.append(f"not steady: {clean(cell.steady_note) or 'no reason was recorded'}")
     if cell.offered_share is not None and cell.offered_share < 0.98:
         parts.append(f"only {percent(cell.offered_share)} of the load asked for was offered")
+    if cell.waves is not None and cell.waves < smallest_n(0.5):
+        parts.append(
+            f"the requests came in {cell.waves} waves, those of a wave share one speed, and a "
+            f"median needs {smallest_n(0.5)} waves: ask for more requests, let the workers "
+            "stagger, or vary the length of the answers"
+        )
     parts += _other_counts(cell)
     estimated = cell.tokens_source.get("estimate", 0)
     if estimated:
