@@ -101,7 +101,7 @@ async def test_every_request_is_a_sample(run: Run, tmp_path: Path) -> None:
         assert {figure.n for figure in figures if figure is not None} == {cell.requests}
         assert cell.requests == 64
     table = ran.out[ran.out.index("c=1, by") : ran.out.index("c=8, by")].split()
-    assert table[-1] == "64", ran.out
+    assert "64" in table[-3:], ran.out  # and what they are worth, where they hang together
 
 
 async def test_the_engine_says_what_it_reused(run: Run, tmp_path: Path) -> None:

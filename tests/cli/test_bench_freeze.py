@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.folder import RunFolder
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
@@ -85,4 +86,10 @@ async def test_five_seconds_of_silence_are_seen(start: Start, tmp_path: Path) ->
     cell = RunFolder(out).run().cells[0]
     counted = truth[-cell.requests :]
     assert printed(cell, "ttft_plan_ms", 0.99) is None
-    assert printed(cell, "ttft_plan_ms", 0.95) == pytest.approx(quantile(counted, 0.95), rel=0.05)
+    # Requests that waited for one silence are worth few independent ones: then there is no p95.
+    tail = cell.estimate("ttft_plan_ms", 0.95)
+    assert tail is not None
+    if tail.worth >= smallest_n(0.95):
+        assert tail.value == pytest.approx(quantile(counted, 0.95), rel=0.05)
+    else:
+        assert tail.value is None

@@ -112,6 +112,7 @@ async def test_a_client_that_leaves_during_a_probe_leaves_the_next_one_free(star
     assert rig.state.learned.breakers.allows("lab/far", rig.state.now_ns())
 
 
+PROMPT_NANO = 28_000  # of the prompt, where the provider did not count it: a quarter of its bytes
 GREEDY = """
 [providers.greedy]
 base_url = "http://127.0.0.1:{port}/lab/v1"
@@ -142,7 +143,8 @@ async def test_a_client_that_leaves_pays_by_the_providers_policy(
     assert settled.attempts[0].facts.cost_source == "estimated"
     assert paid == settled.attempts[0].facts.cost_nano
     assert paid is not None
-    assert reserved.nano_usd - paid == (50 - tokens) * 2000
+    assert paid == PROMPT_NANO + tokens * 2000
+    assert paid < reserved.nano_usd
 
 
 @pytest.mark.parametrize("after", range(0, 12, 3))
@@ -154,10 +156,9 @@ async def test_a_stream_that_is_left_is_billed_for_what_came(start: Start, after
     await field.rig.until(lambda: len(field.rig.settled()) == 1)
     await field.rig.until(lambda: len(field.rig.sim.log) == 1)
     [settled], [entry] = field.rig.settled(), field.rig.sim.log.entries
-    [reserved] = field.rig.reserved()
     cost = settled.attempts[0].facts.cost_nano
     assert cost is not None
-    tokens = 100 - (reserved.nano_usd - cost) / 2000
+    tokens = (cost - PROMPT_NANO) / 2000
     assert abs(tokens - entry.tokens_billed) <= 10
 
 
