@@ -325,8 +325,11 @@ class Bystander(threading.Thread):
         self.over = threading.Event()
 
     def run(self) -> None:
-        """Ask until it is over."""
-        with socket.create_connection(("127.0.0.1", self.port)) as sock:
+        """Ask until it is over; a worker that ends meanwhile ends it too."""
+        with (
+            contextlib.suppress(ConnectionError),
+            socket.create_connection(("127.0.0.1", self.port)) as sock,
+        ):
             while not self.over.wait(PING_S):
                 began = time.monotonic()
                 sock.sendall(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n")
