@@ -61,6 +61,16 @@ def test_headers_reach_every_target_and_secrets_stay_secret(
     assert with_headers((target,), ()) == (target,)
 
 
+def test_no_second_credential_beside_the_key() -> None:
+    keyed = resolve("lab=http://127.0.0.1:1/v1#m", env={"LAB": "canary-31337"}, key_env="LAB")
+    with pytest.raises(UsageError, match="beside the key") as caught:
+        with_headers((keyed,), ("Authorization: Bearer other",))
+    assert "canary" not in str(caught.value)
+    plain = resolve("lab=http://127.0.0.1:1/v1#m", env={})
+    (found,) = with_headers((plain,), ("Authorization: Bearer own",))
+    assert found.headers() == (("authorization", "Bearer own"),)
+
+
 @pytest.mark.parametrize(
     "text", ["", "novalue", "x:", "host: evil", "Content-Length: 3", "a b: c", "x: a\r\ny: b"]
 )

@@ -153,8 +153,14 @@ def with_headers(targets: tuple[Target, ...], headers: tuple[str, ...]) -> tuple
         return targets
     pairs = tuple(_header(text) for text in headers)
     found = []
+    own = {name for name, _ in pairs}
     for target in targets:
-        own = {name for name, _ in pairs}
+        carries = "authorization" if target.provider.auth == "bearer" else target.provider.auth
+        if target.api_key is not None and carries.lower() in own:
+            raise UsageError(
+                f"--header {carries} would stand beside the key of {target.name}.",
+                hint="Leave the key's variable unset, or the header out.",
+            )
         kept = tuple(pair for pair in target.provider.headers if pair[0].lower() not in own)
         provider = msgspec.structs.replace(target.provider, headers=(*kept, *pairs))
         values = {**target.values, **sent_values(provider, os.environ)}
