@@ -20,16 +20,20 @@ def test_the_table_has_every_policy_between_its_measures() -> None:
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
     assert lines[0].startswith("T1: calm, five providers")
-    names = [line[:18].strip() for line in lines[2:7]]
+    names = [line[:21].strip() for line in lines[2:11]]
     assert names == [
         "fixed-best",
+        "fixed-hindsight",
         "mean-of-last-10",
+        "least-in-flight",
         "voice, hedge auto",
         "oracle",
         "oracle, hedge p90",
+        "oracle-end",
+        "oracle-end, hedge p90",
     ]
     assert "still waiting after, s" in shown.stdout
-    assert "rehearsed 10 runs" in shown.stderr
+    assert "rehearsed 26 runs" in shown.stderr
 
 
 def test_json_holds_the_figures() -> None:
@@ -37,7 +41,7 @@ def test_json_holds_the_figures() -> None:
     shown = CliRunner().invoke(command, [*words, "together", "--policy", "random", "--json"])
     page = json.loads(shown.stdout)
     assert page["targets"] == ["groq/llama-3.1-70b", "together/llama-3.1-70b"]
-    assert [row["policy"] for row in page["policies"]][2] == "random"
+    assert [row["policy"] for row in page["policies"]][4] == "random"
     fixed = page["policies"][0]
     assert fixed["policy"] == "fixed-best"
     assert fixed["ttft_p50_s"]["mean"] == pytest.approx(0.25, abs=0.05)
@@ -47,7 +51,7 @@ def test_json_holds_the_figures() -> None:
 def test_a_race_is_named_so() -> None:
     words = ["--world", "T1", *SMALL, "--policy", "fastest", "--race", "2", "--json"]
     page = json.loads(CliRunner().invoke(command, words).stdout)
-    race = page["policies"][2]
+    race = page["policies"][4]
     assert race["policy"] == "fastest, race 2"
     assert race["duplicates"]["mean"] > 0.9
 

@@ -34,6 +34,7 @@ def test_the_shipped_worlds_load_and_cite_their_source() -> None:
     assert shipped() == (
         "production-2024",
         "providers-2026",
+        "queues-2026",
         "selftest",
         "tables-2025",
         "weather-2026",

@@ -49,7 +49,7 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 
 @click.command("rehearse", epilog="Example: lightgate rehearse --world T4 --policy voice")
-@click.option("--world", help="T1 to T5, a simulated world, or its file.")
+@click.option("--world", help="T1 to T5, queue, cold or another scene, a world, or its file.")
 @click.option("--ledger", "from_ledger", is_flag=True, help="Rehearse with the ledger's own past.")
 @click.option("--last", default="7d", show_default=True, help="How far back with --ledger.")
 @click.option("--model", help="With --ledger: the model asked for; else the most frequent one.")
@@ -80,6 +80,12 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 )
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
 @click.option("--target", "targets", multiple=True, help="Only this target; repeatable.")
+@click.option("--slots", type=click.IntRange(min=0), help="Slots of every target; 0: no queue.")
+@click.option(
+    "--share",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Traffic as a share of what all slots can serve, such as 0.8.",
+)
 @click.option("--load", type=click.IntRange(min=1), help="Requests in flight to assume.")
 @click.option(
     "--correlation",
@@ -105,7 +111,7 @@ def command(**given: Any) -> None:
     ledger.
     """
     from lightgate.bench.rehearse.gateway_policy import PolicySettings, gateway_policy
-    from lightgate.bench.rehearse.rehearse import EDGES, FIXED, OTHERS, baseline, rehearse
+    from lightgate.bench.rehearse.rehearse import BEFORE, EDGES, OTHERS, baseline, rehearse
 
     stage, facts = _stage(given)
     chosen = dict.fromkeys(given["policies"] or ("fastest", "voice"))
@@ -116,8 +122,8 @@ def command(**given: Any) -> None:
         else gateway_policy(PolicySettings(policy=name, hedge=given["hedge"], race=given["race"]))
         for name in chosen
     ]
-    ends = [baseline(name) for name in EDGES if name != FIXED]
-    roles = [baseline(FIXED), ends[0], *middle, *ends[1:]]
+    marks = [baseline(name) for name in EDGES]
+    roles = [*marks[:BEFORE], *middle, *marks[BEFORE:]]
     rows = rehearse(stage, roles, range(1, given["seeds"] + 1), _progress)
     if given["as_json"]:
         emit_json({**facts, "seeds": given["seeds"], "policies": rows})
@@ -151,6 +157,8 @@ def _stage(given: dict[str, Any]) -> tuple[RehearsalSource, dict[str, Any]]:
         correlation=given["correlation"],
         tokens_in=given["prompt_tokens"],
         tokens_out=given["max_tokens"],
+        slots=given["slots"],
+        share=given["share"],
     )
     made = scene(given["world"], wish)
     return WorldSource(made), _world_facts(made)
@@ -159,9 +167,12 @@ def _stage(given: dict[str, Any]) -> tuple[RehearsalSource, dict[str, Any]]:
 def _past(given: dict[str, Any]) -> PastSource:
     from lightgate.bench.rehearse.past import PastPeriod, past
 
-    only_worlds = ("rate", "targets", "load", "correlation", "prompt_tokens", "max_tokens")
+    only_worlds = (
+        *("rate", "targets", "load", "correlation", "prompt_tokens", "max_tokens"),
+        *("slots", "share"),
+    )
     for name in only_worlds:
-        if given[name]:
+        if given[name] not in {None, ()}:
             flag = {"targets": "target"}.get(name, name).replace("_", "-")
             raise UsageError(f"--{flag} is for worlds: the ledger's past is what it was.")
     config = read_config(given["config_file"])

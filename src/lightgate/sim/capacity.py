@@ -50,14 +50,18 @@ class Bucket:
 
     def take(self, now_ns: int) -> float | None:
         """Take a token; None if the request may pass, else the seconds until one may."""
+        if not self.empty(now_ns):
+            self._level -= 1.0
+            return None
+        return (1.0 - self._level) / self._rate.per_s
+
+    def empty(self, now_ns: int) -> bool:
+        """Return whether a request of now would have to wait."""
         if self._seen_ns is not None:
             gained = max(now_ns - self._seen_ns, 0) * 1e-9 * self._rate.per_s
             self._level = min(self._level + gained, float(self._rate.burst))
         self._seen_ns = max(now_ns, self._seen_ns or now_ns)
-        if self._level >= 1.0:
-            self._level -= 1.0
-            return None
-        return (1.0 - self._level) / self._rate.per_s
+        return self._level < 1.0
 
 
 class PromptCache:

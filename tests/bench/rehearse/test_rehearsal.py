@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from bench.rehearse.stages import played, policy, stage
 from lightgate.bench.rehearse.gateway_policy import GatewayPolicy, PolicySettings
 from lightgate.bench.rehearse.rehearsal import Rehearsal
-from lightgate.bench.rehearse.rehearse import EDGES, FIXED, OTHERS, WorldSource, baseline
+from lightgate.bench.rehearse.rehearse import (
+    EDGES,
+    FIXED,
+    HINDSIGHT,
+    OTHERS,
+    WorldSource,
+    baseline,
+    each_fixed,
+)
 from lightgate.bench.rehearse.scene import SceneChanges, scene
 
 if TYPE_CHECKING:
@@ -19,7 +27,8 @@ if TYPE_CHECKING:
     from lightgate.bench.rehearse.rehearse import NamedPolicy
 
 EVERYONE = (
-    *(baseline(name) for name in (*EDGES, *OTHERS)),
+    *(baseline(name) for name in (*EDGES, *OTHERS) if name != HINDSIGHT),
+    each_fixed(4)[2],
     policy("fastest", "auto"),
     policy("voice", "p75"),
     policy("cheapest", "800ms"),

@@ -12,7 +12,7 @@ from lightgate.errors import UsageError
 
 
 def test_the_built_in_scenes() -> None:
-    assert list(built_in()) == ["T1", "T2", "T3", "T4", "T5"]
+    assert list(built_in())[:5] == ["T1", "T2", "T3", "T4", "T5"]
     calm, storm, own = scene("T1"), scene("T4"), scene("T5")
     assert [offer.provider for offer in storm.offers] == [
         "generalcompute",

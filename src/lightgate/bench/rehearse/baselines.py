@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.bench.rehearse.scene import Offer
-    from lightgate.bench.rehearse.truth import Truth
     from lightgate.route.health.failure import Failure
     from lightgate.route.plan.plan import Role, Step
 
@@ -32,12 +31,14 @@ UNSEEN_S: Final = 0.03  # a peak of nobody yet, as linkerd's
 
 
 class RehearsedRequest(NamedTuple):
-    """One request, as it comes in."""
+    """One request, as it comes in; `tokens_out` is the truth, which only an oracle may read."""
 
     number: int
     tokens_in: int
     tokens_out: int
     draw: float
+    key: str = ""
+    max_tokens: int | None = None
 
 
 class RehearsedAttempt(NamedTuple):
@@ -46,6 +47,18 @@ class RehearsedAttempt(NamedTuple):
     place: int
     wanted: RehearsedRequest
     began_ns: int
+
+
+class RequestPrice(NamedTuple):
+    """What one request cost, in dollars.
+
+    `premium_usd` is what the winner cost beyond the planned target's price for the same tokens,
+    where an attempt won that was started beside it; 0 where the winner was cheaper.
+    """
+
+    winner_usd: float
+    lost_usd: float
+    premium_usd: float
 
 
 class RehearsedPolicy:
@@ -60,7 +73,7 @@ class RehearsedPolicy:
         """Choose the targets of a request."""
         raise NotImplementedError
 
-    def may_start(self, step: Step, plan: Plan) -> bool:
+    def may_start(self, step: Step, plan: Plan, wanted: RehearsedRequest, now_ns: int) -> bool:
         """Whether a step that is due may start beside a running one."""
         raise NotImplementedError
 
@@ -99,9 +112,12 @@ class RehearsedPolicy:
         """Take in that a client got no answer."""
 
     def settled(
-        self, plan: Plan, beside: Sequence[Role], winner_usd: float, lost_usd: float
+        self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[Role], price: RequestPrice
     ) -> None:
         """Take in the price of a request; `beside` are the roles that `may_start` let start."""
+
+    def engine(self, place: int, busy: int, now_ns: int) -> None:
+        """Take in how many requests a target itself counts, those of other tenants included."""
 
     def stale(self, now_ns: int) -> list[int]:  # noqa: ARG002 - for those who probe
         """The places of targets that want a probe."""
@@ -132,17 +148,17 @@ class Baseline(RehearsedPolicy):
         steps = lay_out(names, len(names), Layout(0, TTFT_TIMEOUT_NS, 1, hedge_ns))
         return Plan(steps, self._order.name, self._order.name)
 
-    def may_start(self, step: Step, plan: Plan) -> bool:
-        """Whether the hedge budget has one left."""
-        del step, plan
-        if self._budget < 1.0:
+    def may_start(self, step: Step, plan: Plan, wanted: RehearsedRequest, now_ns: int) -> bool:
+        """Whether the hedge budget has one left, and the order has nothing against it."""
+        del plan, wanted
+        if self._budget < 1.0 or not self._order.takes(self._names.index(step.target), now_ns):
             return False
         self._budget -= 1.0
         return True
 
     def began(self, tried: RehearsedAttempt) -> None:
         """Take in that an attempt starts."""
-        self._order.began(tried.place)
+        self._order.began(tried)
 
     def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
         """Take a TTFT in."""
@@ -150,19 +166,21 @@ class Baseline(RehearsedPolicy):
         self._recent[place].append(seconds)
         self._seen[place] += 1
         self._order.saw(place, now_ns, seconds)
+        self._order.spoke(tried, now_ns)
 
     def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
         """Take in that an attempt is over."""
-        del now_ns, tokens, decode_ns
+        del tokens, decode_ns
         self._order.ended(tried.place)
+        self._order.well(tried, now_ns)
 
     def failed(
         self, tried: RehearsedAttempt, now_ns: int, failure: Failure, wait_s: float | None
     ) -> None:
         """A failure counts as a slow sample."""
-        del failure, wait_s
         self._order.saw(tried.place, now_ns, FAILURE_S)
         self._order.ended(tried.place)
+        self._order.ill(tried, now_ns, failure, wait_s)
 
     def lost(self, tried: RehearsedAttempt, now_ns: int, *, spoke: bool) -> None:
         """Take in that an attempt is over."""
@@ -197,7 +215,7 @@ class TargetOrder:
         del wanted, now_ns
         return self._fixed
 
-    def began(self, place: int) -> None:
+    def began(self, tried: RehearsedAttempt) -> None:
         """Take in that an attempt starts."""
 
     def ended(self, place: int) -> None:
@@ -205,6 +223,21 @@ class TargetOrder:
 
     def saw(self, place: int, now_ns: int, seconds: float) -> None:
         """Take in a TTFT, or what a failure counts as."""
+
+    def spoke(self, tried: RehearsedAttempt, now_ns: int) -> None:
+        """Take in the first token of an attempt."""
+
+    def well(self, tried: RehearsedAttempt, now_ns: int) -> None:
+        """Take in the good end of an attempt."""
+
+    def ill(
+        self, tried: RehearsedAttempt, now_ns: int, failure: Failure, wait_s: float | None
+    ) -> None:
+        """Take in the failure of an attempt."""
+
+    def takes(self, place: int, now_ns: int) -> bool:  # noqa: ARG002 - for those who care
+        """Whether a hedge may go to this target now."""
+        return True
 
 
 def fixed_best(offers: Sequence[Offer], tokens_out: float) -> TargetOrder:
@@ -274,9 +307,9 @@ class TwoChoices(TargetOrder):
         first = a if cost[a] <= cost[b] else b
         return [first, *(place for place in by_cost if place != first)]
 
-    def began(self, place: int) -> None:
+    def began(self, tried: RehearsedAttempt) -> None:
         """Count one more in flight."""
-        self._flying[place] += 1
+        self._flying[tried.place] += 1
 
     def ended(self, place: int) -> None:
         """Count one less in flight."""
@@ -291,17 +324,3 @@ class TwoChoices(TargetOrder):
 
     def _faded(self, place: int, now_ns: int) -> float:
         return self._peak[place] * math.exp(-(now_ns - self._at_ns[place]) / NS / DECAY_S)
-
-
-class Oracle(TargetOrder):
-    """An order that knows the regime and the load of every target, but not the dice."""
-
-    def __init__(self, truth: Truth, targets: int) -> None:
-        super().__init__("oracle", range(targets))
-        self._outlook = truth.outlook
-
-    def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
-        """Order the targets by the median TTFT of this moment."""
-        del wanted
-        medians = [self._outlook(place, now_ns)[0] for place in self._fixed]
-        return sorted(self._fixed, key=medians.__getitem__)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lightgate.bench.rehearse.baselines import (
         RehearsedAttempt,
         RehearsedRequest,
+        RequestPrice,
     )
     from lightgate.bench.rehearse.rehearse import RehearsalSource
     from lightgate.bench.rehearse.scene import Offer
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Role as StepRole
 
 STALE_NS: Final = 30_000_000_000  # without a sample for so long, a target is probed
-KEY: Final = ""  # all requests of a rehearsal have one key
 NANO: Final = 1e9
 _PER_TOKEN: Final = 1e3  # a dollar per million tokens is a thousand nano-dollars each
 
@@ -89,20 +89,22 @@ class GatewayPolicy(RehearsedPolicy):
 
     def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
         """Decide by the code of the gateway."""
-        self._observer.arrived(KEY)
+        self._observer.arrived(wanted.key)
         ask = PlanAsk(
             alias=self._alias,
             tokens_in=wanted.tokens_in,
             expected_tokens=self._tokens,
             prices=self._prices,
-            key=KEY,
+            max_tokens=wanted.max_tokens,
+            key=wanted.key,
         )
         observer = self._observer
         return decide(ask, observer.breakers, now_ns, wanted.draw, observer.forms, observer.budgets)
 
-    def may_start(self, step: Step, plan: Plan) -> bool:
+    def may_start(self, step: Step, plan: Plan, wanted: RehearsedRequest, now_ns: int) -> bool:
         """Whether the budget has room for the step."""
-        return self._observer.may_start(KEY, step, plan)
+        del now_ns
+        return self._observer.may_start(wanted.key, step, plan)
 
     def waits_ns(
         self,
@@ -154,10 +156,17 @@ class GatewayPolicy(RehearsedPolicy):
         self._observer.unanswered(self._alias.name)
 
     def settled(
-        self, plan: Plan, beside: Sequence[StepRole], winner_usd: float, lost_usd: float
+        self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[StepRole], price: RequestPrice
     ) -> None:
         """Take in the price of a request that is over."""
-        self._observer.settled(KEY, plan, beside, winner_usd * NANO, lost_usd * NANO)
+        nano = (price.winner_usd * NANO, price.lost_usd * NANO)
+        self._observer.settled(wanted.key, plan, beside, *nano)
+
+    def engine(self, place: int, busy: int, now_ns: int) -> None:
+        """Take in what an engine counts itself, where the form can use it."""
+        take = getattr(self.forms, "engine", None)
+        if take is not None:
+            take(self._names[place], busy, now_ns)
 
     def stale(self, now_ns: int) -> list[int]:
         """The targets that want a probe and may be asked."""

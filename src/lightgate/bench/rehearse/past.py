@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from lightgate.bench.rehearse.rehearsal import RehearsalInput
 from lightgate.bench.rehearse.scene import PRICES, Offer
-from lightgate.bench.rehearse.truth import BORN_NS, FAILED, NEVER_NS, Fate
+from lightgate.bench.rehearse.truth import BORN_NS, FAILED, NEVER_NS, Fate, Outlook
 from lightgate.clock.quantile import quantile
 from lightgate.errors import UsageError
 from lightgate.ledger.store.schema import attempts, exchanges
@@ -153,21 +153,28 @@ class PastTruth:
         decode_ns = int(max(tokens_out - 1, 0) / sample.tps * NS)
         return Fate(sample.first_ns, decode_ns, sample.tps, tokens_out)
 
-    def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> None:
+    def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> Sequence[tuple[int, int]]:
         """Nothing to do: the past has no load of ours."""
+        del place, fate, now_ns, gone
+        return ()
+
+    def busy(self, place: int, now_ns: int) -> int:
+        """Return nothing: the past has no load of ours."""
+        del place, now_ns
+        return 0
 
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
         """Draw as for any request of one token."""
         return self.fate(request, place, now_ns, 1)
 
-    def outlook(self, place: int, now_ns: int) -> tuple[float, float]:
+    def outlook(self, place: int, now_ns: int) -> Outlook:
         """The medians of the attempts around this instant, those of the future included."""
         good = [one for one in self._around(place, now_ns) if one.failure is None]
         good = [one for one in good if one.first_ns < NEVER_NS]
         if not good:
-            return float("inf"), 1.0
+            return Outlook(float("inf"), 1.0)
         firsts, speeds = sorted(one.first_ns for one in good), sorted(one.tps for one in good)
-        return firsts[len(firsts) // 2] / NS, speeds[len(speeds) // 2]
+        return Outlook(firsts[len(firsts) // 2] / NS, speeds[len(speeds) // 2])
 
     def _around(self, place: int, now_ns: int) -> list[PastSample]:
         times, samples = self._columns[place]

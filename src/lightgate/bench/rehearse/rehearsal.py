@@ -10,12 +10,12 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lightgate.bench.rehearse.baselines import RehearsedAttempt, RehearsedRequest
+from lightgate.bench.rehearse.baselines import RehearsedAttempt, RehearsedRequest, RequestPrice
 from lightgate.bench.rehearse.scene import CANCEL_LAG_S, TIMEOUT_NS
 from lightgate.bench.rehearse.tally import Tally, price
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import DeadlineMissed
-from lightgate.route.health.failure import what
+from lightgate.route.health.failure import RATE_LIMITED, what
 from lightgate.route.plan.course import Course, RetryBudget
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ _LONG: Final = what(Outcome.TIMEOUT, 200, DeadlineMissed("", phase="total"))
 
 
 class RehearsalInput(NamedTuple):
-    """The input of one rehearsal: the targets, the requests, and the truth."""
+    """The input of one rehearsal: the targets, the requests, and the truth.
+
+    `asked` is what each request says of itself, its key and the tokens it allows; empty: nothing.
+    Every `told_ns` the policy hears what the targets count themselves; None: never.
+    """
 
     offers: Sequence[Offer]
     arrivals_ns: Sequence[int]
@@ -46,10 +50,33 @@ class RehearsalInput(NamedTuple):
     tokens_out: Sequence[int]
     draws: Sequence[float]
     truth: Truth
+    asked: Sequence[tuple[str, int | None]] = ()
+    told_ns: int | None = None
+
+
+class _RunningProbe:
+    """A probe under way; `fate` changes while it waits in a queue, and `version` with it."""
+
+    __slots__ = ("fate", "tried", "version")
+
+    def __init__(self, tried: RehearsedAttempt, fate: Fate) -> None:
+        self.tried = tried
+        self.fate = fate
+        self.version = 0
 
 
 class _RunningAttempt:
-    __slots__ = ("exchange", "fate", "over", "place", "spoke", "step", "tried")
+    __slots__ = (
+        "due_ns",
+        "exchange",
+        "fate",
+        "over",
+        "place",
+        "spoke",
+        "step",
+        "tried",
+        "version",
+    )
 
     def __init__(
         self, exchange: _RunningExchange, step: Step, tried: RehearsedAttempt, fate: Fate
@@ -59,6 +86,8 @@ class _RunningAttempt:
         self.tried = tried
         self.place = tried.place
         self.fate = fate
+        self.due_ns = 0  # without a first token by then it is closed
+        self.version = 0  # of its fate: what was planned by an older one is void
         self.spoke = False
         self.over = False
 
@@ -102,6 +131,7 @@ class Rehearsal:
         self._order = 0
         self._retries = RetryBudget()
         self._probing: set[int] = set()
+        self._tickets: dict[int, _RunningAttempt | _RunningProbe] = {}  # of those in a queue
         self._last_ns = given.arrivals_ns[-1] if given.arrivals_ns else 0
         self.tally = Tally(len(given.arrivals_ns), len(given.offers))
 
@@ -114,6 +144,8 @@ class Rehearsal:
         heapify(events)
         if self._policy.probes and events:
             self._at(events[0][0], self._look)
+        if self._given.told_ns is not None and events:
+            self._at(events[0][0], self._tell)
         while events:
             now_ns, _, act = heappop(events)
             act(now_ns)
@@ -128,10 +160,11 @@ class Rehearsal:
     def _arrive(self, number: int, now_ns: int) -> None:
         given = self._given
         self._retries.deposit(now_ns)
-        wanted = RehearsedRequest(
-            number, given.tokens_in[number], given.tokens_out[number], given.draws[number]
-        )
+        key, most = given.asked[number] if given.asked else ("", None)
+        tokens_in, tokens_out = given.tokens_in[number], given.tokens_out[number]
+        wanted = RehearsedRequest(number, tokens_in, tokens_out, given.draws[number], key, most)
         plan = self._policy.plan(wanted, now_ns)
+        self.tally.foresaw(number, plan)
         self._go_on(_RunningExchange(wanted, plan, now_ns), now_ns)
 
     def _go_on(self, exchange: _RunningExchange, now_ns: int) -> None:
@@ -142,7 +175,7 @@ class Rehearsal:
         while True:
             beside = course.due_by_clock(now_ns)
             if beside is not None:
-                if self._policy.may_start(beside, exchange.plan):
+                if self._policy.may_start(beside, exchange.plan, exchange.wanted, now_ns):
                     exchange.beside.append(beside.role)
                 else:
                     course.postpone()
@@ -162,26 +195,61 @@ class Rehearsal:
         attempt = _RunningAttempt(
             exchange, step, RehearsedAttempt(place, exchange.wanted, now_ns), fate
         )
+        attempt.due_ns = now_ns + ttft_ns
         exchange.attempts.append(attempt)
         tally = self.tally
         tally.attempts += 1
         tally.duplicates += beside
         if tally.first_target[number] < 0:
             tally.first_target[number] = place
+        if fate.failure is RATE_LIMITED:
+            tally.refused += 1
         self._policy.began(attempt.tried)
-        if fate.first_ns > ttft_ns:
-            self._at(now_ns + ttft_ns, partial(self._late, attempt))
+        if fate.ticket >= 0:
+            self._tickets[fate.ticket] = attempt
+        self._foretell(attempt)
+        self._await(attempt)
+
+    def _foretell(self, attempt: _RunningAttempt) -> None:
+        """Keep when the first attempt of a request speaks, to be held against its prediction."""
+        if attempt is attempt.exchange.attempts[0]:
+            self.tally.came(attempt.exchange.number, attempt.fate)
+
+    def _await(self, attempt: _RunningAttempt) -> None:
+        """Come back when this attempt speaks, fails or is late, by the fate that it has now."""
+        fate = attempt.fate
+        first_ns = attempt.tried.began_ns + fate.first_ns
+        if first_ns > attempt.due_ns:
+            self._at(attempt.due_ns, partial(self._late, attempt, attempt.version))
         elif fate.failure is not None:
-            self._at(now_ns + fate.first_ns, partial(self._refused, attempt))
+            self._at(first_ns, partial(self._refused, attempt))
         else:
-            self._at(now_ns + fate.first_ns, partial(self._speak, attempt))
+            self._at(first_ns, partial(self._speak, attempt, attempt.version))
+
+    def _over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> None:
+        """Tell the truth that an attempt or a probe is over, and whose turn comes sooner by it."""
+        if fate.ticket >= 0:
+            self._tickets.pop(fate.ticket, None)
+        for ticket, sooner_ns in self._truth.over(place, fate, now_ns, gone=gone):
+            waiting = self._tickets.get(ticket)
+            if waiting is None:
+                continue
+            waiting.fate = waiting.fate._replace(first_ns=waiting.fate.first_ns - sooner_ns)
+            if isinstance(waiting, _RunningProbe):
+                waiting.version += 1
+                self._await_probe(waiting)
+                continue
+            self._foretell(waiting)
+            if waiting.tried.began_ns + waiting.fate.first_ns <= waiting.due_ns:
+                waiting.version += 1
+                self._await(waiting)
 
     # An attempt
 
-    def _speak(self, attempt: _RunningAttempt, now_ns: int) -> None:
+    def _speak(self, attempt: _RunningAttempt, version: int, now_ns: int) -> None:
         """Take the first useful token: its attempt wins, or waits for one that will end sooner."""
         exchange = attempt.exchange
-        if attempt.over:
+        if attempt.over or version != attempt.version:
             return
         attempt.spoke = True
         self._policy.first(attempt.tried, now_ns)
@@ -233,14 +301,14 @@ class Rehearsal:
         """The whole answer is there."""
         fate = attempt.fate
         attempt.over = True
-        self._truth.over(attempt.place, fate, now_ns, gone=False)
+        self._over(attempt.place, fate, now_ns, gone=False)
         self._policy.done(attempt.tried, now_ns, fate.tokens, fate.decode_ns)
         whole = price(self._given.offers[attempt.place], self._tokens_in(attempt), fate.tokens)
         self.tally.bills.attempt(whole, whole, extra=False)
         self.tally.done_s[attempt.exchange.number] = (now_ns - attempt.exchange.origin_ns) / NS
         first_ns = round(self.tally.ttft_s[attempt.exchange.number] * NS)
         self._policy.answered(first_ns, fate.tokens, fate.decode_ns)
-        self._end(attempt.exchange, whole)
+        self._end(attempt.exchange, whole, self._premium(attempt, whole))
 
     def _cut(self, attempt: _RunningAttempt, now_ns: int) -> None:
         """End an attempt whose request ran out of time while it was answering."""
@@ -255,12 +323,12 @@ class Rehearsal:
         if attempt.over or attempt.fate.failure is None:
             return
         attempt.over = True
-        self._truth.over(attempt.place, attempt.fate, now_ns, gone=False)
+        self._over(attempt.place, attempt.fate, now_ns, gone=False)
         self._fail(now_ns, attempt, attempt.fate.failure, attempt.fate.wait_s)
 
-    def _late(self, attempt: _RunningAttempt, now_ns: int) -> None:
+    def _late(self, attempt: _RunningAttempt, version: int, now_ns: int) -> None:
         """Close an attempt that had no first token in time."""
-        if not attempt.over:
+        if not attempt.over and version == attempt.version:
             self._close(now_ns, attempt)
             self._fail(now_ns, attempt, _LATE, None)
 
@@ -281,20 +349,31 @@ class Rehearsal:
             self._policy.unanswered()
             self._end(exchange, 0.0)
 
-    def _end(self, exchange: _RunningExchange, winner_usd: float) -> None:
+    def _end(self, exchange: _RunningExchange, winner_usd: float, premium: float = 0.0) -> None:
         self.tally.ends[exchange.number] += 1
-        self._policy.settled(exchange.plan, exchange.beside, winner_usd, exchange.lost_usd)
+        price = RequestPrice(winner_usd, exchange.lost_usd, premium)
+        self._policy.settled(exchange.plan, exchange.wanted, exchange.beside, price)
 
     # Money
 
     def _tokens_in(self, attempt: _RunningAttempt) -> int:
         return self._given.tokens_in[attempt.exchange.number]
 
+    def _premium(self, attempt: _RunningAttempt, whole: float) -> float:
+        """Return what a winner cost beyond the planned target, if it was started beside that."""
+        if attempt.step.role not in {"hedge", "racer"}:
+            return 0.0
+        planned = self._given.offers[self._places[attempt.exchange.plan.steps[0].target]]
+        instead = price(planned, self._tokens_in(attempt), attempt.fate.tokens)
+        more = max(whole - instead, 0.0)
+        self.tally.bills.premium += more
+        return more
+
     def _close(self, now_ns: int, attempt: _RunningAttempt, *, lost: bool = False) -> None:
         """Close an attempt: its prompt is billed, and what came until its provider noticed."""
         attempt.over = True
         fate = attempt.fate
-        self._truth.over(attempt.place, fate, now_ns, gone=True)
+        self._over(attempt.place, fate, now_ns, gone=True)
         offer, tokens_in = self._given.offers[attempt.place], self._tokens_in(attempt)
         heard_s = (now_ns - attempt.tried.began_ns - fate.first_ns) / NS + CANCEL_LAG_S
         made = min(max(heard_s, 0.0) * fate.tps, fate.tokens)
@@ -326,19 +405,37 @@ class Rehearsal:
         tally.bills.probe(offer, PROBE_IN, PROBE_OUT)
         number = (tally.probes * 7919 + place) % tally.requests
         tried = RehearsedAttempt(place, RehearsedRequest(number, PROBE_IN, PROBE_OUT, 0.0), now_ns)
-        fate = self._truth.probed(number, place, now_ns)
+        probe = _RunningProbe(tried, self._truth.probed(number, place, now_ns))
         self._probing.add(place)
         self._policy.began(tried)
-        due_ns = min(fate.first_ns, PROBE_TTFT_NS)
-        self._at(now_ns + due_ns, partial(self._probe_over, tried, fate))
+        if probe.fate.ticket >= 0:
+            self._tickets[probe.fate.ticket] = probe
+        self._await_probe(probe)
 
-    def _probe_over(self, tried: RehearsedAttempt, fate: Fate, now_ns: int) -> None:
+    def _await_probe(self, probe: _RunningProbe) -> None:
+        due_ns = probe.tried.began_ns + min(probe.fate.first_ns, PROBE_TTFT_NS)
+        self._at(due_ns, partial(self._probe_over, probe, probe.version))
+
+    def _probe_over(self, probe: _RunningProbe, version: int, now_ns: int) -> None:
+        if version != probe.version:
+            return
+        tried, fate = probe.tried, probe.fate
+        probe.version += 1
         late = fate.first_ns > PROBE_TTFT_NS
         self._probing.discard(tried.place)
-        self._truth.over(tried.place, fate, now_ns, gone=late)
+        self._over(tried.place, fate, now_ns, gone=late)
         if late or fate.failure is not None:
             failure = _LATE if fate.failure is None else fate.failure
             self._policy.failed(tried, now_ns, failure, fate.wait_s)
         else:
             self._policy.first(tried, now_ns)
             self._policy.done(tried, now_ns, PROBE_OUT, 0)
+
+    # The engines' own metrics
+
+    def _tell(self, now_ns: int) -> None:
+        """Tell the policy what each target counts itself."""
+        for place in range(len(self._given.offers)):
+            self._policy.engine(place, self._truth.busy(place, now_ns), now_ns)
+        if now_ns < self._last_ns and self._given.told_ns is not None:
+            self._at(now_ns + self._given.told_ns, self._tell)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+import numpy as np
+
 from lightgate.bench.rehearse.baselines import (
     Baseline,
     MeanOfLast,
-    Oracle,
     Shuffled,
     TwoChoices,
     fixed_best,
 )
+from lightgate.bench.rehearse.marks import FixedFirst, LeastInFlight, Oracle
 from lightgate.bench.rehearse.rehearsal import Rehearsal, RehearsalInput
-from lightgate.bench.rehearse.tally import policy_row
+from lightgate.bench.rehearse.tally import figures, policy_row
 from lightgate.bench.rehearse.truth import WorldTruth, draw
 
 if TYPE_CHECKING:
@@ -21,11 +23,24 @@ if TYPE_CHECKING:
 
     from lightgate.bench.rehearse.baselines import RehearsedPolicy, TargetOrder
     from lightgate.bench.rehearse.scene import Offer, Scene
-    from lightgate.bench.rehearse.tally import PolicyRow, Tally
+    from lightgate.bench.rehearse.tally import PolicyRow, SeedFigures, Tally
     from lightgate.bench.rehearse.truth import Truth
 
+NS: Final = 1_000_000_000
 FIXED: Final = "fixed-best"
-EDGES: Final = (FIXED, "mean-of-last-10", "oracle", "oracle, hedge p90")  # always shown
+HINDSIGHT: Final = "fixed-hindsight"
+# Always shown: the first four before the policies, the others behind them.
+EDGES: Final = (
+    FIXED,
+    HINDSIGHT,
+    "mean-of-last-10",
+    "least-in-flight",
+    "oracle",
+    "oracle, hedge p90",
+    "oracle-end",
+    "oracle-end, hedge p90",
+)
+BEFORE: Final = 4
 OTHERS: Final = ("random", "p2c")
 
 
@@ -60,12 +75,14 @@ class WorldSource:
 
     @property
     def usual_tokens(self) -> int:
-        """Tokens of an answer."""
-        return self._scene.traffic.tokens_out
+        """The mean tokens of an answer."""
+        return round(self._scene.traffic.mean_tokens)
 
     def drawn(self, seed: int) -> Callable[[], RehearsalInput]:
         """Draw the traffic of one seed once, for all policies."""
         scene, shared = self._scene, draw(self._scene, seed)
+        kinds, told_s = scene.traffic.kinds, scene.conditions.told_s
+        asked = [(kinds[one].key, kinds[one].max_tokens) for one in shared.kinds] if kinds else ()
 
         def again() -> RehearsalInput:
             return RehearsalInput(
@@ -75,6 +92,8 @@ class WorldSource:
                 shared.tokens_out,
                 shared.draws,
                 WorldTruth(scene, shared),
+                asked,
+                None if told_s is None else round(told_s * NS),
             )
 
         return again
@@ -88,19 +107,23 @@ class NamedPolicy(NamedTuple):
 
 
 def baseline(name: str) -> NamedPolicy:
-    """Name one of the policies to compare with."""
+    """Name one of the policies to compare with; NAME/2 of fixed-hindsight is the third target."""
 
     def make(truth: Truth, seed: int, source: RehearsalSource) -> RehearsedPolicy:
         del seed
-        offers, count = source.offers, len(source.offers)
+        offers, count, tokens = source.offers, len(source.offers), source.usual_tokens
+        base, _, hedge = name.partition(", ")
+        base, _, first = base.partition("/")
         orders: dict[str, Callable[[], TargetOrder]] = {
-            FIXED: lambda: fixed_best(offers, source.usual_tokens),
+            FIXED: lambda: fixed_best(offers, tokens),
+            HINDSIGHT: lambda: FixedFirst(offers, tokens, int(first)),
             "mean-of-last-10": lambda: MeanOfLast(count),
+            "least-in-flight": lambda: LeastInFlight(offers, tokens),
             "random": lambda: Shuffled(count),
             "p2c": lambda: TwoChoices(count),
             "oracle": lambda: Oracle(truth, count),
+            "oracle-end": lambda: Oracle(truth, count, whole=True),
         }
-        base, _, hedge = name.partition(", ")
         return Baseline(offers, orders[base](), hedged=bool(hedge))
 
     return NamedPolicy(name, make)
@@ -111,6 +134,16 @@ def play(source: RehearsalSource, policy: NamedPolicy, given: RehearsalInput, se
     return Rehearsal(given, policy.make(given.truth, seed, source)).run()
 
 
+def each_fixed(targets: int) -> list[NamedPolicy]:
+    """Name the fixed choices of which hindsight takes the best: every target as the first."""
+    return [baseline(f"{HINDSIGHT}/{place}") for place in range(targets)]
+
+
+def best_fixed(found: Sequence[Sequence[SeedFigures]]) -> Sequence[SeedFigures]:
+    """Choose, of the fixed choices' figures, those of the smallest mean TTFT p95 of all seeds."""
+    return min(found, key=lambda seeds: float(np.mean([one.ttft_s[1] for one in seeds])))
+
+
 def rehearse(
     source: RehearsalSource,
     policies: Sequence[NamedPolicy],
@@ -119,14 +152,21 @@ def rehearse(
 ) -> list[PolicyRow]:
     """Rehearse every policy on every seed; fixed-best in any case, as the measure of spend."""
     names = [policy.name for policy in policies]
-    wanted = list(policies) if FIXED in names else [baseline(FIXED), *policies]
-    tallies: dict[str, list[Tally]] = {policy.name: [] for policy in wanted}
+    wanted = [policy for policy in policies if policy.name != HINDSIGHT]
+    if FIXED not in names:
+        wanted.insert(0, baseline(FIXED))
+    choices = each_fixed(len(source.offers)) if HINDSIGHT in names else []
+    wanted += choices
+    found: dict[str, list[SeedFigures]] = {policy.name: [] for policy in wanted}
     done = 0
     for seed in seeds:
         again = source.drawn(seed)
         for policy in wanted:
-            tallies[policy.name].append(play(source, policy, again(), seed))
+            found[policy.name].append(figures(play(source, policy, again(), seed)))
             done += 1
             progress(done, len(wanted) * len(seeds))
+    rows: dict[str, Sequence[SeedFigures]] = dict(found)
+    if choices:
+        rows[HINDSIGHT] = best_fixed([found[choice.name] for choice in choices])
     targets = [offer.target for offer in source.offers]
-    return [policy_row(name, tallies[name], tallies[FIXED], targets) for name in names]
+    return [policy_row(name, rows[name], rows[FIXED], targets) for name in names]

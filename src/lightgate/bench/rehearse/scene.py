@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from lightgate.bench.rehearse.conditions import RequestKind, SceneConditions, service_s
 from lightgate.errors import UsageError
 from lightgate.provider.catalogue import catalogue
 from lightgate.sim import world_file
@@ -48,13 +49,28 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SceneTraffic(msgspec.Struct, frozen=True, kw_only=True):
-    """Poisson arrivals of requests of one size; `correlation` is that of log-TTFTs."""
+    """Poisson arrivals of requests; `correlation` is that of log-TTFTs.
+
+    Answers have `tokens_out` tokens, or with a `spread` a lognormal number of which that is the
+    median and `spread` the standard deviation of the logarithm. With `kinds` every request is one
+    of those, and the sizes are theirs.
+    """
 
     requests: int = 6000
     rate: float = 0.5
     tokens_in: int = 512
     tokens_out: int = 512
+    spread: float = 0.0
+    kinds: tuple[RequestKind, ...] = ()
     correlation: float = 0.0
+
+    @property
+    def mean_tokens(self) -> float:
+        """The mean tokens of an answer."""
+        if not self.kinds:
+            return self.tokens_out * math.exp(self.spread**2 / 2.0)
+        each = [(one.share, one.tokens_out * math.exp(one.spread**2 / 2.0)) for one in self.kinds]
+        return sum(share * tokens for share, tokens in each) / sum(share for share, _ in each)
 
 
 class SlowSpell(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,10 +95,15 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     load: int | None = None  # None: what the world says, or as many as are in flight
     priced: bool = False  # whether the world itself names every price
     turns: tuple[SlowSpell, ...] = ()
+    conditions: SceneConditions = SceneConditions()
 
 
 class SceneChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes to a scene; None leaves a value as it is."""
+    """Changes to a scene; None leaves a value as it is.
+
+    `slots` are those of every provider, 0 for no queue; `share` is the traffic as a share of what
+    all slots (or limits of requests in flight) together can serve, and stands for a rate.
+    """
 
     targets: tuple[str, ...] = ()
     requests: int | None = None
@@ -91,6 +112,8 @@ class SceneChanges(msgspec.Struct, frozen=True, kw_only=True):
     correlation: float | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+    slots: int | None = None
+    share: float | None = None
 
 
 class _SceneRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,6 +123,13 @@ class _SceneRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     without: tuple[str, ...] = ()
     load: int | None = None
     rate: float = 0.5
+    share: float | None = None
+    slots: int | None = None
+    tokens_out: int | None = None
+    spread: float = 0.0
+    kinds: tuple[RequestKind, ...] = ()
+    conditions: SceneConditions = SceneConditions()
+    changes: dict[str, Any] = {}
 
 
 @cache
@@ -117,7 +147,7 @@ def scene(name: str, wish: SceneChanges | None = None) -> Scene:
     if entry is None:
         world = _world(name)
         return _staged(name, _SceneRow(world.title, world.name), world, wish)
-    world = world_file.load(entry.world)
+    world = world_file.parse({"extends": entry.world, **entry.changes}, name)
     if entry.calm and world.weather is not None:
         sky = msgspec.structs.replace(world.weather, good_mean_s=math.inf, shock_every_s=math.inf)
         world = msgspec.structs.replace(world, weather=sky)
@@ -134,6 +164,9 @@ def _world(name: str) -> World:
 
 def _staged(name: str, entry: _SceneRow, world: World, wish: SceneChanges) -> Scene:
     load = wish.load or entry.load
+    slots = entry.slots if wish.slots is None else wish.slots
+    if slots is not None:
+        world = _with_slots(world, slots)
     offers = [
         _offer(provider, maker, title, model, load)
         for provider, maker in world.providers.items()
@@ -142,24 +175,72 @@ def _staged(name: str, entry: _SceneRow, world: World, wish: SceneChanges) -> Sc
     ]
     kept = _chosen(offers, wish.targets)
     priced = all(_model(world, offer.target).price is not None for offer in kept)
-    asked = {
-        "requests": wish.requests,
-        "rate": wish.rate or entry.rate,
-        "tokens_in": wish.tokens_in,
-        "tokens_out": wish.tokens_out,
-        "correlation": wish.correlation,
-    }
-    traffic = SceneTraffic(**{key: value for key, value in asked.items() if value is not None})  # type: ignore[arg-type]  # each by its own name
-    return Scene(
+    made = Scene(
         name=name,
         title=entry.title,
         source=world.source,
         world=world,
         offers=tuple(kept if priced else [_unpriced(offer) for offer in kept]),
-        traffic=traffic,
+        traffic=_traffic(entry, wish),
         load=load,
         priced=priced,
+        conditions=entry.conditions,
     )
+    share = wish.share or (None if wish.rate else entry.share)
+    if share is None:
+        return made
+    rate = share * capacity(made)
+    traffic = msgspec.structs.replace(made.traffic, rate=rate)
+    return msgspec.structs.replace(made, traffic=traffic)
+
+
+def _traffic(entry: _SceneRow, wish: SceneChanges) -> SceneTraffic:
+    usual = SceneTraffic()
+    tokens_out = wish.tokens_out or entry.tokens_out or usual.tokens_out
+    own = wish.tokens_in is not None or wish.tokens_out is not None
+    return SceneTraffic(
+        requests=wish.requests or usual.requests,
+        rate=wish.rate or entry.rate,
+        tokens_in=wish.tokens_in or usual.tokens_in,
+        tokens_out=tokens_out,
+        spread=entry.spread,
+        kinds=() if own else entry.kinds,
+        correlation=wish.correlation or usual.correlation,
+    )
+
+
+def _with_slots(world: World, slots: int) -> World:
+    makers = {
+        name: msgspec.structs.replace(maker, slots=slots or None)
+        for name, maker in world.providers.items()
+    }
+    return msgspec.structs.replace(world, providers=makers)
+
+
+def capacity(made: Scene) -> float:
+    """Return the requests a second that all slots (or limits in flight) of a scene can serve."""
+    total = 0.0
+    tokens = made.traffic.mean_tokens
+    for provider in dict.fromkeys(offer.provider for offer in made.offers):
+        maker = made.world.providers[provider]
+        places = maker.slots or made.conditions.most
+        if places is None:
+            raise UsageError(
+                f"{provider} of the world {made.name!r} has no slots, so no share of its capacity.",
+                hint="Give it slots, or name a rate.",
+            )
+        models = [one.target for one in made.offers if one.provider == provider]
+        each = [_holds_s(_model(made.world, target), tokens) for target in models]
+        total += places * len(each) / sum(each)
+    return total
+
+
+def _holds_s(model: WorldModel, tokens: float) -> float:
+    """Return the mean seconds that a request to a model holds a slot, alone there."""
+    if model.curve:
+        return service_s(SpeedCurve(model.curve).at(1), tokens)
+    ttft_ms, _, speed, _ = believed(model, 1)
+    return ttft_ms / 1e3 + tokens / speed
 
 
 def _chosen(offers: list[Offer], wanted: tuple[str, ...]) -> list[Offer]:

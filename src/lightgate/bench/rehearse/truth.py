@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from lightgate.bench.rehearse.conditions import service_s
+from lightgate.bench.rehearse.provider_load import ProviderLoad
 from lightgate.route.health.failure import RATE_LIMITED, by_status
-from lightgate.sim.capacity import Bucket, Slots
 from lightgate.sim.weather import Dice, Parameters, Sky, SpeedCurve, Spells
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lightgate.bench.rehearse.scene import Scene, SlowSpell
     from lightgate.route.health.failure import Failure
     from lightgate.sim.world import Weather, WorldModel, WorldProvider
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 NS: Final = 1_000_000_000
 BORN_NS: Final = 1_000 * NS  # the instant at which a rehearsal's clock starts
 NEVER_NS: Final = 1 << 62
+REFUSED_NS: Final = 20_000_000  # until a refusal (429) is there
 FAILED: Final = by_status(503)
 _NORMALS: Final = 4
 _UNIFORMS: Final = 4
@@ -31,7 +35,8 @@ _UNIFORMS: Final = 4
 class Fate(NamedTuple):
     """The fate of an attempt that is not ended early; durations in nanoseconds from its start.
 
-    `failure` at `first_ns` instead of a first token; a hang has NEVER_NS and no failure.
+    `failure` at `first_ns` instead of a first token; a hang has NEVER_NS and no failure. `ticket`
+    names the attempt to the truth; -1: it stands in no queue.
     """
 
     first_ns: int
@@ -40,7 +45,19 @@ class Fate(NamedTuple):
     tokens: int = 0
     failure: Failure | None = None
     wait_s: float | None = None
-    slot: tuple[int, int] | None = None
+    ticket: int = -1
+
+
+class Outlook(NamedTuple):
+    """What an oracle knows of an attempt of now, its own dice apart: seconds, tokens a second.
+
+    `first_s` is the wait in the queue, which is exact, and the usual time behind it; infinite where
+    the attempt would be refused. `wait_s` is its first part.
+    """
+
+    first_s: float
+    tps: float
+    wait_s: float = 0.0
 
 
 class Truth(Protocol):
@@ -50,20 +67,32 @@ class Truth(Protocol):
         """Decide the fate of an attempt that starts now, and count it as in flight."""
         ...
 
-    def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> None:
-        """Take in that an attempt has ended; `gone`: it was closed by us."""
+    def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> Sequence[tuple[int, int]]:
+        """Take in that an attempt has ended; `gone`: it was closed by us.
+
+        Returns the tickets of attempts whose first token comes sooner by that, and by how much.
+        """
+        ...
 
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
         """Decide the fate of a probe of one token, by the dice of this request."""
         ...
 
-    def outlook(self, place: int, now_ns: int) -> tuple[float, float]:
-        """The median TTFT (s) and speed of an attempt of now, which only an oracle knows."""
+    def outlook(self, place: int, now_ns: int) -> Outlook:
+        """Return what only an oracle knows of an attempt of now."""
+        ...
+
+    def busy(self, place: int, now_ns: int) -> int:
+        """Return the requests that the target itself counts: served or waiting, of all tenants."""
         ...
 
 
 class SeedDraws(NamedTuple):
-    """One seed's traffic and draws, shared by all policies."""
+    """One seed's traffic and draws, shared by all policies.
+
+    `kinds` are the places of the requests' kinds in the scene's traffic, all 0 without kinds;
+    `strangers` are the requests of other tenants by provider.
+    """
 
     seed: int
     arrivals_ns: list[int]
@@ -71,6 +100,8 @@ class SeedDraws(NamedTuple):
     tokens_out: list[int]
     draws: list[float]
     dice: list[list[DrawnDice]]
+    kinds: list[int]
+    strangers: dict[str, list[tuple[int, int]]]
 
 
 class DrawnDice(Dice):
@@ -96,14 +127,68 @@ def draw(scene: Scene, seed: int) -> SeedDraws:
     normals[:, :, 0] = math.sqrt(rho) * shared[:, None] + math.sqrt(1.0 - rho) * normals[:, :, 0]
     uniforms = rng.random((n, k, _UNIFORMS))
     pairs = zip(normals.tolist(), uniforms.tolist(), strict=True)
+    draws = rng.random(n).tolist()
+    kinds, tokens_in, tokens_out = _sizes(scene, seed)
     return SeedDraws(
         seed,
         [BORN_NS + int(at) for at in (arrivals * NS).tolist()],
-        [traffic.tokens_in] * n,
-        [traffic.tokens_out] * n,
-        rng.random(n).tolist(),
+        tokens_in,
+        tokens_out,
+        draws,
         [[DrawnDice(a, b) for a, b in zip(zs, us, strict=True)] for zs, us in pairs],
+        kinds,
+        _strangers(scene, seed, float(arrivals[-1]) if n else 0.0),
     )
+
+
+def _sizes(scene: Scene, seed: int) -> tuple[list[int], list[int], list[int]]:
+    """Draw kinds, prompts and answers, from numbers that nothing else uses."""
+    traffic = scene.traffic
+    n = traffic.requests
+    if not traffic.kinds and not traffic.spread:
+        return [0] * n, [traffic.tokens_in] * n, [traffic.tokens_out] * n
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 13))))
+    width = rng.standard_normal(n)
+    if not traffic.kinds:
+        tokens = np.maximum(1, np.rint(traffic.tokens_out * np.exp(traffic.spread * width)))
+        return [0] * n, [traffic.tokens_in] * n, tokens.astype(int).tolist()
+    shares = np.array([kind.share for kind in traffic.kinds])
+    kinds: list[int] = rng.choice(len(shares), n, p=shares / shares.sum()).tolist()
+    tokens_in, tokens_out = [], []
+    for place, z in zip(kinds, width.tolist(), strict=True):
+        kind = traffic.kinds[place]
+        length = max(1, round(kind.tokens_out * math.exp(kind.spread * z)))
+        tokens_in.append(kind.tokens_in)
+        tokens_out.append(length if kind.max_tokens is None else min(length, kind.max_tokens))
+    return kinds, tokens_in, tokens_out
+
+
+def _strangers(scene: Scene, seed: int, length_s: float) -> dict[str, list[tuple[int, int]]]:
+    """Draw the requests of other tenants: Poisson arrivals, and the time each holds a slot."""
+    share, traffic = scene.conditions.strangers, scene.traffic
+    found: dict[str, list[tuple[int, int]]] = {}
+    if not share:
+        return found
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 17))))
+    for place, offer in enumerate(scene.offers):
+        maker = scene.world.providers[offer.provider]
+        if offer.provider in found or not maker.slots:
+            continue
+        at = _SimulatedTarget(scene, place, seed).at(1)
+        rate = share * maker.slots / service_s(at, traffic.mean_tokens)
+        count = rng.poisson(rate * length_s)
+        when = np.sort(rng.random(count)) * length_s
+        first = np.exp(at.ttft_mu + at.ttft_sigma * rng.standard_normal(count))
+        speed = np.exp(at.tps_mu + at.tps_sigma * rng.standard_normal(count))
+        tokens = traffic.mean_tokens * np.exp(
+            traffic.spread * rng.standard_normal(count) - traffic.spread**2 / 2.0
+        )
+        held = first + tokens / speed
+        found[offer.provider] = [
+            (BORN_NS + int(begin * NS), int(length * NS))
+            for begin, length in zip(when.tolist(), held.tolist(), strict=True)
+        ]
+    return found
 
 
 class _SimulatedTarget:
@@ -124,6 +209,10 @@ class _SimulatedTarget:
             else Spells(seed, offer.provider, weather.good_mean_s, weather.bad_mean_s)
         )
         self.turns: list[SlowSpell] = [turn for turn in scene.turns if turn.target == offer.target]
+        conditions = scene.conditions
+        self.flaps = [one for one in conditions.flapping if one.provider == offer.provider]
+        pareto = conditions.pareto
+        self.pareto = pareto if pareto and offer.provider in pareto.providers else None
         self._curve = SpeedCurve(self.model.curve) if self.model.curve else None
         self._at: dict[int, Parameters] = {}
 
@@ -140,6 +229,9 @@ class _SimulatedTarget:
         for turn in self.turns:
             if turn.from_s <= second < turn.until_s:
                 return turn.ttft, turn.speed
+        for flap in self.flaps:
+            if flap.slow_at(second):
+                return flap.ttft, flap.speed
         return 1.0, 1.0
 
 
@@ -151,69 +243,105 @@ class WorldTruth:
         self._sites = [
             _SimulatedTarget(scene, place, shared.seed) for place in range(len(scene.offers))
         ]
-        makers = scene.world.providers
-        names = {offer.provider for offer in scene.offers}
-        self._in_flight = dict.fromkeys(names, 0)
-        self._slots = {name: Slots(makers[name].slots or 1) for name in names if makers[name].slots}
-        rates = {name: makers[name].rate for name in names}
-        self._buckets = {name: Bucket(rate) for name, rate in rates.items() if rate is not None}
+        self._tickets = 0
+        end_ns = shared.arrivals_ns[-1] if shared.arrivals_ns else BORN_NS
+        self._loads = {
+            name: ProviderLoad(
+                name,
+                scene,
+                BORN_NS,
+                changes=_changes(scene, name, end_ns),
+                strangers=shared.strangers.get(name, ()),
+            )
+            for name in {offer.provider for offer in scene.offers}
+        }
 
     def fate(self, request: int, place: int, now_ns: int, tokens_out: int) -> Fate:
         """Decide the fate of an attempt that starts now, and count it as in flight."""
         site = self._sites[place]
-        self._in_flight[site.provider] += 1
-        return self._met(site, self._dice[request][place], now_ns, tokens_out)
+        self._tickets += 1
+        load = self._loads[site.provider]
+        wait_s = load.begins(now_ns)
+        if wait_s is not None:
+            return Fate(REFUSED_NS, 0, 0.0, 0, RATE_LIMITED, wait_s or None)
+        return self._met(site, load, self._dice[request][place], now_ns, tokens_out)
 
-    def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> None:
+    def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> Sequence[tuple[int, int]]:
         """Take in that an attempt has ended; `gone`: it was closed by us."""
-        provider = self._sites[place].provider
-        self._in_flight[provider] -= 1
-        if gone and fate.slot is not None:
-            slot, until_ns = fate.slot
-            self._slots[provider].release(slot, until_ns, now_ns)
+        load = self._loads[self._sites[place].provider]
+        refused = fate.failure is RATE_LIMITED
+        return load.ends(fate.ticket, now_ns, refused=refused, gone=gone)
 
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
         """Decide the fate of a probe of one token, by the dice of this request."""
         return self.fate(request, place, now_ns, 1)
 
-    def outlook(self, place: int, now_ns: int) -> tuple[float, float]:
-        """The median TTFT (s) and speed of an attempt of now, regime and load included."""
+    def outlook(self, place: int, now_ns: int) -> Outlook:
+        """Return what an oracle knows: regime, load, the queue and the limit, but no dice."""
         site = self._sites[place]
-        at = site.at(site.load or self._in_flight[site.provider] + 1)
+        load = self._loads[site.provider]
+        at = site.at(site.load or load.in_flight + 1)
         second = (now_ns - BORN_NS) / NS
         slower, slow = site.turned(second)
         ttft, tps = math.exp(at.ttft_mu) * slower, math.exp(at.tps_mu) * slow
-        if site.weather is not None and site.spells is not None and site.spells.bad_at(second):
-            return ttft * site.weather.bad_ttft, tps * site.weather.bad_tps
-        return ttft, tps
+        weather = site.weather
+        if weather is not None and site.spells is not None:
+            bad = site.spells.bad_at(second)
+            if bad:
+                ttft, tps = ttft * weather.bad_ttft, tps * weather.bad_tps
+            stalls = weather.stall * (weather.bad_stall if bad else 1.0)
+            ttft += stalls * weather.stall_median_s * math.exp(weather.stall_sigma**2 / 2.0)
+        if site.pareto is not None:
+            ttft += site.pareto.mean_s()
+        if load.refuses(now_ns):
+            return Outlook(math.inf, tps)
+        wait_s = load.wait_ns(now_ns) / NS
+        return Outlook(wait_s + ttft, tps, wait_s)
 
-    def _met(self, site: _SimulatedTarget, dice: DrawnDice, now_ns: int, tokens_out: int) -> Fate:
-        provider = site.provider
-        bucket = self._buckets.get(provider)
-        wait_s = None if bucket is None else bucket.take(now_ns)
-        if wait_s is not None:
-            return Fate(0, 0, 0.0, 0, RATE_LIMITED, float(int(wait_s) + 1))
+    def busy(self, place: int, now_ns: int) -> int:
+        """Return the requests that the provider itself counts."""
+        return self._loads[self._sites[place].provider].busy(now_ns)
+
+    def _met(
+        self,
+        site: _SimulatedTarget,
+        load: ProviderLoad,
+        dice: DrawnDice,
+        now_ns: int,
+        tokens_out: int,
+    ) -> Fate:
         second = (now_ns - BORN_NS) / NS
-        luck = site.sky.luck(site.at(site.load or self._in_flight[provider]), dice, second)
+        luck = site.sky.luck(site.at(site.load or load.in_flight), dice, second)
         if site.weather is not None and luck.fails:
             return Fate(round(site.weather.fail_s * NS), 0, 0.0, 0, FAILED)
         if luck.hangs:
             return Fate(NEVER_NS, 0, 0.0)
         first_ns, tps = luck.ttft_ns, luck.tps
-        if site.turns:
+        if site.turns or site.flaps:
             slower, slow = site.turned(second)
             first_ns, tps = round(first_ns * slower), tps * slow
+        if site.pareto is not None:
+            first_ns += round(site.pareto.extra_s(dice.stall, dice.stall_size) * NS)
+        first_ns += load.starts_ns(now_ns)
         natural = site.model.shape.tokens
         tokens = tokens_out if natural is None else min(tokens_out, natural)
         stall_ns = luck.mid_stall_ns if tokens > 1 else 0
         decode_ns = int(tokens / tps * NS) + stall_ns
-        slots = self._slots.get(provider)
-        if slots is None:
-            return Fate(first_ns, decode_ns, tps, tokens)
-        slot, start_ns = slots.start(now_ns)
-        until_ns = start_ns + first_ns + decode_ns
-        slots.hold(slot, until_ns)
-        return Fate(start_ns - now_ns + first_ns, decode_ns, tps, tokens, slot=(slot, until_ns))
+        first_ns += load.enter(self._tickets, now_ns, first_ns + decode_ns)
+        ticket = -1 if load.queue is None else self._tickets
+        return Fate(first_ns, decode_ns, tps, tokens, ticket=ticket)
+
+
+def _changes(scene: Scene, provider: str, end_ns: int) -> list[tuple[int, int]]:
+    """Return when a provider has other slots, and how many."""
+    narrowed, slots = scene.conditions.narrowed, scene.world.providers[provider].slots
+    if narrowed is None or slots is None or provider not in narrowed.providers:
+        return []
+    length_ns = end_ns - BORN_NS
+    return [
+        (BORN_NS + int(narrowed.since * length_ns), max(1, round(narrowed.slots * slots))),
+        (BORN_NS + int(narrowed.until * length_ns), slots),
+    ]
 
 
 def _exact(model: WorldModel) -> Parameters:
