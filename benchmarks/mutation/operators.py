@@ -2,7 +2,8 @@
 
 A mutation is named by its number in the list of all mutations of a source text; the same text has
 the same list. Not changed are annotations, imports, docstrings, decorators, options of classes and
-prose: a text with a space in it is a sentence for people, whose wording is no behaviour.
+prose: a text with a space in it is a sentence for people, whose wording is no behaviour. Nor are
+assertions, of which a zip that is strict is one: without them a sound program does the same.
 """
 
 from __future__ import annotations
@@ -317,11 +318,16 @@ def _of_expression(node: ast.expr) -> list[ast.AST]:
             found = [
                 _with(node, keywords=[*node.keywords[:at], *node.keywords[at + 1 :]])
                 for at, one in enumerate(node.keywords)
-                if one.arg is not None and not _is_prose(one.value)
+                if one.arg is not None and not _is_prose(one.value) and not _asserts(node, one)
             ]
         case ast.Constant():
             found = [ast.Constant(new) for new in _other_values(node.value)]
     return found
+
+
+def _asserts(call: ast.Call, given: ast.keyword) -> bool:
+    """Whether an argument only says that nothing is wrong: the `strict` of a zip."""
+    return given.arg == "strict" and isinstance(call.func, ast.Name) and call.func.id == "zip"
 
 
 def _other_values(value: object) -> list[bool | int | float | str | bytes]:

@@ -41,6 +41,7 @@ class Mapper:
         with marks.open("r+b") as file:
             self._marks = mmap.mmap(file.fileno(), 0)
         os.environ["MUTATION_MARKS"] = str(marks)
+        (folder / f"marks-of-{os.getpid()}").symlink_to(marks)
         self._size = size
         self._rows: dict[str, dict[str, Any]] = {}
         self._first: dict[str, list[int]] = {}

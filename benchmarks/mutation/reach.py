@@ -71,7 +71,11 @@ class Reach(NamedTuple):
         """The tests of a package that may notice a mutation, the quickest first."""
         by_block = self.tests.get(package, {})
         chosen: set[str] = set()
-        for name in self._blocks(mutant, path, mine):
+        places = self._blocks(mutant, path, mine)
+        if mutant.site.unit is not None and not self.imported.isdisjoint(places):
+            # It runs when modules are imported: what it makes is used by the whole module.
+            places = [f"{path}:{name}" for name in mine.names]
+        for name in places:
             chosen |= set(by_block.get(name, ()))
         if mutant.site.unit is None:
             chosen |= self._naming(package, _bound(mutant.site.statement))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.clock.bounds import Bounds, doubtful, of_gaps, of_rate
+from lightgate.clock.bounds import Bounds, SpeedFacts, doubtful, of_gaps, of_rate, of_speed
 
 MS = 1_000_000
 
@@ -90,3 +90,70 @@ def test_the_longest_true_gap_is_within_its_bounds(steps: list[int], merged: lis
     assert gaps.stall is not None
     assert gaps.stall.low - 1e-9 <= true[-1] <= gaps.stall.high + 1e-9
     assert all(low <= one for low, one in zip(sorted(gaps.low), true, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("shortest", "longest", "expected"),
+    [
+        (1.0, 2.0, (25e9, 50e9)),
+        (0.0, 0.0, (0.0, math.inf)),
+        (-5.0, 0.0, (0.0, math.inf)),
+        (-5.0, -1.0, (0.0, math.inf)),
+        (0.5, 0.5, (100e9, 100e9)),
+    ],
+)
+def test_a_rate_over_spans_of_any_length(
+    shortest: float, longest: float, expected: tuple[float, float]
+) -> None:
+    assert of_rate(Bounds(50, 50), shortest, longest) == expected
+
+
+@pytest.mark.parametrize(
+    ("pieces", "first_ns", "most"),
+    [
+        (1, 5 * MS, 90),  # one piece is one burst, however late it was read
+        (2, 0, 90),
+        (2, MS, 90),  # a millisecond is one burst still
+        (2, MS + 1, 99),  # all but one token may have come after the first
+        (3, 5 * MS, 99),
+    ],
+)
+def test_pieces_that_a_late_client_read_at_once_may_be_several_bursts(
+    pieces: int, first_ns: int, most: int
+) -> None:
+    facts = SpeedFacts(90, 100, pieces, 100 * MS, 1100 * MS, first_ns, 200 * MS)
+    found = of_speed(facts)
+    assert found.low == pytest.approx(90e9 / (1000 * MS + first_ns))
+    assert found.high == pytest.approx(most * 1e9 / (800 * MS))
+
+
+def test_the_rest_of_a_speed_is_never_above_its_upper_end() -> None:
+    facts = SpeedFacts(90, 80, 2, 0, 1000 * MS, 2 * MS, 0)
+    assert of_speed(facts).high == pytest.approx(90.0)
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+@pytest.mark.parametrize("pieces", [1, 2, 5])
+@pytest.mark.parametrize("late", [0, MS - 1, MS, MS + 1, 30 * MS, 100 * MS])
+def test_one_gap_by_its_definition(kernel: bool, pieces: int, late: int) -> None:
+    """The gap is 60 ms, its first stamp 4 ms late, its last stamp `late`."""
+    gaps = of_gaps((10 * MS, 70 * MS), (6 * MS, 70 * MS - late), (9, pieces), kernel=kernel)
+    hidden = pieces if late > MS else 1
+    longest = 60.0 if kernel else 64.0
+    shortest = max(0.0, 60 - late / MS)
+    assert gaps.seen == [60.0]
+    assert gaps.high == [longest] * hidden
+    assert gaps.low == ([0.0] * hidden if hidden > 1 else [pytest.approx(shortest)])
+    least = max(shortest, 60 / hidden) if kernel and hidden > 1 else shortest
+    assert gaps.stall is not None
+    assert list(gaps.stall) == pytest.approx([least, longest])
+
+
+def test_a_stall_is_the_longest_of_the_gaps_at_either_end() -> None:
+    at = (0, 50 * MS, 60 * MS, 100 * MS)
+    gaps = of_gaps(at, (0, 10 * MS, 60 * MS, 95 * MS), (1, 1, 1, 2), kernel=False)
+    assert gaps.seen == [50.0, 10.0, 40.0]
+    assert gaps.low == [10.0, 10.0, 0.0, 0.0]
+    assert gaps.high == [50.0, 50.0, 40.0, 40.0]
+    assert gaps.stall == (35.0, 50.0)
+    assert of_gaps((0,), (0,), (1,), kernel=True) == ([], [], [], None)

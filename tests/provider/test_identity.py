@@ -41,6 +41,26 @@ def test_another_model(one: str, other: str) -> None:
     assert identity(one) != identity(other)
 
 
+PUBLISHED = """
+amazon/nova-pro anthropic/claude-haiku cohere/command-a CohereLabs/command-a deepseek/deepseek-v3
+deepseek-ai/DeepSeek-V3 google/gemma-3 meta/llama-4 meta-llama/Llama-4 microsoft/phi-4
+minimax/minimax-m2 MiniMaxAI/MiniMax-M2 mistral/mistral-small mistralai/Mistral-Small
+moonshotai/Kimi-K2 nvidia/nemotron openai/gpt-oss perplexity/sonar Qwen/Qwen3 x-ai/grok-4 xai/grok-4
+z-ai/glm-5 zai/glm-5 zai-org/GLM-5 @cf/meta/llama-4 @cf/openai/gpt-oss
+"""
+
+
+@pytest.mark.parametrize("name", PUBLISHED.split())
+def test_a_publisher_before_a_name_is_no_part_of_it(name: str) -> None:
+    assert plain_name(name) == name.rpartition("/")[2].lower()
+    assert plain_name(f"acme-{name}") == f"acme-{name}".lower()
+    assert plain_name(f"hub/{name}") == f"hub/{name}".lower()  # only a publisher alone is dropped
+
+
+def test_a_dot_counts_as_a_dash_between_digits_alone() -> None:
+    assert plain_name("V3.1.2-a.b.4-x.") == "v3-1-2-a.b.4-x."
+
+
 def test_a_providers_prefix_is_no_part_of_a_name() -> None:
     assert identity(f"{FIREWORKS}llama-v3p3-70b-instruct", FIREWORKS) == "llama-3-3-70b-instruct"
 

@@ -231,3 +231,137 @@ async def test_drain_waits_only_when_paused() -> None:
     room.writing_paused = True
     await reply.drain()
     assert room.waits == 1
+
+
+DATE = b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
+LINES = b"a: 1\r\nb: 2\r\n"
+
+
+def test_whole_lines_of_a_head_are_written_as_they_are() -> None:
+    room = Room()
+    reply = reply_in(room)
+    reply.extra = b"x: 1\r\ny: 2\r\n"
+    reply.start(200, LINES, first=b"body")
+    assert room.link.writes == [
+        b"HTTP/1.1 200 OK\r\n" + LINES + DATE + reply.extra + b"transfer-encoding: chunked\r\n\r\n"
+        b"4\r\nbody\r\n"
+    ]
+    again = reply_in(room)
+    again.extra = b"x: 1\r\n"
+    again.whole(200, LINES, b"b")
+    assert room.link.writes[1] == (
+        b"HTTP/1.1 200 OK\r\n" + LINES + DATE + b"x: 1\r\ncontent-length: 1\r\n\r\nb"
+    )
+    assert again.finished
+
+
+@pytest.mark.parametrize("lines", [b"a: \r1\r\n", b"a: 1\n", b"a: \x001\r\n"])
+def test_whole_lines_with_a_stray_line_end_are_refused(lines: bytes) -> None:
+    room = Room()
+    for headers, extra in ((lines, b""), (b"", lines), (LINES, lines)):
+        reply = reply_in(room)
+        reply.extra = extra
+        with pytest.raises(ValueError, match="line end or a control character"):
+            reply.start(200, headers)
+        assert not reply.started
+    assert room.link.writes == []
+
+
+@pytest.mark.parametrize(
+    ("minor", "length", "framing"),
+    [
+        (1, None, b"transfer-encoding: chunked\r\n"),
+        (1, 4, b"content-length: 4\r\n"),
+        (0, None, b"connection: close\r\n"),
+        (0, 4, b"content-length: 4\r\nconnection: keep-alive\r\n"),
+    ],
+)
+def test_the_framing_by_version_and_length(minor: int, length: int | None, framing: bytes) -> None:
+    room = Room()
+    reply = reply_in(room, minor=minor)
+    reply.start(200, (), length=length)
+    assert room.link.writes == [b"HTTP/1.1 200 OK\r\n" + DATE + framing + b"\r\n"]
+    assert not reply.send(b"body")
+    reply.finish()
+    chunked = minor == 1 and length is None
+    assert room.link.writes[1:] == ([b"4\r\nbody\r\n", b"0\r\n\r\n"] if chunked else [b"body"])
+    assert reply.keep_alive is (minor == 1 or length is not None)
+
+
+def test_a_head_without_its_body() -> None:
+    room = Room()
+    reply = reply_in(room, b"HEAD")
+    reply.whole(200, (), b"four")
+    assert room.link.writes == [b"HTTP/1.1 200 OK\r\n" + DATE + b"content-length: 4\r\n\r\n"]
+    for length in (None, 4):
+        room = Room()
+        reply = reply_in(room, b"HEAD")
+        reply.start(200, (), length=length, first=b"ab")
+        reply.send(b"c")
+        reply.finish(last=b"d")
+        assert len(room.link.writes) == 1
+        assert room.link.writes[0].endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(("size", "writes"), [(262_144, 1), (262_145, 2)])
+def test_a_large_body_is_a_write_of_its_own(size: int, writes: int) -> None:
+    room = Room()
+    reply_in(room).whole(200, (), b"x" * size)
+    assert len(room.link.writes) == writes
+    assert b"".join(room.link.writes).endswith(b"\r\n\r\n" + b"x" * size)
+
+
+def test_a_204_has_no_length_and_other_empty_answers_do() -> None:
+    for status, line in (
+        (204, b""),
+        (304, b"content-length: 0\r\n"),
+        (200, b"content-length: 0\r\n"),
+    ):
+        room = Room()
+        reply_in(room).whole(status, (), b"")
+        assert room.link.writes[0].endswith(DATE + line + b"\r\n")
+
+
+def test_a_reply_tells_its_connection_and_its_handler() -> None:
+    class Counting(Room):
+        def __init__(self) -> None:
+            super().__init__()
+            self.done: list[str] = []
+
+        def replied(self, reply: Reply) -> None:
+            assert reply.finished
+            assert reply.on_lost is None
+            self.done.append("replied")
+
+        def failed(self, reply: Reply, error: Exception | None) -> None:
+            self.done.append(f"failed {error}")
+
+        def cut(self) -> None:
+            self.done.append("cut")
+
+    room = Counting()
+    for end in ("whole", "finish", "abort"):
+        reply = reply_in(room)
+        reply.on_lost = lambda: room.done.append("lost")
+        if end == "whole":
+            reply.whole(200, (), b"")
+        elif end == "finish":
+            reply.start(200, ())
+            reply.finish(last=b"z")
+            assert room.link.writes[-1] == b"1\r\nz\r\n0\r\n\r\n"
+        else:
+            reply.abort()
+            assert reply.started
+    assert room.done == ["replied", "replied", "cut", "replied"]
+    reply = reply_in(room)
+    reply.on_lost = lambda: room.done.append("lost")
+    reply.lose()
+    reply.lose()
+    assert not reply.keep_alive
+    reply.fail(ValueError("x"))
+    assert room.done[4:] == ["lost", "failed x"]
+    room.writing_paused = True
+    assert reply.crowded
+    reply.start(200, ())
+    assert reply.send(b"x")
+    assert reply.link is room.link

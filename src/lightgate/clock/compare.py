@@ -186,7 +186,7 @@ def _permutations(gaps: Floats, rng: np.random.Generator) -> list[float]:
     # Rounding must not make the same sum, added in another order, look less extreme.
     seen = np.abs(sums.sum(axis=0)) * (1.0 - 1e-9)
     extreme, tried = np.zeros(pairs, dtype=np.int64), 0
-    every = count < 63 and 2**count <= FLIPS
+    every = 2**count <= FLIPS
     for size in _sizes(2**count if every else FLIPS, max(count, pairs)):
         if every:
             bits = np.arange(tried, tried + size)[:, None] >> np.arange(count) & 1

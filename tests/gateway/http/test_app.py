@@ -1,0 +1,193 @@
+"""The handler of the data plane: health, paths that do not exist, and the headers of refusals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+
+from lightgate.gateway.http.app import Gateway, _no_path, _plainly
+from lightgate.gateway.http.count import _CountReply
+from lightgate.route.plan.alias import Alias
+from sim.conftest import SAY
+
+if TYPE_CHECKING:
+    from gateway.conftest import Rig
+
+CHAT = {"model": "lab/plain", "messages": SAY, "max_tokens": 4}
+
+
+class Told:
+    """A reply that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[int, Any, bytes]] = []
+
+    def whole(self, status: int, headers: Any, body: bytes) -> None:
+        self.said.append((status, headers, body))
+
+    def send(self, _: bytes) -> bool:
+        raise AssertionError
+
+
+async def test_readiness_names_the_workers_that_do_not_listen(rig: Rig) -> None:
+    json = ((b"content-type", b"application/json"),)
+    missing: list[str] = []
+    gateway = Gateway(rig.state, rig.data, lambda: missing)
+    told: Any = Told()
+    gateway._ready(told)
+    missing = ["worker-1", "console"]
+    gateway._ready(told)
+    rig.state.draining = True
+    gateway._ready(told)
+    assert told.said == [
+        (200, json, b'{"status":"ready"}'),
+        (503, json, b'{"status":"not ready","not_ready":["worker-1","console"]}'),
+        (503, json, b'{"status":"draining"}'),
+    ]
+    gateway.close()
+    live = await rig.ask("/health/live")
+    assert (live.status, live.json) == (200, {"status": "live", "service": "lightgate"})
+    for path in ("/health", "/health/ready"):
+        answer = await rig.ask(path)
+        assert (answer.status, answer.json) == (503, {"status": "draining"})
+        assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (
+            b"/v1/v1/chat/completions",
+            (
+                "There is no /v1/v1/chat/completions here: the client adds /v1 to its base URL,"
+                " which ends in /v1 already. Take /v1 off the base URL."
+            ),
+        ),
+        (
+            b"/v1/v1/v1beta/models",
+            (
+                "There is no /v1/v1/v1beta/models here: the client adds /v1beta to its base URL,"
+                " which ends in /v1beta already. Take /v1beta off the base URL."
+            ),
+        ),
+        (b"/v1/x", "There is no /v1/x here. docs/reference/http.md lists the endpoints."),
+        (b"/v1beta/x", "There is no /v1beta/x here. docs/reference/http.md lists the endpoints."),
+        (
+            b"/" + b"x" * 200,
+            (
+                f"There is no /{'x' * 79} here. Use a base URL that ends in /v1, such as"
+                " POST /v1/chat/completions."
+            ),
+        ),
+        (
+            b"/v1",
+            (
+                "There is no /v1 here. Use a base URL that ends in /v1, such as POST"
+                " /v1/chat/completions."
+            ),
+        ),
+    ],
+)
+def test_the_sentence_about_a_path_that_does_not_exist(path: bytes, sentence: str) -> None:
+    assert _no_path(path) == sentence
+
+
+async def test_refusals_have_the_request_id_the_dialect_and_a_count(rig: Rig) -> None:
+    named = await rig.ask("/v1/nothing?q=1", CHAT, x_request_id="mine-1")
+    assert (named.status, named.headers["x-request-id"]) == (404, "mine-1")
+    assert named.json["error"]["code"] == "unknown_path"
+    assert "There is no /v1/nothing here." in named.json["error"]["message"]
+    unsound = await rig.ask("/v1/nothing", CHAT, x_request_id="a b")
+    assert UUID(unsound.headers["x-request-id"]).version == 7
+    wrong = await rig.ask("/v1/chat/completions")
+    assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
+    assert wrong.json["error"]["message"] == "This path answers to POST."
+    reads = await rig.ask("/v1/models", CHAT)
+    assert (reads.status, reads.headers["allow"]) == (405, "GET, HEAD")
+    assert dict(rig.state.refused) == {"unknown_path": 2, "method": 2}
+    assert (await rig.ask("/v1/messages/x", CHAT)).json["type"] == "error"
+    assert (await rig.ask("/v1beta/x", CHAT)).json["error"]["status"] == "NOT_FOUND"
+    assert (await rig.ask("/v1/messages", {"model": "none"})).json["type"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "place"),
+    [
+        ({}, "/v1/models/nothing-such", "openai"),
+        ({"anthropic_version": "2023-06-01"}, "/v1/models/nothing-such", "anthropic"),
+        ({"x_goog_api_key": "k"}, "/v1/models/nothing-such", "gemini"),
+        ({"anthropic_version": "x", "x_goog_api_key": "k"}, "/v1/models/nothing-such", "anthropic"),
+        ({}, "/v1beta/models/nothing-such", "gemini"),
+    ],
+)
+async def test_a_list_of_models_is_in_the_dialect_that_the_client_shows(
+    rig: Rig, headers: dict[str, str], path: str, place: str
+) -> None:
+    answer = await rig.ask(path, **headers)
+    assert answer.status == 404
+    found = answer.json
+    dialect = "anthropic" if found.get("type") == "error" else None
+    dialect = dialect or ("gemini" if "status" in found["error"] else "openai")
+    assert dialect == place
+
+
+def test_sound_takes_a_cascade_and_its_checks_off_the_plan() -> None:
+    exchange: Any = type("Only", (), {})()
+    plain = Alias(name="m", targets=("a/m", "b/m"))
+    for alias, policy in (
+        (
+            Alias(name="m", targets=("a/m", "b/m"), policy="cascade", tiers=((None, ("a/m",)),)),
+            "ordered",
+        ),
+        (Alias(name="m", targets=("a/m", "b/m"), policy="fastest", verify=("json",)), "fastest"),
+    ):
+        exchange.alias = alias
+        _plainly(exchange)
+        assert (exchange.alias.tiers, exchange.alias.verify) == ((), ())
+        assert (exchange.alias.policy, exchange.alias.targets) == (policy, ("a/m", "b/m"))
+    exchange.alias = plain
+    _plainly(exchange)
+    assert exchange.alias is plain
+
+
+@pytest.mark.parametrize(
+    ("status", "sent", "source"),
+    [
+        (200, 200, b"provider"),
+        *[(status, 200, b"estimate") for status in (404, 405, 429, 500, 503, 529)],
+        *[(status, status, None) for status in (400, 401, 403, 406, 413, 428, 430, 499)],
+    ],
+)
+def test_a_count_that_failed_for_another_reason_than_the_request_is_estimated(
+    status: int, sent: int, source: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lightgate.gateway.http import count
+
+    monkeypatch.setattr(count, "_estimated", lambda _: b"estimated")
+    exchange: Any = type("Only", (), {"request_id": b"r", "id_bytes": b"i"})()
+    told: Any = Told()
+    _CountReply(told, exchange).whole(status, b"a: b\r\n", b"body")
+    ((code, headers, body),) = told.said
+    assert code == sent
+    if source is None:
+        assert (headers, body) == (b"a: b\r\n", b"body")
+    elif source == b"provider":
+        assert headers == b"a: b\r\nx-lightgate-count-source: provider\r\n"
+        assert body == b"body"
+    else:
+        assert body == b"estimated"
+        assert headers == (
+            b"content-type: application/json\r\nx-request-id: r\r\nx-lightgate-id: i\r\n"
+            b"x-lightgate-count-source: estimate\r\n"
+        )
+
+
+async def test_an_estimate_counts_as_a_request_with_its_ids(rig: Rig) -> None:
+    body = {"model": "lab/plain", "messages": [{"role": "user", "content": "hello"}]}
+    answer = await rig.ask("/v1/messages/count_tokens", body, x_request_id="mine")
+    assert answer.headers["x-request-id"] == "mine"
+    (settled,) = rig.settled()
+    assert answer.headers["x-lightgate-id"] == settled.exchange.id
+    assert answer.headers["content-type"] == "application/json"
