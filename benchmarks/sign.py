@@ -61,14 +61,14 @@ def main() -> int:
             model="m", messages=(Message(role="user", content="x" * size),), max_tokens=9
         )
         calls = max(1, min(2000, 40_000_000 // size))
-        ask = Ask("POST", "h.example", "/anthropic/v1/messages", (), b"x" * size)
+        ask = Ask("POST", "h.example", "/anthropic/v1/messages", (), (b"x" * size,))
         key = best_us(lambda: prepare(plain, request), given.rounds, calls)  # noqa: B023 - at once
         sign = best_us(lambda: prepare(signs, request), given.rounds, calls)  # noqa: B023 - at once
         alone = best_us(lambda: signer.sign(ask), given.rounds, calls)  # noqa: B023 - at once
         print(
             f"| {size:,} B | {key:,.1f} µs | {sign:,.1f} µs | {sign / key:.2f} | {alone:,.1f} µs |"
         )
-    ask = Ask("POST", "h.example", "/", (), b"")
+    ask = Ask("POST", "h.example", "/", (), ())
     token = best_us(lambda: keeper.sign(ask), given.rounds, 20_000)
     print(f"\nThe header with a token that is kept: {token:.2f} µs.")
     return 0

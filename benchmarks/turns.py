@@ -40,6 +40,7 @@ BEAT_S = 0.001
 PING_S = 0.002
 MB = 1 << 20
 MOST = 32 * MB  # bytes of a body, by default
+RECORDING, MARK = "recording", "mark-0d1f"
 VALUES = 100_000  # objects and lists in it, by default
 PATHS = {
     "chat": "/v1/chat/completions",
@@ -54,7 +55,7 @@ keep = true
 [providers.lab]
 base_url = "http://127.0.0.1:{port}/lab/v1"
 api_key = "none"
-kinds = ["chat", "embedding"]
+kinds = ["chat", "embedding", "transcription"]
 [providers.answers]
 base_url = "http://127.0.0.1:{port}/answers/v1"
 api_key = "none"
@@ -63,12 +64,20 @@ kinds = ["responses"]
 base_url = "http://127.0.0.1:{port}/claude/v1"
 dialect = "anthropic"
 api_key = "none"
+[providers.signed]
+base_url = "http://127.0.0.1:{port}/signed/v1"
+kinds = ["chat"]
+auth = "sigv4"
 [providers.google]
 base_url = "http://127.0.0.1:{port}/google/v1beta"
 dialect = "gemini"
 api_key = "none"
 """
 PRICE = '[prices."{}/m"]\ninput = 1\noutput = 2\n[prices."{}/large"]\ninput = 1\noutput = 2\n'
+
+
+# For the target whose requests are signed: a key that opens nothing.
+AWS = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "AWS_REGION": "us-east-1"}
 
 
 # Bodies
@@ -168,6 +177,13 @@ def bodies(client: str) -> dict[str, bytes]:
     return {name: body for name, body in made.items() if len(body) <= MOST}
 
 
+def form(recording: bytes) -> bytes:
+    """A recording that is to be written down."""
+    model = f'--{MARK}\r\ncontent-disposition: form-data; name="model"\r\n\r\n%b\r\n'
+    file = f'--{MARK}\r\ncontent-disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
+    return (model + file).encode() + recording + f"\r\n--{MARK}--\r\n".encode()
+
+
 # The provider
 
 
@@ -208,6 +224,7 @@ def answers() -> dict[str, tuple[bytes, bytes]]:
         "/messages": (messages % "", messages % text),
         "/responses": (responses % "", responses % (items * 10_000)),
         "enerateContent": (gemini % "", gemini % ('{"text":"a"},' * 30_000)),
+        "/audio/transcriptions": ('{"text":"a"}', '{"text":"a"}'),
         "/embeddings": (vectors % one, vectors % ",".join([one] * 1500)),
         "mbedContents": (several % values, several % ",".join([values] * 1500)),
     }
@@ -291,10 +308,9 @@ async def work(data: Path) -> None:
 class Process:
     """A child process that prints lines of JSON."""
 
-    def __init__(self, *arguments: str) -> None:
-        self.popen = subprocess.Popen(
-            [sys.executable, __file__, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, *arguments: str, env: dict[str, str]) -> None:
+        command, pipe = [sys.executable, __file__, *arguments], subprocess.PIPE
+        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=env)
 
     def line(self) -> dict[str, Any]:
         """Read the next line."""
@@ -338,11 +354,16 @@ class Bystander(threading.Thread):
                 self.count += 1
 
 
-def post(port: int, path: str, key: str, body: bytes) -> tuple[int, bytes]:
+def post(port: int, path: str, key: str, body: bytes, name: str) -> tuple[int, bytes]:
     """Send one request; its status, and the beginning of its answer."""
+    length = f"content-length: {len(body)}"
+    if "chunked" in name:
+        length = "transfer-encoding: chunked"
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    kind = "application/json" if name != RECORDING else f"multipart/form-data; boundary={MARK}"
     head = (
-        f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-        f"authorization: Bearer {key}\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\n"
+        f"authorization: Bearer {key}\r\nconnection: close\r\n{length}\r\n\r\n"
     )
     with socket.create_connection(("127.0.0.1", port), timeout=120) as sock:
         sock.sendall(head.encode() + body)
@@ -372,6 +393,12 @@ def cases(only: str) -> list[tuple[str, str, str, str, bytes]]:
         for name in ("m", "large"):
             pair, model = f"embeddings to {provider}", f"{provider}/{name}"
             found.append((f"vectors, {name}", pair, "/v1/embeddings", model, texts))
+    plain = bodies("chat")["plain text"]
+    for name, model in (("plain text, chunked", "lab/m"), ("plain text, signed", "signed/m")):
+        provider = model.partition("/")[0]
+        found.append((name, f"chat to {provider}", PATHS["chat"], model, plain))
+    recording = form(b"\r\n-" * ((MOST - 4096) // 3))
+    found.append((RECORDING, "recording", "/v1/audio/transcriptions", "lab/m", recording))
     return [case for case in found if only in f"{case[1]}: {case[0]}"]
 
 
@@ -381,11 +408,11 @@ def measure(port: int, worker: Process, key: str, only: str) -> list[dict[str, A
     rows = []
     for name, pair, path, model, body in cases(only):
         # A model's name stands in the body or in the path.
-        said = body.replace(b"%b", model.encode(), 1) if b'"%b"' in body[:64] else body
+        said = body.replace(b"%b", model.encode(), 1) if b"%b" in body[:128] else body
         worker.ask()
         bystander.worst_s, bystander.count = 0.0, 0
         began = time.monotonic()
-        status, first = post(port, path, key, said)
+        status, first = post(port, path, key, said, name)
         took = time.monotonic() - began
         time.sleep(0.05)
         row = worker.ask()
@@ -439,10 +466,10 @@ def main() -> int:
             [sys.executable, __file__, "--provide", str(door.fileno())], pass_fds=[door.fileno()]
         )
         text = CONFIG.format(port=door.getsockname()[1])
-        text += "".join(PRICE.format(name, name) for name in TARGETS.values())
+        text += "".join(PRICE.format(name, name) for name in (*TARGETS.values(), "signed"))
         key, record = new_key(KeyTerms(name="bench", budget_usd=Decimal(1_000_000)))
-        put_snapshot(Path(folder), make_snapshot(parse_config(text), (record,), {}))
-        worker = Process("--work", folder)
+        put_snapshot(Path(folder), make_snapshot(parse_config(text), (record,), AWS))
+        worker = Process("--work", folder, env=os.environ | AWS)
         try:
             port = worker.line()["port"]
             rows = measure(port, worker, key, given.only)

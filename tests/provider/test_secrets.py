@@ -111,7 +111,7 @@ def test_a_signer_is_asked_for_the_whole_request() -> None:
     assert asked.method == "POST"
     assert asked.authority == "api.example.com"
     assert asked.path == "/v1/chat/completions"
-    assert prepared.payload.endswith(b"\r\n\r\n" + asked.body)
+    assert prepared.payload.endswith(b"\r\n\r\n" + b"".join(asked.body))
     assert ("x-mine", "1") in asked.headers
     head = prepared.payload.partition(b"\r\n\r\n")[0].decode().split("\r\n")
     assert [line for line in head if line in {"x-signature: yes", "x-mine: 1"}] == [

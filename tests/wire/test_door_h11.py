@@ -213,8 +213,8 @@ class Wire:
         self.writes: list[bytes] = []
         self.is_open = True
 
-    def write(self, data: bytes) -> None:
-        self.writes.append(data)
+    def write(self, data: bytes | memoryview) -> None:
+        self.writes.append(bytes(data))
 
     def abort(self) -> None:
         self.is_open = False

@@ -18,8 +18,8 @@ class Wire:
     def attach(self, peer: object) -> None:
         raise AssertionError("replies do not attach")
 
-    def write(self, data: bytes) -> None:
-        self.writes.append(data)
+    def write(self, data: bytes | memoryview) -> None:
+        self.writes.append(bytes(data))
 
     def pause_reading(self) -> None:
         raise AssertionError("replies do not read")

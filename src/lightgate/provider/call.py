@@ -168,7 +168,15 @@ class Call:
             self.over(self.ended_as(Cancelled("The call was cancelled.")))
             return
         self._trip = client.send(
-            Outbound(prepared.origin, prepared.payload, self, marks, deadlines, self._over)
+            Outbound(
+                prepared.origin,
+                prepared.payload,
+                self,
+                marks,
+                deadlines,
+                self._over,
+                prepared.rest,
+            )
         )
 
     async def run(self, client: Client, deadlines: Deadlines) -> Called:
@@ -508,6 +516,8 @@ class Call:
             chars=scanner.chars,
             reasoning_streamed=bool(scanner.kinds & REASONING),
         )
+        prepared = self.prepared
+        bytes_out = prepared.size if prepared.rest else len(prepared.payload)
         return Called(
             outcome=Outcome.OK if error is None else Outcome(error.outcome),
             error=error,
@@ -518,7 +528,7 @@ class Call:
             kinds=scanner.kinds,
             first_kinds=self._first_kinds,
             bytes_in=0 if self._trip is None else self._trip.bytes_in,
-            bytes_out=len(self.prepared.payload) if self.marks.send is not None else 0,
+            bytes_out=bytes_out if self.marks.send is not None else 0,
             end=scanner.ended_by if error is None else None,
             provider_request_id=self.said_id.decode("ascii") or None,
         )

@@ -34,6 +34,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 
     `dropped` are the JSON paths of those fields of the client's request that the target is not
     told, in the client's own words. `forms` are the tools whose calls the client knows otherwise.
+    `rest` are the pieces of a large body, which follow the payload and are never put together.
     """
 
     origin: Origin
@@ -44,13 +45,19 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     secrets: tuple[Secret, ...] = ()
     dropped: tuple[str, ...] = ()
     forms: Mapping[str, CallForm] = NO_FORMS
+    rest: tuple[bytes | memoryview, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole request."""
+        return len(self.payload) + sum(map(len, self.rest))
 
     def without_key(self, text: str) -> str:
         """What a provider says may repeat the key that it refuses, whole or cut at the end."""
         return without_secrets(text, self.secrets)
 
     def __repr__(self) -> str:
-        return f"Prepared({self.origin}, {len(self.payload)} bytes)"
+        return f"Prepared({self.origin}, {self.size} bytes)"
 
 
 def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prepared:
@@ -72,7 +79,7 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
         path = target.path(path)
     headers = (*built.headers, *target.headers(), *extra_headers)
     if target.signer is not None:
-        headers += target.signer.sign(Ask("POST", origin.authority, path, headers, body))
+        headers += target.signer.sign(Ask("POST", origin.authority, path, headers, (body,)))
     head = head_block(origin, path, headers)
     return Prepared(
         origin,

@@ -93,7 +93,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         origin, root = split_url(self.base_url)
         path, headers = self.path(root.rstrip("/") + path), self.headers()
         if self.signer is not None:
-            headers += self.signer.sign(Ask(method, origin.authority, path, headers, b""))
+            headers += self.signer.sign(Ask(method, origin.authority, path, headers, ()))
         return path, headers
 
     def ready(self, timeout_s: float = READY_S) -> None:

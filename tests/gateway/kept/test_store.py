@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from lightgate.gateway.kept.store import FILE, KeptResponse, ResponseStore
+import msgspec
+import pytest
+
+from lightgate.gateway.kept.store import FILE, ROW_BYTES, KeptResponse, ResponseStore
 from lightgate.gateway.served.snapshot import KeptTerms
 
 if TYPE_CHECKING:
@@ -95,4 +98,19 @@ async def test_a_conversation_that_goes_on_is_kept(tmp_path: Path) -> None:
     assert len(await store.chain("k", "d")) == 4
     clock.s += 3601
     assert await store.chain("k", "d") == []
+    store.close()
+
+
+@pytest.mark.parametrize("sizes", [(3, 5 << 19), (5 << 19, 3), (3 << 20, 1 << 20), (0, 0)])
+async def test_large_contents_are_kept_in_slices(tmp_path: Path, sizes: tuple[int, int]) -> None:
+    """Contents of several slices come back whole, whichever of them is large."""
+    asked, answered = (bytes(n % 251 for n in range(size)) for size in sizes)
+    store = ResponseStore(tmp_path, KeptTerms())
+    kept = KeptResponse(
+        owner="k", id="resp_1", target="a/m", made_ns=1, input=memoryview(asked), response=answered
+    )
+    assert store.put(kept)
+    found = await store.find("k", "resp_1")
+    assert found == msgspec.structs.replace(kept, input=asked)
+    assert found.size == ROW_BYTES + sum(sizes)
     store.close()

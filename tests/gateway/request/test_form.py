@@ -56,7 +56,7 @@ def test_only_the_model_changes(fields: dict[str, str], recording: bytes, at: in
     request = read_form(ENDPOINT, body, kind)
     assert request.model == "mine"
     assert request.form is not None
-    sent = request.form.addressed("whisper-large-v3")
+    sent = b"".join(request.form.addressed("whisper-large-v3"))
     expected = [(n, b"whisper-large-v3" if n == "model" else v, f) for n, v, f in parts]
     assert sent == body_of(expected, mark)
     # And another reader sees the same model as we do.
@@ -82,7 +82,7 @@ def test_a_damaged_form_is_refused_or_names_the_model_that_is_sent(place: int, b
     except UsageError:
         return
     assert request.form is not None
-    sent = request.form.addressed("theirs")
+    sent = b"".join(request.form.addressed("theirs"))
     start, end = request.form.start, request.form.start + len(b"theirs")
     assert sent[start:end] == b"theirs"
     assert sent.count(b'name="model"') == 1

@@ -102,7 +102,7 @@ def test_botocore_makes_the_same_signatures(tmp_path: Path) -> None:
         scope = Scope("eu-west-1", dice.choice(("bedrock", "bedrock-mantle")))
         one = SigV4(AwsCredentials(CREDENTIALS[0], Secret(CREDENTIALS[1]), session), scope,
                     clock=clock)  # fmt: skip
-        pairs = one.sign(Ask("POST", "h.example:8443", path, headers, body))
+        pairs = one.sign(Ask("POST", "h.example:8443", path, headers, (body,)))
         known = dict(headers) | dict(pairs) | {"host": "h.example:8443"}
         requests.append(as_botocore_gets_it(f"POST {path} HTTP/1.1", known, body, scope))
         ours.append(signature(known))

@@ -16,7 +16,7 @@ from provider.cloud.authority import CANARY, Authority, authority
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ASK = Ask("POST", "h", "/", (), b"")
+ASK = Ask("POST", "h", "/", (), ())
 CONFIG = parse_config('[providers.azure]\nauth = "azure"\n')
 ENV = {"AZURE_OPENAI_RESOURCE": "res"}
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-ASK = Ask("POST", "h", "/", (), b"")
+ASK = Ask("POST", "h", "/", (), ())
 PLACE = {"GOOGLE_CLOUD_PROJECT": "proj", "GOOGLE_CLOUD_LOCATION": "us-central1"}
 
 

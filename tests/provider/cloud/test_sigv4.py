@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from lightgate.clock.source import ManualClock
@@ -25,11 +27,21 @@ def signer(session: str = "", now_ns: int = SUITE_NS) -> SigV4:
 def ask(
     method: str, path: str, headers: tuple[tuple[str, str], ...] = (), body: bytes = b""
 ) -> Ask:
-    return Ask(method, "example.amazonaws.com", path, headers, body)
+    return Ask(method, "example.amazonaws.com", path, headers, (body,))
 
 
 def signature(pairs: tuple[tuple[str, str], ...]) -> str:
     return dict(pairs)["authorization"].rpartition("Signature=")[2]
+
+
+def test_a_body_in_pieces_is_signed_as_a_whole() -> None:
+    whole = ask("POST", "/", body=b"one body")
+    pieces = whole._replace(body=(b"one ", memoryview(b"body")))
+    wanted = signature(signer().sign(whole))
+    assert signature(signer().sign(pieces)) == wanted
+    known = whole._replace(body=(), digest=hashlib.sha256(b"one body").hexdigest())
+    assert signature(signer().sign(known)) == wanted
+    assert signature(signer().sign(known._replace(digest="0" * 64))) != wanted
 
 
 # The names and signatures are those of AWS' Signature Version 4 test suite. Its paths are written

@@ -10,7 +10,7 @@ from lightgate.provider.cloud.signer import Ask, NoToken
 from lightgate.provider.cloud.tokens import NS, AccessToken, TokenKeeper, TokenKeepers
 from lightgate.provider.secret import Secret
 
-ASK = Ask("POST", "h", "/", (), b"")
+ASK = Ask("POST", "h", "/", (), ())
 SECRET = "client~secret.of-the-app"
 
 

@@ -30,12 +30,14 @@ class FakeLink:
         self.is_open = True
         self.unsent = 0
         self.said: list[str] = []
+        self.written: list[bytes] = []
 
     def attach(self, peer: Peer) -> None:
         self.said.append("attach")
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.said.append("write")
+        self.written.append(bytes(data))
 
     def pause_reading(self) -> None:
         self.said.append("pause")
@@ -114,6 +116,14 @@ def begin(deadlines: Deadlines | None = None) -> tuple[Roundtrip, FakeLink, Note
     link, notes = FakeLink(), Notes()
     trip, ends = trip_on(link, notes, deadlines)
     return trip, link, notes, ends
+
+
+async def test_the_pieces_of_a_large_body_follow_the_payload() -> None:
+    link, ends = FakeLink(), Ends()
+    pieces = (b"one", memoryview(b"two"))
+    request = Outbound(ORIGIN, b"head", Notes(), Marks(), Deadlines(), ends.errors.append, pieces)
+    Roundtrip(ends, request).go(Connection(link, ORIGIN, lambda connection: None))
+    assert link.written == [b"head", b"one", b"two"]
 
 
 async def test_every_read_keeps_its_own_stamp() -> None:

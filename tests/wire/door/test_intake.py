@@ -157,7 +157,7 @@ def test_what_is_unfinished_is_let_go() -> None:
     one = intake()
     one.take(HEADS + b"he", 1)
     one.drop()
-    assert (one._parts, one._chunks, one._buffer) == ([], None, b"")
+    assert (one._part, one._chunks, one._buffer) == (None, None, b"")
     one = intake()
     one.take(HEADS[:9], 1)
     one.drop()

@@ -264,7 +264,7 @@ class Inner:
     def attach(self, peer: Peer) -> None:
         self.peer = peer
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.to_server.write(data)
 
     def pause_reading(self) -> None: ...

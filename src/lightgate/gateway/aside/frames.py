@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ def pieces(value: object, bodies: Sequence[bytes]) -> Iterator[bytes]:
     first = pickle.dumps(value, protocol=5)
     segments = (first, *bodies)
     lengths = b"".join([_LENGTH.pack(len(segment)) for segment in segments])
-    yield _COUNT.pack(len(segments)) + lengths + first
-    yield from bodies
+    yield _COUNT.pack(len(segments)) + lengths
+    yield from segments
 
 
 def value_of(segments: Segments) -> Any:
@@ -38,7 +39,7 @@ class FrameReader:
 
     def __init__(self, take: Callable[[Segments], None]) -> None:
         self._take = take
-        self._parts: list[bytes] = []
+        self._part = BytesIO()  # whose memory is not copied at the end
         self._need = _COUNT.size
         self._lengths: list[int] | None = None  # None: the count is to come; empty: the lengths
         self._done: Segments = []
@@ -46,14 +47,13 @@ class FrameReader:
     def feed(self, data: bytes) -> None:
         """Take one read."""
         while len(data) >= self._need:
-            self._parts.append(data[: self._need])
+            self._part.write(data[: self._need])
             data = data[self._need :]
-            whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            self._parts.clear()
+            whole = self._part.getvalue()
+            self._part = BytesIO()
             self._step(whole)
         if data:
-            self._parts.append(data)
-            self._need -= len(data)
+            self._need -= self._part.write(data)
 
     def _step(self, whole: bytes) -> None:
         """Take what was waited for, and say what comes next."""

@@ -11,6 +11,7 @@ from lightgate.errors import LightgateError, UsageError
 from lightgate.gateway.aside import jobs
 from lightgate.gateway.exchange.caller import owner_of
 from lightgate.gateway.request.refusal import of_error
+from lightgate.provider.cloud.signer import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
     from lightgate.errors import AttemptError
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
-    from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.request.body import ClientRequest, Written
     from lightgate.gateway.request.refusal import Refusal
     from lightgate.gateway.served.served import Served
+    from lightgate.gateway.served.target import ServedTarget
     from lightgate.provider.prepare import Prepared
     from lightgate.route.plan.alias import Alias
     from lightgate.route.plan.plan import Plan
@@ -122,8 +124,8 @@ async def write_bodies(exchange: LargeExchange, targets: Iterable[str]) -> None:
             continue  # the attempt says so
         cap, untold = exchange.cap, exchange.alias.untranslatable
         if target.writer.copies(request.endpoint.dialect, dialect.name):
-            request.written[place] = target.writer.same(request, dialect, cap, streamed, untold)
-            await asyncio.sleep(0)
+            made = target.writer.same(request, dialect, cap, streamed, untold)
+            request.written[place] = await _digested(target, made)
             continue
         order = jobs.WriteOrder(name, target.writer, dialect.name, cap, streamed, untold)
         orders.append(order)
@@ -137,5 +139,14 @@ async def write_bodies(exchange: LargeExchange, targets: Iterable[str]) -> None:
         )
         for order, one, body in zip(orders, told, bodies, strict=True):
             if not isinstance(one, UsageError):
-                one = msgspec.structs.replace(one, body=body)  # noqa: PLW2901 - the same with its body
+                made = msgspec.structs.replace(one, body=b"", pieces=(body,))
+                one = await _digested(exchange.served.targets[order.target], made)  # noqa: PLW2901 - the same with its body
             request.written[order.target, streamed] = one
+
+
+async def _digested(target: ServedTarget, made: Written) -> Written:
+    """A body with its digest where requests are signed: in a thread, for it may take 100 ms."""
+    if target.target.signer is None:
+        return made
+    digest = await asyncio.to_thread(digest_of, made.pieces)
+    return msgspec.structs.replace(made, digest=digest)

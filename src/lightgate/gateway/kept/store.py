@@ -22,7 +22,7 @@ from lightgate.clock.source import SYSTEM
 from lightgate.ledger.sqlite import BUSY_S, use_wal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from lightgate.clock.source import Clock
@@ -39,6 +39,7 @@ OWNERS_SHARE: Final = 4  # no key has more than this part of the file
 PRUNE_NS: Final = 60_000_000_000
 # Another worker may have made the response a moment ago, and be writing it.
 WAITS_S: Final = (0.05, 0.1, 0.2)
+_SLICE: Final = 1 << 20  # bytes of a value that are written at a time
 ROW_BYTES: Final = 200  # of a row beside its contents
 
 _TABLE: Final = """
@@ -64,7 +65,7 @@ class KeptResponse(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     previous: str | None = None
     made_ns: int
-    input: bytes | None = None
+    input: bytes | memoryview | None = None
     response: bytes | None = None
 
     @property
@@ -173,14 +174,9 @@ class ResponseStore:
                 kept.made_ns,
                 self._clock.wall_ns() + self.terms.ttl_ns,
                 kept.size,
-                kept.input,
-                kept.response,
             )
             base = self._opened()
-            base.execute(
-                f"INSERT OR REPLACE INTO responses ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)",  # noqa: S608 - our own words
-                row,
-            )
+            _insert(base, row, {"input": kept.input, "response": kept.response})
             self._prune(base)
         except sqlite3.Error as error:
             logger.warning("a response is not kept: %s", error)
@@ -251,3 +247,34 @@ class ResponseStore:
         if self._base is not None:
             self._base.close()
             self._base = None
+
+
+def _insert(
+    base: sqlite3.Connection,
+    row: tuple[Any, ...],
+    contents: Mapping[str, bytes | memoryview | None],
+) -> None:
+    """Insert a row; large contents in slices, between which the loop has its turns.
+
+    A value that is given as a parameter is copied while every other thread waits.
+    """
+    given: list[bytes | memoryview | None] = []
+    large: dict[str, bytes | memoryview] = {}
+    for name, value in contents.items():
+        if value is None or len(value) <= _SLICE:
+            given.append(value)
+        else:
+            large[name] = value
+    marks = ",".join(
+        [f"zeroblob({len(large[name])})" if name in large else "?" for name in contents]
+    )
+    base.execute("BEGIN IMMEDIATE")
+    with base:
+        at = base.execute(
+            f"INSERT OR REPLACE INTO responses ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,{marks})",  # noqa: S608 - our own words
+            (*row, *given),
+        ).lastrowid
+        for name, value in large.items():
+            with base.blobopen("responses", name, at or 0) as blob:
+                for start in range(0, len(value), _SLICE):
+                    blob.write(value[start : start + _SLICE])

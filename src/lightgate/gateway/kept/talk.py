@@ -61,14 +61,16 @@ def unknown_previous(id_: str) -> Refusing:
     )
 
 
-def input_of(fields: Fields) -> bytes:
-    """The items that a request itself adds to the conversation, as a JSON list."""
+def input_of(fields: Fields) -> bytes | memoryview:
+    """The items that a request itself adds to the conversation, as a JSON list; not copied."""
     raw = fields.get("input")
     if raw is None:
         return b"[]"
     check_input(fields)
-    said = bytes(raw)
-    return said if said.startswith(b"[") else b'[{"role":"user","content":%b}]' % said
+    said = memoryview(raw)
+    if bytes(said[:1]) == b"[":
+        return said
+    return b"".join((b'[{"role":"user","content":', said, b"}]"))
 
 
 def check_input(fields: Fields) -> None:

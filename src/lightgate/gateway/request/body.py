@@ -73,6 +73,9 @@ _MOST_PROMPTS: Final = 100_000
 BYTES_PER_TOKEN: Final = 4  # of a request's JSON; an estimate for reservations, never a count
 
 
+Pieces = tuple[bytes | memoryview, ...]  # of a body, sent one after the other
+
+
 class _StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
@@ -118,17 +121,24 @@ class FormBody(NamedTuple):
     content_type: bytes
     sound: int  # bytes of the largest part: the recording
 
-    def addressed(self, model: str) -> bytes:
-        """The body for another model."""
-        return self.body[: self.start] + model.encode() + self.body[self.end :]
+    def addressed(self, model: str) -> Pieces:
+        """The body for another model, in pieces: a recording is large, and not copied."""
+        view = memoryview(self.body)
+        return view[: self.start], model.encode(), view[self.end :]
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A body, the JSON paths of what it does not say, and tools that the client knows otherwise."""
+    """A body, the JSON paths of what it does not say, and tools that the client knows otherwise.
+
+    `pieces` are a large body that is never put together: its fields, as the client sent them.
+    `digest` is the SHA-256 of a large body, in hex, where its target has requests signed.
+    """
 
     body: bytes
     dropped: tuple[str, ...] = ()
     forms: dict[str, CallForm] = {}
+    pieces: Pieces = ()
+    digest: str = ""
 
 
 class LargeFacts(msgspec.Struct):

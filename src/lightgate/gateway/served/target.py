@@ -17,7 +17,7 @@ from lightgate.wire.origin import split_url
 if TYPE_CHECKING:
     from lightgate.dialect.registry import Dialect
     from lightgate.dialect.request import Untold
-    from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.request.body import ClientRequest, Pieces
     from lightgate.gateway.request.endpoint import Endpoint
     from lightgate.gateway.served.price import TokenPrices
     from lightgate.provider.target import Target
@@ -127,13 +127,17 @@ class ServedTarget:
         dropped: tuple[str, ...] = ()
         forms = NO_FORMS
         target = self.target
+        pieces: Pieces = ()
+        digest = ""
         if request.form is not None:
-            body, extra = request.form.addressed(target.model), request.form.content_type + extra
+            body, pieces = b"", request.form.addressed(target.model)
+            extra = request.form.content_type + extra
         else:
             if request.written is not None:
                 written = request.written[target.name, streamed]
                 if isinstance(written, UsageError):
                     raise written
+                pieces, digest = written.pieces, written.digest
             elif endpoint.dialect == dialect.name:
                 written = self.writer.same(request, dialect, cap, streamed, untranslatable)
             else:
@@ -142,25 +146,28 @@ class ServedTarget:
         if target.signer is not None:
             form = request.form
             line = _JSON_LINE if form is None else form.content_type
-            extra += self._signed(head, line, body)
+            extra += self._signed(head, line, pieces or (body,), digest)
+        size = sum(map(len, pieces)) if pieces else len(body)
         return Prepared(
             self._origin,
-            b"%b%d\r\n%b\r\n%b" % (head, len(body), extra, body),
+            b"%b%d\r\n%b\r\n%b" % (head, size, extra, body),
             dialect,
             target.provider.quirks,
             streamed,
             self._secrets if target.signer is None else target.secrets,
             dropped,
             forms,
+            pieces,
         )
 
-    def _signed(self, head: bytes, line: bytes, body: bytes) -> bytes:
+    def _signed(self, head: bytes, line: bytes, pieces: Pieces, digest: str) -> bytes:
         """The lines of the headers that let this one request in."""
         signer, path = self.target.signer, head[5 : head.index(b" ", 5)].decode("latin-1")
         if signer is None:
             return b""
         kind = ("content-type", line.partition(b":")[2].strip().decode("latin-1"))
-        ask = Ask("POST", self._origin.authority, path, (kind, *self.target.headers()), body)
+        headers = (kind, *self.target.headers())
+        ask = Ask("POST", self._origin.authority, path, headers, pieces, digest)
         lines = [f"{name}: {value}\r\n" for name, value in signer.sign(ask)]
         return "".join(lines).encode("latin-1")
 

@@ -7,11 +7,14 @@ fails at once.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lightgate.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lightgate.provider.catalogue import Pairs
     from lightgate.provider.secret import Secret
 
@@ -29,13 +32,25 @@ class NoToken(UsageError):  # noqa: N818 - names the event
 
 
 class Ask(NamedTuple):
-    """A request as far as it is signed; `path` has its query, `headers` are those known so far."""
+    """A request as far as it is signed; `path` has its query, `headers` are those known so far.
+
+    `body` is in pieces. `digest` is its SHA-256 in hex, where that is known already.
+    """
 
     method: str
     authority: str
     path: str
     headers: Pairs
-    body: bytes
+    body: tuple[bytes | memoryview, ...]
+    digest: str = ""
+
+
+def digest_of(pieces: Iterable[bytes | memoryview]) -> str:
+    """The SHA-256 of a body in hex."""
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()
 
 
 class Signer(Protocol):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from lightgate.clock.source import SYSTEM
+from lightgate.provider.cloud.signer import digest_of
 
 if TYPE_CHECKING:
     from lightgate.clock.source import Clock
@@ -71,7 +72,7 @@ class SigV4:
                 _canonical_query(query),
                 headers,
                 names,
-                hashlib.sha256(ask.body).hexdigest(),
+                ask.digest or digest_of(ask.body),
             )
         )
         day, (region, service) = at[:8], self._scope

@@ -76,7 +76,11 @@ class Taker(Protocol):
 
 
 class Outbound(msgspec.Struct, frozen=True, gc=False):
-    """What is sent, who takes the answer, and `over`: called once with the error or None."""
+    """What is sent, who takes the answer, and `over`: called once with the error or None.
+
+    `rest` are pieces of a large body, sent after the payload as they are: to put them together
+    would hold the loop for the time of a copy.
+    """
 
     origin: Origin
     payload: bytes
@@ -84,6 +88,7 @@ class Outbound(msgspec.Struct, frozen=True, gc=False):
     marks: Marks
     deadlines: Deadlines
     over: Callable[[BaseException | None], None]
+    rest: tuple[bytes | memoryview, ...] = ()
 
 
 class TripOwner(Protocol):
@@ -160,6 +165,8 @@ class Roundtrip:
             self._fail(error)
             return
         link.write(request.payload)  # right after the stamp; the timer can wait
+        for piece in request.rest:
+            link.write(piece)
         if not self.over:
             self._arm()
 

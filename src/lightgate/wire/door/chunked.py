@@ -7,6 +7,7 @@ trailers bounded; both are checked and dropped, since nothing here acts on them.
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from typing import Final
 
 from lightgate.wire.door.inbound import RequestError
@@ -26,7 +27,7 @@ class ChunkedBody:
     def __init__(self, limit: int, hint: str) -> None:
         self._limit = limit
         self._hint = hint  # what to do about a body that is too large
-        self._body = bytearray()
+        self._body = BytesIO()  # whose memory is not copied at the end
         self._held = b""  # an unfinished line
         self._left = 0  # bytes of the current chunk still to come
         self._extra = 0
@@ -35,12 +36,12 @@ class ChunkedBody:
     @property
     def body(self) -> bytes:
         """Everything decoded so far."""
-        return bytes(self._body)
+        return self._body.getvalue()
 
     @property
     def untouched(self) -> bool:
         """Whether nothing has come yet."""
-        return self._state == _LINE and not self._held and not self._body
+        return self._state == _LINE and not self._held and not self._body.tell()
 
     def feed(self, data: bytes) -> bytes | None:
         """Take a read; None while the body goes on, else the bytes after it."""
@@ -51,7 +52,7 @@ class ChunkedBody:
         while True:
             if self._state == _DATA:
                 piece = data[at : at + self._left]
-                self._body += piece
+                self._body.write(piece)
                 self._left -= len(piece)
                 at += len(piece)
                 if self._left:
@@ -91,7 +92,7 @@ class ChunkedBody:
             raise RequestError(400, "The size of a chunk is malformed.")
         self._spend(len(match[2] or b""))
         self._left = int(match[1], 16)
-        if self._left > self._limit - len(self._body):
+        if self._left > self._limit - self._body.tell():
             raise RequestError(413, f"The body is larger than {self._limit} bytes.{self._hint}")
         self._state = _DATA if self._left else _TRAILERS
         return False

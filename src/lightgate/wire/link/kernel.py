@@ -171,7 +171,7 @@ class KernelLink:
         self._peer = peer
         self._watch()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send now what the kernel takes, queue the rest."""
         if not self.is_open or not data:
             return

@@ -62,7 +62,7 @@ class Link(Protocol):
     def attach(self, peer: Peer) -> None:
         """Name the owner; reads reach it from now on."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send, or queue what the kernel does not take at once."""
 
     def pause_reading(self) -> None:
@@ -108,7 +108,7 @@ class ReadLink(asyncio.Protocol):
         """Name the owner."""
         self._peer = peer
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send now what the kernel takes; the transport alone would wait for the loop's next turn.
 
         Only where the socket is ours to use (a client's, without TLS) and nothing is queued before.

@@ -102,7 +102,7 @@ class TlsLink:
             asyncio.get_running_loop().call_soon(self._deliver, *self._early)
             self._early = None
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Encrypt and send; a large body piece by piece, one in each turn of the loop."""
         if not self.is_open or not data:
             return
