@@ -30,8 +30,12 @@ COMMANDS = {
     BARE: [PYTHON, "-c", "pass"],
     "import lightgate": [PYTHON, "-c", "import lightgate"],
     "lightgate version": [PYTHON, "-m", "lightgate", "version"],
+    "lightgate bench --help": [PYTHON, "-m", "lightgate", "bench", "--help"],
 }
-LIMITS_MS = {"import lightgate": 80, "lightgate version": 250, FIRST: 700}
+LIMITS_MS = {
+    "import lightgate": 80, "lightgate version": 250, "lightgate bench --help": 400, FIRST: 400,
+}  # fmt: skip
+MISSED = 6  # exit code
 SIZE_LIMIT_MB, RSS_LIMIT_MB = 150, 120
 
 

@@ -123,11 +123,13 @@ def test_a_number_with_too_few_samples_keeps_no_limit() -> None:
     assert reasons("ttft_p95>500ms", cell(n=71)) == [
         "n too small: 71 independent samples, 72 needed"
     ]
+    assert not missed([parse("ttft_p95>500ms")], [cell(n=71)])[0].judged
     assert reasons("ttfa_p50>500ms", cell()) == ["n too small: 0 independent samples, 6 needed"]
 
 
 def test_an_unknown_number_keeps_no_limit() -> None:
     assert reasons("cost_per_mtok>2", cell()) == ["unknown"]
+    assert not missed([parse("cost_per_mtok>2")], [cell()])[0].judged
     priced = cell(cost=CostFacts(out_per_mtok=Decimal("2.5"), per_request=Decimal("0.001")))
     assert reasons("cost_per_mtok>2", priced) == ["it is 2.5"]
     assert reasons("cost_per_request>0.01", priced) == []
@@ -147,8 +149,10 @@ def test_a_figure_that_a_late_client_left_open_keeps_no_limit() -> None:
     assert reasons("ttft_p95>500ms", late) == [
         "could not be judged: TTFT p95 lies between 300 and 600 ms"
     ]
+    assert [one.judged for one in missed([parse("ttft_p95>500ms")], [late])] == [False]
     assert reasons("ttft_p95>700ms", late) == []
     assert reasons("ttft_p95>200ms", late) == ["it is 600.0 ms"]
+    assert [one.judged for one in missed([parse("ttft_p95>200ms")], [late])] == [True]
 
 
 def test_a_limit_for_one_load() -> None:
@@ -157,7 +161,9 @@ def test_a_limit_for_one_load() -> None:
     assert reasons("ttft_p95@c=1>500ms", *cells) == []
     (one,) = missed([parse("ttft_p95@c=32>500ms")], cells)
     assert str(one) == "lab at c=32: ttft_p95@c=32>500ms: it is 900.0 ms"
+    assert one.judged
     (absent,) = missed([parse("ttft_p95@c=64>500ms")], cells)
+    assert not absent.judged
     assert str(absent) == "every target at c=64: ttft_p95@c=64>500ms: nothing was measured there"
 
 

@@ -480,3 +480,15 @@ async def test_a_full_disk_is_said_and_what_is_there_stays(
     assert "cannot be written" in said.decode()
     assert "Traceback" not in said.decode()
     assert 0 < len(RunFolder(out).attempts()) < 60
+
+
+async def test_no_load_finds_the_prompts_of_another_in_the_providers_cache(
+    run: Run, world: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    words = ("bench", "keeping/m", "--world", world, "--concurrency", "1,2,3", *QUICK)
+    ran = await run(*words, "--out", str(out))
+    assert ran.code == 0, ran.err
+    folder = RunFolder(out)
+    assert {cell.load for cell in folder.run().cells} == {"c=1", "c=2", "c=3"}
+    assert not any(attempt.tokens_cached for attempt in folder.attempts())

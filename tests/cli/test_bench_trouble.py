@@ -161,10 +161,17 @@ async def test_answers_of_one_chunk(run: Run, sim: SimProcess, tmp_path: Path) -
     assert (value(cell, "speed_total_tps") or 0) > 0
 
 
-async def test_a_limit_on_what_was_never_measured_is_missed(run: Run, sim: SimProcess) -> None:
+async def test_a_limit_on_what_was_never_measured_cannot_be_judged(
+    run: Run, sim: SimProcess
+) -> None:
     target = f"lab={sim.facts.providers['lump']}#m"
     ran = await run("bench", target, *LOAD, "--fail-if", "speed_p50<10")
-    assert ran.code == 6, ran.err
+    assert ran.code == 7, ran.err
+    assert "n too small" in ran.err
+    both = ("--fail-if", "speed_p50<10", "--fail-if", "e2e_p50>1ms")
+    ran = await run("bench", target, *LOAD, *both)
+    assert ran.code == 6, ran.err  # one that is surely missed decides
+    assert "e2e_p50>1ms: it is" in ran.err
 
 
 async def test_a_slow_target_is_left_out_where_that_is_asked_for(

@@ -65,6 +65,16 @@ def test_the_fields_are_the_contract_in_its_order() -> None:
     assert list(AttemptRecord.__struct_fields__[: len(names)]) == names
 
 
+def test_a_bound_is_how_much_earlier_a_token_may_have_come() -> None:
+    made, late = marks(), attempt()
+    assert (late.first_bound_ms, late.last_bound_ms) == (0.0, 0.0)
+    made.first_since, made.last_since = 193 * MS, 0  # nobody watched the last one
+    record = AttemptRecord.of(facts(), made, Tokens())
+    assert (record.first_bound_ms, record.last_bound_ms) == (17.0, None)
+    unsent = AttemptRecord.of(facts(outcome=Outcome.TIMEOUT), Marks(), Tokens())
+    assert (unsent.first_bound_ms, unsent.last_bound_ms) == (None, None)
+
+
 def test_the_numbers_are_in_record_units() -> None:
     made = attempt()
     assert (made.t_plan_ns, made.t_send_ns, made.t_end_ns) == (5 * MS, 10 * MS, 620 * MS)

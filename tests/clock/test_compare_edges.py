@@ -11,7 +11,7 @@ import pytest
 
 from lightgate.clock import compare as module
 from lightgate.clock.compare import (
-    ALPHA,
+    LEVEL,
     SMALLEST,
     Comparison,
     compare,
@@ -70,11 +70,11 @@ def test_a_comparison_is_read_alone_unless_somebody_says_otherwise() -> None:
         ({"interval": Interval(0.995, 1.0101), "blocks": 1}, "too few blocks"),
         ({"interval": Interval(0.5, 1.0)}, "tie"),
         ({"interval": Interval(1.0, 2.0), "ratio": 1.4}, "tie"),
-        ({"p_value": ALPHA}, "faster"),
-        ({"p_value": ALPHA * 1.01}, "unsure"),
+        ({"p_value": LEVEL}, "faster"),
+        ({"p_value": LEVEL * 1.01}, "unsure"),
         ({"interval": Interval(1.2, 2.0), "ratio": 1.4}, "slower"),
-        ({"among": 25}, "faster"),
-        ({"among": 26}, "too few blocks"),
+        ({"among": 20}, "faster"),
+        ({"among": 21}, "too few blocks"),
     ],
 )
 def test_verdicts_at_their_limits(changes: dict[str, object], verdict: str) -> None:

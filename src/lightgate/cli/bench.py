@@ -33,7 +33,7 @@ from lightgate.cli.options import (
     use_env_file,
 )
 from lightgate.cli.output import emit_json, note
-from lightgate.errors import LightgateError, ThresholdMissed, UsageError
+from lightgate.errors import LightgateError, NotJudged, ThresholdMissed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -547,6 +547,8 @@ def _judge(run: Run, checks: list[Check]) -> None:
             f"Not one request succeeded ({first}).", hint="`lightgate doctor TARGET` says more."
         )
     found = missed(checks, run.cells)
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise ThresholdMissed(f"{found[0]}{more}")
+    sure = [one for one in found if one.judged]
+    listed = sure or found
+    if listed:
+        more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
+        raise (ThresholdMissed if sure else NotJudged)(f"{listed[0]}{more}")

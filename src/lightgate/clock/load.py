@@ -176,7 +176,7 @@ def counting(attempts: Iterable[AttemptRecord]) -> list[AttemptRecord]:
 
 def in_statistics(attempt: AttemptRecord) -> bool:
     """Tell whether one attempt counts: only complete answers that we waited for do."""
-    return bool(counting((attempt,)))
+    return attempt.outcome is Outcome.OK and attempt.won is not False and not attempt.void
 
 
 def successes(

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from lightgate.wire.client.client import Client
     from lightgate.wire.client.response import Headers
     from lightgate.wire.client.roundtrip import Roundtrip
-    from lightgate.wire.link.stamper import Stamper
+    from lightgate.wire.link.stamps import Anchor
 
 WHOLE_LIMIT: Final = 32 * 1024 * 1024  # an answer that is not streamed
 # Finish reasons that hold no secret, whoever says them.
@@ -67,6 +67,7 @@ ID_FIELDS: Final = {
 LIMIT_FIELDS: Final = (b"x-ratelimit-", b"anthropic-ratelimit-", b"ratelimit-")
 MOST_LIMITS: Final = 32
 LONGEST_LIMIT: Final = 80  # characters of such a name
+_SSE: Final = b"text/event-stream"
 _SOUND_ID: Final = re.compile(rb"[!-~]{1,128}")
 _SOUND_LIMIT: Final = re.compile(rb"[ -~]{1,128}")
 REFUSAL_LIMIT: Final = 64 * 1024  # an error answer: enough of it to understand
@@ -105,6 +106,7 @@ class Call:
     """
 
     __slots__ = (
+        "_anchor",
         "_body",
         "_cancelled",
         "_done",
@@ -115,7 +117,6 @@ class Call:
         "_scanner",
         "_size",
         "_sse",
-        "_stamper",
         "_steps",
         "_trip",
         "complete",
@@ -148,7 +149,7 @@ class Call:
         self.said_id = b""  # the provider's own name for the request
         self.limits: list[tuple[bytes, bytes]] = []  # header fields about its rate limits
         self._trip: Roundtrip | None = None
-        self._stamper: Stamper | None = None
+        self._anchor: Anchor | None = None  # of kernel stamps
         self._steps = 0
         self._cancelled = False
         self._done: asyncio.Future[Called] | None = None
@@ -161,7 +162,9 @@ class Call:
         marks.stamp_source = stamper.source
         if stamper.source == "kernel":
             self._kernel = True
-            self._stamper, self._steps = stamper, stamper.steps
+        anchor = self._anchor = stamper.anchor
+        if anchor is not None:
+            self._steps = anchor.steps
         if marks.plan is not None:
             marks.dispatch_lag_ns = max(0, time.monotonic_ns() - marks.plan)
         if self._cancelled:
@@ -185,8 +188,9 @@ class Call:
         self.start(client, deadlines)
         try:
             return await self._done
-        finally:
+        except BaseException:
             self.cancel()
+            raise
 
     def over(self, called: Called) -> None:
         """The call has ended, well or not; an owner that does not await it overrides this."""
@@ -230,8 +234,8 @@ class Call:
             return
         marks = self.marks
         self.sink = self.pass_on = None
-        if self._stamper is not None:
-            marks.void = self._stamper.steps != self._steps
+        if self._anchor is not None:
+            marks.void = self._anchor.steps != self._steps
         if marks.end is None and self.status is not None:
             marks.end = time.monotonic_ns()
         self.over(self.ended_as(error))
@@ -247,12 +251,14 @@ class Call:
         self.marks.headers = stamp
         self.status = status
         self.headers = headers
-        best = len(ID_FIELDS)
+        best, kind = len(ID_FIELDS), b""
         for name, value in headers:
             rank = ID_FIELDS.get(name)
             if rank is not None:
                 if rank < best and _SOUND_ID.fullmatch(value):
                     best, self.said_id = rank, value
+            elif name == b"content-type":
+                kind = kind or value
             elif (
                 name.startswith(LIMIT_FIELDS)
                 and len(self.limits) < MOST_LIMITS
@@ -263,10 +269,8 @@ class Call:
         if self.prepared.secrets and (self.said_id or self.limits):
             for secret in self.prepared.secrets:
                 self._hide_key(secret)
-        if status == 200 and self.prepared.streamed:
-            kind = next((v for n, v in headers if n == b"content-type"), b"")
-            if kind.lower().startswith(b"text/event-stream"):
-                self._sse = SseSplitter()
+        if status == 200 and self.prepared.streamed and kind.lower().startswith(_SSE):
+            self._sse = SseSplitter()
 
     def _hide_key(self, key: Secret) -> None:
         """Forget header fields in which a provider repeats our key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Pairs = tuple[tuple[str, str], ...]
 NO_FORMS: Final[Mapping[str, CallForm]] = MappingProxyType({})
+_BREAK: Final = re.compile(r"[\r\n\0]")  # would end a header
 CUT: Final = "\N{HORIZONTAL ELLIPSIS}"  # at the end of a text that was longer
 
 
@@ -118,7 +120,7 @@ def head_block(origin: Origin, path: str, headers: Pairs) -> bytes:
         "accept-encoding: identity",
     ]
     for name, value in headers:
-        if any(c in "\r\n\0" for c in name + value):
+        if _BREAK.search(name + value):
             raise UsageError(f"The value of the header {name!r} has a line break in it.")
         lines.append(f"{name}: {value}")
     lines.append("content-length: ")

@@ -12,7 +12,6 @@ from lightgate.bench.statistics.steady import (
     closed_window,
     counted_window,
     find,
-    in_windows,
     open_window,
     trend,
 )
@@ -279,8 +278,3 @@ def test_in_flight_is_at_its_target_at_both_ends(pairs: list[tuple[int, int]], t
             >= target
             > max((level(at) for at in range(window.stop_ns, 151)), default=0)
         )
-
-
-def test_a_window_has_its_start_and_not_its_stop() -> None:
-    assert in_windows(5, [Window(0, 2), Window(5, 9)])
-    assert not in_windows(9, [Window(0, 2), Window(5, 9)])

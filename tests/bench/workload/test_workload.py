@@ -307,3 +307,24 @@ def test_drawn_lengths_are_the_same_at_every_target() -> None:
     facts = workload.facts([target("x/m"), target("y/m")], 40)
     assert (facts["tokens_in"], facts["tokens_out"]) == ("uniform:100..900", "mix:50%*8,50%*64")
     assert "prompts_sha256" in facts
+
+
+def test_no_two_loads_and_no_twins_share_a_made_prompt() -> None:
+    lengths = parse_lengths("--prompt-tokens", "uniform:100..900")
+    workload = Workload(WorkloadWish(tokens_in=900, seed=5, lengths_in=lengths))
+    texts: set[str] = set()
+    sizes: set[tuple[int, ...]] = set()
+    for load in ("c=1", "c=8", "c=32", "20/s poisson"):
+        for twin in (False, True):
+            first = workload.first_number(load, twin=twin)
+            asked = [workload.request(target(), first + number) for number in range(8)]
+            texts |= {str(one.messages[0].content) for one in asked}
+            sizes.add(tuple(len(str(one.messages[0].content)) for one in asked))
+    assert len(texts) == 8 * 8
+    assert len(sizes) == 1  # the same place of a run has the same size everywhere
+
+
+def test_prompts_of_a_file_are_the_same_at_every_load() -> None:
+    workload = Workload(WorkloadWish(own=own("a", "b", "c")))
+    firsts = {workload.first_number(load, twin=False) for load in ("c=1", "c=8")}
+    assert firsts == {0}

@@ -96,12 +96,13 @@ class Check(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """A limit that one cell did not keep, and why."""
+    """A limit that one cell did not keep, and why; `judged` is false where that is not known."""
 
     check: str
     target: str
     load: str
     reason: str
+    judged: bool = True
 
     def __str__(self) -> str:
         return f"{self.target} at {self.load}: {self.check}: {self.reason}"
@@ -129,16 +130,21 @@ def parse(text: str) -> Check:
 def missed(checks: Iterable[Check], cells: Sequence[CellSummary]) -> list[Missed]:
     """Hold every cell against every limit that is meant for it.
 
-    A limit for a load that was never measured is missed once: it was meant to be seen.
+    A limit that cannot be judged is not kept either; one for a load that was never measured is
+    listed once.
     """
-    found = []
+    found: list[Missed] = []
     for check in checks:
         meant = [cell for cell in cells if check.load is None or cell.load == check.load]
         if not meant:
             reason = "nothing was measured there"
-            found.append(Missed(check.text, "every target", check.load or "any load", reason))
-        reasons = ((cell, _reason(check, cell)) for cell in meant)
-        found += [Missed(check.text, c.target, c.load, why) for c, why in reasons if why]
+            place = ("every target", check.load or "any load")
+            found.append(Missed(check.text, *place, reason, judged=False))
+        for cell in meant:
+            unknown = _unknown(check, cell)
+            reason = unknown or _broken(check, cell)
+            if reason:
+                found.append(Missed(check.text, cell.target, cell.load, reason, not unknown))
     return found
 
 
@@ -321,24 +327,30 @@ def _scaled(text: str, name: str, metric: str | None, number: float, unit: str) 
     return number
 
 
-def _reason(check: Check, cell: CellSummary) -> str:
-    """Why a cell does not keep a limit; nothing where it does."""
-    if check.metric is not None and check.q is not None:
-        seen = cell.estimate(check.metric, check.q)
-        if seen is None or seen.value is None:
-            count = 0 if seen is None else seen.worth
-            return f"n too small: {count} independent samples, {smallest_n(check.q)} needed"
-        value = seen.value
-        if seen.doubtful and _COMPARE[check.sign](value, check.limit):
-            better = seen.low if check.metric.endswith("_ms") else seen.high
-            if better is None or not _COMPARE[check.sign](better, check.limit):
-                return f"could not be judged: {doubt(check.metric, seen)}"
+def _unknown(check: Check, cell: CellSummary) -> str:
+    """Why nobody can say whether a cell keeps a limit; nothing where it can be said."""
+    if check.metric is None or check.q is None:
+        return "unknown" if (SHARES | PLAIN)[check.name](cell) is None else ""
+    seen = cell.estimate(check.metric, check.q)
+    if seen is None or seen.value is None:
+        count = 0 if seen is None else seen.worth
+        return f"n too small: {count} independent samples, {smallest_n(check.q)} needed"
+    if seen.doubtful and _COMPARE[check.sign](seen.value, check.limit):
+        better = seen.low if check.metric.endswith("_ms") else seen.high
+        if better is None or not _COMPARE[check.sign](better, check.limit):
+            return f"could not be judged: {doubt(check.metric, seen)}"
+    return ""
+
+
+def _broken(check: Check, cell: CellSummary) -> str:
+    """Why a cell does not keep a limit; nothing where it does, or where its number is unknown."""
+    if check.metric is None or check.q is None:
+        value = (SHARES | PLAIN)[check.name](cell)
     else:
-        known = (SHARES | PLAIN)[check.name](cell)
-        if known is None:
-            return "unknown"
-        value = known
-    return f"it is {_shown(check, value)}" if _COMPARE[check.sign](value, check.limit) else ""
+        value = cell.value(check.metric, check.q)
+    if value is None or not _COMPARE[check.sign](value, check.limit):
+        return ""
+    return f"it is {_shown(check, value)}"
 
 
 def _shown(check: Check, value: float) -> str:

@@ -446,8 +446,12 @@ def _share(cell: CellSummary, outcome: Outcome) -> float:
 
 def trend(attempts: Iterable[AttemptRecord]) -> WaitTrend | None:
     """Compare the waits at the end of a load with those at its beginning; None below 60 waits."""
-    counted = sorted(counting(attempts), key=lambda attempt: attempt.t_plan_ns or 0)
-    waits = [a.ttft_plan_ms for a in counted if a.ttft_plan_ms is not None and a.ttft_plan_ms > 0]
+    counted = sorted(
+        (attempt.t_plan_ns or 0, attempt.seq, wait)
+        for attempt in counting(attempts)
+        if (wait := attempt.ttft_plan_ms) is not None and wait > 0
+    )
+    waits = [wait for _, _, wait in counted]
     third = len(waits) // 3
     if third < LEAST_THIRD:
         return None

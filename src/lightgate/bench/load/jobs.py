@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lightgate.bench.load.shape import Pacer
 
 Part = Literal["counted", "warm-up", "ramp", "filler"]
-EXTRA: Final = 1 << 29  # requests that do not count have prompts from this number on
+EXTRA: Final = 1 << 29  # requests that do not count have prompts from here on (`workload.SIZES`)
 NS_PER_S: Final = 1_000_000_000
 
 

@@ -36,10 +36,13 @@ class Sessions:
         self._deadlines = deadlines
 
     async def run(
-        self, workers: int, sessions: int, on_turn: Callable[[int, int, Turn], None]
+        self, workers: int, sessions: range, on_turn: Callable[[int, int, Turn], None]
     ) -> list[str]:
-        """Hold so many; `on_turn` gets session, worker and turn. What the whole ones took, said."""
-        numbers = iter(range(sessions))
+        """Hold those with these numbers; `on_turn` gets number, worker and turn.
+
+        Returned is what the whole ones took, as sentences.
+        """
+        numbers = iter(sessions)
         over: list[Session] = []
 
         async def worker(own: int) -> None:

@@ -187,20 +187,16 @@ class CostGuard:
     in flight.
     """
 
-    __slots__ = ("_agreed", "_limit", "spent", "unpriced")
+    __slots__ = ("_agreed", "_limit", "limited", "spent", "unpriced")
 
     def __init__(self, limit: Decimal | None, agreed: Decimal | None = None) -> None:
         if limit is not None and limit <= 0:
             raise UsageError("--max-cost must be more than nothing.", hint="Give dollars, like 2.")
         self._agreed = limit is None and agreed is not None  # nobody set a limit of their own
         self._limit = agreed if limit is None else limit
+        self.limited = self._limit is not None
         self.spent = Decimal(0)
         self.unpriced = 0  # attempts whose cost is not known
-
-    @property
-    def limited(self) -> bool:
-        """Whether there is a limit at all."""
-        return self._limit is not None
 
     def add(self, attempt: AttemptRecord, each: Decimal = Decimal(0)) -> None:
         """Count a finished attempt; what we cut may be billed in full, for `each` dollars.

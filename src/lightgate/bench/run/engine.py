@@ -41,7 +41,7 @@ from lightgate.bench.run.record import Recorder
 from lightgate.bench.statistics.measured import stamp_bounds
 from lightgate.bench.statistics.summary import CellFacts, glance
 from lightgate.bench.workload.calibrate import is_lasting
-from lightgate.bench.workload.workload import USUAL, Calibrating, Size, Workload, calibrated
+from lightgate.bench.workload.workload import SIZES, USUAL, Calibrating, Size, Workload, calibrated
 from lightgate.clock.attempt import wall_time
 from lightgate.clock.ids import Ids
 from lightgate.clock.outcome import Outcome
@@ -379,6 +379,7 @@ class Bench:
             target = self._targets[lane.name]
             self._observer.begin_cell(lane.name, load.label, total=sessions * talk.turns)
             turns = Sessions(client, target, talk, workload, self._order.deadlines)
+            first = workload.first_number(load.label, twin=target.name.endswith(TWIN))
 
             def on_turn(
                 number: int, worker: int, turn: SessionTurn, target: Target = target
@@ -388,9 +389,10 @@ class Bench:
                 job = Job(identity, prepare(target, turn.request), turn.number)
                 wall = SYSTEM.wall_ns() - (SYSTEM.now_ns() - (turn.marks.plan or SYSTEM.now_ns()))
                 done = Finished(job, turn.marks, turn.called, worker, wall)
-                take(InBlock(target.name, number * talk.turns // size, done))
+                take(InBlock(target.name, number % SIZES * talk.turns // size, done))
 
-            self._notes += await turns.run(load.concurrency or 1, sessions, on_turn)
+            numbers = range(first, first + sessions)
+            self._notes += await turns.run(load.concurrency or 1, numbers, on_turn)
             self._observer.end_cell(lane.name, self._glance(lane.name, load))
 
     def _glance(self, target: str, load: Loading) -> CellSummary | None:
@@ -407,9 +409,7 @@ class Bench:
     ) -> Callable[[int], Job]:
         """Make the function that makes the jobs of one target, by their number."""
         entries = load.pacer.entries if isinstance(load.pacer, Trace) else ()
-        # The second half of an A/A pair asks other prompts of the same size: with the same ones it
-        # would find them in the provider's cache.
-        shift = 1 << 30 if target.name.endswith(TWIN) else 0
+        first = offset + workload.first_number(load.label, twin=target.name.endswith(TWIN))
 
         def job(index: int) -> Job:
             size = USUAL
@@ -418,7 +418,7 @@ class Bench:
                 size = Size(entry.tokens_in, entry.tokens_out)
             identity = self._ids.new()
             self._recorder.under_way[target.name] += 1
-            request = workload.request(target, index + offset + shift, size)
+            request = workload.request(target, index + first, size)
             prepared = prepare(target, request, (("x-request-id", identity),))
             return Job(identity, prepared, index)
 

@@ -72,15 +72,12 @@ class Moods(NamedTuple):
 
 def moods_of(attempts: Sequence[AttemptRecord]) -> Moods:
     """Find the waves in attempts; one that was never sent stands where it was planned."""
-    sent = [_known(attempt.t_send_ns, attempt.t_plan_ns, 0) for attempt in attempts]
-    ended = [_known(a.t_end_ns, a.t_last_ns, at) for a, at in zip(attempts, sent, strict=True)]
+    sent = [(a.t_plan_ns or 0) if a.t_send_ns is None else a.t_send_ns for a in attempts]
+    ended = [
+        (a.t_last_ns or at) if a.t_end_ns is None else a.t_end_ns
+        for a, at in zip(attempts, sent, strict=True)
+    ]
     return moods(sent, ended)
-
-
-def _known(first: int | None, second: int | None, last: int) -> int:
-    if first is not None:
-        return first
-    return last if second is None else second
 
 
 def moods(starts: Sequence[float], ends: Sequence[float]) -> Moods:

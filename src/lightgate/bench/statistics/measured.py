@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.clock.bounds import (
     ONE_BURST_NS,
-    Bounds,
     Gaps,
     SpeedFacts,
     of_gaps,
-    of_rate,
     of_speed,
 )
 from lightgate.clock.quantile import quantiles
@@ -158,18 +155,21 @@ def _gaps(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
 
     There are nearly as many as tokens, so they are kept packed.
     """
-    values, low, high = array("d"), array("d"), array("d")
+    values = low = high = array("d")  # one and the same, as long as all stamps are exact
     requests = 0
     for attempt, one in zip(attempts, bursts, strict=True):
         if one is None or len(one.at_ns) < 2:
             continue
         requests += 1
-        if not one.since_ns or one.since_ns == one.at_ns:  # all exact
-            exact = [(later - at) / NS_PER_MS for at, later in pairwise(one.at_ns)]
+        if not one.since_ns or one.since_ns == one.at_ns:
+            exact = array("d", map(NS_PER_MS.__rtruediv__, map(sub, one.at_ns[1:], one.at_ns)))
             values.extend(exact)
-            low.extend(exact)
-            high.extend(exact)
+            if low is not values:
+                low.extend(exact)
+                high.extend(exact)
             continue
+        if low is values:
+            low, high = values[:], values[:]
         gaps = _gaps_of(attempt, one)
         values.extend(gaps.seen)
         low.extend(gaps.low)
@@ -234,10 +234,10 @@ def _total_speeds(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled
         if value is None:
             continue
         values.append(value)
-        if last_ns:
+        if last_ns:  # the shortest time that the stamps allow; one of nothing has no upper end
             tokens = float(attempt.tokens_out or 0)
-            taken = tokens / value * NS_PER_S
-            value = of_rate(Bounds(tokens, tokens), taken - last_ns, taken).high
+            shortest = tokens / value * NS_PER_S - last_ns
+            value = tokens * NS_PER_S / shortest if shortest > 0 else math.inf
         high.append(value)
     return Sampled(values, list(values), high, len(values))
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from lightgate.bench.statistics.dependence import Moods, effective_n, inflation, moods_of
 from lightgate.clock.compare import ALPHA, ROUNDS, SMALLEST, holm
-from lightgate.clock.load import counting
+from lightgate.clock.load import in_statistics
 from lightgate.clock.quantile import Interval, quantile, quantiles, smallest_n
 from lightgate.ledger.runs.doubt import doubt
 from lightgate.ledger.runs.samples import UNTOLD, Samples, load_of, untold
@@ -198,7 +198,7 @@ class _Cell(NamedTuple):
 
 def _number(attempt: AttemptRecord, metric: str) -> float | None:
     value: float | None = getattr(attempt, metric)
-    return value if value is not None and value > 0 and counting((attempt,)) else None
+    return value if value is not None and value > 0 and in_statistics(attempt) else None
 
 
 def _cells(side: Side) -> dict[Cell, _Cell]:

@@ -173,11 +173,6 @@ def trend(at: Sequence[float], values: Sequence[float]) -> Trend | None:
     return _line(_averages(at, parts), _averages(values, parts))
 
 
-def in_windows(at_ns: int, windows: Iterable[Window]) -> bool:
-    """Whether an instant falls into one of the windows."""
-    return any(window.start_ns <= at_ns < window.stop_ns for window in windows)
-
-
 def over(
     spans: Sequence[Span],
     windows: Iterable[Window],

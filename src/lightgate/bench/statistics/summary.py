@@ -27,7 +27,7 @@ from lightgate.bench.statistics.slope import prompt_slope
 from lightgate.bench.statistics.steady import AttemptSpan
 from lightgate.clock import load
 from lightgate.clock.bounds import Bounds, doubtful
-from lightgate.clock.load import Slo, Stream, Window
+from lightgate.clock.load import Slo, Stream
 from lightgate.clock.outcome import FAILURES, Outcome
 from lightgate.clock.quantile import Interval, rank, ranks
 from lightgate.clock.timing import SHOWN, words
@@ -178,10 +178,12 @@ def estimates(
 
 
 def _ordered(values: Sequence[float]) -> Sequence[float]:
-    """Sort samples; those that are packed stay so."""
+    """Sort samples; those that are packed are many, and are sorted where they are."""
     if not isinstance(values, array):
         return sorted(values)
-    return array("d", np.sort(np.frombuffer(values)).tobytes()) if values else values
+    if values:
+        np.frombuffer(values).sort()
+    return values
 
 
 def error_rate(cell: CellSummary) -> float | None:
@@ -424,17 +426,18 @@ def _cost(cell: _SortedCell, throughput: float | None, speed: float | None) -> C
             everything=cell.everything,
             counted=cell.counted,
             slo=cell.facts.slo,
-            ended=[a for a in cell.everything if _ended_inside(a, found.windows)],
+            ended=[
+                attempt
+                for window in found.windows
+                for attempt in cell.everything
+                if (end := attempt.t_end_ns) and window.start_ns < end <= window.stop_ns
+            ],
             seconds=found.seconds,
             throughput_tps=throughput,
             inflight=found.inflight,
             speed_tps=speed,
         )
     )
-
-
-def _ended_inside(attempt: AttemptRecord, windows: Iterable[Window]) -> bool:
-    return attempt.t_end_ns is not None and steady.in_windows(attempt.t_end_ns - 1, windows)
 
 
 def _related(cell: CellSummary, alone: CellSummary | None) -> CellSummary:

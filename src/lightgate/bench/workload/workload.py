@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 TOKENS_IN: Final = 512
 TOKENS_OUT: Final = 512
 IN_FILE: Final = "as in the file"
-_PROBE_NUMBER: Final = 1 << 40  # probes use prompts that no request of the run uses
+# The number of a request has parts: below SIZES its place in the run, then whether it counts, then
+# whether it is one of a twin, then its load. Sizes go by the place alone.
+SIZES: Final = 1 << 29
+OF_TWIN: Final = 1 << 30
+OF_LOAD: Final = 1 << 31
+_PROBE_NUMBER: Final = 1 << 64  # probes use prompts that no request of the run uses
 Kind = Literal["chat", "completion", "responses"]
 Length = Literal["fixed", "capped"]
 
@@ -118,7 +124,7 @@ class Workload:
 
     def request(self, target: Target, number: int, size: Size = USUAL) -> Request:
         """Request `number` of the run for one target."""
-        usual = self._usual if self._usual is not None else self.wish.size(number)
+        usual = self._usual if self._usual is not None else self.wish.size(number % SIZES)
         key = (target.name, size.tokens_in or usual.tokens_in or self.wish.tokens_in)
         words = self._words.get(key)
         if words is None:
@@ -126,6 +132,15 @@ class Workload:
         messages, limit = self._messages(number, words)
         limit = size.tokens_out or usual.tokens_out or limit
         return self.ask(target, messages, limit or self.wish.tokens_out)
+
+    def first_number(self, load: str, *, twin: bool) -> int:
+        """The number from which the requests of a load are counted.
+
+        No two loads share a made prompt: the later one would find it in a provider's cache. So it
+        is with the two halves of an A/A pair. Prompts of a file are the same for every load.
+        """
+        own = OF_TWIN if twin else 0
+        return own if self.wish.own is not None else own + OF_LOAD * crc32(load.encode())
 
     def ask(
         self,
@@ -208,9 +223,12 @@ class Workload:
         """SHA-256 over the messages of the first requests; equal hashes are equal prompts."""
         digest = hashlib.sha256()
         line = self.calibration(target.name)
+        usual = line.words_for(self.wish.tokens_in)
         for number in range(requests):
-            tokens = self.wish.size(number).tokens_in or self.wish.tokens_in
-            messages, _ = self._messages(number, line.words_for(tokens))
+            words = usual
+            if self.wish.lengths_in is not None:
+                words = line.words_for(self.wish.size(number).tokens_in or self.wish.tokens_in)
+            messages, _ = self._messages(number, words)
             encoded = msgspec.json.encode(messages)
             digest.update(b"%d:" % len(encoded))
             digest.update(encoded)

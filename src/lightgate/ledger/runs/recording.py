@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Instants(array):  # type: ignore[type-arg] # an array of ints, which its base cannot say
     """Instants of bursts; a run keeps all of them, and an array takes a fifth of a tuple."""
 
+    __slots__ = ()
+
 
 def instants(values: Iterable[int] = ()) -> Instants:
     """Make the instants of any numbers."""
@@ -52,9 +54,11 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, attempt_id: str, marks: Marks, **facts: object) -> Self:
         """Take the bursts out of the marks; instants before `t_send` cannot be."""
         zero = marks.send or 0
+        at = Instants("q", map((-zero).__add__, marks.burst_ns))
+        exact = marks.burst_since_ns == marks.burst_ns
         bursts = {
-            "at_ns": Instants("q", map((-zero).__add__, marks.burst_ns)),
-            "since_ns": Instants("q", map((-zero).__add__, marks.burst_since_ns)),
+            "at_ns": at,
+            "since_ns": at if exact else Instants("q", map((-zero).__add__, marks.burst_since_ns)),
             "pieces": _shared(tuple(marks.burst_pieces)),
             "weight": _shared(tuple(marks.burst_weight)),
             "tokens": _shared(tuple(marks.burst_tokens)),

@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
-from lightgate.clock.load import counting
+from lightgate.clock.load import in_statistics
 from lightgate.clock.outcome import FAILURES
 from lightgate.clock.quantile import rank, smallest_n
 from lightgate.clock.source import SYSTEM
@@ -79,7 +79,7 @@ class CellProgress:
         if attempt.outcome in FAILURES:
             self.errors += 1
             self.last_error = attempt.error or attempt.outcome.value
-        elif counting((attempt,)):
+        elif in_statistics(attempt):
             if attempt.ttft_ms is not None:
                 self._ttft.append(attempt.ttft_ms)
             if attempt.speed_tps is not None:
