@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
 import textwrap
+import zlib
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,12 @@ from hypothesis import strategies as st
 
 from ledger.notes import T0, reserved, settled
 from lightgate.ledger.journal.journal import (
+    GROW_BYTES,
+    SPARE_BYTES,
     Frames,
     Journal,
     JournalFailed,
+    _Mapped,
     alive,
     journals,
     life_of,
@@ -264,3 +270,121 @@ def test_random_appends_after_random_cuts(tmp_path: Path) -> None:
             found.append(note)
             offset = place
     assert found == [OPENED, *NOTES]
+
+
+def test_a_journal_makes_its_folder_with_all_above_it(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    first = Journal(folder, 1)
+    second = Journal(folder, 2)  # which is there by now
+    assert first.path.stat().st_mode & 0o777 == 0o600
+    assert [path.suffix for path in folder.iterdir()] == [".lgj"] * 2
+    assert [alive(first.path), alive(second.path), alive(tmp_path / "none")] == [True, True, False]
+    first.close()
+    second.close()
+    assert not alive(first.path)
+    assert (first.size, second.size) == (0, 0)
+    with pytest.raises(JournalFailed, match="The journal is closed"):
+        first.write(NOTES[0])
+    assert not first.regain()
+    assert JournalFailed.of("x", OSError(errno.EACCES, "No")).full is False
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        failure = JournalFailed.of("It failed", OSError(number, "Full"))
+        assert (failure.full, failure.message, failure.status) == (True, "It failed: Full.", 503)
+
+
+@pytest.mark.parametrize("length", [*range(18), 1023, 1024, 1025])
+def test_frames_are_padded_to_whole_words(tmp_path: Path, length: int) -> None:
+    descriptor = os.open(tmp_path / "j", os.O_RDWR | os.O_CREAT)
+    file = _Mapped(descriptor)
+    payload = bytes(range(1, 256)) * 5
+    file.append(payload[:length])
+    file.append(b"second")
+    padded = 8 * math.ceil((8 + length) / 8)
+    assert file.size == padded + 16
+    assert (tmp_path / "j").stat().st_size >= file.size + SPARE_BYTES
+    assert not file.short
+    file.close()
+    data = (tmp_path / "j").read_bytes()
+    assert len(data) == padded + 16
+    size, crc = struct.unpack("<II", data[:8])
+    assert (size, crc) == (length, zlib.crc32(payload[:length], length))
+    assert data[8 : 8 + length] == payload[:length]
+    assert data[8 + length : padded] == bytes(padded - 8 - length)
+    with pytest.raises(OSError, match="the file is closed"):
+        file.append(b"x")
+
+
+@pytest.mark.parametrize("room", [0, 8, 64, GROW_BYTES, SPARE_BYTES // 2, SPARE_BYTES])
+def test_a_file_is_short_where_less_than_half_of_the_spare_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """The disk gives so many bytes and no more."""
+    file = _Mapped(os.open(tmp_path / "j", os.O_RDWR | os.O_CREAT))
+    real, left = os.pwrite, room
+
+    def given(descriptor: int, data: bytes, offset: int) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.ENOSPC, "full")
+        taken = min(left, len(data))
+        left -= taken
+        return real(descriptor, data[:taken], offset)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", given)
+        if room < 16:
+            with pytest.raises(OSError, match="No space left"):
+                file.append(b"12345678")
+            assert file.size == 0
+        else:
+            file.append(b"12345678")
+            assert file.short is (room - 16 < SPARE_BYTES // 2)
+            while file.size + 16 <= room // 8 * 8 and file.size < 1000:
+                file.append(b"12345678")
+    file.grow(file.size)
+    assert not file.short
+    file.append(b"after")
+    file.close()
+
+
+def test_the_files_of_a_folder_life_by_life(tmp_path: Path) -> None:
+    names = ["0-b.lgj", "0-b.000001.lgj", "0-b.000010.lgj", "0-b.000002.lgj", "0-a.lgj", "1-a.lgj"]
+    for name in (*names, "0-a.new", "other"):
+        (tmp_path / name).write_bytes(b"")
+    assert [path.name for path in journals(tmp_path)] == [
+        "0-a.lgj", "0-b.lgj", "0-b.000001.lgj", "0-b.000002.lgj", "0-b.000010.lgj", "1-a.lgj",
+    ]  # fmt: skip
+    assert [path.name for path in journals(tmp_path, "0-a")] == ["0-a.lgj"]
+    assert life_of(tmp_path / "0-b.000001.lgj") == "0-b"
+    assert journals(tmp_path / "none") == []
+
+
+def test_parts_are_numbered_from_the_second_file_on(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 7, rotate_bytes=100)
+    seen = []
+    for at in range(4):
+        journal.write(settled(f"x-{at}"))
+        seen.append(journal.path.name.removeprefix(journal.life))
+    assert seen == [".lgj", ".000001.lgj", ".000002.lgj", ".000003.lgj"]
+    assert journal.life.startswith("7-")
+    journal.close()
+    assert [path.name for path in journals(tmp_path)] == [f"{journal.life}{part}" for part in seen]
+
+
+def test_a_rotation_that_fails_for_another_reason_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path, 0, rotate_bytes=10)
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    before = journal.path
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refused)
+        with pytest.raises(JournalFailed, match="Too many open files"):
+            journal.write(NOTES[0])
+    assert journal.path == before
+    journal.write(NOTES[0])
+    assert journal.path != before
+    journal.close()

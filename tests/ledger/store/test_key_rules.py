@@ -76,6 +76,26 @@ def test_periods_begin_at_midnight_in_utc() -> None:
     assert period_start("month", NOW) == datetime(2023, 11, 1, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("wall", "day", "month"),
+    [
+        ("2026-03-01T00:00:00Z", (2026, 3, 1), (2026, 3, 1)),
+        ("2024-02-29T23:59:59Z", (2024, 2, 29), (2024, 2, 1)),
+        ("2026-12-31T00:00:00Z", (2026, 12, 31), (2026, 12, 1)),
+    ],
+)
+def test_the_first_and_the_last_instant_of_a_period(
+    wall: str, day: tuple[int, int, int], month: tuple[int, int, int]
+) -> None:
+    for late in (0, S - 1):  # the whole second belongs to it
+        at = instant_ns(wall) + late
+        assert period_start("day", at) == datetime(*day, tzinfo=UTC)
+        assert period_start("month", at) == datetime(*month, tzinfo=UTC)
+    before = period_start("day", instant_ns("2026-03-01T00:00:00Z") - 1)
+    assert before == datetime(2026, 2, 28, tzinfo=UTC)
+    assert instant_text(instant_ns(wall) - 1) < wall == instant_text(instant_ns(wall))
+
+
 def test_two_keys_in_use_have_two_names(ledger: Ledger) -> None:
     old = key(expires=instant_text(NOW + 5 * S), models=("a", "b"))
     with ledger.writing() as connection:
