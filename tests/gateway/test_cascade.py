@@ -161,7 +161,7 @@ async def test_the_plan_says_why_and_who_follows(cascaded: Cascaded) -> None:
     await ask(rig)
     await ask(rig, MIDDLING)
     plans = [settled.exchange.plan for settled in await flown(rig, 2)]
-    assert plans[0].startswith("raw/small > raw/middle > raw/large (simple: is a routine wish;")
+    assert plans[0].startswith("raw/small > raw/middle > raw/large (simple: is a routine wish,")
     assert "tier 1 of 3" in plans[0]
     assert plans[1].startswith("raw/middle > raw/large > raw/small (medium: ")
 

@@ -12,6 +12,7 @@ import msgspec
 
 from lightgate.dialect.neutral.json_text import value_of
 from lightgate.dialect.registry import DIALECTS
+from lightgate.route.cascade.asked import FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from lightgate.dialect.neutral.dialect import Shape
 
 MOST_BYTES: Final = 262_144  # of messages that are looked into; more is judged by its size alone
-FENCE: Final = "```"
 _SYSTEM: Final = frozenset({"system", "developer"})
 _RESULTS: Final = frozenset({"function_call_output", "tool_result"})
 _IMAGES: Final = frozenset({"image_url", "input_image", "image"})
