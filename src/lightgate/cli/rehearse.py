@@ -45,6 +45,7 @@ _MEANS: Final = (
     " tokens later than that, or never. dupl.: attempts started beside another one. spend: beside"
     " fixed-best, where closing a stream stops its bill / where some providers bill it to the end."
 )
+GUESSED: Final = 0.02  # of a policy's attempts: from here on it is said that they are guesses
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 
@@ -133,7 +134,7 @@ def command(**given: Any) -> None:
     click.echo()
     for line in picture(rows):
         click.echo(line)
-    for line in facts["remarks"]:
+    for line in (*facts["remarks"], *_beyond(rows)):
         click.echo(line)
 
 
@@ -231,7 +232,9 @@ def _past_facts(stage: PastSource) -> dict[str, Any]:
         "What a target would have done is drawn from its own 40 attempts nearest in time;"
         f" for {stage.stretched():.0%} of the pairs the nearest is over ten minutes away."
     )
-    return {"stage": "ledger", "title": title, "targets": targets, "remarks": [drawn]}
+    remarks = [drawn, *(load.says for load in stage.loads)]
+    facts = {"stage": "ledger", "title": title, "targets": targets, "remarks": remarks}
+    return {**facts, "load": stage.loads}
 
 
 def _progress(done: int, of: int) -> None:
@@ -266,6 +269,15 @@ def _seconds(figure: SeedMean, *, sd: bool = False) -> str:
 
 def _more(figure: SeedMean | None) -> str:
     return "unknown" if figure is None else f"{figure.mean:+.1%}"
+
+
+def _beyond(rows: Sequence[PolicyRow]) -> list[str]:
+    """Say which rows rest on load that the ledger's past does not show."""
+    far = [f"{row.policy} {row.beyond.mean:.0%}" for row in rows if row.beyond.mean >= GUESSED]
+    if not far:
+        return []
+    words = "Attempts that met more load than the ledger has seen there, so that their times are"
+    return [f"{words} guesses: {', '.join(far)}."]
 
 
 def picture(rows: Sequence[PolicyRow]) -> list[str]:

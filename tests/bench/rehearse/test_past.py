@@ -11,7 +11,8 @@ import pytest
 from bench.rehearse.stages import policy
 from ledger.notes import MS, T0, attempt_note, marks, settled
 from lightgate.bench.rehearse.past import FEWEST, PastPeriod, PastSource, past
-from lightgate.bench.rehearse.rehearse import FIXED, baseline, play, rehearse
+from lightgate.bench.rehearse.queue import ServiceQueue
+from lightgate.bench.rehearse.rehearse import FIXED, HINDSIGHT, baseline, each_fixed, play, rehearse
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import UsageError
 from lightgate.ledger.journal.journal import Journal
@@ -105,6 +106,81 @@ def test_policies_are_rehearsed_on_it(stage: PastSource) -> None:
     assert voice.ttft_p95_s.mean < fixed.ttft_p95_s.mean
     tally = play(stage, policy("voice"), stage.drawn(1)(), 1)
     assert tally.ends == [1] * 240
+
+
+def loaded(n: int = 900) -> list[Settled]:
+    """One engine with three slots and a queue, taken by most; and one that is never crowded."""
+    dice = random.Random(7)  # noqa: S311 - the same history every time
+    queue, at, notes = ServiceQueue(3), 0.0, []
+    for number in range(n):
+        at += dice.expovariate(2.2)
+        now = int(at * S)
+        near = number % 12 != 0
+        own_ms, gap_ms = dice.randrange(150, 250), dice.randrange(150, 250)
+        wait_ms = 0
+        if near:
+            entry = queue.enter(number, now, (own_ms + 5 * gap_ms) * MS)
+            wait_ms = (entry.start_ns - now) // MS
+        stamps = marks(6, wait_ms + own_ms, gap_ms)
+        target = NEAR if near else FAR
+        note = attempt_note(f"x-{number}", stamps, wall_ns=T0 + now)
+        facts = msgspec.structs.replace(note.facts, target=target, provider=target[:3])
+        note = msgspec.structs.replace(note, facts=facts)
+        model = "other" if number % 5 == 1 else "fast"
+        about = {"wall_ns": T0 + now, "tokens_out": 6, "key_id": f"k-{number % 3}"}
+        notes.append(settled(f"x-{number}", note, model_asked=model, **about))
+    return notes
+
+
+@pytest.fixture
+def crowd(ledger: Ledger, tmp_path: Path) -> PastSource:
+    keep(ledger, tmp_path, loaded())
+    return past(ledger, DAY, None)
+
+
+def test_the_load_of_the_past_is_learned_where_it_was_seen(crowd: PastSource) -> None:
+    near, far = sorted(crowd.loads, key=lambda load: load.target != NEAR)
+    assert near.target == NEAR
+    assert 2 <= near.first.hinge <= 5
+    assert near.first.slope_s == pytest.approx(1.2 / 3, rel=0.4)
+    assert "each one more delays the first token" in near.says
+    assert far.first.slope_s == 0.0
+    assert "not known and not played" in far.says
+
+
+def test_more_load_than_the_past_had_is_slower_and_said_to_be_a_guess(crowd: PastSource) -> None:
+    place = [offer.target for offer in crowd.offers].index(NEAR)
+    given = crowd.drawn(1)()
+    at = given.arrivals_ns[300]
+    fates = [given.truth.fate(300, place, at, 6) for _ in range(40)]
+    firsts = [fate.first_ns for fate in fates]
+    assert firsts == sorted(firsts)
+    assert firsts[30] - firsts[10] == pytest.approx(20 * 0.4 * S, rel=0.4)
+    assert not fates[0].beyond
+    assert fates[-1].beyond
+    before = given.truth.busy(place, at)
+    given.truth.over(place, fates[0], at, gone=True)
+    assert given.truth.busy(place, at) == before - 1
+
+
+def test_traffic_of_other_models_stays_where_it_was(crowd: PastSource) -> None:
+    place = [offer.target for offer in crowd.offers].index(NEAR)
+    given = crowd.drawn(1)()
+    assert crowd.requests == 720
+    beside = [given.truth.busy(place, at) for at in given.arrivals_ns]
+    assert max(beside) >= 1  # none of the rehearsal's own has started
+    assert {key for key, _ in given.asked} == {"k-0", "k-1", "k-2"}
+
+
+def test_a_policy_that_spreads_is_better_than_one_that_queues(crowd: PastSource) -> None:
+    near = [offer.target for offer in crowd.offers].index(NEAR)
+    roles = [each_fixed(2)[near], baseline("oracle"), baseline("random"), baseline(HINDSIGHT)]
+    fixed, oracle, drawn, best = rehearse(crowd, roles, (1,))
+    assert oracle.ttft_p95_s.mean < 0.7 * min(fixed.ttft_p95_s.mean, drawn.ttft_p95_s.mean)
+    # Hindsight would send everything where nothing was ever slow, and that is said to be a guess.
+    assert best.wins[FAR] == 1.0
+    assert best.beyond.mean > 0.5
+    assert fixed.beyond.mean < 0.2
 
 
 def test_the_last_requests_only(ledger: Ledger, tmp_path: Path) -> None:

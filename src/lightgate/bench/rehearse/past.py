@@ -1,8 +1,9 @@
 """The ledger's past as the source of a rehearsal: its requests, and how each target did then.
 
 What a target would have done with a request that it did not get is unknown. It is drawn from the
-target's own attempts nearest in time: an empirical bootstrap, which knows neither what more load
-would have done nor the attempts that were closed before their first token.
+target's own attempts nearest in time: an empirical bootstrap, which does not know the attempts that
+were closed before their first token. What more or less load would have done is taken from the
+target's service curve, where the past shows one; where it does not, load changes nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sqlalchemy as sa
 
 from lightgate.bench.rehearse.rehearsal import RehearsalInput
 from lightgate.bench.rehearse.scene import PRICES, Offer
+from lightgate.bench.rehearse.service_curve import Presence, ServiceCurve, fit
 from lightgate.bench.rehearse.truth import BORN_NS, FAILED, NEVER_NS, Fate, Outlook
 from lightgate.clock.quantile import quantile
 from lightgate.errors import UsageError
@@ -37,6 +39,7 @@ NEAREST: Final = 40  # attempts of a target around an instant, of which one is d
 FEWEST: Final = 20  # attempts below which a target is left out
 FAR_NS: Final = 600 * NS  # a draw from an attempt farther away than that is counted as a stretch
 FAIL_NS: Final = 150 * MS  # of a failure whose duration was not recorded
+SOME: Final = 2  # others in flight, below which nothing is said of load
 USUAL: Final = (512, 512)  # tokens, where an exchange has none
 
 
@@ -47,6 +50,7 @@ class PastSample(NamedTuple):
     first_ns: int
     tps: float
     failure: Failure | None
+    in_flight: int = 0  # other attempts at the target when it began
 
 
 class PastExchange(NamedTuple):
@@ -55,6 +59,37 @@ class PastExchange(NamedTuple):
     wall_ns: int
     tokens_in: int
     tokens_out: int
+    key: str = ""
+
+
+class PastLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What load did at a target: to its first tokens, and to each token after that."""
+
+    target: str
+    first: ServiceCurve
+    token: ServiceCurve
+
+    @property
+    def says(self) -> str:
+        """The sentence for people."""
+        seen, first, token = self.first.seen, self.first, self.token
+        if seen < SOME:
+            return (
+                f"{self.target}: never more than {seen + 1} requests were in flight; what more do"
+                " there is not known and not played."
+            )
+        told = []
+        if first.slope_s:
+            told.append(
+                f"from {first.hinge} requests in flight on each one more delays the first token by"
+                f" {first.slope_s * 1e3:.0f} ms"
+            )
+        if token.slope_s:
+            told.append(
+                f"from {token.hinge} on each one more adds {token.slope_s * 1e3:.1f} ms to a token"
+            )
+        words = " and ".join(told) or "no request was slower for others in flight"
+        return f"{self.target}: {words} (seen up to {seen + 1})."
 
 
 class PastPeriod(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +111,7 @@ class PastSource:
         asked: Sequence[PastExchange],
         samples: PastSamples,
     ) -> None:
+        self.loads = samples.loads
         self.model = model
         self._offers = tuple(offers)
         self._asked = list(asked)
@@ -104,6 +140,7 @@ class PastSource:
         picks: list[list[float]] = rng.random((n, k)).tolist()
         draws: list[float] = rng.random(n).tolist()
         arrivals = [one.wall_ns - self._origin_ns for one in self._asked]
+        asked = [(one.key, None) for one in self._asked]
 
         def again() -> RehearsalInput:
             return RehearsalInput(
@@ -113,6 +150,7 @@ class PastSource:
                 [one.tokens_out for one in self._asked],
                 draws,
                 PastTruth(self._samples, picks, self._origin_ns),
+                asked,
             )
 
         return again
@@ -129,16 +167,25 @@ class PastSource:
 
 
 class PastSamples(NamedTuple):
-    """The samples of each target: wall times in order, and the samples in the same order."""
+    """The samples of each target: wall times in order, and the samples in the same order.
+
+    `loads` are what load did there, and `beside` the attempts for other models at the same target,
+    which are there again in a rehearsal.
+    """
 
     columns: list[tuple[list[int], list[PastSample]]]
+    loads: list[PastLoad]
+    beside: list[Presence]
 
 
 class PastTruth:
-    """Fates by bootstrap: a draw from the attempts around that instant."""
+    """Fates by bootstrap: a draw from the attempts around that instant, under the present load."""
 
     def __init__(self, samples: PastSamples, picks: list[list[float]], origin_ns: int) -> None:
         self._columns = samples.columns
+        self._loads = samples.loads
+        self._beside = samples.beside
+        self._flying = [0] * len(samples.columns)  # of the rehearsal's own attempts
         self._picks = picks
         self._origin_ns = origin_ns
 
@@ -146,35 +193,48 @@ class PastTruth:
         """Draw what one of the nearest attempts did, with this request's own number of tokens."""
         around = self._around(place, now_ns)
         sample = around[int(self._picks[request][place] * len(around))]
+        others = self.busy(place, now_ns)
+        self._flying[place] += 1
+        beyond = others > self._loads[place].first.seen
         if sample.failure is not None:
-            return Fate(sample.first_ns, 0, 0.0, 0, sample.failure)
+            return Fate(sample.first_ns, 0, 0.0, 0, sample.failure, beyond=beyond)
         if sample.first_ns >= NEVER_NS:
-            return Fate(NEVER_NS, 0, 0.0)
-        decode_ns = int(max(tokens_out - 1, 0) / sample.tps * NS)
-        return Fate(sample.first_ns, decode_ns, sample.tps, tokens_out)
+            return Fate(NEVER_NS, 0, 0.0, beyond=beyond)
+        first_s, token_s = self._under(place, sample, others)
+        decode_ns = int(max(tokens_out - 1, 0) * token_s * NS)
+        return Fate(int(first_s * NS), decode_ns, 1.0 / token_s, tokens_out, beyond=beyond)
 
     def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> Sequence[tuple[int, int]]:
-        """Nothing to do: the past has no load of ours."""
-        del place, fate, now_ns, gone
+        """Count one less in flight; what others were promised stays."""
+        del fate, now_ns, gone
+        self._flying[place] -= 1
         return ()
 
     def busy(self, place: int, now_ns: int) -> int:
-        """Return nothing: the past has no load of ours."""
-        del place, now_ns
-        return 0
+        """Return the attempts in flight: the rehearsal's own, and those for other models."""
+        return self._flying[place] + self._beside[place].at(now_ns + self._origin_ns)
 
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
         """Draw as for any request of one token."""
         return self.fate(request, place, now_ns, 1)
 
     def outlook(self, place: int, now_ns: int) -> Outlook:
-        """The medians of the attempts around this instant, those of the future included."""
+        """The medians of the attempts around this instant, under the load of now."""
         good = [one for one in self._around(place, now_ns) if one.failure is None]
         good = [one for one in good if one.first_ns < NEVER_NS]
         if not good:
             return Outlook(float("inf"), 1.0)
-        firsts, speeds = sorted(one.first_ns for one in good), sorted(one.tps for one in good)
-        return Outlook(firsts[len(firsts) // 2] / NS, speeds[len(speeds) // 2])
+        others = self.busy(place, now_ns)
+        both = [self._under(place, one, others) for one in good]
+        firsts, tokens = sorted(one[0] for one in both), sorted(one[1] for one in both)
+        wait_s = self._loads[place].first.added_s(others)
+        return Outlook(firsts[len(firsts) // 2], 1.0 / tokens[len(tokens) // 2], wait_s)
+
+    def _under(self, place: int, sample: PastSample, others: int) -> tuple[float, float]:
+        """Return the seconds of a sample's first token, and of each next one, beside others."""
+        load, then = self._loads[place], sample.in_flight
+        first_s = load.first.moved_s(sample.first_ns / NS, then, others)
+        return first_s, load.token.moved_s(1.0 / sample.tps, then, others)
 
     def _around(self, place: int, now_ns: int) -> list[PastSample]:
         times, samples = self._columns[place]
@@ -190,9 +250,12 @@ def past(ledger: Ledger, period: PastPeriod, config: Config | None) -> PastSourc
         model = period.model or _usual_model(connection, span)
         asked = _asked(connection, span, model)
         found = _samples(connection, span, model)
+        spans = _spans(connection, span, list(found))
     if period.requests is not None:
         asked = asked[-period.requests :]
-    kept = {name: rows for name, rows in found.items() if len(rows) >= FEWEST}
+    kept = {
+        name: _crowded(rows, spans[name]) for name, rows in found.items() if len(rows) >= FEWEST
+    }
     if not asked or len(kept) < 2:
         some = ", ".join(f"{name} {len(rows)}" for name, rows in found.items()) or "none"
         raise UsageError(
@@ -202,7 +265,9 @@ def past(ledger: Ledger, period: PastPeriod, config: Config | None) -> PastSourc
         )
     columns = [([row.wall_ns for row in rows], rows) for rows in kept.values()]
     offers = _priced([_offer(name, rows, period, config) for name, rows in kept.items()])
-    return PastSource(model, offers, asked, PastSamples(columns))
+    loads = [_load(name, rows) for name, rows in kept.items()]
+    beside = [Presence([one[:2] for one in spans[name] if one[2] != model]) for name in kept]
+    return PastSource(model, offers, asked, PastSamples(columns, loads, beside))
 
 
 def _ns(at: datetime) -> int:
@@ -229,14 +294,52 @@ def _usual_model(connection: sa.Connection, span: tuple[int, int]) -> str:
 def _asked(connection: sa.Connection, span: tuple[int, int], model: str) -> list[PastExchange]:
     table = exchanges.c
     query = (
-        sa.select(table.wall_ns, table.tokens_in, table.tokens_out)
+        sa.select(table.wall_ns, table.tokens_in, table.tokens_out, table.key_id)
         .where(table.wall_ns >= span[0], table.wall_ns < span[1], table.model_asked == model)
         .order_by(table.wall_ns, table.id)
     )
     return [
-        PastExchange(at, tokens_in or USUAL[0], tokens_out or USUAL[1])
-        for at, tokens_in, tokens_out in connection.execute(query)
+        PastExchange(at, tokens_in or USUAL[0], tokens_out or USUAL[1], key or "")
+        for at, tokens_in, tokens_out, key in connection.execute(query)
     ]
+
+
+def _spans(
+    connection: sa.Connection, span: tuple[int, int], targets: Sequence[str]
+) -> dict[str, list[tuple[int, int, str]]]:
+    """Read when every attempt at these targets began and ended, and for which model it was."""
+    table = attempts.c
+    query = (
+        sa.select(
+            table.target,
+            table.wall_ns,
+            (sa.func.coalesce(table.t_end_ns, table.t_last_ns) - table.t_send_ns).label("long_ns"),
+            exchanges.c.model_asked,
+        )
+        .join(exchanges, exchanges.c.id == table.exchange_id)
+        .where(table.wall_ns >= span[0], table.wall_ns < span[1], table.target.in_(list(targets)))
+    )
+    found: dict[str, list[tuple[int, int, str]]] = {target: [] for target in targets}
+    for target, at_ns, long_ns, model in connection.execute(query):
+        found[target].append((at_ns, at_ns + max(long_ns or 0, 0), model))
+    return found
+
+
+def _crowded(rows: Sequence[PastSample], spans: Sequence[tuple[int, int, str]]) -> list[PastSample]:
+    """Give each sample the number of other attempts at its target when it began."""
+    presence = Presence([one[:2] for one in spans])
+    return [row._replace(in_flight=max(presence.at(row.wall_ns) - 1, 0)) for row in rows]
+
+
+def _load(target: str, rows: Sequence[PastSample]) -> PastLoad:
+    """Fit what load did at a target, by its attempts with a first token."""
+    good = [row for row in rows if row.failure is None and row.first_ns < NEVER_NS]
+    beside = [row.in_flight for row in good]
+    return PastLoad(
+        target=target,
+        first=fit(beside, [row.first_ns / NS for row in good]),
+        token=fit(beside, [1.0 / row.tps for row in good]),
+    )
 
 
 def _samples(

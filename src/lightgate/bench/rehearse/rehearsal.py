@@ -204,6 +204,7 @@ class Rehearsal:
             tally.first_target[number] = place
         if fate.failure is RATE_LIMITED:
             tally.refused += 1
+        tally.beyond += fate.beyond
         self._policy.began(attempt.tried)
         if fate.ticket >= 0:
             self._tickets[fate.ticket] = attempt

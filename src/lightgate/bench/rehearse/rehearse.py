@@ -156,7 +156,7 @@ def rehearse(
     if FIXED not in names:
         wanted.insert(0, baseline(FIXED))
     choices = each_fixed(len(source.offers)) if HINDSIGHT in names else []
-    wanted += choices
+    wanted += [choice for choice in choices if choice.name not in names]
     found: dict[str, list[SeedFigures]] = {policy.name: [] for policy in wanted}
     done = 0
     for seed in seeds:

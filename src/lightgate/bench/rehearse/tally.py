@@ -83,6 +83,7 @@ class Tally:
         self.attempts = 0
         self.duplicates = 0  # attempts that were started beside another one
         self.refused = 0  # attempts that met a limit (429)
+        self.beyond = 0  # attempts under more load than the truth knows of
         self.failures = 0  # requests without a whole answer
         self.probes = 0
         self.wins = [0] * targets
@@ -135,6 +136,7 @@ class SeedFigures(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[float, ...]
     ratio: float | None
     covered: float | None
+    beyond: float = 0.0
 
 
 def figures(tally: Tally) -> SeedFigures:
@@ -163,6 +165,7 @@ def figures(tally: Tally) -> SeedFigures:
         waiting=tuple(1.0 - float(np.count_nonzero(tally.ttft_s <= at)) / n for at in INSTANTS_S),
         ratio=float(np.median(ratios)) if len(ratios) else None,
         covered=float(np.mean(inside)) if len(came) else None,
+        beyond=tally.beyond / max(tally.attempts, 1),
     )
 
 
@@ -180,8 +183,9 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     baseline spent nothing; `extra_spend` (duplicates), `premium_spend` (what winners cost beyond
     the planned target, where a duplicate won) and `probe_spend` are shares of all spend. `refused`
     is a share of attempts, `ratio` the median of actual over predicted first tokens and `covered`
-    the share inside the predicted band; null: nothing was predicted. `waiting` is the share of
-    requests without a first token at each of INSTANTS_S.
+    the share inside the predicted band; null: nothing was predicted. `beyond` is the share of
+    attempts that met more load than the ledger's past shows: their times are guesses. `waiting`
+    is the share of requests without a first token at each of INSTANTS_S.
     """
 
     policy: str
@@ -204,6 +208,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     probe_spend: SeedMean
     ratio: SeedMean | None
     covered: SeedMean | None
+    beyond: SeedMean
     wins: dict[str, float]
     waiting: tuple[float, ...]
 
@@ -234,6 +239,7 @@ def policy_row(
         probe_spend=_mean([_share(one.probes, one.mixed) for one in seeds]),
         ratio=_known([one.ratio for one in seeds]),
         covered=_known([one.covered for one in seeds]),
+        beyond=_mean([one.beyond for one in seeds]),
         wins={
             target: float(np.mean([one.wins[place] for one in seeds]))
             for place, target in enumerate(targets)

@@ -36,7 +36,8 @@ class Fate(NamedTuple):
     """The fate of an attempt that is not ended early; durations in nanoseconds from its start.
 
     `failure` at `first_ns` instead of a first token; a hang has NEVER_NS and no failure. `ticket`
-    names the attempt to the truth; -1: it stands in no queue.
+    names the attempt to the truth; -1: it stands in no queue. `beyond`: more was in flight than the
+    truth knows anything about.
     """
 
     first_ns: int
@@ -46,6 +47,7 @@ class Fate(NamedTuple):
     failure: Failure | None = None
     wait_s: float | None = None
     ticket: int = -1
+    beyond: bool = False
 
 
 class Outlook(NamedTuple):
