@@ -506,3 +506,33 @@ def test_an_own_check_that_cannot_be_loaded_stops_the_start(
 
 def test_aliases_without_tiers_have_no_cascade() -> None:
     assert tiers_of([Alias(name="plain", targets=("a/b",))]) == {}
+
+
+async def test_a_bound_learns_from_the_checks(cascaded: Cascaded, cast: Cast) -> None:
+    rig = await cascaded('"not_truncated"', more="learned_bounds = true")
+    cast.lines["middle"] = ("I am cut", "length")
+    near = "Explain how a sewing machine makes a stitch, and why the thread does not tear."
+    learned = rig.state.learned.bounds_of(rig.state.served.aliases["smart"])
+    learned.bounds[1] = 3.4  # the request has a little less, and was never checked before
+
+    for _ in range(8):
+        await ask(rig, near)
+    plans = [settled.exchange.plan for settled in await flown(rig, 8)]
+
+    assert cast.asked[:2] == ["middle", "large"]  # checked, failed, asked again
+    assert cast.asked[-1] == "large"
+    assert cast.asked.count("middle") < 8  # later ones start above at once
+    assert "tier 2 of 3" in plans[0]
+    assert "tier 3 of 3 by" in plans[-1]
+
+
+async def test_bounds_stay_where_they_are_unless_asked_for(cascaded: Cascaded, cast: Cast) -> None:
+    rig = await cascaded('"not_truncated"')
+    cast.lines["small"] = ("I am cut", "length")
+    for _ in range(3):
+        await ask(rig)
+    await flown(rig, 3)
+
+    learned = rig.state.learned.bounds_of(rig.state.served.aliases["smart"])
+    assert learned.checked == 0
+    assert cast.asked == ["small", "middle"] * 3

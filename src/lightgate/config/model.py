@@ -343,6 +343,12 @@ class ModelTable(ConfigTable):
         " is checked; without it, only once that one has failed",
     )
 
+    learned_bounds: Flag = Field(
+        default=False,
+        description="learn from the checks which requests a tier is too small for, and start those"
+        " one tier higher",
+    )
+
     @model_validator(mode="after")
     def _shares(self) -> Self:
         if len(set(self.targets)) != len(self.targets):
@@ -367,8 +373,11 @@ class ModelTable(ConfigTable):
                 raise ValueError("every tier takes harder requests than the one before it")
             if self.ahead is not None and not self.verify:
                 raise ValueError("ahead needs verify: without checks no answer waits")
-        elif self.verify or self.ahead is not None:
-            name = "verify" if self.verify else "ahead"
+            if self.learned_bounds and not self.verify:
+                raise ValueError("learned_bounds needs verify: it learns from the checks")
+        elif self.verify or self.ahead is not None or self.learned_bounds:
+            set_here = {"verify": self.verify, "ahead": self.ahead is not None}
+            name = next((name for name, there in set_here.items() if there), "learned_bounds")
             raise ValueError(f'{name} belongs to policy "cascade"')
         elif self.tiers:
             raise ValueError('tiers belong to policy "cascade"')

@@ -69,7 +69,9 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
         if tiers is not None:
             ask = msgspec.structs.replace(ask, prices=exchange.served.prices(alias))
             decide_tier = partial(_decide_tier, state, now_ns)
-            return plan_tiers(tiers.cascade, ask, request, decide_tier, state.learned.forms)
+            bounds = state.learned.bounds_of(alias) if alias.learned_bounds else None
+            forms = state.learned.forms
+            return plan_tiers(tiers.cascade, ask, request, decide_tier, forms, bounds)
     if adaptive:
         return state.learned.plans.plan(ask, now_ns, state.draw())
     return decide(ask, state.learned.breakers, now_ns, state.draw(), None, state.learned.budgets)

@@ -396,6 +396,8 @@ class Escalation:
             hold.add(attempt.closing())
         data, answer = hold.take()
         verdict = self._verdict(attempt, answer) if self._turns[place].checked else None
+        if verdict is not None and exchange.alias.learned_bounds:
+            self._learn(attempt, verdict)
         move = self._course.answered(place, None if verdict is None else verdict.state)
         if verdict is None or verdict.state != "failed":
             self._hand_over(attempt, data, attempt.marks.last)
@@ -409,6 +411,13 @@ class Escalation:
         failed = [found.check for found in verdict.findings if found.state == "failed"]
         self._tell(f"{attempt.step.target} failed {' and '.join(failed)}")
         return None
+
+    def _learn(self, attempt: Attempt, verdict: CheckVerdict) -> None:
+        """Move the bound of the first tier by the check of its answer; unchecked says nothing."""
+        exchange, tier = self.exchange, attempt.step.tier
+        if tier == self._turns[0].tier and verdict.state in {"passed", "failed"}:
+            bounds = exchange.state.learned.bounds_of(exchange.alias)
+            bounds.answered(tier, exchange.plan.points, failed=verdict.state == "failed")
 
     def _tell(self, said: str) -> None:
         """Add to what the records say of the plan."""

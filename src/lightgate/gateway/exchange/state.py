@@ -15,6 +15,7 @@ from lightgate.gateway.cache.memory import MemoryCache
 from lightgate.gateway.cache.single_flight import SingleFlight
 from lightgate.gateway.exchange.load import Load
 from lightgate.gateway.exchange.timers import Timers
+from lightgate.route.cascade.learned import LearnedBounds
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.whole_time import WholeTimes
 from lightgate.route.health.breaker import Breakers
@@ -22,6 +23,7 @@ from lightgate.route.observe import Observer
 from lightgate.route.plan.course import RetryBudget
 from lightgate.route.plan.hedge import HedgeBudgets
 from lightgate.route.plan.kept import PlanCache
+from lightgate.route.plan.plan import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.gateway.served.served import Served
     from lightgate.gateway.spend.counters import SpendCounters
+    from lightgate.route.plan.alias import Alias
     from lightgate.wire.client.client import Client
 
 _MOST_ALIASES: Final = 4096
@@ -70,6 +73,7 @@ class Learned:
         self.overbilled: set[str] = set()  # targets that bill more than was asked for
         self.asked_ns = 0  # when the last request came
         self.spent_nano = 0  # by users, since the start
+        self._bounds: dict[tuple[str, tuple[str, ...]], LearnedBounds] = {}
         self._lengths: dict[str, float] = {}  # tokens of an alias' answers, lately
 
     def use(self, served: Served) -> None:
@@ -77,6 +81,16 @@ class Learned:
         self.unstreamable.clear()  # a target may be another one now
         self.breakers.use(served.terms.breaker)
         self.forms.use(served.priors)
+
+    def bounds_of(self, alias: Alias) -> LearnedBounds:
+        """The learned bounds of a cascade; other tiers begin anew."""
+        levels = tuple([upto or LEVELS[-1] for upto, _ in alias.tiers])
+        found = self._bounds.get((alias.name, levels))
+        if found is None:
+            if len(self._bounds) >= _MOST_ALIASES:
+                self._bounds.clear()
+            found = self._bounds[alias.name, levels] = LearnedBounds(levels)
+        return found
 
     def expected_tokens(self, alias: str) -> int | None:
         """How long an answer of this model is, by the last ones; None before the first."""

@@ -205,6 +205,7 @@ def _alias(name: str, table: ModelTable) -> Alias:
         tiers=tuple((tier.upto, tier.targets) for tier in table.tiers),
         verify=table.verify,
         ahead_ns=table.ahead,
+        learned_bounds=table.learned_bounds,
     )
 
 

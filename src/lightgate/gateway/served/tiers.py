@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from lightgate.gateway.request.body import ClientRequest
+    from lightgate.route.cascade.learned import LearnedBounds
     from lightgate.route.form.forms import Forms
     from lightgate.route.plan.alias import Alias, PlanAsk
 
@@ -53,17 +54,23 @@ def plan_tiers(
     request: ClientRequest,
     decide: Callable[[PlanAsk], Plan],
     forms: Forms,
+    bounds: LearnedBounds | None = None,
 ) -> Plan:
     """Make a plan that begins in the tier for the request's level and goes on with the others.
 
     `decide` plans one tier. Only the first tier is hedged or raced; the steps of the others follow
     a failure, or an answer that fails a check. A tier that starts ahead takes the place of the
-    first tier's hedge.
+    first tier's hedge. With `bounds` the first tier goes by what was learned.
     """
     found = None if request.found is None else request.found.complexity
     if found is None:
         found = score(features_of(request.endpoint.dialect, request.fields))
     start = starting(cascade, found.level)
+    learned = ""
+    higher = 0 if bounds is None else bounds.higher(found.score)
+    if bounds is not None and higher:
+        start += higher
+        learned = f" by {bounds.checked} checks of answers"
     ahead = _may_be_ahead(cascade, start, ask, request)
     if ahead:
         ask = msgspec.structs.replace(ask, hedge="off")
@@ -89,8 +96,10 @@ def plan_tiers(
         first,
         steps=tuple(steps),
         policy="cascade",
-        reason=f"{found.level}: {why}; tier {start + 1} of {len(cascade.tiers)}, {first.reason}",
+        reason=f"{found.level}: {why}; tier {start + 1} of {len(cascade.tiers)}{learned},"
+        f" {first.reason}",
         level=found.level,
+        points=found.score,
     )
 
 

@@ -144,5 +144,6 @@ def _within(alias: Alias, targets: tuple[str, ...], name: str) -> Alias:
         tiers=(),
         verify=(),
         ahead_ns=None,
+        learned_bounds=False,
         self_hedge=False,  # a tier that is slow has the next one
     )

@@ -71,7 +71,7 @@ _WORDS: Final = {
         विस्तृत गहन
     """,
     "systems": """
-        concurren* deadlock* races atomic* thread-safe thread threads multithread* distributed
+        concurren* deadlock* races atomic* thread-safe multithread* distributed
         consensus replicat* sharding shard shards compiler* interpreter eviction failover
         fault-toleran* microservice* tenancy downtime rollback* scalab* refactor* optimis*
         optimiz* leak* latency throughput lock-free lockfree idempoten* exactly-once scheduler

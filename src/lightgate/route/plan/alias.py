@@ -42,6 +42,7 @@ class Alias(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     tiers: tuple[tuple[Level | None, tuple[str, ...]], ...] = ()  # of a cascade, the cheapest first
     verify: tuple[str, ...] = ()  # names of the checks that a tier's answer has to pass
     ahead_ns: int | None = None  # when the next tier starts beside a checked one; None: in its turn
+    learned_bounds: bool = False  # of the tiers, from what the checks say
     trim: bool = False
     concise: bool = False
     untranslatable: Literal["drop", "refuse"] = "drop"  # what a target cannot be told

@@ -45,6 +45,7 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
     reserve_nano: float = 0.0  # for `HedgeBudgets.take`: what one more attempt can cost
     own_nano: float = 0.0  # what the request costs in any case
     level: Level | None = None
+    points: float = 0.0  # that the level goes by
 
     @cached_property
     def overlaps(self) -> bool:
