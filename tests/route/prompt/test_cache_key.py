@@ -241,6 +241,88 @@ def test_stream_is_said_beside() -> None:
     assert key(FULL | {"stream": True}) == key()
 
 
+# Said in two ways
+
+HI = {"role": "user", "content": "Hi"}
+
+
+def hi(content: Any, **more: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content}]} | more
+
+
+@pytest.mark.parametrize(
+    ("dialect", "one", "other"),
+    [
+        ("openai-chat", hi("Hi"), hi([{"type": "text", "text": "Hi"}])),
+        ("openai-chat", hi("Hi"), hi([{"text": "Hi", "type": "text"}], n=1)),
+        ("openai-chat", hi("Hi", max_tokens=5), hi("Hi", max_completion_tokens=5)),
+        ("openai-chat", hi("Hi", max_tokens=5), hi("Hi", max_completion_tokens=5, max_tokens=None)),
+        ("openai-chat", hi("Hi"), hi("Hi", presence_penalty=0, frequency_penalty=0.0)),
+        ("openai-chat", hi("Hi"), hi("Hi", logprobs=False, response_format={"type": "text"})),
+        ("openai-chat", hi("Hi"), hi("Hi", stop=None, seed=None, tools=None, logit_bias={})),
+        ("openai-chat", hi("Hi", temperature=0), hi("Hi", temperature=0.0, top_p=1.0)),
+        ("openai-completions", {"prompt": "Hi"}, {"prompt": "Hi", "best_of": 1, "n": 1}),
+        ("anthropic-messages", hi("Hi"), hi([{"type": "text", "text": "Hi"}])),
+        (
+            "anthropic-messages",
+            hi("Hi", system="Be brief."),
+            hi("Hi", system=[{"type": "text", "text": "Be brief."}]),
+        ),
+        ("openai-responses", {"input": "Hi"}, {"input": [HI]}),
+        ("openai-responses", {"input": "Hi"}, {"input": [HI | {"type": "message"}]}),
+        (
+            "openai-responses",
+            {"input": "Hi"},
+            {"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]},
+        ),
+        (
+            "gemini",
+            {"contents": [], "generationConfig": {"temperature": 0}},
+            {"contents": [], "generationConfig": {"candidateCount": 1, "temperature": 0.0}},
+        ),
+    ],
+)
+def test_what_a_dialect_defines_as_equal_shares_a_key(dialect: str, one: Any, other: Any) -> None:
+    assert key(one, dialect=dialect) == key(other, dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "one", "other"),
+    [
+        (
+            "openai-chat",
+            hi("ab"),
+            hi([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+        ),
+        ("openai-chat", hi("Hi"), hi([{"type": "text", "text": "Hi", "cache_control": {}}])),
+        ("openai-chat", hi("Hi"), hi([{"type": "input_text", "text": "Hi"}])),
+        ("openai-chat", hi("Hi"), hi([{"type": "text", "text": None}])),
+        ("openai-chat", hi("Hi"), hi("Hi", temperature=1)),
+        ("openai-chat", hi("Hi", temperature=1), hi("Hi", temperature=1, top_p=1)),
+        ("openai-chat", hi("Hi"), hi("Hi", top_p=1)),
+        ("openai-chat", hi("Hi", temperature=0), hi("Hi", temperature=0, top_p=0.9)),
+        ("openai-chat", hi("Hi"), hi("Hi", n=True)),
+        ("openai-chat", hi("Hi"), hi("Hi", logprobs=True)),
+        ("openai-chat", hi("Hi"), hi("Hi", response_format={"type": "json_object"})),
+        ("openai-chat", hi("Hi", max_tokens=5), hi("Hi", max_tokens=5, max_completion_tokens=6)),
+        ("openai-chat", hi("Hi", max_tokens=5), hi("Hi", max_completion_tokens=6)),
+        ("openai-chat", hi("Hi"), hi("Hi", a_vendors_field=None)),
+        ("openai-completions", {"prompt": "Hi"}, {"prompt": ["Hi"]}),
+        ("openai-completions", {"prompt": "Hi"}, {"prompt": "Hi", "logprobs": 0}),
+        ("openai-responses", {"input": "Hi"}, {"input": [HI | {"role": "system"}]}),
+        ("openai-responses", {"input": "Hi"}, {"input": [HI | {"id": "m1"}]}),
+        ("openai-responses", {"input": "Hi"}, {"input": [HI, HI]}),
+        (
+            "gemini",
+            {"contents": [], "generationConfig": {}},
+            {"contents": [], "generationConfig": {"candidateCount": 2}},
+        ),
+    ],
+)
+def test_what_may_be_answered_otherwise_has_another_key(dialect: str, one: Any, other: Any) -> None:
+    assert key(one, dialect=dialect) != key(other, dialect=dialect)
+
+
 def test_what_cannot_be_read_is_taken_as_it_is() -> None:
     deep = '{"x": ' + "[" * 5000 + "]" * 5000 + "}"
     raw = {"x": msgspec.Raw(deep[6:-1].encode())}

@@ -13,11 +13,28 @@ changes the key: a field too many costs a hit, a field too few hands out a wrong
 | `prompt_cache_key`, `prompt_cache_retention` | no: they change how soon, not what |
 | order of members, white space, spelling of numbers (`0`, `0.0`) and of strings | no |
 | the same inside schemas and arguments of tools | order and numbers count: the model reads them |
+
+Some requests say one thing in two ways that the dialect itself defines as equal. These share a key:
+
+| said | is the same as |
+|---|---|
+| a content of one text part without other members | the text alone (chat, messages, responses) |
+| `system` of one text block, `input` of one user message | the text alone |
+| `max_completion_tokens` in chat | `max_tokens`, if only one of them is there |
+| null in a field that may be null; `n: 1`, `best_of: 1`, `candidateCount: 1` | the field left out |
+| null in a field that may be null; one answer (`n`, `best_of`, `candidateCount`) | it left out |
+| penalties of 0, no `logprobs`, an empty `logit_bias`, `response_format` of text | it left out |
+
+Kept apart, because answers may differ: several text parts and their text joined (templates join
+them in their own ways); `temperature: 1`, and `top_p: 1` at another temperature, and the field left
+out (vLLM, SGLang and others take what is left out from the model's own file, not from the dialect);
+a part with `cache_control` (bills differ); one dialect and another.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -32,7 +49,7 @@ Store = Literal["memory", "ledger"]
 KEY_BYTES: Final = 32
 MOST_BYTES: Final = 4 * 1024 * 1024  # of a body that is looked into
 MOST_NODES: Final = 100_000  # brackets and commas in it: some 20 ms of work
-_FORM: Final = b"lightgate.cache1"  # at most 16 bytes; another form of the key needs another name
+_FORM: Final = b"lightgate.cache2"  # at most 16 bytes; another form of the key needs another name
 _SAID: Final = frozenset(("model", "stream"))
 _LABELS: Final = frozenset(
     ("user", "safety_identifier", "metadata", "prompt_cache_key", "prompt_cache_retention")
@@ -51,6 +68,45 @@ _OUTSIDE: Final = frozenset(
 )  # fmt: skip
 _CLIENT_TOOLS: Final = frozenset((None, "function", "custom"))
 _GEMINI_TOOLS: Final = frozenset(("functionDeclarations", "function_declarations"))
+
+# Fields that say nothing with one of these values, as they are spelled canonically.
+_NO: Final = frozenset((b"null",))
+_ONE: Final = frozenset((b"null", b"1"))
+_NONE: Final = frozenset((b"null", b"0"))
+_OPENAI: Final = {
+    "n": _ONE,
+    "best_of": _ONE,
+    "presence_penalty": _NONE,
+    "frequency_penalty": _NONE,
+    "logprobs": frozenset((b"null", b"false")),
+    "response_format": frozenset((b"null", b'{"type":"text"}')),
+    "logit_bias": frozenset((b"null", b"{}")),
+    "seed": _NO,
+    "stop": _NO,
+    "stream_options": _NO,
+    "temperature": _NO,
+    "tools": _NO,
+    "top_logprobs": _NO,
+    "top_p": _NO,
+    "max_tokens": _NO,
+}
+_SAYS_NOTHING: Final[Mapping[str, Mapping[str, frozenset[bytes]]]] = MappingProxyType(
+    {
+        "openai-chat": _OPENAI,
+        "openai-completions": _OPENAI | {"logprobs": _NO},  # a number there: 0 means the token
+        "openai-responses": {"temperature": _NO, "top_p": _NO, "instructions": _NO, "tools": _NO},
+    }
+)
+_SYSTEM_TEXT: Final = frozenset(("text",))
+_TOP_P_1: Final = (b"1", b"null")
+# The type of a part that is mere text, by the field that holds the turns or the system text.
+_TEXT_TYPES: Final = MappingProxyType(
+    {
+        ("openai-chat", "messages"): frozenset(("text",)),
+        ("anthropic-messages", "messages"): frozenset(("text",)),
+        ("openai-responses", "input"): frozenset(("input_text", "output_text")),
+    }
+)
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -82,10 +138,26 @@ def cache_key(
     digest = blake2b(digest_size=KEY_BYTES, person=_FORM)
     shape = _encode((beside.streamed, beside.targets, beside.cap, beside.policy))
     _feed(digest, (tenant.encode(), dialect.encode(), model.encode(), shape, beside.extra))
-    for name in sorted(fields):
-        if name not in _SAID and name not in _LABELS:
-            _feed(digest, (name.encode(), _canonical(bytes(fields[name]))))
+    for name, value in sorted(_meant(dialect, fields).items()):
+        _feed(digest, (name.encode(), value))
     return digest.digest()
+
+
+def _meant(dialect: str, fields: Mapping[str, msgspec.Raw]) -> dict[str, bytes]:
+    """Return the fields in one spelling, without those that say nothing."""
+    empty = _SAYS_NOTHING.get(dialect, {})
+    found: dict[str, bytes] = {}
+    for name, raw in fields.items():
+        if name in _SAID or name in _LABELS:
+            continue
+        value = _canonical(dialect, name, bytes(raw))
+        if value not in empty.get(name, ()):
+            found[name] = value
+    if dialect == "openai-chat" and "max_completion_tokens" in found and "max_tokens" not in found:
+        found["max_tokens"] = found.pop("max_completion_tokens")
+    if found.get("temperature") == b"0" and found.get("top_p") in _TOP_P_1:
+        del found["top_p"]
+    return found
 
 
 def cacheable(dialect: str, fields: Mapping[str, msgspec.Raw], mode: Mode) -> bool:
@@ -157,12 +229,56 @@ def _feed(digest: blake2b, parts: Iterable[bytes]) -> None:
         digest.update(part)
 
 
-def _canonical(raw: bytes) -> bytes:
+def _canonical(dialect: str, name: str, raw: bytes) -> bytes:
     """Return one spelling for all JSON of the same meaning; what is no JSON stays as it is."""
     try:
-        return _encode(_arranged(_decode(raw)))
+        value = _arranged(_decode(raw))
+        if (dialect, name) in _TEXT_TYPES:
+            value = _turns(value, _TEXT_TYPES[dialect, name], text_alone=name == "input")
+        elif name == "system":
+            value = _alone(value, _SYSTEM_TEXT)
+        elif name == "generationConfig":
+            value = _single(value)
+        return _encode(value)
     except (ValueError, RecursionError):
         return raw
+
+
+def _turns(value: Any, types: frozenset[str], *, text_alone: bool) -> Any:
+    """Return turns with contents of one text part as that text.
+
+    With `text_alone`, a user's only turn is its text: the responses endpoint defines it so.
+    """
+    if type(value) is not list:
+        return value
+    for turn in value:
+        if type(turn) is dict and "content" in turn:
+            turn["content"] = _alone(turn["content"], types)
+    if not text_alone or len(value) != 1 or type(value[0]) is not dict:
+        return value
+    turn = {"type": "message"} | value[0]
+    text = turn.get("content")
+    only = turn == {"type": "message", "role": "user", "content": text} and type(text) is str
+    return text if only else value
+
+
+def _single(config: Any) -> Any:
+    """Return Gemini's settings without a count of one answer."""
+    if type(config) is dict and type(config.get("candidateCount")) is int:
+        if config["candidateCount"] != 1:
+            return config
+        return {name: value for name, value in config.items() if name != "candidateCount"}
+    return config
+
+
+def _alone(content: Any, types: frozenset[str]) -> Any:
+    """Return the text of a content that is one text part and nothing more, else the content."""
+    if type(content) is not list or len(content) != 1 or type(content[0]) is not dict:
+        return content
+    part = content[0]
+    text = part.get("text")
+    whole = part.keys() == {"type", "text"} and type(text) is str
+    return text if whole and _text_or_none(part["type"]) in types else content
 
 
 def _arranged(value: Any) -> Any:
