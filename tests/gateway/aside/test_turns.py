@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from lightgate.gateway.aside.turns import LONG_NS, SAY_NS, Turns, cause_of, stage_of
+from lightgate.gateway.aside.turns import LONG_NS, MOST_CAUSES, SAY_NS, Turns, cause_of, stage_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -71,6 +71,39 @@ def test_only_long_turns_count(caplog: pytest.LogCaptureFixture) -> None:
     watched.now += SAY_NS
     watched.turn(70, 70, frame_in("dialect.gemini.read"))
     assert len(caplog.messages) == 2
+
+
+@pytest.mark.parametrize("late", [0, 1, 3])
+def test_a_loop_that_is_late_is_looked_at_more_often(late: int) -> None:
+    watched = Watched()
+    watched.frame = frame_in("dialect.gemini.read")
+    waits: list[float] = []
+    handed: list[object] = []
+    watched._loop = cast("Any", SimpleNamespace(call_soon_threadsafe=lambda *a: handed.append(a)))
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) > late:
+            watched._done.append(None)
+
+    watched.look(wait)
+    assert waits == [0.02, *[0.005] * late]
+    assert handed == [(watched._done.append, None)]
+    watched.close()
+    waits.clear()
+    late = 99
+    watched.look(wait)  # nobody waits for a loop that is closed
+    assert waits == [0.02]
+
+
+def test_causes_are_kept_within_limits(caplog: pytest.LogCaptureFixture) -> None:
+    watched = Watched()
+    for number in range(MOST_CAUSES + 1):
+        watched.turn(60, 60, frame_in(f"dialect.m{number}"))
+    assert (len(watched._said), len(caplog.messages)) == (1, MOST_CAUSES + 1)
+    watched.turn(60, 30, frame_in("dialect.m1"))  # half of it at work is no wait
+    watched.turn(60, 29, frame_in("dialect.m1"))
+    assert watched.long == {"translate": MOST_CAUSES + 2, "wait": 1}
 
 
 def test_a_turn_that_waited_for_the_machine_says_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,309 @@
+"""One worker in this process: what it does once a second, with a new snapshot and at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import socket
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from lightgate.clock.source import SYSTEM
+from lightgate.config.load import parse_config
+from lightgate.gateway.process import worker as module
+from lightgate.gateway.process.gauges import read_gauges
+from lightgate.gateway.process.worker import TOO_LARGE, Worker, WorkerOptions
+from lightgate.gateway.served.resolve import make_snapshot
+from lightgate.gateway.served.snapshot import FILE, LoadTerms, put_snapshot
+from lightgate.gateway.spend.counters import SpendCounters
+from lightgate.ledger.journal.journal import alive
+from lightgate.ledger.store.keys import KeyTerms, new_key
+from sim.conftest import Line
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from lightgate.gateway.served.snapshot import Snapshot
+
+    Make = Callable[..., Worker]
+
+PROVIDER = '[providers.lab]\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "none"\n'
+MODEL = '[models.{}]\ntargets = ["lab/m"]\n'
+CACHED = MODEL + '[models.{}.cache]\nmode = "{}"\nstore = "{}"\n'
+
+
+def snapshot(text: str = "", **terms: Any) -> Snapshot:
+    made = make_snapshot(parse_config(PROVIDER + text), (), {})
+    return msgspec.structs.replace(made, terms=msgspec.structs.replace(made.terms, **terms))
+
+
+@pytest.fixture
+async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
+    made: list[Worker] = []
+
+    def worker(shown: Snapshot | None = None, **more: Any) -> Worker:
+        put_snapshot(tmp_path, shown or snapshot())
+        options = {"data": tmp_path, "index": 3, "host": "127.0.0.1", "port": 0, **more}
+        made.append(Worker(WorkerOptions(**options)))
+        return made[-1]
+
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # this process goes on
+    yield worker
+    for one in made:
+        if one._stop.is_set() and one.state.turns._stop.is_set():
+            continue  # it has ended by itself
+        if one.state.spend is not None:
+            one.state.spend.close()
+        one.state.journal.close()
+        await one.client.close()
+        if one._disk is not None:
+            one._disk.close()
+
+
+async def test_a_worker_takes_its_limits_from_the_snapshot(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = LoadTerms(connections=7, connections_per_address=5, body_bytes=900)
+    worker = make(snapshot(limits=limits, max_body_bytes=123))
+    found = worker._door.crowd._limits
+    assert (found.connections, found.connections_per_address) == (7, 5)
+    assert found.body_bytes == 900
+    assert (worker._door._limits.body_bytes, worker._door._limits.body_hint) == (123, TOO_LARGE)
+    assert worker.state.worker == 3
+    assert worker.state.journal.place()[0].startswith("3-")
+    monkeypatch.setattr(module, "most_connections", lambda: 77)
+    assert make(index=4)._door.crowd._limits.connections == 77
+
+
+async def test_once_a_second_gauges_form_and_wants_are_told(make: Make, tmp_path: Path) -> None:
+    worker = make()
+    names = [getattr(one, "__name__", "") for one in worker.state.each_second]
+    assert names == ["_show_gauges", "_share", "_want_lists"]
+    worker.state.second()
+    first = (worker._gauging, worker._keeping)
+    worker.state.second()  # the disk has not taken the last ones yet
+    assert (worker._gauging, worker._keeping) == first
+    assert first[0] is not None
+    assert first[1] is not None
+    await asyncio.gather(*[one for one in first if one is not None])
+    ((_, gauges),) = read_gauges(tmp_path)
+    assert (gauges.worker, gauges.pid) == (3, os.getpid())
+    assert (tmp_path / "form" / "3.json").exists()
+    worker.state.second()
+    assert worker._gauging is not first[0]
+    assert worker._keeping is first[1]  # no news
+    await asyncio.gather(worker._gauging)
+    wanted = tmp_path / "models.wanted"
+    assert not wanted.exists()
+    worker.state.served.names.missed = True
+    worker._want_lists()
+    assert wanted.stat().st_mode & 0o777 == 0o600
+    assert not worker.state.served.names.missed
+    wanted.unlink()
+    worker._want_lists()
+    assert not wanted.exists()
+
+
+async def test_a_supervised_worker_beats_and_a_prober_probes(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beats: list[int] = []
+    monkeypatch.setattr(module, "beat", lambda: beats.append(1))
+    looks: list[int] = []
+    monkeypatch.setattr(module.Prober, "look", lambda _: looks.append(1))
+    worker = make(supervised=True, probes=True)
+    worker._show_gauges = worker._share = lambda: None  # type: ignore[method-assign]
+    for each in worker.state.each_second[3:]:
+        each()
+    assert (beats, looks) == ([1], [1])
+    worker._retire()
+    for each in worker.state.each_second[3:]:
+        each()
+    assert (beats, looks) == ([1, 1], [1])  # its successor asks
+    assert worker._stop.is_set()
+
+
+@pytest.mark.parametrize(
+    ("text", "needed"),
+    [
+        ("", False),
+        (MODEL.format("a"), False),
+        (CACHED.format("a", "a", "exact", "memory"), False),
+        (CACHED.format("a", "a", "exact", "ledger"), True),
+        (CACHED.format("a", "a", "off", "ledger"), False),
+        (MODEL.format("b") + CACHED.format("a", "a", "exact", "ledger"), True),
+    ],
+)
+async def test_the_second_tier_is_opened_once_some_model_needs_it(
+    make: Make, monkeypatch: pytest.MonkeyPatch, text: str, needed: bool
+) -> None:
+    started: list[int] = []
+    monkeypatch.setattr(module.DiskCache, "start", lambda _: started.append(1))
+    worker = make(snapshot(text))
+    assert (worker._disk is not None) is needed
+    assert worker.state.cache.memory.second_tier is worker._disk
+    worker._keep_answers(worker.state.served)
+    assert started == ([1] if needed else [])
+    ledger = worker._ledger()
+    assert not ledger.moved()
+    ledger.close()
+
+
+async def test_a_new_snapshot_is_taken_in_and_a_broken_one_is_not(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = make()
+    waits: list[float] = []
+    real = asyncio.timeout
+
+    def timeout(seconds: float) -> asyncio.Timeout:
+        waits.append(seconds)
+        return real(0.0 if len(waits) < 4 else 60)
+
+    monkeypatch.setattr(asyncio, "timeout", timeout)
+    watching = asyncio.create_task(worker._watch())
+
+    async def looked(count: int) -> None:
+        while len(waits) < count:
+            await asyncio.sleep(0)
+
+    before = worker.state.served
+    await looked(4)
+    assert worker.state.served is before  # the file is the same
+    put_snapshot(tmp_path, snapshot(MODEL.format("fresh")))
+    worker._look.set()
+    await looked(5)
+    assert [alias.name for alias in worker.state.served.snapshot.aliases] == ["fresh"]
+    after = worker.state.served
+    (tmp_path / FILE).write_bytes(b"{")
+    worker._look.set()
+    await looked(6)
+    assert worker.state.served is after
+    assert caplog.messages[-1].startswith("the snapshot is not taken in: ")
+    (tmp_path / FILE).unlink()
+    worker._look.set()
+    await looked(7)
+    assert (worker.state.served, worker._mark()) == (after, None)
+    assert set(waits) == {0.5}
+    watching.cancel()
+
+
+async def test_it_serves_from_sockets_that_were_handed_to_it_and_ends_in_order(
+    make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    worker = make(fds=(listening.detach(),), drain_s=5.0)
+    running = asyncio.create_task(worker.run())
+    while not (said := capsys.readouterr().out):
+        await asyncio.sleep(0.001)
+    assert json.loads(said) == {"ready": True, "port": port}
+    line = Line(*await asyncio.open_connection("127.0.0.1", port))
+    assert (await line.ask("GET", "/health/ready", b"", {})).status == 200
+    await line.close()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running
+    assert worker.state.draining
+    assert worker.state.turns._stop.is_set()
+    assert not alive(next((tmp_path / "journal").glob("3-*.lgj")))
+    ((_, gauges),) = read_gauges(tmp_path)
+    assert gauges.connections == 0
+    assert (tmp_path / "form" / "3.json").exists()
+    with pytest.raises(OSError, match="Connect call failed"):
+        await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_a_worker_with_a_successor_goes_on_as_it_was_until_it_is_drained(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = make()
+    running = asyncio.create_task(worker.run())
+    while not (said := capsys.readouterr().out):
+        await asyncio.sleep(0.001)
+    port = json.loads(said)["port"]
+    assert port > 0
+    line = Line(*await asyncio.open_connection("127.0.0.1", port))
+    os.kill(os.getpid(), signal.SIGUSR1)
+    while not worker._stop.is_set():
+        await asyncio.sleep(0.001)
+    answer = await line.ask("GET", "/health/ready", b"", {})
+    assert (answer.status, answer.json) == (200, {"status": "ready"})
+    assert not worker.state.draining
+    await line.close()
+    await running
+
+
+def test_what_an_earlier_life_had_reserved_counts_as_spent(tmp_path: Path) -> None:
+    _, key = new_key(KeyTerms(name="me", budget_usd=Decimal(1), tpm=1000))
+    options = WorkerOptions(data=tmp_path, index=1, host="h", port=0)
+    served: Any = SimpleNamespace(snapshot=SimpleNamespace(keys=(key,)))
+    with SpendCounters.open(tmp_path / "spend", 1, (key,)) as first:
+        assert first.admit(key, SYSTEM.wall_ns(), 40, 7_000) is None
+    counters = module._counters(options, served)
+    standing = counters.standing(key.id)
+    assert standing is not None
+    assert (standing.spent_nano, standing.held_nano, standing.tokens) == (7_000, 0, 40)
+    assert counters.clear_worker(1) == {}
+    counters.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], {"index": 0, "host": "127.0.0.1", "port": 0, "drain_s": 30.0, "fds": ()}),
+        (
+            ["--index", "2", "--host", "::1", "--port", "8", "--drain-s", "1.5", "--fds", "3,4"],
+            {"index": 2, "host": "::1", "port": 8, "drain_s": 1.5, "fds": (3, 4)},
+        ),
+        (["--probes"], {"probes": True}),
+    ],
+)
+def test_the_command_line_of_a_worker(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    expected: dict[str, Any],
+) -> None:
+    given: list[WorkerOptions] = []
+
+    class Stub:
+        def __init__(self, options: WorkerOptions) -> None:
+            given.append(options)
+
+        async def run(self) -> None:
+            return
+
+    monkeypatch.setattr(module, "Worker", Stub)
+    monkeypatch.setattr(module, "start_child", lambda *_, **__: None)
+    monkeypatch.setattr(module, "end_with_parent", lambda _: "asked")
+    assert module.main(["--data", str(tmp_path), *arguments]) == 0
+    (options,) = given
+    assert options.data == tmp_path
+    assert options.supervised == "asked"
+    assert {name: getattr(options, name) for name in expected} == expected
+    assert options.probes is ("--probes" in arguments)
+
+
+def test_a_worker_that_cannot_start_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secrets: list[Any] = []
+    monkeypatch.setattr(
+        module, "start_child", lambda _, secrets_=secrets, **more: secrets_.append(more)
+    )
+    monkeypatch.setattr(module, "end_with_parent", lambda _: False)
+    code = module.main(["--data", str(tmp_path / "none")])
+    assert code != 0
+    assert str(tmp_path / "none") in capsys.readouterr().err
+    assert module._key_variables(tmp_path / "none") == []
+    config = '[providers.lab]\nbase_url = "http://h/v1"\napi_key = "env:LAB_KEY"\n'
+    put_snapshot(tmp_path, make_snapshot(parse_config(config), (), {"LAB_KEY": "sk-1"}))
+    assert module._key_variables(tmp_path) == ["LAB_KEY"]
