@@ -366,7 +366,8 @@ def test_searches_that_an_answer_of_gemini_is_grounded_on() -> None:
     later = heard("gemini", grounded, gemini([{"text": "b"}]) | usage)
     assert later.usage is not None
     assert later.usage.calls == expected  # once told, it holds for the answer
-    for queries in ([], None, "x"):
+    unsaid: tuple[Any, ...] = ([], None, "x")
+    for queries in unsaid:
         none = gemini([{"text": "a"}], groundingMetadata={"webSearchQueries": queries}) | usage
         plain = heard("gemini", none)
         assert plain.usage is not None

@@ -17,8 +17,10 @@ import pytest
 
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import parse_config
+from lightgate.gateway.cache.disk import DiskCache
 from lightgate.gateway.process import worker as module
 from lightgate.gateway.process.gauges import read_gauges
+from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.worker import TOO_LARGE, Worker, WorkerOptions
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import FILE, LoadTerms, put_snapshot
@@ -100,7 +102,8 @@ async def test_once_a_second_gauges_form_and_wants_are_told(make: Make, tmp_path
     worker.state.second()
     assert worker._gauging is not first[0]
     assert worker._keeping is first[1]  # no news
-    await asyncio.gather(worker._gauging)
+    assert worker._gauging is not None
+    await worker._gauging
     wanted = tmp_path / "models.wanted"
     assert not wanted.exists()
     worker.state.served.names.missed = True
@@ -118,7 +121,7 @@ async def test_a_supervised_worker_beats_and_a_prober_probes(
     beats: list[int] = []
     monkeypatch.setattr(module, "beat", lambda: beats.append(1))
     looks: list[int] = []
-    monkeypatch.setattr(module.Prober, "look", lambda _: looks.append(1))
+    monkeypatch.setattr(Prober, "look", lambda _: looks.append(1))
     worker = make(supervised=True, probes=True)
     worker._show_gauges = worker._share = lambda: None  # type: ignore[method-assign]
     for each in worker.state.each_second[3:]:
@@ -146,7 +149,7 @@ async def test_the_second_tier_is_opened_once_some_model_needs_it(
     make: Make, monkeypatch: pytest.MonkeyPatch, text: str, needed: bool
 ) -> None:
     started: list[int] = []
-    monkeypatch.setattr(module.DiskCache, "start", lambda _: started.append(1))
+    monkeypatch.setattr(DiskCache, "start", lambda _: started.append(1))
     worker = make(snapshot(text))
     assert (worker._disk is not None) is needed
     assert worker.state.cache.memory.second_tier is worker._disk
@@ -283,11 +286,11 @@ def test_the_command_line_of_a_worker(
 
     monkeypatch.setattr(module, "Worker", Stub)
     monkeypatch.setattr(module, "start_child", lambda *_, **__: None)
-    monkeypatch.setattr(module, "end_with_parent", lambda _: "asked")
+    monkeypatch.setattr(module, "end_with_parent", lambda _: bool(arguments))
     assert module.main(["--data", str(tmp_path), *arguments]) == 0
     (options,) = given
     assert options.data == tmp_path
-    assert options.supervised == "asked"
+    assert options.supervised is bool(arguments)
     assert {name: getattr(options, name) for name in expected} == expected
     assert options.probes is ("--probes" in arguments)
 
