@@ -5,10 +5,15 @@ policy has a worker process of its own there, which begins without a prior and l
 probes included; a paced client of ours asks all of them at the same instants. First tokens are as
 the client sees them; second attempts and their price are from the journals.
 
-    python benchmarks/live.py [--seconds 240] [--rate 2] [--seeds 3] [--world quick|T4]
+    python benchmarks/live.py [--seconds 240] [--rate 2] [--seeds 3] [--world quick|T4|queue]
+
+The world `queue` has four engines with eight slots and a queue each (queues-2026), at 80 % of what
+they can serve unless a rate is given. There every policy has a simulator of its own: in a shared
+one each would stand in the others' queues.
 
 Exit code 6 if hedges are more than 15 % of the requests of a gateway, or what was lost with them
-more than 10 % of what its answers cost.
+more than 10 % of what its answers cost; in `queue` also if a learned policy's TTFT p95 is over
+1.5 s, or a request fails.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from lightgate.bench.rehearse.conditions import service_s
 from lightgate.clock.marks import Marks
 from lightgate.config.load import parse_config
 from lightgate.dialect.request import Message, Request
@@ -37,6 +43,7 @@ from lightgate.provider.target import Target
 from lightgate.route.plan.hedge import SHARE, SPEND
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
+from lightgate.sim.weather import SpeedCurve
 from lightgate.sim.world_file import load
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.roundtrip import Deadlines
@@ -54,7 +61,14 @@ source = "this benchmark: episodes of 40 s every 3 minutes"
 good_mean_s = 180.0
 bad_mean_s = 40.0
 """
-WORLDS: Final = {"quick": QUICK, "T4": 'extends = "weather-2026"\nname = "t4"\n'}
+WORLDS: Final = {
+    "quick": QUICK,
+    "T4": 'extends = "weather-2026"\nname = "t4"\n',
+    "queue": 'extends = "queues-2026"\nname = "queue"\n',
+}
+QUEUED: Final = "queue"
+SHARE_OF_CAPACITY: Final = 0.8
+QUEUE_P95_S: Final = 1.5
 POLICIES: Final = {
     "fixed best": 'policy = "ordered"\nhedge = "off"',
     "fastest": 'policy = "fastest"',
@@ -104,22 +118,47 @@ def worker(folder: Path) -> Iterator[int]:
 
 
 def under_one_sky(stack: ExitStack, folder: Path, world: str, seed: int) -> list[Gate]:
-    """A simulator and a gateway for every policy before it."""
+    """One simulator, or with queues one for each policy, and a gateway for every policy."""
     folder.mkdir(parents=True)
     (folder / "world.toml").write_text(WORLDS[world])
     options = SimOptions(world=str(folder / "world.toml"), seed=seed)
+    if world != QUEUED:
+        return gateways(stack, folder, options, POLICIES)
+    return [
+        gate
+        for policy, settings in POLICIES.items()
+        if "ordered" not in settings  # would stand in its own queue until every request has failed
+        for gate in gateways(stack, folder, options, {policy: settings})
+    ]
+
+
+def gateways(
+    stack: ExitStack, folder: Path, options: SimOptions, policies: dict[str, str]
+) -> list[Gate]:
+    """A simulator and a gateway for each of these policies before it."""
     sim = stack.enter_context(SimProcess(options))
     makers = load(options.world).providers
     models = {maker: next(iter(makers[maker].models)) for maker in makers}
     ranked = sorted(sim.facts.providers, key=lambda n: ORDER.index(n) if n in ORDER else 9)
     providers = {maker: sim.facts.providers[maker] for maker in ranked}
     gates = []
-    for policy, settings in POLICIES.items():
+    for policy, settings in policies.items():
         data = folder / policy.replace(" ", "-").replace(",", "")
         text = config(providers, models, settings)
         put_snapshot(data, make_snapshot(parse_config(text), (), {}))
         gates.append(Gate(policy, data, stack.enter_context(worker(data)), []))
     return gates
+
+
+def usual_rate(world: str) -> float:
+    """The requests a second for each gateway: 2, or a share of what all slots can serve."""
+    if world != QUEUED:
+        return 2.0
+    served = 0.0
+    for maker in load("queues-2026").providers.values():
+        model = next(iter(maker.models.values()))
+        served += (maker.slots or 0) / service_s(SpeedCurve(model.curve).at(1), TOKENS)
+    return SHARE_OF_CAPACITY * served
 
 
 async def visit(client: Client, gate: Gate) -> None:
@@ -250,6 +289,8 @@ def show(rows: list[dict[str, Any]], world: str) -> None:
             f" {row['lost_hedged']:.1%} | {row['lost']:.1%} | {row['probes']:.2%} |"
             f" {row['late']:.2%} | {row['held']:.1%} |"
         )
+    if world == QUEUED:
+        return
     print(f"\nT4's limits, rehearsed with a prior, beside {world} live without one:")
     for row in rows:
         words = [
@@ -263,7 +304,7 @@ def main() -> int:
     """Run and print; the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=240)
-    parser.add_argument("--rate", type=float, default=2)
+    parser.add_argument("--rate", type=float, help="of each gateway  [default: 2; queue: 80 %%]")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--seeds", type=int, default=3, help="how many, all at once")
     parser.add_argument("--world", choices=sorted(WORLDS), default="quick")
@@ -278,8 +319,9 @@ def main() -> int:
                 for seed in range(given.seed, given.seed + given.seeds)
                 for gate in under_one_sky(running, home / str(seed), given.world, seed)
             ]
-            asyncio.run(drive(gates, given.seconds, given.rate))
-        rows = [row(policy, gates) for policy in POLICIES]
+            rate = given.rate or usual_rate(given.world)
+            asyncio.run(drive(gates, given.seconds, rate))
+        rows = [row(policy, gates) for policy in dict.fromkeys(gate.policy for gate in gates)]
     if given.json:
         print(json.dumps(rows))
     else:
@@ -291,6 +333,10 @@ def main() -> int:
     ]
     if over:
         print(f"Hedges went over their cap: {', '.join(over)}.", file=sys.stderr)
+    slow = [each["policy"] for each in rows if each["p95"] > QUEUE_P95_S or each["failed"]]
+    if given.world == QUEUED and slow:
+        print(f"First tokens were late or failed in the queue: {', '.join(slow)}.", file=sys.stderr)
+        return 6
     return 6 if over else 0
 
 

@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import inspect
 import json
+import os
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -270,8 +271,11 @@ class KeptMarks:
     def save(self, world: str, spec: BenchWorld) -> None:
         """Write one world's marks for the next run."""
         path = self._path(world, spec)
-        fresh = path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(self._kept[world]))
+        fresh = path.with_suffix(f".{os.getpid()}")
+        kept = self._kept[world]
+        if path.is_file():  # another run may have written others meanwhile
+            kept = msgspec.json.decode(path.read_bytes(), type=dict[str, SeedFigures]) | kept
+        fresh.write_bytes(msgspec.json.encode(kept))
         fresh.replace(path)
 
     def _path(self, world: str, spec: BenchWorld) -> Path:
@@ -335,8 +339,8 @@ def tabled(
                     mine.setdefault((played.world, name), []).append(found)
                 else:
                     known[f"{name}@{played.seed}"] = found
+            kept.save(played.world, worlds[played.world])  # of a run that is cut short, too
             if played.seed == seeds[-1]:
-                kept.save(played.world, worlds[played.world])
                 print(f"  {played.world}", file=sys.stderr, flush=True)
     return {
         world: {

@@ -48,6 +48,22 @@ def test_json_holds_the_figures() -> None:
     assert fixed["requests"] == 120
 
 
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        (
+            ("queue", "--slots", "2", "--share", "0.5"),
+            "120 requests at 1.56/s, own load, 512 tokens in, about 200 out.",
+        ),
+        (("mixed",), "120 requests at 0.5/s, own load, 3 kinds of requests."),
+        (("mixed", "--max-tokens", "7"), "120 requests at 0.5/s, own load, 512 tokens in, 7 out."),
+    ],
+)
+def test_the_title_says_what_is_played(words: tuple[str, ...], title: str) -> None:
+    shown = CliRunner().invoke(command, ["--world", *words, *SMALL, "--policy", "random"])
+    assert shown.stdout.splitlines()[0].endswith(title)
+
+
 def test_a_race_is_named_so() -> None:
     words = ["--world", "T1", *SMALL, "--policy", "fastest", "--race", "2", "--json"]
     page = json.loads(CliRunner().invoke(command, words).stdout)
@@ -71,6 +87,8 @@ def test_help_has_an_example() -> None:
         (("--world", "T1", "--hedge", "p50"), "no hedge"),
         (("--ledger", "--rate", "3"), "--rate is for worlds"),
         (("--ledger", "--max-tokens", "3"), "--max-tokens is for worlds"),
+        (("--ledger", "--slots", "0"), "--slots is for worlds"),
+        (("--world", "T4", "--share", "0.5"), "has no slots"),
         (("--ledger", "--last", "soon"), "no duration"),
     ],
 )

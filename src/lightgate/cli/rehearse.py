@@ -35,13 +35,15 @@ _COLUMNS: Final = (
     Column("done p50", "right"),
     Column("p95", "right", joined=True),
     Column("p99", "right", joined=True),
+    Column("x oracle", "right"),
     Column("over 1 s", "right"),
     Column("dupl.", "right"),
     Column("spend", "right"),
     Column("failed", "right"),
 )
 _MEANS: Final = (
-    "Seconds as clients see them; ± is the standard deviation over the seeds. over 1 s: first"
+    "Seconds as clients see them; ± is the standard deviation over the seeds. x oracle: the p95 of"
+    " TTFT beside the oracle's / of the whole answer beside oracle-end's. over 1 s: first"
     " tokens later than that, or never. dupl.: attempts started beside another one. spend: beside"
     " fixed-best, where closing a stream stops its bill / where some providers bill it to the end."
 )
@@ -212,9 +214,13 @@ def _check_hedge(hedge: str) -> None:
 def _world_facts(made: Scene) -> dict[str, Any]:
     traffic = made.traffic
     load = "own load" if made.load is None else f"{made.load} in flight"
+    about = "about " if traffic.spread else ""
+    sizes = f"{traffic.tokens_in} tokens in, {about}{traffic.tokens_out} out"
+    if traffic.kinds:
+        sizes = f"{len(traffic.kinds)} kinds of requests"
     title = (
-        f"{made.name}: {made.title}. {traffic.requests:,} requests at {traffic.rate:g}/s, {load},"
-        f" {traffic.tokens_in} tokens in, {traffic.tokens_out} out."
+        f"{made.name}: {made.title}. {traffic.requests:,} requests at {traffic.rate:.3g}/s, {load},"
+        f" {sizes}."
     )
     remarks = (
         []
@@ -254,6 +260,7 @@ def _cells(row: PolicyRow) -> tuple[str, ...]:
         _seconds(row.done_p50_s),
         _seconds(row.done_p95_s, sd=True),
         _seconds(row.done_p99_s, sd=True),
+        f"{_times(row.x_oracle)} / {_times(row.x_oracle_end)}",
         f"{row.over_1s.mean:.1%}",
         f"{row.duplicates.mean:.1%}",
         f"{_more(row.spend_honoured)} / {_more(row.spend_mixed)}",
@@ -265,6 +272,10 @@ def _seconds(figure: SeedMean, *, sd: bool = False) -> str:
     if math.isnan(figure.mean):
         return "unknown"
     return f"{figure.mean:.2f} ±{figure.sd:.2f}" if sd else f"{figure.mean:.2f}"
+
+
+def _times(ratio: float | None) -> str:
+    return "unknown" if ratio is None or math.isnan(ratio) else f"{ratio:.2f}"
 
 
 def _more(figure: SeedMean | None) -> str:

@@ -99,6 +99,10 @@ def test_both_oracles_are_the_best_of_their_kind_in_a_queue() -> None:
     }
     assert min(rows.values(), key=lambda row: row.ttft_p95_s.mean).policy == "oracle"
     assert min(rows.values(), key=lambda row: row.done_p95_s.mean).policy == "oracle-end"
+    assert (rows["oracle"].x_oracle, rows["oracle-end"].x_oracle_end) == (1.0, 1.0)
+    least = rows["least-in-flight"]
+    assert least.x_oracle == least.ttft_p95_s.mean / rows["oracle"].ttft_p95_s.mean
+    assert rehearse(world("queue", 50), [baseline("random")], (1,))[0].x_oracle is None
 
 
 def test_strangers_take_slots_and_only_the_engine_counts_them() -> None:

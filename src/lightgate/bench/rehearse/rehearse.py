@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 
 from lightgate.bench.rehearse.baselines import (
@@ -19,7 +20,7 @@ from lightgate.bench.rehearse.tally import figures, policy_row
 from lightgate.bench.rehearse.truth import WorldTruth, draw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lightgate.bench.rehearse.baselines import RehearsedPolicy, TargetOrder
     from lightgate.bench.rehearse.scene import Offer, Scene
@@ -29,16 +30,18 @@ if TYPE_CHECKING:
 NS: Final = 1_000_000_000
 FIXED: Final = "fixed-best"
 HINDSIGHT: Final = "fixed-hindsight"
+ORACLE: Final = "oracle"
+ORACLE_END: Final = "oracle-end"
 # Always shown: the first four before the policies, the others behind them.
 EDGES: Final = (
     FIXED,
     HINDSIGHT,
     "mean-of-last-10",
     "least-in-flight",
-    "oracle",
-    "oracle, hedge p90",
-    "oracle-end",
-    "oracle-end, hedge p90",
+    ORACLE,
+    f"{ORACLE}, hedge p90",
+    ORACLE_END,
+    f"{ORACLE_END}, hedge p90",
 )
 BEFORE: Final = 4
 OTHERS: Final = ("random", "p2c")
@@ -121,8 +124,8 @@ def baseline(name: str) -> NamedPolicy:
             "least-in-flight": lambda: LeastInFlight(offers, tokens),
             "random": lambda: Shuffled(count),
             "p2c": lambda: TwoChoices(count),
-            "oracle": lambda: Oracle(truth, count),
-            "oracle-end": lambda: Oracle(truth, count, whole=True),
+            ORACLE: lambda: Oracle(truth, count),
+            ORACLE_END: lambda: Oracle(truth, count, whole=True),
         }
         return Baseline(offers, orders[base](), hedged=bool(hedge))
 
@@ -169,4 +172,15 @@ def rehearse(
     if choices:
         rows[HINDSIGHT] = best_fixed([found[choice.name] for choice in choices])
     targets = [offer.target for offer in source.offers]
-    return [policy_row(name, rows[name], rows[FIXED], targets) for name in names]
+    made = {name: policy_row(name, rows[name], rows[FIXED], targets) for name in names}
+    return [_beside_oracles(row, made) for row in made.values()]
+
+
+def _beside_oracles(row: PolicyRow, made: Mapping[str, PolicyRow]) -> PolicyRow:
+    """Set the p95 of a row beside that of the two oracles."""
+    first, end = made.get(ORACLE), made.get(ORACLE_END)
+    return msgspec.structs.replace(
+        row,
+        x_oracle=None if first is None else row.ttft_p95_s.mean / first.ttft_p95_s.mean,
+        x_oracle_end=None if end is None else row.done_p95_s.mean / end.done_p95_s.mean,
+    )

@@ -185,7 +185,9 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     is a share of attempts, `ratio` the median of actual over predicted first tokens and `covered`
     the share inside the predicted band; null: nothing was predicted. `beyond` is the share of
     attempts that met more load than the ledger's past shows: their times are guesses. `waiting`
-    is the share of requests without a first token at each of INSTANTS_S.
+    is the share of requests without a first token at each of INSTANTS_S. `x_oracle` and
+    `x_oracle_end` are the p95 of TTFT beside that of the oracle of first tokens, and of completion
+    beside that of the oracle of ends; null where these were not played.
     """
 
     policy: str
@@ -211,6 +213,8 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
     beyond: SeedMean
     wins: dict[str, float]
     waiting: tuple[float, ...]
+    x_oracle: float | None = None
+    x_oracle_end: float | None = None
 
 
 def policy_row(
