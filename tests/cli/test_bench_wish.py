@@ -18,6 +18,7 @@ USUAL: dict[str, Any] = {
     "endpoint": "chat",
     "body": None,
     "prompts": None,
+    "cancel": None,
     "slo": None,
     "profile": None,
     "timeout": None,

@@ -57,6 +57,17 @@ def test_nothing_in_a_real_window_is_a_true_zero() -> None:
     assert load.inflight([], WINDOW) == 0.0
 
 
+def test_answers_and_prompts_per_second() -> None:
+    assert load.requests_per_s(30, 10.0) == 3.0
+    assert load.requests_per_s(0, 10.0) is None
+    assert load.requests_per_s(3, 0.0) is None
+    known = [attempt(tokens_in=64), attempt(tokens_in=36)]
+    assert load.tokens_in_per_s(known, 10.0) == 10.0
+    assert load.tokens_in_per_s([*known, attempt(tokens_in=None)], 10.0) is None
+    assert load.tokens_in_per_s([], 10.0) is None
+    assert load.tokens_in_per_s(known, 0.0) is None
+
+
 def test_inflight_is_weighted_by_time() -> None:
     spans = [Span(0, 30 * S), Span(5 * S, 15 * S), Span(19 * S, 40 * S), Span(20 * S, 25 * S)]
     assert load.inflight(spans, WINDOW) == pytest.approx((10 + 5 + 1 + 0) / 10)

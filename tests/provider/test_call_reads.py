@@ -12,7 +12,7 @@ import pytest
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect.errors import Fault
-from lightgate.dialect.kinds import REASONING, TEXT
+from lightgate.dialect.kinds import AUDIO, REASONING, TEXT
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import (
     Cancelled,
@@ -87,12 +87,19 @@ class Owned(Call):
 class Heard:
     """One call whose reads are made by the test."""
 
-    def __init__(self, *, streamed: bool = True, kernel: bool = False, key: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        streamed: bool = True,
+        kernel: bool = False,
+        key: bool = True,
+        asked: Request = REQUEST,
+    ) -> None:
         row = Provider(name="x", title="X", base_url=URL, auth="bearer" if key else "none")
         target = Target(
             name="x/m", provider=row, model="m", base_url=URL, api_key=Secret(KEY) if key else None
         )
-        request = msgspec.structs.replace(REQUEST, stream=streamed)
+        request = msgspec.structs.replace(asked, stream=streamed)
         self.marks = Marks()
         self.handed: list[tuple[bytes, list[Event], int]] = []
         self.passed: list[bytes] = []
@@ -108,6 +115,12 @@ class Heard:
     def head(self, status: int = 200, *more: tuple[bytes, bytes]) -> Heard:
         self.call.on_sent(5)
         self.call.on_head(status, [TYPE, *more], 10)
+        return self
+
+    def typed(self, kind: bytes, status: int = 200) -> Heard:
+        """The head of an answer of another type."""
+        self.call.on_sent(5)
+        self.call.on_head(status, [(b"content-type", kind)], 10)
         return self
 
     def end(self, failure: AttemptError | None = None) -> Called:
@@ -481,7 +494,8 @@ class Client:
 
     def __init__(self, source: str = "read") -> None:
         self.sent: list[Any] = []
-        self.stamper = SimpleNamespace(source=source, steps=3)
+        anchor = SimpleNamespace(steps=3) if source == "kernel" else None
+        self.stamper = SimpleNamespace(source=source, anchor=anchor)
         self.trip = SimpleNamespace(log=[], bytes_in=77)
         for name in ("cancel", "pause", "resume"):
             setattr(self.trip, name, self._logs(name))
@@ -520,7 +534,7 @@ def test_kernel_stamps_are_void_where_the_clock_stepped(stepped: int) -> None:
     heard.marks.plan = 1 << 62
     heard.call.start(client, Deadlines())  # type: ignore[arg-type] # enough of one
     assert (heard.marks.stamp_source, heard.marks.dispatch_lag_ns) == ("kernel", 0)
-    client.stamper.steps += stepped
+    client.stamper.anchor.steps += stepped
     heard.end(Cancelled("Left."))
     assert heard.marks.void is bool(stepped)
     assert heard.marks.end is None  # nothing came
@@ -568,7 +582,7 @@ async def test_an_awaited_call_ends_with_its_result_or_its_defect() -> None:
         else:
             with pytest.raises(ZeroDivisionError):
                 await made.run(client, Deadlines())  # type: ignore[arg-type] # enough of one
-        assert client.trip.log == ["cancel"]
+        assert client.trip.log == ([] if failure is None else ["cancel"])
 
 
 # Answers in no dialect
@@ -614,3 +628,65 @@ def test_what_is_no_answer_is_none() -> None:
     assert found.text == "a"
     assert reads("gemini")
     assert not reads("openai-embeddings")
+
+
+# Answers without tokens
+
+VECTOR = Request(model="m", kind="embedding", inputs=("hi",))
+SPEECH = Request(model="m", kind="speech", inputs=("hi",))
+
+
+def test_a_vector_has_a_whole_time_and_no_token() -> None:
+    heard = Heard(asked=VECTOR).typed(b"application/json")
+    body = b'{"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 7, "total_tokens": 7}}'
+    heard.call.on_body(body[:20], 20, 15)
+    heard.call.on_body(body[20:], 30, 25)
+    heard.call.on_end(40)
+    called = heard.end()
+    assert (called.outcome, called.streamed) == (Outcome.OK, False)
+    assert (heard.marks.first, heard.marks.last, heard.marks.end) == (None, 40, 40)
+    assert (called.tokens.tokens_in, called.tokens.out) == (7, None)
+
+
+def test_what_is_no_vector_has_no_whole_time() -> None:
+    heard = Heard(asked=VECTOR).typed(b"application/json")
+    heard.call.on_body(b'{"data": []}', 20, 15)
+    heard.call.on_end(40)
+    assert heard.marks.last is None
+    assert isinstance(heard.end().error, Malformed)
+
+
+def test_every_read_of_sound_is_a_burst() -> None:
+    heard = Heard(asked=SPEECH, streamed=False).typed(b"audio/mpeg")
+    marks = heard.marks
+    heard.call.on_body(b"\xff\xf3", 20, 15)
+    heard.call.on_body(b"\xff\xf3\xff", 30, 25)
+    assert not heard.call.complete
+    heard.call.on_end(40)
+    assert (marks.event, marks.first, marks.answer, marks.last) == (20, 20, 20, 30)
+    assert (marks.first_since, marks.last_since, marks.end, marks.closed) == (15, 25, 40, 40)
+    assert list(marks.burst_ns) == [20, 30]
+    assert list(marks.burst_kinds) == [AUDIO, AUDIO]
+    called = heard.end()
+    assert (called.outcome, called.streamed, called.tokens.out) == (Outcome.OK, True, None)
+    assert (called.kinds, called.first_kinds) == (AUDIO, AUDIO)
+    assert heard.call.complete
+
+
+def test_speech_without_a_byte_is_empty() -> None:
+    heard = Heard(asked=SPEECH).typed(b"audio/mpeg")
+    heard.call.on_end(40)
+    error = heard.end().error
+    assert error is not None
+    assert error.message.endswith("answered 200 without a byte of sound.")
+    assert Outcome(error.outcome) is Outcome.EMPTY
+
+
+def test_a_refusal_of_speech_is_no_sound() -> None:
+    heard = Heard(asked=SPEECH).typed(b"application/json", status=400)
+    heard.call.on_body(b'{"error": {"message": "no such voice"}}', 20, 15)
+    heard.call.on_end(40)
+    error = heard.end().error
+    assert heard.marks.first is None
+    assert isinstance(error, HttpRefused)
+    assert "no such voice" in error.message

@@ -83,7 +83,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
     "--max-inflight", type=click.IntRange(1), help="Of a rate: drop what would be in flight above."
 )
 @click.option("--turns", type=click.IntRange(1), help="Conversations of so many turns.")
-@click.option("--think", help="With --turns: pause before every later turn, e.g. 2s.")
+@click.option("--think", help="Of conversations: pause before every later turn, e.g. 2s.")
 @click.option("--tools", is_flag=True, help="With --turns: an agent that calls tools.")
 @click.option(
     "--prompt-tokens",
@@ -101,7 +101,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path),
-    help="Own prompts: a file of JSON lines or of plain ones.",
+    help="Own prompts or conversations: a file of JSON lines or of plain ones.",
 )
 @click.option("--cached", is_flag=True, help="Let prompts share a long beginning, on purpose.")
 @click.option(
@@ -274,7 +274,7 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
     return RunOrder(
         targets=targets,
         loads=tuple(_loads(given, seed, wish, targets)),
-        talk=_talk(given),
+        talk=_talk(given, wish),
         wish=wish,
         seed=seed,
         stamps=given["stamps"] or best_source(),
@@ -409,24 +409,26 @@ def _precision(given: dict[str, Any], duration: int | None) -> float | None:
     return share
 
 
-def _talk(given: dict[str, Any]) -> Talk | None:
+def _talk(given: dict[str, Any], wish: WorkloadWish) -> Talk | None:
     from lightgate.bench.workload.conversation import Talk
-    from lightgate.bench.workload.lengths import parse_lengths
 
-    if given["turns"] is None:
-        if given["tools"]:
-            raise UsageError("--tools needs --turns.", hint="Add --turns 5.")
+    own = wish.own if wish.own is not None and wish.own.talks else None
+    if given["tools"] and given["turns"] is None:
+        raise UsageError("--tools needs --turns.", hint="Add --turns 5.")
+    if given["turns"] is None and own is None:
         if given["think"]:
             raise UsageError("--think needs --turns.", hint="Add --turns 5.")
         return None
-    if given["shape"] != "closed" or given["duration"] is not None:
-        raise UsageError("Conversations are driven in a closed loop, by --requests.")
-    tokens_out = parse_lengths("--max-tokens", given["max_tokens"]).most
+    if given["turns"] is not None and own is not None:
+        raise UsageError(f"--turns: the conversations of {own.source} have turns of their own.")
+    if given["shape"] != "closed" or given["duration"] is not None or wish.cancel is not None:
+        raise UsageError("Conversations are driven in a closed loop, by --requests, to their end.")
     return Talk(
-        turns=given["turns"],
-        tokens_out=tokens_out,
+        turns=given["turns"] if own is None else own.usual_turns,
+        tokens_out=wish.tokens_out,
         tools=given["tools"],
         think_s=(_duration(given["think"], "--think") or 0) / 1e9,
+        own=own is not None,
     )
 
 

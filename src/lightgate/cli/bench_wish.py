@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lightgate.provider.target import Target
     from lightgate.wire.client.roundtrip import Deadlines
 
-ENDPOINTS: Final = ("chat", "completion", "responses")
+ENDPOINTS: Final = ("chat", "completion", "responses", "embedding", "speech")
 _HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*(.*\S)")
 # What a client may not choose: they frame the message or carry the key.
 _OURS: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
@@ -48,6 +48,12 @@ _OPTIONS: Final = (
         "--body",
         metavar="JSON",
         help="Further fields of every body, in the provider's own words, as a JSON object.",
+    ),
+    click.option(
+        "--cancel",
+        metavar="SHARE",
+        help='Requests that the client cancels at their first token, e.g. 10%; "10% after 1s..5s"'
+        " draws a time for each.",
     ),
     click.option("--timeout", help="Longest time of one request, e.g. 90s; 10m by default."),
     click.option(
@@ -84,13 +90,14 @@ def wish_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def wish_of(given: dict[str, Any], seed: int) -> WorkloadWish:
     """Read what the requests of the run are like."""
+    from lightgate.bench.workload.cancel import parse_cancel
     from lightgate.bench.workload.lengths import parse_lengths
     from lightgate.bench.workload.prompts import read_prompts
     from lightgate.bench.workload.workload import WorkloadWish
 
     lengths_in = parse_lengths("--prompt-tokens", given["prompt_tokens"])
     lengths_out = parse_lengths("--max-tokens", given["max_tokens"])
-    return WorkloadWish(
+    wish = WorkloadWish(
         tokens_in=lengths_in.most,
         tokens_out=lengths_out.most,
         lengths_in=lengths_in if lengths_in.drawn else None,
@@ -102,7 +109,14 @@ def wish_of(given: dict[str, Any], seed: int) -> WorkloadWish:
         kind=given["endpoint"],
         extra=_body(given["body"]),
         own=None if given["prompts"] is None else read_prompts(given["prompts"]),
+        cancel=None if given["cancel"] is None else parse_cancel(given["cancel"]),
     )
+    if wish.cancel is not None and not wish.cancel.high_ns and not wish.streams:
+        raise UsageError(
+            "--cancel needs a time where no first token is streamed.",
+            hint='Write it like --cancel "10% after 0.5s..3s".',
+        )
+    return wish
 
 
 def slo_of(given: dict[str, Any]) -> Slo | None:

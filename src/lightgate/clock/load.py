@@ -76,6 +76,19 @@ def throughput(streams: Iterable[Stream], window: Window) -> float | None:
     return total / window.seconds
 
 
+def requests_per_s(answers: int, seconds: float) -> float | None:
+    """Requests served: good answers that ended in the window / window."""
+    return answers / seconds if answers and seconds > 0 else None
+
+
+def tokens_in_per_s(attempts: Sequence[AttemptRecord], seconds: float) -> float | None:
+    """Prompts read: prompt tokens of those answers / window; None unless all are counted."""
+    tokens = [attempt.tokens_in for attempt in attempts if attempt.tokens_in is not None]
+    if not tokens or len(tokens) < len(attempts) or seconds <= 0:
+        return None
+    return sum(tokens) / seconds
+
+
 def inflight(spans: Iterable[Span], window: Window) -> float | None:
     """Requests in flight: the time-weighted mean in the window."""
     if window.stop_ns <= window.start_ns:

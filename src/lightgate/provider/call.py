@@ -18,7 +18,7 @@ import msgspec
 from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.tokens import Tokens, count
 from lightgate.dialect.errors import NOT_UTF8
-from lightgate.dialect.kinds import ANSWER, REASONING
+from lightgate.dialect.kinds import ANSWER, AUDIO, REASONING
 from lightgate.dialect.scanner import Scanner
 from lightgate.errors import (
     AttemptError,
@@ -113,6 +113,7 @@ class Call:
         "_first_kinds",
         "_kernel",
         "_later",
+        "_raw",
         "_running",
         "_scanner",
         "_size",
@@ -152,6 +153,7 @@ class Call:
         self._anchor: Anchor | None = None  # of kernel stamps
         self._steps = 0
         self._cancelled = False
+        self._raw = False  # the answer is bytes of sound: the first of them is its first token
         self._done: asyncio.Future[Called] | None = None
         self.status: int | None = None
         self.complete = False
@@ -269,8 +271,11 @@ class Call:
         if self.prepared.secrets and (self.said_id or self.limits):
             for secret in self.prepared.secrets:
                 self._hide_key(secret)
-        if status == 200 and self.prepared.streamed and kind.lower().startswith(_SSE):
-            self._sse = SseSplitter()
+        if status == 200 and self.prepared.streamed:
+            if kind.lower().startswith(_SSE):
+                self._sse = SseSplitter()
+            else:
+                self._raw = bool(self.prepared.dialect.sound)
 
     def _hide_key(self, key: Secret) -> None:
         """Forget header fields in which a provider repeats our key."""
@@ -283,6 +288,9 @@ class Call:
         """Scan one read."""
         sse, scanner = self._sse, self._scanner
         if sse is None:
+            if self._raw:
+                self._hear(stamp, since)
+                return
             self._size += len(data)
             if self.status == 200 and self._size <= WHOLE_LIMIT:
                 self._body.append(data)
@@ -330,6 +338,14 @@ class Call:
         elif not data.startswith(b":"):  # not a comment: a part of an event, or noise
             self._size += len(data)
 
+    def _hear(self, stamp: int, since: int) -> None:
+        """Clock one read of sound."""
+        marks = self.marks
+        if marks.first is None:
+            marks.event = marks.answer = stamp
+            self._scanner.kinds = self._first_kinds = AUDIO
+        marks.burst(stamp, since, 1, 0, -1, AUDIO)
+
     def _take(self, data: bytes, events: list[Event], stamp: int, since: int) -> None:
         """Scan the events of one read, then hand them on."""
         over = self._scanner.done
@@ -348,10 +364,14 @@ class Call:
                 self._take(b"", rest, stamp, stamp)
             self._scanner.eof()
             self.complete = self._scanner.done
+        elif self._raw:
+            self.complete = True
         elif self.status == 200:
             self._later = self._size > self.reads and self.read_later(stamp)
-            if not self._later and self._scanner.whole(b"".join(self._body)):
-                self.marks.last = stamp
+            if not self._later:
+                self._scanner.whole(b"".join(self._body))
+                if self._has_answer:
+                    self.marks.last = stamp
         self.marks.closed = stamp
         if self.marks.end is None:
             self.marks.end = stamp
@@ -442,9 +462,16 @@ class Call:
             return Truncated(
                 f"{self._where} ended the stream without its terminal marker or a finish reason."
             )
-        if not scanner.kinds and not self._answers():
-            return EmptyAnswer(f"{self._where} answered 200 without a token or a reason for that.")
+        if not scanner.kinds and (self._raw or not self._answers()):
+            lacks = "a byte of sound" if self._raw else "a token or a reason for that"
+            return EmptyAnswer(f"{self._where} answered 200 without {lacks}.")
         return None
+
+    @property
+    def _has_answer(self) -> bool:
+        """Whether a whole answer holds what was asked for: tokens, or what has none (a vector)."""
+        scanner = self._scanner
+        return bool(scanner.kinds) or (scanner.error is None and not self.prepared.dialect.tokens)
 
     @property
     def body(self) -> bytes:
@@ -526,7 +553,7 @@ class Call:
             outcome=Outcome.OK if error is None else Outcome(error.outcome),
             error=error,
             status=self.status,
-            streamed=self._sse is not None,
+            streamed=self._sse is not None or self._raw,
             tokens=tokens,
             finish_reason=finish if finish in _PLAIN_FINISHES else self._said_finish(finish),
             kinds=scanner.kinds,

@@ -88,7 +88,7 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
         b"%b%d\r\n\r\n%b" % (head, len(body), body),
         dialect,
         provider.quirks,
-        request.stream and dialect.tokens,
+        (request.stream and dialect.tokens) or dialect.sound == "speech",
         target.secrets,
     )
 

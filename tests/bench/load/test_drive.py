@@ -103,6 +103,32 @@ async def client(own: OwnTime) -> AsyncIterator[Client]:
 # Closed loops
 
 
+async def test_a_request_may_be_cancelled_at_its_first_token_or_after_a_time(
+    client: Client, serving: Serve
+) -> None:
+    desk, done = Desk(never), list[Finished]()
+    desk.opening = HEAD + TOKEN
+    async with serving(desk.script) as port:
+        early = [msgspec.structs.replace(job, cancel_ns=0) for job in jobs(port, 3)]
+        await drive(client, iter(early), Driving(concurrency=2), done.append)
+        desk.opening = b""
+        late = [msgspec.structs.replace(job, cancel_ns=1_000_000) for job in jobs(port, 3)]
+        driven = await drive(client, iter(late), Driving(concurrency=2), done.append)
+    assert outcomes(done) == [Outcome.CANCELLED] * 6
+    assert [item.marks.first is not None for item in done] == [True] * 3 + [False] * 3
+    assert (driven.started, driven.cut) == (3, 0)
+
+
+async def test_a_request_that_ends_before_it_would_be_cancelled_is_like_any_other(
+    client: Client, serving: Serve
+) -> None:
+    desk, done = Desk(), list[Finished]()
+    async with serving(desk.script) as port:
+        calm = [msgspec.structs.replace(job, cancel_ns=3_600 * 10**9) for job in jobs(port, 4)]
+        await drive(client, iter(calm), Driving(concurrency=2), done.append)
+    assert outcomes(done) == [Outcome.OK] * 4
+
+
 async def test_a_count_of_requests(client: Client, serving: Serve) -> None:
     desk, done = Desk(), list[Finished]()
     wall = SYSTEM.wall_ns()

@@ -18,7 +18,7 @@ from lightgate.bench.workload.conversation import (
     Turn,
     read_reply,
 )
-from lightgate.bench.workload.prompts import INSTRUCTION, OwnPrompt, OwnPrompts
+from lightgate.bench.workload.prompts import INSTRUCTION, OwnPrompt, OwnPrompts, OwnTurn
 from lightgate.bench.workload.workload import Workload, WorkloadWish, calibrated
 from lightgate.clock.outcome import Outcome
 from lightgate.dialect.request import Message, ToolCall
@@ -308,7 +308,7 @@ def test_too_few_turns(sims: dict[str, Target], talk: Talk) -> None:
 
 
 def test_a_completion_endpoint_holds_no_conversation(sims: dict[str, Target]) -> None:
-    with pytest.raises(UsageError, match="completion endpoint"):
+    with pytest.raises(UsageError, match="endpoint completion"):
         Conversation(sims["lab/plain"], Talk(), Workload(WorkloadWish(kind="completion")), 0)
 
 
@@ -385,3 +385,38 @@ def test_rubbish_says_nothing(dialect: str, body: bytes, streamed: bool) -> None
     assert read_reply(dialect, body, streamed=streamed) == NOTHING
     framed = b"data: " + body + b"\n\n"
     assert read_reply(dialect, framed, streamed=True) == NOTHING
+
+
+async def test_conversations_of_a_file_keep_their_turns_pauses_and_lengths(
+    client: Client, sims: dict[str, Target]
+) -> None:
+    turns = (
+        OwnTurn(content="first", max_tokens=3, think_s=9.0),
+        OwnTurn(content="second", think_s=2.5, answer="a recorded answer"),
+        OwnTurn(content="third"),
+    )
+    messages = (Message(role="system", content="Be brief."), Message(role="user", content="first"))
+    own = OwnPrompts(
+        source="talks.jsonl", prompts=(OwnPrompt(messages=messages, max_tokens=3, turns=turns),)
+    )
+    talk = Talk(turns=own.usual_turns, tokens_out=7, think_s=0.25, own=True)
+    slept, heard = list[float](), list[Turn]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    workload = Workload(WorkloadWish(own=own))
+    conversation = Conversation(sims["lab/plain"], talk, workload, 4, sleep=sleep)
+    session = await conversation.run(client, DEADLINES, heard.append)
+    assert session.ended == "complete"
+    assert slept == [2.5, 0.25]  # none before the first
+    assert [turn.request.max_tokens for turn in heard] == [3, 7, 7]
+    last = heard[-1].request.messages
+    assert [message.role for message in last] == [
+        "system", "user", "assistant", "user", "assistant", "user",
+    ]  # fmt: skip
+    said = [message.content for message in last]
+    assert said[2] == heard[0].answer.text
+    assert said[3:] == ["second", "a recorded answer", "third"]
+    assert talk.sessions(6, own) == (2, 6)
+    assert Talk(turns=4).sessions(10, None) == (2, 8)

@@ -214,6 +214,16 @@ GOOD = '{"prompt": "x"}\n\n'
             '{"messages": [{"role": "user", "content": "x", "name": "y"}]}',
             "message 1 has the field 'name'",
         ),
+        ('{"turns": []}', 'p.jsonl:3: "turns" is not a list with at least one'),
+        ('{"turns": "x"}', 'p.jsonl:3: "turns" is not a list with at least one'),
+        ('{"turns": ["a", 3]}', "p.jsonl:3: turn 2: Expected"),
+        ('{"turns": [" "]}', "p.jsonl:3: turn 1 has no content"),
+        ('{"turns": [{"think_s": 1}]}', "p.jsonl:3: turn 1: Object missing required"),
+        ('{"turns": [{"content": "a", "wait": 1}]}', "turn 1 has the field 'wait'"),
+        ('{"turns": [{"content": "a", "think_s": -1}]}', "turn 1 has a number that cannot be"),
+        ('{"turns": [{"content": "a", "max_tokens": 0}]}', "turn 1 has a number that cannot"),
+        ('{"turns": ["a"], "system": 3}', 'p.jsonl:3: "system" is not a text'),
+        ('{"turns": ["a"]}', "holds conversations and single prompts"),
         (
             '{"messages": [{"role": "user", "content": [{"type": "audio"}]}]}',
             "neither a text nor an image_url",
@@ -284,3 +294,22 @@ def test_a_bad_list_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(UsageError):
         read_prompts(path)
+
+
+def test_conversations_have_turns_of_their_own(tmp_path: Path) -> None:
+    lines = [
+        {"system": "Be brief.", "turns": ["a", {"content": "b", "think_s": 2.5}, "c"]},
+        {"turns": [{"content": "d", "max_tokens": 9, "answer": "e"}, "f"]},
+    ]
+    own = read_prompts(file(tmp_path, "\n".join(map(json.dumps, lines))))
+    assert own.talks
+    first, second = own.prompts
+    assert [message.role for message in first.messages] == ["system", "user"]
+    assert [turn.think_s for turn in first.turns] == [None, 2.5, None]
+    assert (second.max_tokens, second.turns[0].answer) == (9, "e")
+    assert own.usual_turns == 2
+    assert [own.conversations(n) for n in (1, 3, 4, 5, 7, 8, 10)] == [
+        (1, 3), (1, 3), (1, 3), (2, 5), (2, 5), (3, 8), (4, 10),
+    ]  # fmt: skip
+    assert own.note(5) is None
+    assert "2 prompts for 4 conversations" in (own.note(10) or "")

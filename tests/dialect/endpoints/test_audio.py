@@ -40,8 +40,23 @@ def test_endpoints_of_sound(name: str, kind: Any) -> None:
     assert (found.name, found.path) == (f"openai-{name}", f"/audio/{name}")
     assert found.sound == ("speech" if kind == "speech" else "form")
     assert not found.tokens
-    with pytest.raises(UsageError, match=f"{kind}.*never built"):
-        found.build(Request(model="m", kind=kind))
+    if kind != "speech":
+        with pytest.raises(UsageError, match=f"{kind}.*never built"):
+            found.build(Request(model="m", kind=kind))
+
+
+def test_a_request_for_speech_is_one_text_in_a_voice() -> None:
+    dialect = dialect_for("openai", "speech")
+    asked = Request(model="m", kind="speech", inputs=("Hello.",), extra={"voice": "nova"})
+    built = dialect.build(asked)
+    assert built.path == "/audio/speech"
+    assert json.loads(built.body) == {"model": "m", "input": "Hello.", "voice": "nova"}
+    plain = dialect.build(Request(model="m", kind="speech", inputs=("Hello.",)))
+    assert json.loads(plain.body)["voice"] == "alloy"
+    with pytest.raises(UsageError, match="one text"):
+        dialect.build(Request(model="m", kind="speech", inputs=("a", "b")))
+    with pytest.raises(UsageError, match="inputs"):
+        dialect.build(Request(model="m", kind="speech"))
 
 
 def test_a_transcript_that_streams() -> None:

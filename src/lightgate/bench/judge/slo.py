@@ -35,6 +35,8 @@ SHARES: Final[dict[str, Callable[[CellSummary], float | None]]] = {
 }
 PLAIN: Final[dict[str, Callable[[CellSummary], float | None]]] = {
     "throughput": lambda cell: cell.throughput_tps,
+    "requests_per_s": lambda cell: cell.requests_per_s,
+    "tokens_in_per_s": lambda cell: cell.tokens_in_per_s,
     "inflight": lambda cell: cell.inflight,
     "cost_1k": lambda cell: _float(cell.cost.per_1k),
     "cost_per_mtok": lambda cell: _float(cell.cost.out_per_mtok),

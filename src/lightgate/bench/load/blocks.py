@@ -255,7 +255,7 @@ class Interleaved:
                 times.append(time)
 
         jobs = (
-            msgspec.structs.replace(lane.job(number), part="warm-up")
+            msgspec.structs.replace(lane.job(number), part="warm-up", cancel_ns=None)
             for number in itertools.islice(self._more(lane), self._plan.warmup)
         )
         breathe()

@@ -61,7 +61,8 @@ class _Inbox(AtHand):
             return None
         dialect = self._dialects[order.dialect]
         prepared = Prepared(order.origin, order.payload, dialect, order.quirks, order.streamed)
-        return Start(Job(str(order.number), prepared), order.offset_ns)
+        job = Job(str(order.number), prepared, cancel_ns=order.cancel_ns)
+        return Start(job, order.offset_ns)
 
 
 def _dialects() -> dict[str, Dialect]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lightgate.bench.load.shape import Pacer
     from lightgate.wire.client.client import Client
+    from lightgate.wire.sse import Event
 
 NS_PER_S: Final = 1_000_000_000
 LEAD_NS: Final = 50_000_000  # before a plan begins: time to prepare its first requests
@@ -269,6 +270,8 @@ class _Driver:
 
     async def _carry_out(self, job: Job, call: Call, marks: Marks, worker: int) -> None:
         wall_ns = SYSTEM.wall_ns()
+        if job.cancel_ns is not None:
+            _cancel_later(call, job.cancel_ns)
         try:
             called = await call.run(self._client, self._driving.deadlines)
         finally:
@@ -357,6 +360,21 @@ class _Bell:
     def _ring(self) -> None:
         self._alarm.clear()
         self._rung.set()
+
+
+def _cancel_later(call: Call, after_ns: int) -> None:
+    """Cancel a call at its first token (0), or so long after now; one that has ended stays so."""
+    loop = asyncio.get_running_loop()
+
+    def heard(data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG001 - Sink's
+        if kinds:
+            call.sink = None
+            loop.call_soon(call.cancel)  # not while the read that brought it is under way
+
+    if after_ns:
+        loop.call_later(after_ns / NS_PER_S, call.cancel)
+    else:
+        call.sink = heard
 
 
 async def _sleep_until(due_ns: int) -> None:

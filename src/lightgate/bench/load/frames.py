@@ -51,6 +51,7 @@ class JobFrame(msgspec.Struct, frozen=True, kw_only=True, tag="order"):
     dialect: str
     quirks: Quirks
     streamed: bool
+    cancel_ns: int | None = None
 
 
 class Tell(msgspec.Struct, frozen=True, tag="tell"):

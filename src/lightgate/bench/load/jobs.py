@@ -29,12 +29,16 @@ NS_PER_S: Final = 1_000_000_000
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One request to be made: `id` joins its records, `number` is that of its prompt."""
+    """One request to be made: `id` joins its records, `number` is that of its prompt.
+
+    `cancel_ns` after its start the client cancels it; 0 is at its first token, None never.
+    """
 
     id: str
     prepared: Prepared
     number: int = 0
     part: Part = "counted"
+    cancel_ns: int | None = None
 
 
 class Start(msgspec.Struct, frozen=True):

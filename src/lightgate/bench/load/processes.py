@@ -291,6 +291,7 @@ class _Parent:
             dialect=prepared.dialect.name,
             quirks=prepared.quirks,
             streamed=prepared.streamed,
+            cancel_ns=start.job.cancel_ns,
         )
         child.send(order)
         if child.process.stdin is not None:

@@ -62,8 +62,10 @@ class Sessions:
     def _sentence(self, over: list[Session]) -> str:
         whole = [session.total_ns / 1e9 for session in over if session.total_ns is not None]
         kind = "agent loops" if self._talk.tools else "conversations"
+        about = "about " if self._talk.own else ""
         said = (
-            f"{self._target.name}: {len(whole)} of {len(over)} {kind} of {self._talk.turns} turns"
+            f"{self._target.name}: {len(whole)} of {len(over)} {kind} of {about}{self._talk.turns}"
+            " turns"
         )
         if interval(whole, 0.5) is None:
             return f"{said} were complete."

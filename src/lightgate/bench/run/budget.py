@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import ROUND_UP, Decimal
+from operator import add
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from lightgate.bench.load.trace import Trace
 from lightgate.bench.run.order import TWIN, announced, with_twin
 from lightgate.bench.workload.calibrate import MOST_PROBES
+from lightgate.bench.workload.workload import WORDLESS
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage
 from lightgate.errors import UsageError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 ASK_ABOVE: Final = Decimal(1)  # dollars that may be spent without a question
 _CENT: Final = Decimal("0.01")
+_OUR_END: Final = frozenset({Outcome.CUT, Outcome.CANCELLED})
 _BYTES_PER_TOKEN: Final = 2  # of an own prompt, at least: four is usual
 
 
@@ -115,12 +118,18 @@ def announce(order: RunOrder, explored: int | None = 0) -> CostEstimate:
 def largest(order: RunOrder) -> tuple[int, int]:
     """Tokens of a prompt and of an answer of a run, at most; of a conversation, on average."""
     wish, talk = order.wish, order.talk
-    tokens_in, tokens_out = wish.tokens_in, wish.tokens_out
+    tokens_in, tokens_out = wish.tokens_in, 0 if wish.kind in WORDLESS else wish.tokens_out
     if wish.own is not None:
-        sizes = [len(msgspec.json.encode(own.messages)) for own in wish.own.prompts]
-        tokens_in = max(sizes) // _BYTES_PER_TOKEN + 1
-        tokens_out = max(own.max_tokens or tokens_out for own in wish.own.prompts)
-    if talk is not None:
+        usual = tokens_out
+        sizes = [len(msgspec.json.encode((own.messages, own.turns))) for own in wish.own.prompts]
+        answers = [
+            sum(turn.max_tokens or usual for turn in own.turns[:-1]) for own in wish.own.prompts
+        ]
+        tokens_in = max(map(add, (size // _BYTES_PER_TOKEN + 1 for size in sizes), answers))
+        limits = [own.max_tokens for own in wish.own.prompts]
+        limits += [turn.max_tokens for own in wish.own.prompts for turn in own.turns]
+        tokens_out = max(limit or usual for limit in limits)
+    if talk is not None and not talk.own:
         tokens_in += (talk.turns - 1) * (talk.turn_tokens + talk.tokens_out) // 2 + 1
     return tokens_in, tokens_out
 
@@ -199,11 +208,11 @@ class CostGuard:
         self.unpriced = 0  # attempts whose cost is not known
 
     def add(self, attempt: AttemptRecord, each: Decimal = Decimal(0)) -> None:
-        """Count a finished attempt; what we cut may be billed in full, for `each` dollars.
+        """Count a finished attempt; what we cut or cancelled may be billed in full.
 
-        A failure without usage is billed by nobody that we know of.
+        That is for `each` dollars. A failure without usage is billed by nobody that we know of.
         """
-        if attempt.outcome is Outcome.CUT:
+        if attempt.outcome in _OUR_END:
             self.spent += max(each, attempt.cost_usd or each)
         elif attempt.cost_usd is not None:
             self.spent += attempt.cost_usd

@@ -369,7 +369,7 @@ class Bench:
         """Hold whole conversations in a closed loop, one target after the other."""
         take = self._recorder.taker(load, 0, unbroken=True)
         size = usual_size(load, len(self._order.targets))
-        sessions = max(1, (load.requests or size) // talk.turns)
+        sessions, total = talk.sessions(load.requests or size, self._order.wish.own)
         lanes = [
             Lane(target.name, self._jobs(target, load, workload, 0))
             for target in self._targets.values()
@@ -377,7 +377,7 @@ class Bench:
         await self._warm(client, lanes, load)
         for lane in lanes:
             target = self._targets[lane.name]
-            self._observer.begin_cell(lane.name, load.label, total=sessions * talk.turns)
+            self._observer.begin_cell(lane.name, load.label, total=total)
             turns = Sessions(client, target, talk, workload, self._order.deadlines)
             first = workload.first_number(load.label, twin=target.name.endswith(TWIN))
 
@@ -420,7 +420,7 @@ class Bench:
             self._recorder.under_way[target.name] += 1
             request = workload.request(target, index + first, size)
             prepared = prepare(target, request, (("x-request-id", identity),))
-            return Job(identity, prepared, index)
+            return Job(identity, prepared, index, cancel_ns=workload.wish.cancel_ns(index + first))
 
         return job
 
@@ -428,7 +428,7 @@ class Bench:
         """Name the targets that answer in one piece although a stream was asked for."""
         streamed: dict[str, bool] = {}
         for attempt in self.measured.attempts:
-            if attempt.outcome is Outcome.OK and self._order.wish.stream:
+            if attempt.outcome is Outcome.OK and self._order.wish.streams:
                 streamed[attempt.target] = streamed.get(attempt.target, False) or attempt.streamed
         for name, any_streamed in streamed.items():
             if not any_streamed:

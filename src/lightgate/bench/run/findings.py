@@ -14,6 +14,7 @@ from lightgate.bench.judge.profiles import picks
 from lightgate.bench.judge.verdict import Signs, diagnose
 from lightgate.bench.statistics.summary import CellFacts, relate, summarise
 from lightgate.bench.statistics.versus import Field, contest
+from lightgate.bench.workload.workload import WORDLESS
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.samples import inside
@@ -68,15 +69,16 @@ def conclude(
         rng=np.random.default_rng(seed),
     )
     twins = [target.name for target in run.targets if target.twin_of is not None]
+    worded = run.workload.get("kind") not in WORDLESS  # the demands of uses are on text
     return msgspec.structs.replace(
         run,
         cells=found_cells,
         boards=found.boards,
         versus=found.versus,
         verdicts=tuple(_verdicts(run, measured, (found_cells, counted), twins)),
-        picks=picks(found_cells, twins),
+        picks=picks(found_cells, twins) if worded else (),
         break_even=break_even(run.targets, found_cells),
-        answers=answers(run.targets, found_cells),
+        answers=answers(run.targets, found_cells) if worded else (),
         notes=tuple(dict.fromkeys(filter(None, (*run.notes, other_models(run.targets))))),
     )
 
@@ -147,6 +149,8 @@ def _verdicts(
         if target in twins:
             continue
         every = {cell.load: measured.at(target, cell.load) for cell in own}
+        if not any(attempt.ttft_ms for each in every.values() for attempt in each):
+            continue  # whole answers: how they degrade is not known by their first token
         seen = {load: [a for a in each if a.id in counted] for load, each in every.items()}
         rest = [a for each in every.values() for a in each if a.id not in counted]
         verdict = diagnose(own, Signs.of(seen, warmup=rest, cpu_share=cpu))

@@ -191,8 +191,11 @@ def announced(load: Loading, order: RunOrder) -> int | None:
     if load.pacer is not None:
         return _planned(load)
     counted = load.most if load.requests is not None else load.cap
-    if order.talk is not None or counted is None:
-        return counted
+    if counted is None:
+        return None
+    if order.talk is not None:  # at least one whole conversation
+        own = order.wish.own
+        return counted if own is None else max(counted, len(own.pick(0).turns))
     workers, targets = load.concurrency or 1, len(order.targets)
     processes = processes_for(workers, order.processes)
     stretches = 1 if load.precision is None else 2

@@ -88,6 +88,8 @@ def summarise(
     metrics = tuple(_metrics(cell, worth))
     speed_p50 = metrics[-2].quantiles[0].value
     throughput, spread = _throughput(cell)
+    ended = _ended(cell)
+    served = load.counting(ended)
     return CellSummary(
         target=facts.target.name,
         load=facts.load,
@@ -113,19 +115,21 @@ def summarise(
             [a for a in cell.good if a.tokens_cached == 0], attrgetter("ttft_ms")
         ),
         cached_ttft_p50_ms=_p50([a for a in cell.good if a.tokens_cached], attrgetter("ttft_ms")),
-        cost=_cost(cell, throughput, speed_p50),
+        cost=_cost(cell, ended, throughput, speed_p50),
         windows_ns=cell.windows_ns,
         waves=worth.waves,
         slope=prompt_slope(cell.good),
         throughput_interval=spread,
         client_cpu=facts.client_cpu,
+        requests_per_s=load.requests_per_s(len(served), found.seconds),
+        tokens_in_per_s=load.tokens_in_per_s(served, found.seconds),
     )
 
 
 def glance(
     attempts: Sequence[AttemptRecord], recordings: Mapping[str, Recording], facts: CellFacts
 ) -> CellSummary:
-    """Sum a cell up the moment it ends: n and two medians, of the requests that count."""
+    """Sum a cell up the moment it ends: n and three medians, of the requests that count."""
     cell = _sort_out(attempts, recordings, facts)
     worth = _Worth(cell)
     return CellSummary(
@@ -141,7 +145,7 @@ def glance(
                     sampled(name, cell.good, cell.recordings), (0.5,), n_eff=worth.of(name, (0.5,))
                 ),
             )
-            for name in ("ttft_ms", "speed_tps")
+            for name in ("ttft_ms", "speed_tps", "e2e_ms")
         ),
         windows_ns=cell.windows_ns,
     )
@@ -418,7 +422,22 @@ def _note(cell: _SortedCell) -> str:
     return "; ".join(note for note in notes if note)
 
 
-def _cost(cell: _SortedCell, throughput: float | None, speed: float | None) -> CostFacts:
+def _ended(cell: _SortedCell) -> list[AttemptRecord]:
+    """Collect what ended inside the windows, whether it counts or not."""
+    return [
+        attempt
+        for window in cell.steady.windows
+        for attempt in cell.everything
+        if (end := attempt.t_end_ns) and window.start_ns < end <= window.stop_ns
+    ]
+
+
+def _cost(
+    cell: _SortedCell,
+    ended: Sequence[AttemptRecord],
+    throughput: float | None,
+    speed: float | None,
+) -> CostFacts:
     found = cell.steady
     return cell_cost(
         Billed(
@@ -426,12 +445,7 @@ def _cost(cell: _SortedCell, throughput: float | None, speed: float | None) -> C
             everything=cell.everything,
             counted=cell.counted,
             slo=cell.facts.slo,
-            ended=[
-                attempt
-                for window in found.windows
-                for attempt in cell.everything
-                if (end := attempt.t_end_ns) and window.start_ns < end <= window.stop_ns
-            ],
+            ended=ended,
             seconds=found.seconds,
             throughput_tps=throughput,
             inflight=found.inflight,

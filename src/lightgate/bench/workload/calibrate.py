@@ -102,25 +102,29 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def guess(target: str, wanted: int, note: str = "not asked for") -> Calibration:
-    """Guess the line by the rule of thumb: a token is four characters."""
+def guess(
+    target: str, wanted: int, note: str = "not asked for", wish: str = INSTRUCTION
+) -> Calibration:
+    """Guess the line by the rule of thumb: a token is four characters; `wish` ends a prompt."""
     return Calibration(
         target=target,
         calibrated=False,
-        overhead=len(INSTRUCTION) / CHARS_PER_TOKEN,
+        overhead=len(wish) / CHARS_PER_TOKEN,
         per_word=CHARS_PER_WORD / CHARS_PER_TOKEN,
         wanted=wanted,
         note=note,
     )
 
 
-async def calibrate(client: Client, target: Target, ask: Ask, tokens: int) -> Calibration:
+async def calibrate(
+    client: Client, target: Target, ask: Ask, tokens: int, wish: str = INSTRUCTION
+) -> Calibration:
     """Find the line for prompts of up to `tokens`; a failed probe gives a guess, not an exception.
 
     The line holds for smaller prompts too, to about a token.
     """
     probing = _Probing(client, target, ask)
-    line = guess(target.name, tokens)
+    line = guess(target.name, tokens, wish=wish)
     low = max(MIN_WORDS, tokens // 8)
     try:
         first = await probing.count(low)
@@ -141,10 +145,10 @@ async def calibrate(client: Client, target: Target, ask: Ask, tokens: int) -> Ca
             if fits:
                 break
     except AttemptError as error:
-        line = guess(target.name, tokens, f"a probe failed: {error.message}")
+        line = guess(target.name, tokens, f"a probe failed: {error.message}", wish)
         line = msgspec.structs.replace(line, failure=error)
     except _Unknown as reason:
-        line = guess(target.name, tokens, str(reason))
+        line = guess(target.name, tokens, str(reason), wish)
     return probing.charged(line)
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from lightgate.bench.workload.prompts import INSTRUCTION
-from lightgate.bench.workload.workload import Tooling
+from lightgate.bench.workload.workload import WORDLESS, Tooling
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.timing import e2e_plan
@@ -28,6 +28,7 @@ from lightgate.provider.prepare import prepare
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from lightgate.bench.workload.prompts import OwnPrompts
     from lightgate.bench.workload.workload import Workload
     from lightgate.dialect.request import Request
     from lightgate.provider.call import Called
@@ -56,7 +57,8 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     With `tools` every turn but the last must call a tool and gets its result; without, every turn
     asks something new. `replies` says what stands in the history for an answer: text of a fixed
     length, the same at every target, or what the target really said, which its cache may know.
-    Calls of tools are always the real ones.
+    Calls of tools are always the real ones. With `own` the conversations are those of the run's
+    file, with turns, pauses and lengths of their own; `turns` is then their number on average.
     """
 
     turns: int = 4
@@ -66,6 +68,14 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     tools: bool = False
     replies: Literal["made", "real"] = "made"
     tool_choice: str = "required"  # "auto" where an endpoint knows no better
+    own: bool = False
+
+    def sessions(self, requests: int, own: OwnPrompts | None) -> tuple[int, int]:
+        """Count the whole sessions that so many requests make, at least one, and their turns."""
+        if self.own and own is not None:
+            return own.conversations(requests)
+        many = max(1, requests // self.turns)
+        return many, many * self.turns
 
 
 class Turn(NamedTuple):
@@ -105,13 +115,16 @@ class Conversation:
     ) -> None:
         if talk.turns < 1 or (talk.tools and talk.turns < 2):
             raise UsageError("A conversation has at least one turn, with tools at least two.")
-        if workload.wish.kind == "completion":
-            raise UsageError("A completion endpoint cannot hold a conversation.")
+        if workload.wish.kind in {"completion", *WORDLESS}:
+            raise UsageError(f"The endpoint {workload.wish.kind} cannot hold a conversation.")
         self._target = target
         self._talk = talk
         self._workload = workload
         self._number = number
         self._sleep = sleep
+        own = workload.wish.own.pick(number) if talk.own and workload.wish.own else None
+        self._own = () if own is None else own.turns
+        self._last = len(self._own) or talk.turns
 
     async def run(
         self, client: Client, deadlines: Deadlines, on_turn: Callable[[Turn], None]
@@ -120,18 +133,24 @@ class Conversation:
         history = self._opening()
         turns: list[Turn] = []
         ended: Ended = "complete"
-        for number in range(1, self._talk.turns + 1):
-            if number > 1 and self._talk.think_s > 0:
-                await self._sleep(self._talk.think_s)
+        for number in range(1, self._last + 1):
+            pause = self._pause(number)
+            if number > 1 and pause > 0:
+                await self._sleep(pause)
             turn = await self._turn(client, deadlines, number, history)
             turns.append(turn)
             on_turn(turn)
             ended = self._after(turn)
             if ended != "complete":
                 break
-            if number < self._talk.turns:
+            if number < self._last:
                 history += self._next(turn)
         return _session(tuple(turns), ended)
+
+    def _pause(self, number: int) -> float:
+        """Return the seconds before a turn: its own, or those of the run."""
+        own = self._own[number - 1].think_s if self._own else None
+        return self._talk.think_s if own is None else own
 
     def _opening(self) -> tuple[Message, ...]:
         request = self._workload.request(self._target, self._number)
@@ -149,9 +168,10 @@ class Conversation:
         talk = self._talk
         tooling = None
         if talk.tools:  # the tools stay to the end: they are part of what a cache knows
-            last = number == talk.turns
+            last = number == self._last
             tooling = Tooling((TOOL,), "none" if last else talk.tool_choice)
-        request = self._workload.ask(self._target, history, talk.tokens_out, tooling)
+        own = self._own[number - 1].max_tokens if self._own else None
+        request = self._workload.ask(self._target, history, own or talk.tokens_out, tooling)
         prepared, kept = prepare(self._target, request), _Kept()
         marks = Marks(plan=time.monotonic_ns())
         called = await Call(prepared, marks, kept.keep).run(client, deadlines)
@@ -164,7 +184,7 @@ class Conversation:
         """Return how the session would end after this turn; `complete` also lets it go on."""
         if turn.called.outcome is not Outcome.OK:
             return "failed"
-        if not self._talk.tools or turn.number == self._talk.turns:
+        if not self._talk.tools or turn.number == self._last:
             return "complete"
         if not turn.answer.calls:
             return "no tool call"
@@ -174,6 +194,10 @@ class Conversation:
     def _next(self, turn: Turn) -> tuple[Message, ...]:
         """Return what follows a turn in the history: the answer, then a question or results."""
         calls = turn.answer.calls
+        if self._own:
+            text = self._own[turn.number - 1].answer or turn.answer.text
+            asked = Message(role="user", content=self._own[turn.number].content)
+            return (Message(role="assistant", content=text), asked)
         if self._talk.tools:
             said = Message(role="assistant", content=turn.answer.text, tool_calls=calls)
             return (said, *(self._result(turn.number, call) for call in calls))

@@ -103,7 +103,7 @@ class Prompts:
         digest = hashlib.sha256(str(seed).encode()).digest()
         self._offset = int.from_bytes(digest[:8], "big")
 
-    def text(self, number: int, words: int) -> str:
+    def text(self, number: int, words: int, wish: str = INSTRUCTION) -> str:
         """The prompt of one request: so many words, then the wish for a long answer."""
         words = max(words, MIN_WORDS)
         own = self._own(words) if self.cached else words
@@ -113,7 +113,7 @@ class Prompts:
             left, digit = divmod(left, len(words_here))
             tail[place] = words_here[digit]
         shared = words_of(f"{self.seed}/shared", words - own) if own < words else []
-        return joined(shared + tail) + INSTRUCTION
+        return joined(shared + tail) + wish
 
     def filler(self, number: int, part: str, words: int) -> str:
         """Text for a later part of a conversation, without the wish for a long answer."""
@@ -125,11 +125,27 @@ class Prompts:
         return tail + words % MIN_WORDS if words - tail >= MIN_WORDS else words
 
 
+class OwnTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of a conversation of the user's; `think_s` is the pause before it.
+
+    `answer` stands in the history of later turns, in place of what the target said.
+    """
+
+    content: str
+    think_s: float | None = None
+    max_tokens: int | None = None
+    answer: str | None = None
+
+
 class OwnPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """One prompt of the user's; `max_tokens` where its line names one."""
+    """One prompt of the user's; `max_tokens` where its line names one.
+
+    `turns` are those of a conversation: the messages are then the ones of its first turn.
+    """
 
     messages: tuple[Message, ...]
     max_tokens: int | None = None
+    turns: tuple[OwnTurn, ...] = ()
 
 
 class OwnPrompts(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,13 +158,36 @@ class OwnPrompts(msgspec.Struct, frozen=True, kw_only=True):
         """The prompt of one request; after the last comes the first again."""
         return self.prompts[number % len(self.prompts)]
 
+    @property
+    def talks(self) -> bool:
+        """Whether the prompts are conversations."""
+        return any(prompt.turns for prompt in self.prompts)
+
+    @property
+    def usual_turns(self) -> int:
+        """Turns of a conversation, on average, at least one."""
+        return max(1, round(sum(len(one.turns) for one in self.prompts) / len(self.prompts)))
+
+    def conversations(self, requests: int) -> tuple[int, int]:
+        """Count the whole conversations, in the file's order, that so many requests make.
+
+        At least one; beside it stand the turns that they have together.
+        """
+        count, turns = 1, len(self.pick(0).turns)
+        while turns + (more := len(self.pick(count).turns)) <= requests:
+            count, turns = count + 1, turns + more
+        return count, turns
+
     def note(self, requests: int) -> str | None:
         """Warn the user if so many requests repeat prompts; None if they do not."""
         have = len(self.prompts)
+        if self.talks:
+            requests, _ = self.conversations(requests)
         if requests <= have:
             return None
+        many = "conversations" if self.talks else "requests"
         return (
-            f"{self.source} has {have} prompts for {requests} requests: they are sent again from"
+            f"{self.source} has {have} prompts for {requests} {many}: they are sent again from"
             " the beginning, so a prompt cache may answer sooner than a new prompt would be."
         )
 
@@ -156,10 +195,10 @@ class OwnPrompts(msgspec.Struct, frozen=True, kw_only=True):
 def read_prompts(path: Path) -> OwnPrompts:
     """Read a file: JSON objects, one a line, or plain text, one prompt a line; blank lines pass.
 
-    An object has "prompt" or "text" (a text) or "messages" (roles and contents as in OpenAI's
-    chat), and may have "max_tokens", which other tools call "output_length" or
-    "output_tokens_count". What begins with a brace is read as JSON, and what begins with a bracket
-    as one list of such objects, or of recorded conversations as in ShareGPT.
+    An object has "prompt" or "text" (a text), "messages" (roles and contents as in OpenAI's chat)
+    or "turns" (a conversation, see `read_turns`), and may have "max_tokens", which other tools call
+    "output_length" or "output_tokens_count". What begins with a brace is read as JSON, and what
+    begins with a bracket as one list of such objects, or of recorded conversations as in ShareGPT.
     """
     text = _read(path)
     if text.lstrip().startswith("["):
@@ -171,6 +210,10 @@ def read_prompts(path: Path) -> OwnPrompts:
     prompts = tuple(
         _object(f"{path}:{number}", line) if as_json else _plain(line) for number, line in lines
     )
+    if len({bool(prompt.turns) for prompt in prompts}) > 1:
+        raise UsageError(
+            f"{path} holds conversations and single prompts.", hint="Put them into two files."
+        )
     return OwnPrompts(source=path.name, prompts=prompts)
 
 
@@ -243,6 +286,8 @@ def read_object(place: str, tree: dict[str, Any]) -> OwnPrompt:
     limit = next((tree[name] for name in _LIMITS if tree.get(name) is not None), None)
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise UsageError(f'{place}: "max_tokens" is not a number above zero.')
+    if tree.get("turns") is not None:
+        return read_turns(place, tree)
     prompt, messages = tree.get("prompt", tree.get("text")), tree.get("messages")
     if (prompt is None) == (messages is None):
         raise UsageError(f'{place}: the object needs "prompt" or "messages", and not both.')
@@ -260,6 +305,40 @@ def read_object(place: str, tree: dict[str, Any]) -> OwnPrompt:
     )
 
 
+def read_turns(place: str, tree: dict[str, Any]) -> OwnPrompt:
+    """Read one conversation: a list of turns, and a "system" text before them.
+
+    A turn is a text, or an object with "content" and any of "think_s" (seconds before it),
+    "max_tokens" and "answer".
+    """
+    listed = tree["turns"]
+    if not isinstance(listed, list) or not listed:
+        raise UsageError(f'{place}: "turns" is not a list with at least one turn.')
+    turns = tuple(_turn(f"{place}: turn {at}", turn) for at, turn in enumerate(listed, 1))
+    system = tree.get("system")
+    if system is not None and not isinstance(system, str):
+        raise UsageError(f'{place}: "system" is not a text.')
+    before = () if system is None else (Message(role="system", content=system),)
+    first = Message(role="user", content=turns[0].content)
+    return OwnPrompt(messages=(*before, first), max_tokens=turns[0].max_tokens, turns=turns)
+
+
+def _turn(place: str, turn: Any) -> OwnTurn:
+    tree = {"content": turn} if isinstance(turn, str) else turn
+    try:
+        found = msgspec.convert(tree, OwnTurn)
+    except msgspec.ValidationError as reason:
+        raise UsageError(f"{place}: {reason}.", hint=_TURN_HINT) from None
+    strange = sorted(set(tree) - set(OwnTurn.__struct_fields__))
+    if strange or not found.content.strip():
+        wrong = f"has the field {strange[0]!r}" if strange else "has no content"
+        raise UsageError(f"{place} {wrong}.", hint=_TURN_HINT)
+    if (found.think_s or 0.0) < 0 or (found.max_tokens is not None and found.max_tokens < 1):
+        raise UsageError(f"{place} has a number that cannot be.", hint=_TURN_HINT)
+    return found
+
+
+_TURN_HINT: Final = 'A turn is {"content": "...", "think_s": 2.5, "max_tokens": 200, "answer": ...}'
 _ROLES: Final[dict[str, Role]] = {
     "system": "system",
     "developer": "developer",

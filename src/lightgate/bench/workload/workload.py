@@ -10,8 +10,9 @@ from zlib import crc32
 import msgspec
 
 from lightgate.bench.workload.calibrate import PROBE_TOKENS, Calibration, calibrate, guess
+from lightgate.bench.workload.cancel import Cancelling
 from lightgate.bench.workload.lengths import DrawnLengths
-from lightgate.bench.workload.prompts import OwnPrompts, Prompts
+from lightgate.bench.workload.prompts import INSTRUCTION, OwnPrompts, Prompts
 from lightgate.dialect.request import Message, Request
 from lightgate.errors import DeadlineMissed, UsageError
 
@@ -31,7 +32,8 @@ SIZES: Final = 1 << 29
 OF_TWIN: Final = 1 << 30
 OF_LOAD: Final = 1 << 31
 _PROBE_NUMBER: Final = 1 << 64  # probes use prompts that no request of the run uses
-Kind = Literal["chat", "completion", "responses"]
+Kind = Literal["chat", "completion", "responses", "embedding", "speech"]
+WORDLESS: Final = frozenset({"embedding", "speech"})  # answers without a word: nothing to cut off
 Length = Literal["fixed", "capped"]
 
 
@@ -53,6 +55,17 @@ class WorkloadWish(msgspec.Struct, frozen=True, kw_only=True):
     own: OwnPrompts | None = None
     lengths_in: DrawnLengths | None = None
     lengths_out: DrawnLengths | None = None
+    cancel: Cancelling | None = None  # requests that the client cancels on purpose
+
+    @property
+    def streams(self) -> bool:
+        """Whether answers are asked for in pieces; a vector comes whole, and sound by itself."""
+        return self.stream and self.kind not in WORDLESS
+
+    @property
+    def instruction(self) -> str:
+        """The wish for a long answer at the end of a made prompt, where answers have a length."""
+        return "" if self.kind in WORDLESS else INSTRUCTION
 
     def size(self, number: int) -> Size:
         """The tokens of one request: those of the run, or drawn for it."""
@@ -60,6 +73,12 @@ class WorkloadWish(msgspec.Struct, frozen=True, kw_only=True):
             _drawn(self.lengths_in, f"{self.seed}/in/{number}") or self.tokens_in,
             _drawn(self.lengths_out, f"{self.seed}/out/{number}"),
         )
+
+    def cancel_ns(self, number: int) -> int | None:
+        """When the client cancels a request, in ns after its start; None: it does not."""
+        if self.cancel is None:
+            return None
+        return self.cancel.draw(f"{self.seed}/cancel/{number % SIZES}")
 
 
 def _drawn(lengths: DrawnLengths | None, key: str) -> int | None:
@@ -109,7 +128,9 @@ class Workload:
 
     def calibration(self, target: str) -> Calibration:
         """The target's line from words to tokens; a guess where nobody probed."""
-        return self.calibrations.get(target) or guess(target, self.wish.tokens_in)
+        wish = self.wish
+        line = self.calibrations.get(target)
+        return line or guess(target, wish.tokens_in, wish=wish.instruction)
 
     def length(self, target: Target) -> Length:
         """Whether answers have the asked length, or only at most that.
@@ -154,6 +175,10 @@ class Workload:
         The length is not fixed where a tool may be called: it would break the call's JSON.
         """
         wish, quirks = self.wish, target.provider.quirks
+        if wish.kind in WORDLESS:
+            return Request(
+                model=target.model, kind=wish.kind, inputs=(_text(messages),), extra=wish.extra
+            )
         fixing = tooling is None and wish.kind != "responses"
         line = self.calibrations.get(target.name)
         choosable = line is None or line.temperature
@@ -161,7 +186,7 @@ class Workload:
             model=target.model,
             kind=wish.kind,
             messages=() if wish.kind == "completion" else messages,
-            prompt=_prompt(messages) if wish.kind == "completion" else None,
+            prompt=_text(messages) if wish.kind == "completion" else None,
             stream=wish.stream,
             max_tokens=tokens_out,
             min_tokens=tokens_out if fixing and quirks.min_tokens else None,
@@ -174,7 +199,7 @@ class Workload:
 
     def probe(self, target: Target, number: int, words: int) -> Request:
         """A request that calibrates: a prompt of so many words, hardly any answer."""
-        text = self.prompts.text(_PROBE_NUMBER + number, words)
+        text = self.prompts.text(_PROBE_NUMBER + number, words, self.wish.instruction)
         request = self.ask(target, (Message(role="user", content=text),), PROBE_TOKENS)
         return msgspec.structs.replace(request, min_tokens=None, ignore_eos=False)
 
@@ -198,11 +223,15 @@ class Workload:
         facts = {
             "prompts": "made" if wish.own is None else wish.own.source,
             "tokens_in": _said(wish.tokens_in, wish.lengths_in) if wish.own is None else IN_FILE,
-            "tokens_out": _said(wish.tokens_out, wish.lengths_out),
+            "tokens_out": "none"
+            if wish.kind in WORDLESS
+            else _said(wish.tokens_out, wish.lengths_out),
             "cached": str(wish.cached).lower(),
             "seed": str(wish.seed),
             "kind": wish.kind,
         }
+        if wish.cancel is not None:
+            facts["cancelled"] = wish.cancel.text
         sizes = {t.name: self.calibration(t.name).words_for(wish.tokens_in) for t in targets}
         example = {sizes[target.name]: target for target in targets}
         by_size = {size: self.hash(target, requests) for size, target in example.items()}
@@ -211,7 +240,7 @@ class Workload:
             facts["prompts_sha256"] = next(iter(hashes.values()))
         else:
             facts |= {f"prompts_sha256 {name}": value for name, value in hashes.items()}
-        for target in targets:
+        for target in targets if wish.kind not in WORDLESS else ():
             facts[f"length {target.name}"] = self.length(target)
         for name, line in self.calibrations.items():
             facts[f"calibrated {name}"] = str(line.calibrated).lower()
@@ -220,7 +249,10 @@ class Workload:
         return facts
 
     def hash(self, target: Target, requests: int) -> str:
-        """SHA-256 over the messages of the first requests; equal hashes are equal prompts."""
+        """SHA-256 over the messages of the first requests; equal hashes are equal prompts.
+
+        Of conversations all turns are taken.
+        """
         digest = hashlib.sha256()
         line = self.calibration(target.name)
         usual = line.words_for(self.wish.tokens_in)
@@ -230,6 +262,8 @@ class Workload:
                 words = line.words_for(self.wish.size(number).tokens_in or self.wish.tokens_in)
             messages, _ = self._messages(number, words)
             encoded = msgspec.json.encode(messages)
+            if self.wish.own is not None and (turns := self.wish.own.pick(number).turns):
+                encoded += msgspec.json.encode(turns)
             digest.update(b"%d:" % len(encoded))
             digest.update(encoded)
         return digest.hexdigest()
@@ -238,7 +272,8 @@ class Workload:
         if self.wish.own is not None:
             own = self.wish.own.pick(number)
             return own.messages, own.max_tokens
-        return (Message(role="user", content=self.prompts.text(number, words)),), None
+        text = self.prompts.text(number, words, self.wish.instruction)
+        return (Message(role="user", content=text),), None
 
 
 def _said(tokens: int, lengths: DrawnLengths | None) -> str:
@@ -286,22 +321,24 @@ async def calibrated(
 async def _line(
     client: Client, plain: Workload, target: Target, calibrating: Calibrating
 ) -> Calibration:
+    wish = plain.wish
+
     def ask(number: int, words: int) -> Request:
         return plain.probe(target, number, words)
 
     try:
         async with asyncio.timeout(calibrating.patience_s):
-            line = await calibrate(client, target, ask, plain.wish.tokens_in)
+            line = await calibrate(client, target, ask, wish.tokens_in, wish.instruction)
     except TimeoutError:
-        line = guess(target.name, plain.wish.tokens_in, "its probes took too long")
+        line = guess(target.name, wish.tokens_in, "its probes took too long", wish.instruction)
         late = DeadlineMissed(f"{target.name} did not answer its probes in time.", phase="total")
         line = msgspec.structs.replace(line, failure=late)
     calibrating.on_done(target.name)
     return line
 
 
-def _prompt(messages: tuple[Message, ...]) -> str:
-    """Return the one text that a completion begins with."""
+def _text(messages: tuple[Message, ...]) -> str:
+    """Return the one text of a request that is no chat."""
     if len(messages) != 1 or not isinstance(messages[0].content, str):
-        raise UsageError("A completion takes one text, not a conversation.")
+        raise UsageError("This endpoint takes one text, not a conversation.")
     return messages[0].content

@@ -1,7 +1,8 @@
 """OpenAI's sound: text in and speech out; a recording in and its transcript out.
 
-Requests are passed on as they are. Speech comes as bytes, which the clock stamps by themselves, or
-as events; transcripts come as JSON, as text, or as events.
+Requests of clients are passed on as they are; only one for speech can be built. Speech comes as
+bytes, which the clock stamps by themselves, or as events; transcripts come as JSON, as text, or as
+events.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 from lightgate.clock.tokens import Usage
 from lightgate.dialect.errors import error_of
 from lightgate.dialect.kinds import AUDIO, TEXT
+from lightgate.dialect.neutral.build import built, need
 from lightgate.dialect.neutral.dialect import Dialect
 from lightgate.dialect.neutral.events import Reader, marker, stray
 from lightgate.dialect.neutral.json_text import Count, decoded
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from lightgate.dialect.quirks import Quirks
     from lightgate.dialect.request import Built, Kind, Request
 
+VOICE: Final = "alloy"  # of OpenAI's, which its compatible servers know too
 _DELTAS: Final = frozenset(("speech.audio.delta", "transcript.text.delta"))
 _ENDS: Final = frozenset(("speech.audio.done", "transcript.text.done"))
 
@@ -31,6 +34,15 @@ _ENDS: Final = frozenset(("speech.audio.done", "transcript.text.done"))
 def _build(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - every builder is called alike
     """Refuse: a neutral request holds no sound."""
     raise UsageError(f"A request of the kind {request.kind!r} is passed on, never built.")
+
+
+def _build_speech(request: Request, quirks: Quirks) -> Built:  # noqa: ARG001 - same
+    """Build POST /audio/speech of one text; `extra` may name another voice and the format."""
+    text, *more = need(request, "openai speech", "inputs")
+    if more:
+        raise UsageError("Speech is made of one text.")
+    body = {"model": request.model, "input": text, "voice": VOICE}
+    return built("/audio/speech", body, request.extra, stream=False)
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -112,7 +124,7 @@ def _endpoint(name: str, kind: Kind, *, form: bool) -> Dialect:
         path=f"/audio/{name}",
         tokens=False,
         sound="form" if form else "speech",
-        builder=_build,
+        builder=_build if form else _build_speech,
         reader=Reader(event=_event, whole=_whole, finishes={"stop": "stop"}),
         error_words=error_words,
         error_event=error_event,

@@ -281,7 +281,7 @@ class Attempt(Call):
                 self.exchange, self.prepared, self._body[0]
             )
             self._scanner.adopt(facts)
-            if self._scanner.kinds:
+            if self._has_answer:
                 self.marks.last = self._came_ns
             if self._translator is not None and self._unread is None:
                 self._whole = told

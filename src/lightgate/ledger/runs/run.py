@@ -163,6 +163,9 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     slope: PromptSlope | None = None
     throughput_interval: Interval | None = None
     client_cpu: float | None = None  # how busy the client's own core was, from 0 to 1
+    # Good answers that ended in the windows, and the tokens of their prompts, per second.
+    requests_per_s: float | None = None
+    tokens_in_per_s: float | None = None
 
     def estimate(self, metric: str, q: float, *, failures: bool = False) -> Estimate | None:
         """Look one quantile up; None where the cell has no such metric or quantile."""

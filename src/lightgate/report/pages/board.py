@@ -29,7 +29,7 @@ from lightgate.report.tables.figures import (
 from lightgate.report.tables.sentences import cell_remark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lightgate.ledger.runs.run import CellSummary, Run
     from lightgate.report.charts.svg import Scale
@@ -65,19 +65,20 @@ _HEADS: Final = (
 
 def board(run: Run, block: Block) -> str:
     """Write the table of one load, a row for each target."""
-    return _table(run, "target", [(row, row.name) for row in block.rows], block.metric)
+    return _table(run, "target", [(row, row.name) for row in block.rows], block)
 
 
 def load_board(run: Run, arranged: Sequence[Block]) -> str:
     """Write the one table of a run with a single target, a row for each load."""
     rows = [(row, row.cell.load) for block in arranged for row in block.rows]
-    return _table(run, "load", rows, arranged[0].metric)
+    return _table(run, "load", rows, arranged[0])
 
 
-def _table(run: Run, first: str, rows: Sequence[tuple[CellRow, str]], metric: str) -> str:
+def _table(run: Run, first: str, rows: Sequence[tuple[CellRow, str]], block: Block) -> str:
+    metric = block.metric
     series = {target: at for at, target in enumerate(targets(run))}
     scale = whisker_scale([row.cell for row, _ in rows], metric)
-    heads = _heads(first, metric)
+    heads = _heads(first, metric, wordless=block.wordless)
     body = "".join(
         _row(row, name, [head for head, _ in heads], metric, (series[row.cell.target], scale))
         for row, name in rows
@@ -88,17 +89,26 @@ def _table(run: Run, first: str, rows: Sequence[tuple[CellRow, str]], metric: st
     return element("div", element("table", table, class_="board"), class_="scroll tips", tabindex=0)
 
 
-def _heads(first: str, metric: str) -> list[tuple[str, str]]:
+def _named(metric: str, *, wordless: bool) -> Iterator[tuple[str, str]]:
+    """Return the headings of the figures; answers without tokens have no speed."""
+    for head, name in _HEADS:
+        if name == "throughput" and wordless:
+            yield from (("req/s", "served"), ("tok in/s", "read"))
+        elif not (wordless and name in {"speed_tps", "grade"}):
+            yield head, metric if name == "metric" else name
+
+
+def _heads(first: str, metric: str, *, wordless: bool) -> list[tuple[str, str]]:
     """Return the headings with their definitions."""
     title = DEFINITIONS[metric].title
     meaning = f"{title}, ms. {DEFINITIONS[metric].text}"
-    order = "From the lightest load." if first == "load" else "Ordered by the median of TTFT."
+    order = "From the lightest load." if first == "load" else f"Ordered by the median of {title}."
     return [
         (first, order),
         ("rank", f"{DEFINITIONS['rank'].text}"),
         (f"{title} p50", meaning),
         (WHISKERS, "The median, its 95 % interval (band) and p95 (end of the line), logarithmic."),
-        *((head, DEFINITIONS[metric if name == "metric" else name].text) for head, name in _HEADS),
+        *((head, DEFINITIONS[name].text) for head, name in _named(metric, wordless=wordless)),
     ]
 
 
@@ -121,9 +131,8 @@ def _row(
     name = element("th", escape(called) + flag, scope="row", class_="name", title=cell.target)
     drawn = "" if scale is None else whisker(series, cell, metric, scale)
     labels = [head.replace("\u00ad", "") for head in heads]
-    figures = "".join(
-        _td(figure, label) for figure, label in zip(_figures(row, metric), labels[4:], strict=True)
-    )
+    known = _figures(row, metric)
+    figures = "".join(_td(known[label], label) for label in labels[4:])
     rank = _td(_rank(row), labels[1])
     lead = _td(_quantile(cell, metric, 0.5), labels[2], tie, class_="lead")
     wide = element("td", drawn or DOT, class_="w")
@@ -135,33 +144,38 @@ def _td(figure: BoardFigure, label: str, before: str = "", **attributes: object)
     return element("td", text, title=figure.title, data_label=label, **attributes)
 
 
-def _figures(row: CellRow, metric: str) -> Sequence[BoardFigure]:
+def _figures(row: CellRow, metric: str) -> dict[str, BoardFigure]:
+    """Return the figures of a row by their headings."""
     cell = row.cell
     n = f"n = {sample_count(cell, metric):,}."
     graded = f"n = {sample_count(cell, 'speed_total_tps'):,}."
-    return (
-        _quantile(cell, metric, 0.95),
-        _quantile(cell, metric, 0.99),
-        _quantile(cell, "speed_tps", 0.5),
-        _quantile(cell, "speed_tps", 0.05),
-        _quantile(cell, "stall_ms", 0.95),
-        _quantile(cell, "e2e_ms", 0.5),
-        BoardFigure(
+    return {
+        "p95": _quantile(cell, metric, 0.95),
+        "p99": _quantile(cell, metric, 0.99),
+        "tok/s": _quantile(cell, "speed_tps", 0.5),
+        "slow 5 %": _quantile(cell, "speed_tps", 0.05),
+        "stall p95": _quantile(cell, "stall_ms", 0.95),
+        "e2e p50": _quantile(cell, "e2e_ms", 0.5),
+        "throughput": BoardFigure(
             guessed(cell, number(cell.throughput_tps)), _window(cell, "throughput", "tok/s")
         ),
-        BoardFigure(number(cell.inflight), _window(cell, "inflight", "requests")),
-        BoardFigure(percent(error_share(cell), digits=1), _errors(cell)),
-        BoardFigure(percent(cell.goodput), f"n = {cell.requests:,}. {DEFINITIONS['goodput'].text}"),
-        BoardFigure(dollars(cell.cost.per_1k), _cost(cell)),
-        BoardFigure(grade_of(cell) or DOT, f"{graded} {DEFINITIONS['grade'].text}"),
-        BoardFigure(
+        "req/s": BoardFigure(number(cell.requests_per_s), _window(cell, "served", "per second")),
+        "tok in/s": BoardFigure(number(cell.tokens_in_per_s), _window(cell, "read", "tok/s")),
+        "in flight": BoardFigure(number(cell.inflight), _window(cell, "inflight", "requests")),
+        "errors": BoardFigure(percent(error_share(cell), digits=1), _errors(cell)),
+        "goodput": BoardFigure(
+            percent(cell.goodput), f"n = {cell.requests:,}. {DEFINITIONS['goodput'].text}"
+        ),
+        "$/1k": BoardFigure(dollars(cell.cost.per_1k), _cost(cell)),
+        "grade": BoardFigure(grade_of(cell) or DOT, f"{graded} {DEFINITIONS['grade'].text}"),
+        "P(fastest)": BoardFigure(
             DOT if row.standing is None else probability(row.standing.p_fastest),
             f"{n} {DEFINITIONS['p_fastest'].text}",
         ),
-        BoardFigure(
+        "n": BoardFigure(
             counted(cell, metric), f"{cell.warmup:,} were cut off. {DEFINITIONS['n'].text}"
         ),
-    )
+    }
 
 
 def _quantile(cell: CellSummary, metric: str, q: float) -> BoardFigure:

@@ -30,9 +30,16 @@ class Block(NamedTuple):
     """All targets under one load, by the median of the headline metric."""
 
     load: str
-    metric: str  # ttft_ms, or ttft_plan_ms where requests came by schedule
+    metric: str  # ttft_ms, or ttft_plan_ms where requests came by schedule; e2e without a token
     rows: tuple[CellRow, ...]
     void: bool  # an A/A pair differs: the ranking says nothing
+
+    @property
+    def wordless(self) -> bool:
+        """Whether there are answers and no tokens to count in them: embeddings, speech."""
+        cells = [row.cell for row in self.rows]
+        served = any(cell.requests_per_s is not None for cell in cells)
+        return served and all(cell.throughput_tps is None for cell in cells)
 
 
 def blocks(run: Run) -> list[Block]:
@@ -84,9 +91,15 @@ def cell_of(run: Run, target: str, load: str) -> CellSummary | None:
 
 
 def headline(cell: CellSummary) -> str:
-    """Return the headline metric: counted from the plan where requests came by schedule."""
+    """Return the headline metric: counted from the plan where requests came by schedule.
+
+    It is the first token, or the whole time where answers come in one piece.
+    """
     by_plan = cell.concurrency is None and cell.estimate("ttft_plan_ms", 0.5) is not None
-    return "ttft_plan_ms" if by_plan else "ttft_ms"
+    first, whole = ("ttft_plan_ms", "e2e_plan_ms") if by_plan else ("ttft_ms", "e2e_ms")
+    found, instead = cell.estimate(first, 0.5), cell.estimate(whole, 0.5)
+    in_one_piece = found is not None and not found.n and instead is not None and instead.n > 0
+    return whole if in_one_piece else first
 
 
 def sample_count(cell: CellSummary, metric: str) -> int:

@@ -34,6 +34,8 @@ DEFINITIONS: Final = {
     "throughput": Definition(
         "throughput", "Tokens of all requests whose burst fell in the steady window, per second."
     ),
+    "served": Definition("req/s", "Good answers that ended in the steady window, per second."),
+    "read": Definition("tok in/s", "Tokens of the prompts of those answers, per second."),
     "inflight": Definition("in flight", "Time-weighted mean of requests in flight in the window."),
     "errors": Definition("errors", "Failed requests as a share of those that came to an end."),
     "goodput": Definition("goodput", "Share of the offered requests that met every SLO."),

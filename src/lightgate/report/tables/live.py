@@ -17,7 +17,7 @@ from lightgate.clock.load import in_statistics
 from lightgate.clock.outcome import FAILURES
 from lightgate.clock.quantile import rank, smallest_n
 from lightgate.clock.source import SYSTEM
-from lightgate.report.tables.arrange import sample_count
+from lightgate.report.tables.arrange import headline, sample_count
 from lightgate.report.tables.figures import DOT, clean, number, shorten
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def line(cell: CellProgress, now_ns: int) -> str:
     state = "done" if cell.ended_ns is not None else f"{inflight} in flight, ETA {eta}"
     last = f" ({shorten(clean(cell.last_error), 80)})" if cell.last_error else ""
     glance = cell.glance
-    counted = "" if glance is None else f" ({sample_count(glance, 'ttft_ms'):,} counted)"
+    counted = "" if glance is None else f" ({sample_count(glance, headline(glance)):,} counted)"
     figures = f"TTFT p50 {ttft}, {speed} tok/s, {errors} errors{last}"
     return f"{target} {load}: {done} requests{counted}, {figures}, {state}"
 

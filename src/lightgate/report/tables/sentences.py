@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lightgate.clock.outcome import Outcome
 from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.doubt import REMEDY, doubt, quantile_name
 from lightgate.report.tables.arrange import headline, names, sample_count
@@ -149,6 +150,9 @@ def cell_remark(cell: CellSummary) -> str:
             f"median needs {smallest_n(0.5)} waves: ask for more requests, let the workers "
             "stagger, or vary the length of the answers"
         )
+    cancelled = cell.outcomes.get(Outcome.CANCELLED, 0)
+    if cancelled:
+        parts.append(f"the client cancelled {cancelled:,} of {cell.requests:,} requests, as asked")
     parts += _other_counts(cell)
     estimated = cell.tokens_source.get("estimate", 0)
     if estimated:

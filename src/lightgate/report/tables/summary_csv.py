@@ -59,6 +59,7 @@ _COSTS: Final = (
     "spent",
     "source",
 )
+_PLAIN_ADDED: Final = ("requests_per_s", "tokens_in_per_s")
 _COSTS_ADDED: Final = ("per_1k", "tokens_per_dollar", "speed_per_dollar")
 
 
@@ -80,6 +81,7 @@ def columns() -> tuple[str, ...]:
         "doubtful",
         *(name for metric in (*_DURATIONS, *_ADDED) for name in _bound_columns(metric, _TAILS)),
         *(name for metric in _RATES for name in _bound_columns(metric, _SLOW)),
+        *_PLAIN_ADDED,
     )
 
 
@@ -140,7 +142,7 @@ def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, ob
         row |= _failing(cell, metric)
     for metric in (*_DURATIONS, *_ADDED, *_RATES):
         row |= _bounds(cell, metric, _SLOW if metric in _RATES else _TAILS)
-    row |= {name: harmless(getattr(cell, name)) for name in _PLAIN}
+    row |= {name: harmless(getattr(cell, name)) for name in (*_PLAIN, *_PLAIN_ADDED)}
     return row | {
         f"cost_{name}": harmless(getattr(cell.cost, name)) for name in (*_COSTS, *_COSTS_ADDED)
     }

@@ -160,26 +160,48 @@ def _columns(block: Block) -> list[list[TextColumn]]:
         _column("95 %", rows, lambda row: _interval(row.cell, metric)),
         _column("p95", rows, lambda row: shown(row.cell.estimate(metric, 0.95))),
         _column("p99", rows, lambda row: shown(row.cell.estimate(metric, 0.99))),
-        _column("tok/s p50", rows, lambda row: _speed(row.cell, 0.5)),
-        _column("slow 5 %", rows, lambda row: _speed(row.cell, 0.05)),
     ]
+    if not block.wordless:
+        fast += [
+            _column("tok/s p50", rows, lambda row: _speed(row.cell, 0.5)),
+            _column("slow 5 %", rows, lambda row: _speed(row.cell, 0.05)),
+        ]
     system = [
-        _column("stall p95", rows, lambda row: shown(row.cell.estimate("stall_ms", 0.95))),
-        _column("e2e p50", rows, lambda row: shown(row.cell.estimate("e2e_ms", 0.5))),
-        _column("throughput", rows, lambda row: guessed(row.cell, number(row.cell.throughput_tps))),
+        *([] if metric == "e2e_ms" else [_times("stall p95", rows), _times("e2e p50", rows)]),
+        *_rates(block),
         _column("in flight", rows, lambda row: number(row.cell.inflight)),
     ]
     well = [
         _column("errors", rows, lambda row: _errors(row.cell)),
         _column("goodput", rows, lambda row: percent(row.cell.goodput)),
         _column("$/1k", rows, lambda row: dollars(row.cell.cost.per_1k)),
-        _column("grade", rows, lambda row: grade_of(row.cell) or DOT),
+        *([] if block.wordless else [_column("grade", rows, lambda r: grade_of(r.cell) or DOT)]),
         _column("rank", rows, _rank),
         _column("P(fastest)", rows, _p_fastest),
         _column("n", rows, lambda row: counted(row.cell, metric)),
     ]
     target = tuple(shorten(row.name, _LONGEST_NAME) for row in rows)
     return [[TextColumn("target", target, right=False)], fast, system, well]
+
+
+def _times(title: str, rows: Iterable[CellRow]) -> TextColumn:
+    """Return the column of a time beside the headline: longest gap, or whole."""
+    name, q = ("stall_ms", 0.95) if title == "stall p95" else ("e2e_ms", 0.5)
+    return _column(title, rows, lambda row: shown(row.cell.estimate(name, q)))
+
+
+def _rates(block: Block) -> list[TextColumn]:
+    """Return what all requests together came to: tokens, or answers that have none."""
+    rows = block.rows
+    if not block.wordless:
+        tokens = _column(
+            "throughput", rows, lambda row: guessed(row.cell, number(row.cell.throughput_tps))
+        )
+        return [tokens]
+    return [
+        _column("req/s", rows, lambda row: number(row.cell.requests_per_s)),
+        _column("tok in/s", rows, lambda row: number(row.cell.tokens_in_per_s)),
+    ]
 
 
 def _column(title: str, rows: Iterable[CellRow], show: Callable[[CellRow], str]) -> TextColumn:
