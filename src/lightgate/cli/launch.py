@@ -21,7 +21,7 @@ from lightgate.config.load import find_config
 from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process import logs
-from lightgate.gateway.process.apart import apart
+from lightgate.gateway.process.apart import apart, apart_aside
 from lightgate.gateway.process.handover import Handover, check_installed, hand_over, taken_over
 from lightgate.gateway.process.lists import ListKeeper, order_of
 from lightgate.gateway.process.lock import (
@@ -161,13 +161,16 @@ class Launch:
 
     def require_keys(self) -> None:
         """Read the keys; a gateway that other machines can reach must have a usable one."""
-        self._keys = apart(lambda: keys_in(self.settings.ledger))
+        self._keys = apart(self._read_keys)
         host = self.settings.host
         if not is_loopback(host) and not self._usable():
             raise ConfigError(
                 f"The gateway does not listen on {host} without a key: anybody could spend yours.",
                 hint=f"Make one: lightgate keys create --name me --data {self.data}",
             )
+
+    def _read_keys(self) -> tuple[KeyRecord, ...]:
+        return keys_in(self.settings.ledger)
 
     async def serve(
         self,
@@ -183,7 +186,7 @@ class Launch:
         self._port, self._console_port = gateway.port, console_at.port
         self._prepare.port = gateway.port
         if before is None and any(key.budget_usd is not None for key in self._keys):
-            apart(lambda: restore_spend(self.settings.ledger, self._keys))
+            await apart_aside(lambda: restore_spend(self.settings.ledger, self._keys))
         started = instant_text(SYSTEM.wall_ns()) if before is None else before.started
 
         def changed(children: tuple[ChildState, ...]) -> None:
@@ -256,9 +259,10 @@ class Launch:
         hands = {hand.name: hand for hand in before.children}
         supervisor.reloads = before.reloads + 1
         supervisor.adopt(*((s, hands[s.name]) for s in specs if s.name in hands))
-        self._served = apart(
-            lambda: self._prepare.put_snapshot(self._keys, first=False, forced=True)
+        self._served = await apart_aside(
+            lambda: self._prepare.put_snapshot(self._read_keys, first=False, forced=True)
         )
+        self._keys = self._served.keys
         supervisor.tell_reload()
         await supervisor.start(*(spec for spec in specs if spec.name not in hands))
         logs.say(_log, logging.INFO, f"Version {__version__} goes on with {len(hands)} processes")
@@ -266,8 +270,8 @@ class Launch:
     async def _keep_lists(self, supervisor: Supervisor) -> asyncio.Task[None]:
         """Begin to look after the lists of models; wait a moment for the first, to name a model."""
 
-        def renew() -> None:
-            self._served = apart(self._prepare.refresh_names)
+        async def renew() -> None:
+            self._served = await apart_aside(self._prepare.refresh_names)
             supervisor.tell_reload()
 
         keeper = self._lists = ListKeeper(lambda: order_of(self._prepare), self.data, renew)
@@ -281,21 +285,23 @@ class Launch:
         """Start the workers; before them the simulator, whose port is in the snapshot."""
         if self._demo:
             (self._prepare.facts,) = await supervisor.start(self._simulator())
-        served = apart(lambda: self._prepare.put_snapshot(self._keys, first=True))
+        served = await apart_aside(lambda: self._prepare.put_snapshot(self._read_keys, first=True))
+        self._keys = served.keys
         await supervisor.start(*self._workers())
         return served
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         """Read the file again; log what changes only with the next start."""
         prepare = self._prepare
         prepare.path = find_config(self._options.config_file, env=os.environ, cwd=Path.cwd())
-        fresh = apart(prepare.settings)
-        keys = apart(lambda: keys_in(fresh.ledger))
+        fresh = await apart_aside(prepare.settings)
         mark = self.data / FORCED
         forced = mark.exists()
         mark.unlink(missing_ok=True)
-        apart(lambda: prepare.put_snapshot(keys, first=False, forced=forced))
-        before, self.settings, self._keys = self.settings, fresh, keys
+        served = await apart_aside(
+            lambda: prepare.put_snapshot(lambda: keys_in(fresh.ledger), first=False, forced=forced)
+        )
+        before, self.settings, self._keys = self.settings, fresh, served.keys
         if self._lists is not None:
             self._lists.again()
         for field, name in _NEEDS_RESTART.items():
@@ -311,7 +317,7 @@ class Launch:
         for pause_s in itertools.chain(PRIORS_S, itertools.repeat(PRIORS_S[-1])):
             await pause(pause_s)
             try:
-                await asyncio.to_thread(apart, self._prepare.refresh_priors)
+                await apart_aside(self._prepare.refresh_priors)
             except LightgateError as error:
                 logs.say(_log, logging.WARNING, f"The priors stay as they are. {error.message}")
             except Exception:  # noqa: BLE001 - the wall of a background task: workers need none

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ import msgspec
 import pytest
 
 from lightgate.errors import ConfigError, LightgateError, UsageError
-from lightgate.gateway.process.apart import apart
+from lightgate.gateway.process.apart import apart, apart_aside
 from lightgate.gateway.process.lock import (
     ChildState,
     DataFolderLock,
@@ -54,6 +56,53 @@ def test_a_defect_of_the_child_is_said(capfd: pytest.CaptureFixture[str]) -> Non
 def test_a_child_that_is_killed_is_said() -> None:
     with pytest.raises(RuntimeError, match=r"status 9 "):
         apart(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+async def test_the_loop_goes_on_while_a_child_works(tmp_path: Path) -> None:
+    """The child waits for what the loop does after it was started."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    def work() -> str:
+        return gate.read_text()
+
+    working = asyncio.ensure_future(apart_aside(work))
+    while True:
+        with contextlib.suppress(OSError):  # until the child reads
+            opened = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+            break
+        await asyncio.sleep(0)
+    os.write(opened, b"told")
+    os.close(opened)
+    assert await working == "told"
+    with pytest.raises(UsageError):
+        await apart_aside(_refused)
+
+
+def _refused() -> None:
+    raise UsageError("No.")
+
+
+async def test_a_child_is_killed_where_nobody_waits_for_it(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+
+    def work() -> None:
+        mark.with_suffix(".new").write_text(str(os.getpid()))
+        mark.with_suffix(".new").rename(mark)
+        signal.pause()
+
+    working = asyncio.ensure_future(apart_aside(work))
+    while not mark.exists():
+        await asyncio.sleep(0.001)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    while True:  # until the thread that waits for it has done so
+        try:
+            os.kill(int(mark.read_text()), 0)
+        except ProcessLookupError:
+            break
+        await asyncio.sleep(0.001)
 
 
 # The lock

@@ -39,7 +39,7 @@ class Asked:
         self.orders.append(order)
         return self.news
 
-    def changed(self) -> None:
+    async def changed(self) -> None:
         self.changes += 1
 
 
@@ -138,7 +138,7 @@ def test_a_variable_that_leads_back_to_the_gateway_is_not_used(
     prepare.port = 8080
     snapshot = prepare.make_snapshot((), {})
     assert snapshot.providers["openai"].base_url == "https://api.openai.com/v1"
-    assert prepare.put_snapshot((), first=True).ignored == ("OPENAI_BASE_URL",)
+    assert prepare.put_snapshot(tuple, first=True).ignored == ("OPENAI_BASE_URL",)
 
 
 def test_new_names_leave_the_keys_and_priors_of_the_snapshot_alone(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from lightgate.gateway.process.prepare import (
     providers_with_key,
     restore_spend,
 )
-from lightgate.gateway.served.snapshot import read_snapshot
+from lightgate.gateway.served.snapshot import LOCK, read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.locate import LedgerPlace
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, add_key, new_key
@@ -94,7 +95,7 @@ def test_providers_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_snapshot_that_would_remove_everything_is_refused(prepared: Preparation) -> None:
     record = key()
     prepared._data().mkdir()
-    served = prepared.put_snapshot((record,), first=True)
+    served = prepared.put_snapshot(lambda: (record,), first=True)
     assert "lab" in served.providers
     assert (served.names, served.ignored) == (2, ())
     before = read_snapshot(prepared._data())
@@ -102,16 +103,32 @@ def test_a_snapshot_that_would_remove_everything_is_refused(prepared: Preparatio
     assert prepared.path is not None
     prepared.path.write_text(CONFIG.split("[models", maxsplit=1)[0])
     with pytest.raises(ConfigError, match="has no model, the one in force has 1") as caught:
-        prepared.put_snapshot((record,), first=False)
+        prepared.put_snapshot(lambda: (record,), first=False)
     assert "--force" in caught.value.hint
     assert read_snapshot(prepared._data()).aliases == before.aliases
-    prepared.put_snapshot((record,), first=False, forced=True)
+    prepared.put_snapshot(lambda: (record,), first=False, forced=True)
     assert read_snapshot(prepared._data()).aliases == ()
     prepared.path.write_text(CONFIG)
     with pytest.raises(ConfigError, match="has no key"):
-        prepared.put_snapshot((), first=False)
-    prepared.put_snapshot((record, key()), first=False)
+        prepared.put_snapshot(lambda: (), first=False)
+    prepared.put_snapshot(lambda: (record, key()), first=False)
     assert len(read_snapshot(prepared._data()).keys) == 2
+
+
+def test_keys_are_read_while_nobody_else_changes_the_snapshot(prepared: Preparation) -> None:
+    """A key that is made between the reading and the writing would be lost."""
+    data = prepared._data()
+
+    def keys() -> tuple[KeyRecord, ...]:
+        with (data / LOCK).open("w") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return (key(),)
+
+    data.mkdir()
+    for first in (True, False):
+        served = prepared.put_snapshot(keys, first=first)
+        assert served.keys == read_snapshot(data).keys
+        assert len(served.keys) == 1
 
 
 def test_the_keys_of_a_ledger(tmp_path: Path) -> None:

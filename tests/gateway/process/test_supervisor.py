@@ -34,11 +34,20 @@ from lightgate.gateway.process.port import ReservedPort, is_loopback, refused
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from lightgate.gateway.process.lock import ChildState
 
 READY = 'print(\'{"ready": true, "port": 1}\', flush=True)'
+
+
+def done(work: Callable[[], object]) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Work that is over at once, as something to wait for."""
+
+    async def run() -> None:
+        work()
+
+    return run
 
 
 def spec(code: str, **more: Any) -> ChildSpec:
@@ -140,7 +149,7 @@ async def test_a_successor_serves_before_its_predecessor_is_told(tmp_path: Path)
         signal.pause()
     """
     fresh = [serving(retire_signal=signal.SIGUSR1)]
-    async with Supervisor(reload=lambda: None, renew=lambda: fresh) as supervisor:
+    async with Supervisor(reload=done(list), renew=lambda: fresh) as supervisor:
         await supervisor.start(spec(code, retire_signal=signal.SIGUSR1))
         first = supervisor.states()[0].pid
         os.kill(os.getpid(), signal.SIGUSR2)
@@ -155,7 +164,7 @@ async def test_a_successor_serves_before_its_predecessor_is_told(tmp_path: Path)
 async def test_a_child_that_cannot_run_twice_is_stopped_first(tmp_path: Path) -> None:
     log = tmp_path / "log"
     fresh = [noting(log, "second ")]
-    async with Supervisor(reload=lambda: None, renew=lambda: fresh) as supervisor:
+    async with Supervisor(reload=done(list), renew=lambda: fresh) as supervisor:
         await supervisor.start(noting(log, "first "))
         supervisor.replace_all()
         await until(lambda: supervisor.reloads == 1)
@@ -165,7 +174,7 @@ async def test_a_child_that_cannot_run_twice_is_stopped_first(tmp_path: Path) ->
 
 async def test_a_successor_that_does_not_start_leaves_the_predecessor_alone() -> None:
     fresh = [spec("sys.exit(1)", retire_signal=signal.SIGUSR1)]
-    async with Supervisor(reload=lambda: None, renew=lambda: fresh) as supervisor:
+    async with Supervisor(reload=done(list), renew=lambda: fresh) as supervisor:
         await supervisor.start(serving(retire_signal=signal.SIGUSR1))
         first = supervisor.states()[0]
         supervisor.replace_all()
@@ -336,7 +345,9 @@ def test_it_stops_when_its_terminal_is_closed() -> None:
         from lightgate.gateway.process.supervisor import Supervisor
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         async def main():
-            async with Supervisor(reload=lambda: print("reloaded", flush=True)) as supervisor:
+            async def reload():
+                print("reloaded", flush=True)
+            async with Supervisor(reload=reload) as supervisor:
                 print("ready", flush=True)
                 await supervisor.run()
                 print("stopped", flush=True)
@@ -371,7 +382,7 @@ def test_a_process_that_was_not_asked_outlives_its_parent() -> None:
 
 async def test_a_hang_up_reloads_and_is_handed_on(tmp_path: Path) -> None:
     said, reloads = tmp_path / "said", []
-    async with Supervisor(reload=lambda: reloads.append(1)) as supervisor:
+    async with Supervisor(reload=done(lambda: reloads.append(1))) as supervisor:
         await supervisor.start(
             noting(said, "worker ", name="worker", reloads=True), serving(name="console")
         )
@@ -381,18 +392,58 @@ async def test_a_hang_up_reloads_and_is_handed_on(tmp_path: Path) -> None:
     assert len(reloads) == 1
 
 
+async def test_the_loop_goes_on_while_a_reload_takes_long() -> None:
+    """Signals that come meanwhile make one more reload, however many they are."""
+    begun: list[asyncio.Event] = []
+
+    async def slow() -> None:
+        begun.append(asyncio.Event())
+        await begun[-1].wait()
+
+    async with Supervisor(reload=slow) as supervisor:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: len(begun) == 1)
+        await supervisor.start(serving())  # a child becomes ready beside it
+        for _ in range(3):
+            supervisor._hung_up()
+        begun[0].set()
+        await until(lambda: len(begun) == 2)
+        begun[1].set()
+        assert supervisor._rereading is not None
+        await supervisor._rereading
+        assert len(begun) == 2
+        supervisor._hung_up()
+        await until(lambda: len(begun) == 3)
+    assert supervisor._rereading.cancelled()  # the end does not wait for it
+
+
+async def test_a_reload_and_a_replacement_take_turns() -> None:
+    under_way, most = 0, 0
+
+    async def counted() -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+
+    async with Supervisor(reload=counted) as supervisor:
+        assert await asyncio.gather(*(supervisor.reload("test") for _ in range(3))) == [True] * 3
+    assert most == 1
+
+
 async def test_a_wrong_configuration_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def wrong() -> None:
+    async def wrong() -> None:
         raise ConfigError("The file has 2 problems.", problems=("a:1: x", "a:2: y"))
 
     said = tmp_path / "said"
     async with Supervisor(reload=wrong) as supervisor:
         await supervisor.start(noting(said, "worker ", reloads=True))
-        assert not supervisor.reload("test")
-        supervisor._reload = lambda: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
-        assert not supervisor.reload("test")
+        assert not await supervisor.reload("test")
+        supervisor._reload = done(lambda: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        assert not await supervisor.reload("test")
         assert supervisor._children[0].ready
     record = next(record for record in caplog.records if "2 problems" in record.getMessage())
     assert record.fields["problems"] == ["a:1: x", "a:2: y"]  # type: ignore[attr-defined]
@@ -417,7 +468,9 @@ async def test_a_changed_file_is_reloaded_once_it_keeps_still(tmp_path: Path) ->
             file.write_text(text)
 
     supervisor = Supervisor(
-        reload=lambda: reloads.append(file.read_text()), watched=lambda: file, known=look(file)
+        reload=done(lambda: reloads.append(file.read_text())),
+        watched=lambda: file,
+        known=look(file),
     )
     watching = asyncio.ensure_future(supervisor._watch(next_look))
     await many.wait()

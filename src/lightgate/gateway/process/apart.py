@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import pickle
 import signal
 import traceback
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from lightgate.errors import LightgateError
 
@@ -23,21 +25,52 @@ def apart(work: Callable[[], Result]) -> Result:
     What the child imports, a database library above all, this process never holds. The result is
     pickled; nothing else that the work changes in memory comes back.
     """
+    return cast("Result", _result(*_ended(*_begun(work))))
+
+
+async def apart_aside(work: Callable[[], Result]) -> Result:
+    """Do the same while the loop goes on: on a starved machine the work may take half a minute.
+
+    Where the caller is cancelled, the child is killed.
+    """
+    child, reader = _begun(work)
+    ending = asyncio.ensure_future(asyncio.to_thread(_ended, child, reader))
+    try:
+        answer, status = await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        if not ending.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        raise
+    return cast("Result", _result(answer, status))
+
+
+def _begun(work: Callable[[], object]) -> tuple[int, int]:
+    """Start the child; its process id, and the descriptor that its answer is read from."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         _work(work, writer)
     os.close(writer)
+    return child, reader
+
+
+def _ended(child: int, reader: int) -> tuple[bytes, int]:
+    """Wait for the child's end; its answer and its status."""
     with os.fdopen(reader, "rb") as pipe:
         answer = pipe.read()
     _, status = os.waitpid(child, 0)
+    return answer, status
+
+
+def _result(answer: bytes, status: int) -> Any:
     if not answer:
         raise RuntimeError(f"A child process ended with status {status} and no result.")
     done, result = pickle.loads(answer)  # noqa: S301 - written by our own child
     if not done:
         raise result
-    return result  # type: ignore[no-any-return] # what `work` returned
+    return result
 
 
 def _work(work: Callable[[], object], writer: int) -> NoReturn:

@@ -46,7 +46,7 @@ class ListKeeper:
         self,
         order: Callable[[], ListOrder],
         data: Path,
-        changed: Callable[[], None],
+        changed: Callable[[], Awaitable[None]],
         *,
         clock: Clock = SYSTEM,
     ) -> None:
@@ -85,10 +85,10 @@ class ListKeeper:
             say(_log, logging.WARNING, "The lists of models were not fetched in time")
             return True
         if news is not None:
-            self._take(news)
+            await self._take(news)
         return True
 
-    def _take(self, news: ListNews) -> None:
+    async def _take(self, news: ListNews) -> None:
         for name, problem in news.problems.items():
             if self._told.get(name) != problem:
                 level = logging.INFO if problem == NO_LIST else logging.WARNING
@@ -100,7 +100,7 @@ class ListKeeper:
         if not news.changed:
             return
         try:
-            self._changed()
+            await self._changed()
         except LightgateError as error:
             say(_log, logging.WARNING, f"The names of models stay as they are. {error.message}")
         except Exception:  # noqa: BLE001 - the wall of a background task: workers need no list

@@ -24,7 +24,7 @@ from lightgate.provider.catalogue import catalogue
 from lightgate.provider.secret import first_set
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from lightgate.config.model import Config, TracesTable
     from lightgate.gateway.served.snapshot import Snapshot
@@ -49,7 +49,8 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ServedNames(msgspec.Struct, frozen=True, kw_only=True):
     """What a snapshot serves: its providers, how many names, and a model for a first try.
 
-    `ignored` are variables with a base URL that leads back to this gateway.
+    `ignored` are variables with a base URL that leads back to this gateway, `keys` those that it
+    lets in.
     """
 
     providers: tuple[str, ...]
@@ -57,6 +58,7 @@ class ServedNames(msgspec.Struct, frozen=True, kw_only=True):
     names: int = 0
     auto: bool = False
     ignored: tuple[str, ...] = ()
+    keys: tuple[KeyRecord, ...] = ()
 
 
 class ListNews(msgspec.Struct, frozen=True):
@@ -114,19 +116,23 @@ class Preparation:
         )
 
     def put_snapshot(
-        self, keys: tuple[KeyRecord, ...], *, first: bool, forced: bool = False
+        self, keys: Callable[[], tuple[KeyRecord, ...]], *, first: bool, forced: bool = False
     ) -> ServedNames:
         """Put the snapshot in force.
 
         The `first` one has the priors of the last life: no database delays the start. A later one
-        that would remove every model or every key is a ConfigError, unless it is `forced`.
+        that would remove every model or every key is a ConfigError, unless it is `forced`. The keys
+        are read while nobody else changes the snapshot: a key that is made now is in it.
         """
-        from lightgate.gateway.served.snapshot import put_snapshot
+        from lightgate.gateway.served.snapshot import changing, put_snapshot
 
-        made = self.make_snapshot(keys, self.first_priors() if first else self.priors())
-        if not first and not forced:
-            _refuse_emptied(made, self._data())
-        put_snapshot(self._data(), made)
+        data = self._data()
+        made = self.make_snapshot((), self.first_priors() if first else self.priors())
+        with changing(data):
+            made = msgspec.structs.replace(made, keys=keys())
+            if not first and not forced:
+                _refuse_emptied(made, data)
+            put_snapshot(data, made)
         return self._served(made)
 
     def _served(self, made: Snapshot) -> ServedNames:
@@ -138,6 +144,7 @@ class Preparation:
             model=example_name(made),
             names=len({*(alias.name for alias in made.aliases), *AskedNames(made).bare()}),
             auto=made.auto,
+            keys=made.keys,
             ignored=self._own_base_urls(),
         )
 

@@ -43,7 +43,8 @@ class StoppedEarly(LightgateError):  # noqa: N818 - names the event
 class Supervisor:
     """A set of children; a context manager that stops all of them, stage by stage.
 
-    `reload` reads the configuration again and puts it in force, or raises and changes nothing.
+    `reload` reads the configuration again and puts it in force, or raises and changes nothing; the
+    loop goes on meanwhile, so that children that start or serve are not taken for late.
     `watched` names the file to look at, `known` is the version of it that was read. `changed` gets
     the children's states whenever a process starts or ends. `renew` gives the children that take
     the places of those with the same names (SIGUSR2), and `leave` is called when the end begins.
@@ -53,7 +54,7 @@ class Supervisor:
     def __init__(
         self,
         *,
-        reload: Callable[[], None] | None = None,
+        reload: Callable[[], Awaitable[None]] | None = None,
         watched: Callable[[], Path | None] = lambda: None,
         known: Look = None,
         changed: Callable[[tuple[ChildState, ...]], None] = lambda _: None,
@@ -69,6 +70,9 @@ class Supervisor:
         self.upgrade: Callable[[], Awaitable[None]] | None = None
         self._children: list[Child] = []
         self._replacing: asyncio.Task[None] | None = None
+        self._rereading: asyncio.Task[None] | None = None  # because of SIGHUP
+        self._hung_ups = 0  # that no reload has begun after
+        self._one_reload = asyncio.Lock()
         self.reloads = 0  # replacements that have ended
         self.reload_error = ""  # of the last one
         self._told = asyncio.Event()
@@ -142,12 +146,13 @@ class Supervisor:
                 why=why)  # fmt: skip
         self._told.set()
 
-    def reload(self, why: str) -> bool:
+    async def reload(self, why: str) -> bool:
         """Read the configuration again; a wrong one is logged, and the old one stays in force."""
         if self._reload is None:
             return False
         try:
-            self._reload()
+            async with self._one_reload:
+                await self._reload()
         except LightgateError as error:
             problems = list(error.problems) if isinstance(error, ConfigError) else []
             say(_log, logging.ERROR, f"{error.message} The old configuration stays.", why=why,
@@ -177,7 +182,7 @@ class Supervisor:
         """Start a successor before its predecessor ends, where two of a kind can run at once."""
         self.reload_error = ""
         try:
-            if self.reload("SIGUSR2"):
+            if await self.reload("SIGUSR2"):
                 await self._succeed_all()
                 say(_log, logging.INFO, "Every process was replaced")
                 if self.upgrade is not None:
@@ -235,7 +240,15 @@ class Supervisor:
         if self._terminal and not os.isatty(0):
             self.stop("the terminal was closed")
         else:
-            self.reload("SIGHUP")
+            self._hung_ups += 1
+            if self._rereading is None or self._rereading.done():
+                self._rereading = asyncio.ensure_future(self._reread())
+
+    async def _reread(self) -> None:
+        """Reload; again for signals that came meanwhile, however many."""
+        while self._hung_ups:
+            self._hung_ups = 0
+            await self.reload("SIGHUP")
 
     def states(self) -> tuple[ChildState, ...]:
         """The state of every child now."""
@@ -260,9 +273,10 @@ class Supervisor:
         """Stop the stages one after the other, each within its children's time."""
         self._told.set()
         self._leave()
-        if self._replacing is not None:
-            self._replacing.cancel()
-            await asyncio.wait({self._replacing})
+        for task in (self._replacing, self._rereading):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         ordered = sorted(self._children, key=lambda child: child.spec.stage)
         for _, stage in itertools.groupby(ordered, key=lambda child: child.spec.stage):
             await self._stop_stage(list(stage))
@@ -298,7 +312,7 @@ class Supervisor:
             seen = look(self._watched())
             if seen is not None and seen == settled and seen != self._known:
                 self._known = seen
-                self.reload("the file has changed")
+                await self.reload("the file has changed")
             settled = seen
 
 

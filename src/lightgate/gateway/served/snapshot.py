@@ -181,7 +181,7 @@ def read_snapshot(data: Path) -> Snapshot:
 
 def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
     """Put other keys into the snapshot in force; where there is none, no gateway runs."""
-    with _changing(data):
+    with changing(data):
         if (data / FILE).exists():
             before = read_snapshot(data)
             put_snapshot(data, msgspec.structs.replace(before, keys=keys, made_ns=SYSTEM.wall_ns()))
@@ -189,7 +189,7 @@ def refresh_keys(data: Path, keys: tuple[KeyRecord, ...]) -> None:
 
 def refresh_names(data: Path, made: Snapshot) -> None:
     """Put the providers' models and the bare names of another snapshot into the one in force."""
-    with _changing(data):
+    with changing(data):
         before = read_snapshot(data)
         fresh = msgspec.structs.replace(
             before, providers=made.providers, names=made.names, made_ns=SYSTEM.wall_ns()
@@ -199,7 +199,7 @@ def refresh_names(data: Path, made: Snapshot) -> None:
 
 def refresh_priors(data: Path, priors: Mapping[str, Prior]) -> bool:
     """Put other priors into the snapshot in force if they differ; whether they did."""
-    with _changing(data):
+    with changing(data):
         before = read_snapshot(data)
         if not priors_differ(before.priors, priors):
             return False
@@ -209,7 +209,7 @@ def refresh_priors(data: Path, priors: Mapping[str, Prior]) -> bool:
 
 
 @contextmanager
-def _changing(data: Path) -> Iterator[None]:
+def changing(data: Path) -> Iterator[None]:
     """Lock the snapshot while a part of it is changed, so that no other change is lost."""
     try:
         data.mkdir(parents=True, exist_ok=True)
