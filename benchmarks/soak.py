@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -30,7 +29,20 @@ from typing import Any, NamedTuple
 import overhead
 import uvloop
 from soak_books import Books
-from soak_chaos import BUDGET_USD, CONSOLE, MARK, WORKER, WORKERS, Chaos, SoakDisk, SoakGate
+from soak_chaos import (
+    BUDGET_USD,
+    CONSOLE,
+    DEATH,
+    DRAIN_S,
+    REMOVED,
+    WORKER,
+    WORKERS,
+    Chaos,
+    Lags,
+    SoakDisk,
+    SoakGate,
+    marked,
+)
 from soak_clients import TIMEOUT_S, Asked, Traffic, clients
 
 from lightgate.sim.server.serve import SimOptions
@@ -98,7 +110,7 @@ def config(urls: dict[str, str], data: Path) -> Any:
     dialects = {"claude": "anthropic", "gem": "gemini"}
 
     def text(extra: bool) -> str:
-        lines = [f'[gateway]\nworkers = {WORKERS}\ndata = "{data}"\ndrain = "8s"']
+        lines = [f'[gateway]\nworkers = {WORKERS}\ndata = "{data}"\ndrain = "{DRAIN_S:g}s"']
         for name, url in urls.items():
             lines.append(f'[providers.{name}]\nbase_url = "{url}"\napi_key = "none"')
             lines.append(f'dialect = "{dialects.get(name, "openai")}"')
@@ -146,10 +158,12 @@ class Soak:
         self.has_sdk = SDK.exists()
         self.sdk = 0  # requests of OpenAI's SDK
         self.misses: list[str] = []
+        self.lags = Lags()
 
     async def run(self) -> None:
         """Warm up, rest, storm, rest, stop."""
         gate, seconds = self.gate, self.options.minutes * 60.0
+        watching = asyncio.ensure_future(self.lags.run())
         for name, terms in (("main", ()), ("racer", ("--race",))):
             self.traffic.keys[name] = await gate.new_key(name, *terms)
         self.traffic.keys["budget-0"] = await gate.new_key("budget-0", "--budget", BUDGET_USD)
@@ -160,6 +174,7 @@ class Soak:
         sampling = asyncio.ensure_future(self._sampling())
         await self._load(self.chaos.run(seconds))
         sampling.cancel()
+        watching.cancel()
         await asyncio.sleep(self.options.quiet)
         self.after = sample(gate)
         self._compare()
@@ -169,13 +184,15 @@ class Soak:
         if gate.slow_stops:
             self.misses.append(f"{gate.slow_stops} stops took too long")
         self._judge_reloads()
-        if left := orphans(gate.port):
+        if left := [command for _, command in marked(gate.port)]:
             self.misses.append(f"processes left: {left}")
 
     def _judge_reloads(self) -> None:
         """A reload fails only where the disk, the configuration or a death explains it."""
         others = [
-            one for one in self.chaos.windows if one.kind not in {"reload", "crowd", "new key"}
+            one
+            for one in self.chaos.windows
+            if one.kind not in {"reload", "crowd", "new key", DEATH, REMOVED}
         ]
         for began, ended, code in self.chaos.reloads:
             if code and not any(one.began < ended and began < one.ended for one in others):
@@ -244,16 +261,6 @@ def worst(samples: list[Sample], role: str) -> Sample:
     return Sample(role, 0, max(o.rss_mb for o in of_role), max(o.files for o in of_role))
 
 
-def orphans(port: int) -> list[str]:
-    """Processes that were started here and live on."""
-    found, mark = [], f"{MARK}={port}".encode()
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(overhead.command_of(int(entry.name)))
-    return found
-
-
 def log_lines(path: Path) -> tuple[Counter[str], list[str]]:
     """How often each sentence of the log came, and the lines that are not JSON."""
     said: Counter[str] = Counter()
@@ -314,7 +321,7 @@ async def soak_in(folder: Path, options: argparse.Namespace) -> list[str]:
             finally:
                 disk.free(gate.pids())
                 await gate.stop()
-            books = Books(disk.data, soak.traffic.book, soak.chaos.windows)
+            books = Books(disk.data, soak.traffic.book, soak.chaos.windows, soak.lags.seen)
             books.close(WORKERS)
             tell(soak, books)
             misses = [*soak.misses, *soak.chaos.failed, *books.misses]

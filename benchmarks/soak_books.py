@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
+from soak_chaos import DEATH, DRAIN_S, REMOVED, Window
 from soak_clients import TROUBLED
 from soak_dialects import LONGEST
 
@@ -25,17 +26,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from soak_chaos import Window
     from soak_clients import Asked
 
 NANO = 1_000_000_000
 IN_NANO, OUT_NANO = 1_000, 2_000  # the price of a token: every target has the same
 RESERVED_NANO = 2 * (300 * IN_NANO + LONGEST * OUT_NANO)  # the dearest request, at two targets
-# What each kind of event may do to a request that was under way in its window.
-BREAKS = frozenset({"kill worker", "stop worker", "restart", "kill all"})
-REFUSES = frozenset({"restart", "kill all", "kill worker", "stop worker"})
-HIDES = frozenset({"full disk", "broken configuration", "restart", "kill all"})
-AROUND_S = 1.5  # between the end of a window and the last client that notices
+# What each kind of event may do to a request that ends in its window.
+RESTARTS = frozenset({"restart", "kill all"})  # nobody listens for a while
+BREAKS = RESTARTS | {DEATH}
+REPLACES = frozenset({"reload", "replace"})  # a request has the time of the drain, and no more
+DELAYS = RESTARTS | {"full disk", "broken configuration", "reload", "replace"}
+BOOKED_CUT = BREAKS | {"kill worker", "stop worker"}
+SHED = ("overloaded", "overloaded_error", "UNAVAILABLE")
+NOTICED_S = 0.25  # between an event and the turn of the client that sees it, on an idle machine
+# A client that reads or writes now and then notices as late as it pauses.
+PAUSES_S = {"slow reader": 8.5, "slow sender": 1.2, "openai SDK": 0.75}
+# A changed file is read when two looks a second apart found it the same, and a worker looks for
+# the new snapshot twice a second; reading takes a second on a busy machine.
+TAKEN_S = 5.0
+AGAIN_S = 12.0  # where it could not be read or written: until the next try
 
 
 class LedgerRow(NamedTuple):
@@ -58,10 +67,17 @@ class LedgerRow(NamedTuple):
 class Books:
     """The verdict: `misses` must be empty; `figures` are for the table."""
 
-    def __init__(self, data: Path, book: Sequence[Asked], windows: Sequence[Window]) -> None:
+    def __init__(
+        self,
+        data: Path,
+        book: Sequence[Asked],
+        windows: Sequence[Window],
+        lags: Sequence[tuple[float, float]] = (),
+    ) -> None:
         self.data = data
         self.book = book
-        self.windows = windows
+        self.windows = [_taken(one, windows) if one.kind == REMOVED else one for one in windows]
+        self.lags = lags
         self.misses: list[str] = []
         self.figures: dict[str, object] = {}
         self.explained: Counter[str] = Counter()
@@ -101,39 +117,50 @@ class Books:
         """Why this end is right; empty where nothing explains it."""
         if asked.how in {"whole", "left"}:
             return asked.kind if asked.how == "left" else "whole"
-        if asked.how in {"broken", "connect"}:
-            return self._around(asked, BREAKS if asked.how == "broken" else REFUSES)
+        if asked.how == "connect":
+            return self._around(asked, RESTARTS)
+        if asked.how == "broken":
+            return self._around(asked, BREAKS)
         if asked.how == "refused":
             return self._refusal(asked)
         if asked.how == "event":
-            return "provider" if asked.model in TROUBLED else self._around(asked, BREAKS)
+            return "provider" if asked.model in TROUBLED else self._drained(asked)
         return ""
+
+    def _drained(self, asked: Asked) -> str:
+        """The event that ended a request with words: a stop, or the end of a drain."""
+        lasted = asked.ended - asked.began > DRAIN_S - 1.0
+        return self._around(asked, RESTARTS | REPLACES if lasted else RESTARTS)
 
     def _refusal(self, asked: Asked) -> str:
         status, code = asked.status, asked.code
-        if status in {401, 402} and asked.key.startswith("budget"):
-            # A new key that the gateway could not learn of, or one that is used up.
-            return "budget" if status == 402 else self._around(asked, HIDES)
+        if status == 402 and asked.key.startswith("budget"):
+            return "budget"
         if status == 404 and asked.model == "extra":
-            return "model removed"
+            return self._around(asked, {REMOVED})
         if status == 503 and asked.retry_after:
-            if code in {"overloaded", "overloaded_error", "UNAVAILABLE"}:
-                return self._around(asked, {"full disk"}) or code
-            return self._around(asked, {"full disk"} if code == "journal" else REFUSES)
+            own = {"journal": {"full disk"}, **{one: {"full disk", "crowd"} for one in SHED}}
+            return self._around(asked, own.get(code, ())) or self._drained(asked)
         if status == 408 and asked.kind == "slow sender":
             return "too slow"
         return "provider" if asked.model in TROUBLED and status >= 429 else ""
 
     def _around(self, asked: Asked, kinds: Iterable[str]) -> str:
-        """The event of these kinds that was under way at the end of a request."""
+        """The event of these kinds that was under way when a request ended.
+
+        What a client wrote down as its end is at most its own delay after it.
+        """
+        late = NOTICED_S + PAUSES_S.get(asked.kind, 0.0) + self._late(asked.ended)
         for window in self.windows:
-            if (
-                window.kind in kinds
-                and window.began - AROUND_S <= asked.ended
-                and asked.began <= window.ended + AROUND_S
-            ):
+            under_way = window.began <= asked.ended and asked.began <= window.ended
+            if window.kind in kinds and under_way and asked.ended - late <= window.ended:
                 return window.kind
         return ""
+
+    def _late(self, at: float) -> float:
+        """How late this program was when it wrote that instant down."""
+        found = [late for end, late in self.lags if end - late <= at <= end + NOTICED_S]
+        return max(found, default=0.0)
 
     # The ledger
 
@@ -164,7 +191,7 @@ class Books:
         cut = [(a, row) for a, row in whole if row.error == ORPHANED]
         self.figures["answered whole, booked as cut"] = len(cut)
         self._miss("cut without a death of its worker",
-                   [a for a, _ in cut if not self._around(a, BREAKS)])  # fmt: skip
+                   [a for a, _ in cut if not self._around(a, BOOKED_CUT)])  # fmt: skip
         self._miss("answered whole, booked otherwise", [
             (a, row) for a, row in whole
             if row.error != ORPHANED and (row.status, row.outcome) != (200, "ok")
@@ -225,3 +252,14 @@ class Books:
         # A worker that is killed while it writes its form leaves a file that the next replaces.
         unfinished = [path for path in self.data.rglob("*.new") if path.parent.name != "form"]
         self._miss("unfinished files", [path.name for path in unfinished])
+
+
+def _taken(removed: Window, windows: Sequence[Window]) -> Window:
+    """The time in which a model was not served that a file did not name."""
+    until, before = removed.ended + TAKEN_S, 0.0
+    while until != before:
+        before = until
+        for one in windows:
+            if one.kind in DELAYS and one.began < until < one.ended + AGAIN_S:
+                until = one.ended + AGAIN_S
+    return Window(REMOVED, removed.began, until)

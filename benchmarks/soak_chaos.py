@@ -1,7 +1,8 @@
 """What soak.py does to a running gateway: kills, stops, a full disk, reloads, restarts.
 
-An event has a window: from its beginning until all is well again. What fails within a window that
-explains it is a consequence; what fails outside of one is a defect.
+An event has a window: from its beginning until all is well again. The death of a worker has a
+window of its own, a look at the process table long. What fails within a window that explains it is
+a consequence; what fails outside of one is a defect. How late this program itself was is noted too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import resource
 import signal
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import overhead
@@ -22,12 +24,15 @@ import soak_clients
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 WORKER, CONSOLE = "lightgate.gateway.process.worker", "lightgate.console"
 WORKERS = 2
 READY_S, WELL_S, GONE_S = 60.0, 60.0, 60.0
 BUDGET_USD = "0.02"  # some 80 answers
+DRAIN_S = 8.0  # for requests under way when their worker is replaced or stopped
+DEATH = "death of a worker"
+REMOVED = "model removed"
+LATE_S = 0.05  # of this program's own loop, from which it is noted
 MARK = "LIGHTGATE_SOAK"  # in the environment of everything that is started here
 
 
@@ -37,6 +42,21 @@ class Window(NamedTuple):
     kind: str
     began: float
     ended: float
+
+
+class Lags:
+    """When this program's own loop was late, and by how much: its clients were as late."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, float]] = []  # the end of a pause, and its length
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            due = time.monotonic() + LATE_S
+            await asyncio.sleep(LATE_S)
+            if (late := time.monotonic() - due) > LATE_S:
+                self.seen.append((due + late, late))
 
 
 class SoakDisk:
@@ -140,7 +160,8 @@ class SoakGate:
         while time.monotonic() < until:
             if self.child is None or self.child.returncode is not None:
                 return False
-            own = len(self.pids(WORKER)) >= WORKERS  # a killed predecessor's may still answer
+            # A worker of a killed predecessor answers until it has noticed.
+            own = len(self.pids(WORKER)) >= WORKERS and not await asyncio.to_thread(self.strangers)
             if own and await asyncio.to_thread(self._ready):
                 return True
             await asyncio.sleep(0.1)
@@ -157,6 +178,15 @@ class SoakGate:
             return False
         finally:
             link.close()
+
+    def strangers(self) -> list[str]:
+        """Workers that were started here and are no part of the tree any more."""
+        own = self.pids()
+        return [
+            command
+            for pid, command in marked(self.port)
+            if pid not in own and (WORKER in command or CONSOLE in command)
+        ]
 
     async def stop(self, number: int = signal.SIGTERM) -> None:
         """End it, and wait until its children are gone too."""
@@ -197,6 +227,16 @@ class SoakGate:
         return str(json.loads(out)["key"]) if code == 0 else ""
 
 
+def marked(port: int) -> list[tuple[int, str]]:
+    """Processes that were started here and live, and their commands."""
+    found, mark = [], f"{MARK}={port}".encode()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append((int(entry.name), overhead.command_of(int(entry.name))))
+    return found
+
+
 class Chaos:
     """The schedule of events, drawn from a seed, and the windows of those that happened.
 
@@ -217,6 +257,7 @@ class Chaos:
         self._dice = random.Random(seed)  # noqa: S311 - a schedule, no secrets
         self._whole = asyncio.Lock()  # one at a time that needs a running `up`
         self._budgets = 0
+        self._removed = 0.0  # when the model `extra` was taken out of the configuration
         self._began: dict[asyncio.Task[Any] | None, float] = {}
         self._brave: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "kill worker": (4, lambda: self._signal(WORKER, signal.SIGKILL)),
@@ -254,6 +295,8 @@ class Chaos:
             running = {task for task in running if not task.done()}
             await asyncio.sleep(self._dice.uniform(3.0, 9.0))
         await asyncio.gather(*running)
+        if not self._gate.extra:
+            self.windows.append(Window(REMOVED, self._removed, time.monotonic()))
 
     async def _event(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         self._begins()
@@ -272,11 +315,15 @@ class Chaos:
         pid = self._dice.choice(pids)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        until = time.monotonic() + WELL_S
+        alive = time.monotonic()
+        until = alive + WELL_S
         while overhead.stat(pid)[:1] not in ([], ["Z"]):
-            if time.monotonic() > until:
+            alive = time.monotonic()
+            if alive > until:
                 raise RuntimeError(f"process {pid} was not replaced")
             await asyncio.sleep(0.1)
+        if what == WORKER:
+            self.windows.append(Window(DEATH, alive, time.monotonic()))
         async with self._whole:
             await self._gate.well(until)
 
@@ -291,7 +338,11 @@ class Chaos:
             if self._gate.child is not None and self._gate.child.returncode is None:
                 self._gate.child.send_signal(signal.SIGUSR2)
             await asyncio.sleep(2.0)
-            await self._gate.well(time.monotonic() + WELL_S)
+            until = time.monotonic() + WELL_S
+            # Those that were replaced may finish what they do.
+            while len(self._gate.pids(WORKER)) > WORKERS and time.monotonic() < until:  # noqa: ASYNC110 - processes have no event
+                await asyncio.sleep(0.1)
+            await self._gate.well(until)
 
     async def _restart(self, number: int) -> None:
         async with self._whole:
@@ -312,6 +363,10 @@ class Chaos:
     async def _configure(self) -> None:
         self._gate.extra = not self._gate.extra
         self._gate.write()
+        if self._gate.extra:
+            self.windows.append(Window(REMOVED, self._removed, time.monotonic()))
+        else:
+            self._removed = time.monotonic()
         if self._dice.random() < 0.5 and self._gate.child is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._gate.child.send_signal(signal.SIGHUP)

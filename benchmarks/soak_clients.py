@@ -215,7 +215,8 @@ async def good(traffic: Traffic, *, keeps: bool) -> None:
             prompt = traffic.prompt(asked)
             headers = _wishes(traffic, asked)
             async with told(asked):
-                if reader is None:
+                if reader is None or gone(reader):
+                    await shut(writer)
                     reader, writer = await traffic.open()
                 writer.write(traffic.request(asked, prompt, **headers))
                 head = await read_head(reader)
@@ -225,6 +226,11 @@ async def good(traffic: Traffic, *, keeps: bool) -> None:
             more = more and asked.how in ("whole", "refused", "event")
             await _breathe(traffic, asked)
         await shut(writer)
+
+
+def gone(reader: asyncio.StreamReader) -> bool:
+    """Whether a kept connection was closed meanwhile, as every client looks before it asks."""
+    return reader.at_eof() or reader.exception() is not None
 
 
 def _wishes(traffic: Traffic, asked: Asked) -> dict[str, str]:
@@ -312,7 +318,8 @@ async def half_head(traffic: Traffic) -> None:
         reader, writer = await traffic.open()
         writer.write(traffic.request(asked, "never")[:60])
         head = await read_head(reader)
-        asked.status, asked.how = head.status, "left" if head.status == 408 else "wrong"
+        asked.status, asked.retry_after = head.status, "retry-after" in head.fields
+        asked.how = {408: "left", 503: "refused"}.get(head.status, "wrong")
     await shut(writer)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,6 +57,26 @@ def test_a_defect_of_the_child_is_said(capfd: pytest.CaptureFixture[str]) -> Non
 def test_a_child_that_is_killed_is_said() -> None:
     with pytest.raises(RuntimeError, match=r"status 9 "):
         apart(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def test_a_child_holds_nothing_of_its_parent(tmp_path: Path) -> None:
+    """A lock or a listening socket would outlive a parent that is killed."""
+    with socket.create_server(("127.0.0.1", 0)) as door, (tmp_path / "lock").open("w") as lock:
+        mine = {door.fileno(), lock.fileno()}
+
+        def work() -> set[int]:
+            return {fd for fd in mine if _is_open(fd)}
+
+        assert apart(work) == set()
+        assert all(map(_is_open, mine))
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 async def test_the_loop_goes_on_while_a_child_works(tmp_path: Path) -> None:

@@ -31,7 +31,13 @@ from lightgate.gateway.process.lock import (
     read_state,
 )
 from lightgate.gateway.process.port import ReservedPort, is_loopback, refused
-from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
+from lightgate.gateway.process.supervisor import (
+    AGAIN_LOOKS,
+    ChildSpec,
+    StoppedEarly,
+    Supervisor,
+    look,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -476,6 +482,39 @@ async def test_a_changed_file_is_reloaded_once_it_keeps_still(tmp_path: Path) ->
     await many.wait()
     watching.cancel()
     assert reloads == ["abc", "gone"]
+
+
+async def test_a_change_that_could_not_be_taken_over_is_tried_again(tmp_path: Path) -> None:
+    """A full disk passes; a wrong file stays wrong until it changes."""
+    file = tmp_path / "lightgate.toml"
+    file.write_text("a")
+    errors: list[Exception | None] = [
+        LightgateError("full"), OSError(errno.ENOSPC, "full"), None,
+    ]  # fmt: skip
+    tries: list[int] = []
+    looks, many = 0, asyncio.Event()
+
+    async def reload() -> None:
+        tries.append(looks)
+        error = errors.pop(0)
+        if error is not None:
+            raise error
+
+    async def next_look(delay: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 50:
+            file.write_text("wrong")
+            errors.append(ConfigError("The file is wrong."))
+        elif looks == 100:
+            many.set()
+            await asyncio.Event().wait()
+
+    supervisor = Supervisor(reload=reload, watched=lambda: file, known=None)
+    watching = asyncio.ensure_future(supervisor._watch(next_look))
+    await many.wait()
+    watching.cancel()
+    assert tries == [1, 1 + AGAIN_LOOKS, 1 + 2 * AGAIN_LOOKS, 51]
 
 
 # The lock on the folder

@@ -189,6 +189,43 @@ def test_a_dead_workers_reservations_are_found_and_dropped(
         assert (standing.spent_nano, standing.held_nano) == (DOLLAR // 8, DOLLAR // 4)
 
 
+def test_what_a_dead_worker_had_reserved_is_charged_by_another(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """A worker that was replaced and then killed has no next life; the living are left alone."""
+    one, other = key(budget_usd=Decimal(1)), key(tpm=100)
+    path, both = tmp_path / "spend", [one, other]
+
+    def standing(of: SpendCounters) -> tuple[int, int]:
+        found = of.standing(one.id)
+        assert found is not None
+        return found.spent_nano, found.held_nano
+
+    dead = SpendCounters.open(path, 3, both, clock=clock)
+    with (
+        SpendCounters.open(path, 0, both, clock=clock) as alive,
+        SpendCounters.open(path, 1, both, clock=clock) as beside,
+    ):
+        for worker in (dead, alive, beside):
+            assert worker.admit(one, NOON, 5, DOLLAR // 8) is None
+        assert dead.admit(other, NOON, 60, 0) is None
+        alive.charge_dead()
+        assert standing(alive) == (0, 3 * DOLLAR // 8)  # it lives
+        dead._file.close()  # as a killed process leaves it
+        alive.charge_dead()
+        assert standing(alive) == (DOLLAR // 8, 2 * DOLLAR // 8)
+        assert alive.admit(other, NOON, 60, 0) is not None  # they count as used in this minute
+        beside.charge_dead()
+        assert standing(alive) == (DOLLAR // 8, 2 * DOLLAR // 8)
+        # The next life finds its words free, and is seen when it dies in turn.
+        again = SpendCounters.open(path, 3, both, clock=clock)
+        assert again.admit(one, NOON, 5, DOLLAR // 4) is None
+        alive.charge_dead()
+        again._file.close()
+        alive.charge_dead()
+        assert standing(alive) == (3 * DOLLAR // 8, 2 * DOLLAR // 8)
+
+
 def test_the_ledgers_spend_raises_and_never_lowers(spend: SpendCounters) -> None:
     one = key(budget_usd=Decimal(1), budget_period="month")
     spend.add([one])

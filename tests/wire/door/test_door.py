@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import re
 import socket
@@ -18,7 +19,7 @@ import uvloop
 
 from lightgate.errors import ConfigError
 from lightgate.wire.door.connection import ServerConnection
-from lightgate.wire.door.door import Door, DoorLimits, Inbound, Reply
+from lightgate.wire.door.door import TELL_S, Door, DoorLimits, Inbound, Reply
 from lightgate.wire.link.stamps import kernel_stamps_available
 
 if TYPE_CHECKING:
@@ -677,6 +678,33 @@ def test_drain_aborts_what_does_not_end(run: Callable[[Scene], None], stamp: Sta
         with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
         writer.close()
+
+    run(scene)
+
+
+def _has_begun(door: Door) -> bool:
+    """Whether the one client of a door has sent some of a request."""
+    [connection] = door._service.connections
+    return not connection.idle
+
+
+@pytest.mark.parametrize("gentle", [False, True])
+def test_a_client_with_half_a_request_is_told_before_the_end(
+    run: Callable[[Scene], None], stamp: StampSource, gentle: bool
+) -> None:
+    """A head or a body that does not come is refused, and may be sent again elsewhere."""
+
+    async def scene() -> None:
+        for half in (GET[:9], b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nfive!"):
+            door, reader, writer = await opened(echo, stamp)
+            writer.write(half)
+            await settle(functools.partial(_has_begun, door))
+            await door.drain(TELL_S, gentle=gentle)  # the time to tell is all there is
+            status, head, body = await answer(reader)
+            assert status == 503
+            assert b"retry-after: 1\r\n" in head
+            assert b"is stopping" in body
+            writer.close()
 
     run(scene)
 

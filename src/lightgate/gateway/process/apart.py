@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import pickle
+import resource
 import signal
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Result = TypeVar("Result")
+_STDERR = 2
+_MOST = 1 << 20  # where the system has no limit
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -77,6 +82,12 @@ def _work(work: Callable[[], object], writer: int) -> NoReturn:
     """Be the child: leave the parent's loop, signals and exit handlers alone."""
     status = 1
     try:
+        # Nothing of the parent's stays open: its lock and its listening sockets go with it if it is
+        # killed. Its objects are never collected here, since their descriptors may be others' now.
+        gc.freeze()
+        os.closerange(_STDERR + 1, writer)
+        os.closerange(writer + 1, _most_descriptors())
+        sys.stderr = os.fdopen(_STDERR, "w", 1, closefd=False)
         signal.set_wakeup_fd(-1)
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
@@ -87,6 +98,15 @@ def _work(work: Callable[[], object], writer: int) -> NoReturn:
         with os.fdopen(writer, "wb") as pipe:
             pickle.dump(answer, pipe)
         status = 0
+    except BrokenPipeError:
+        pass  # the parent is gone
     except BaseException:  # noqa: BLE001 - the wall of a process
         traceback.print_exc()
     os._exit(status)
+
+
+def _most_descriptors() -> int:
+    """One more than the highest descriptor that there can be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(soft, hard)
+    return most if 0 < most < _MOST else _MOST

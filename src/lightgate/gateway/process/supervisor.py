@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ChildSpec", "StoppedEarly", "Supervisor", "look"]
 
 LOOK_S: Final = 1.0  # between two looks at the configuration file
+AGAIN_LOOKS: Final = 10  # before a reload is tried again that a full disk did not let happen
 HURRY_S: Final = 2.0  # what each stage gets after a second Ctrl-C
 Look = tuple[int, int, int] | None
 _log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Supervisor:
         self._rereading: asyncio.Task[None] | None = None  # because of SIGHUP
         self._hung_ups = 0  # that no reload has begun after
         self._one_reload = asyncio.Lock()
+        self._read_again = False  # the last reload failed, and not because of the file: a full disk
         self.reloads = 0  # replacements that have ended
         self.reload_error = ""  # of the last one
         self._told = asyncio.Event()
@@ -157,10 +159,13 @@ class Supervisor:
             problems = list(error.problems) if isinstance(error, ConfigError) else []
             say(_log, logging.ERROR, f"{error.message} The old configuration stays.", why=why,
                 problems=problems, hint=error.hint)  # fmt: skip
+            self._read_again = not isinstance(error, ConfigError)
             return False
         except Exception:  # noqa: BLE001 - a reload that fails must not end what runs
             _log.exception("The configuration was not taken over; the old one stays")
+            self._read_again = True
             return False
+        self._read_again = False
         self.tell_reload()
         say(_log, logging.INFO, "The configuration was taken over", why=why)
         return True
@@ -304,14 +309,16 @@ class Supervisor:
     async def _watch(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Reload when the file has changed and was then the same in two looks.
 
-        A file that is being written may be valid and incomplete.
+        A file that is being written may be valid and incomplete. What could not be taken over for
+        another reason than the file itself is tried again now and then.
         """
-        settled = look(self._watched())
+        settled, looks = look(self._watched()), 0
         while True:
             await pause(LOOK_S)
-            seen = look(self._watched())
-            if seen is not None and seen == settled and seen != self._known:
-                self._known = seen
+            seen, looks = look(self._watched()), looks + 1
+            again = self._read_again and looks >= AGAIN_LOOKS
+            if seen is not None and seen == settled and (seen != self._known or again):
+                self._known, looks = seen, 0
                 await self.reload("the file has changed")
             settled = seen
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 logger = logging.getLogger(__name__)
+CHARGE_TICKS: Final = 10  # seconds between two looks for workers that died with reservations
 TOO_LARGE: Final = " Raise max_body_bytes under [gateway] in lightgate.toml, or send less."
 LOOK_S: Final = 0.5  # between two looks at the snapshot
 TOKEN_S: Final = 5.0  # for the first tokens of the clouds, before requests are taken
@@ -125,6 +126,8 @@ class Worker:
 
     def _share(self) -> None:
         self._ticks += 1
+        if self._ticks % CHARGE_TICKS == 0 and self.state.spend is not None:
+            self.state.spend.charge_dead()
         if self._ticks % SHARE_TICKS:
             return
         if self._keeping is None or self._keeping.done():
@@ -265,8 +268,7 @@ def _key_variables(data: Path) -> list[str]:
 def _counters(options: WorkerOptions, served: Served) -> SpendCounters:
     """The spend counters; what an earlier life of this worker had reserved counts as spent."""
     spend = SpendCounters.open(options.data / "spend", options.index, served.snapshot.keys)
-    for key_id, held in spend.clear_worker(options.index).items():
-        spend.settle(key_id, 0, held.nano_usd, 0, held.tokens)
+    spend.charge_own()
     return spend
 
 

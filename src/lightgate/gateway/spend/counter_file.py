@@ -101,6 +101,20 @@ class CounterFile:
         finally:
             self.unlock(_HEADER)
 
+    def borrow_worker(self, worker: int) -> bool:
+        """Write the words of a worker that is no more, until they are given back; whether so."""
+        if _OFD is None:
+            return False  # nobody can see there whether it lives
+        try:
+            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _worker_byte(worker, fcntl.F_WRLCK))
+        except BlockingIOError:
+            return False
+        return True
+
+    def give_worker_back(self, worker: int) -> None:
+        """Let the next life of a worker have its words."""
+        fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _worker_byte(worker, fcntl.F_UNLCK))
+
     def lock(self, slot: Slot) -> None:
         """Wait until the slot is this object's alone."""
         _lock(self._descriptor, slot.lock)
@@ -164,24 +178,22 @@ class CounterFile:
         self.words[_AT_USED] = used + 1
 
     def _take_byte(self, worker: int) -> None:
-        wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _WORKER_BYTES + worker, 1, 0)
         until = time.monotonic() + _TAKE_S
-        while True:
-            try:
-                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, wanted)
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise CounterFileFailed(
-                        f"Another process counts in {self._path} as worker {worker}."
-                    ) from None
-                time.sleep(0.02)
-            else:
-                return
+        while not self.borrow_worker(worker):
+            if time.monotonic() > until:
+                raise CounterFileFailed(
+                    f"Another process counts in {self._path} as worker {worker}."
+                )
+            time.sleep(0.02)
 
     def _map_again(self) -> None:
         self.words.release()
         self._map.close()
         self._map, self.words = _mapped(self._descriptor)
+
+
+def _worker_byte(worker: int, change: int) -> bytes:
+    return struct.pack(_FLOCK, change, os.SEEK_SET, _WORKER_BYTES + worker, 1, 0)
 
 
 def _slot(at: int, length: int) -> Slot:

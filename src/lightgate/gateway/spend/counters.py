@@ -84,7 +84,7 @@ class SpendCounters:
     `clear_worker`: in that order no money is forgotten.
     """
 
-    __slots__ = ("_clock", "_day", "_file", "_leases", "_month", "_worker")
+    __slots__ = ("_clock", "_day", "_file", "_gone", "_leases", "_month", "_worker")
 
     def __init__(self, file: CounterFile, worker: int, clock: Clock) -> None:
         if not 0 <= worker < WORKERS:
@@ -94,6 +94,7 @@ class SpendCounters:
         self._clock = clock
         self._leases: dict[str, Lease] = {}
         self._day = self._month = -1
+        self._gone: set[int] = set()  # workers that are no more and have nothing reserved
         file.take_worker(worker)
 
     @classmethod
@@ -224,6 +225,32 @@ class SpendCounters:
             for lease in self._leases.values():
                 lease.until_ns = 0  # its copies of the words are wrong now
         return orphaned
+
+    def charge_dead(self) -> None:
+        """Count what workers that are no more had reserved as spent, as the ledger does.
+
+        A worker that was replaced and then killed has no next life that would.
+        """
+        for worker in range(self._file.workers):
+            if worker == self._worker:
+                continue
+            if not self._file.borrow_worker(worker):
+                self._gone.discard(worker)
+                continue
+            try:
+                if worker not in self._gone:
+                    self._gone.add(worker)
+                    self._charge(worker)
+            finally:
+                self._file.give_worker_back(worker)
+
+    def charge_own(self) -> None:
+        """Count what an earlier life of this worker had reserved as spent."""
+        self._charge(self._worker)
+
+    def _charge(self, worker: int) -> None:
+        for key_id, held in self.clear_worker(worker).items():
+            self.settle(key_id, 0, held.nano_usd, 0, held.tokens)
 
     def standing(self, key_id: str) -> KeyStanding | None:
         """Where a key stands now, or None for one without limits."""

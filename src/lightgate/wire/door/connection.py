@@ -120,6 +120,13 @@ class ServerConnection:
         if self.idle:
             self._end()
 
+    def give_up(self) -> None:
+        """Wait no longer for a request: an unfinished one is refused, and may be sent again."""
+        if self._state == _READING and not self.idle:
+            self._refuse(503, "The gateway is stopping; send the request again.", _LATER)
+        else:
+            self.retire()
+
     def abort(self) -> None:
         """Close the socket and tell the handler now."""
         self._drop()

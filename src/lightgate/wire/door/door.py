@@ -29,6 +29,7 @@ __all__ = ["Door", "DoorLimits", "Inbound", "Reply"]
 
 
 _SAID: Final = b'{"error":{"type":"overloaded_error","message":"Too many connections."}}'
+TELL_S: Final = 0.5  # before the end of a drain, for clients to be told
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
     b"retry-after: 1\r\nconnection: close\r\n\r\n%b" % (len(_SAID), _SAID)
@@ -96,10 +97,19 @@ class Door:
 
         Idle connections are closed at once. With `gentle` each gets one more reply within the
         budget, which tells the client that it is the last: no request meets a closed connection.
+        A client that has not finished its request shortly before the end is told so.
         """
         self._stop_accepting(gentle=gentle)
         for connection in () if gentle else tuple(self._service.connections):
             connection.retire()
+        if not await self._emptied(max(0.0, budget_s - TELL_S)):
+            for connection in tuple(self._service.connections):
+                connection.give_up()
+            await self._emptied(min(TELL_S, budget_s))
+        await self.close()
+
+    async def _emptied(self, budget_s: float) -> bool:
+        """Wait until nobody is connected and no handler runs; whether it came to that."""
         try:
             async with asyncio.timeout(budget_s):
                 while self._service.connections:
@@ -108,8 +118,8 @@ class Door:
                 while self._tasks:
                     await asyncio.wait(self._tasks)
         except TimeoutError:
-            pass
-        await self.close()
+            return False
+        return True
 
     async def close(self) -> None:
         """Stop now: sockets are closed, handlers cancelled and waited for."""

@@ -24,8 +24,15 @@ if TYPE_CHECKING:
 class DoorConnection(Protocol):
     """A connection, as the door sees it."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of a request has come since the last reply."""
+
     def retire(self) -> None:
         """Close if idle; a running reply closes after itself."""
+
+    def give_up(self) -> None:
+        """Wait no longer for a request: an unfinished one is refused, and may be sent again."""
 
     def abort(self) -> None:
         """Close the socket and tell the handler now."""
