@@ -313,9 +313,9 @@ class Chaos:
         if not pids:
             return
         pid = self._dice.choice(pids)
+        alive = time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        alive = time.monotonic()
         until = alive + WELL_S
         while overhead.stat(pid)[:1] not in ([], ["Z"]):
             alive = time.monotonic()

@@ -221,6 +221,11 @@ class ProviderTable(ConfigTable):
     abort_stops_billing: Flag | None = Field(
         default=None, description="whether closing a stream stops the bill"
     )
+    engine_metrics: Flag | BaseUrl = Field(
+        default=False,
+        description="self-hosted: where its engine (vLLM, SGLang, llama.cpp, TGI) says what runs"
+        " and what waits, for the router; true: /metrics on the host of base_url, or an address",
+    )
     variables: dict[str, str] = Field(
         default_factory=dict,
         description="values for the variables of a templated base URL, and of what stands in for a"

@@ -33,7 +33,7 @@ TGI = "tgi_batch_current_size 8\ntgi_queue_size NaN\n"
     ],
 )
 def test_each_engine_by_its_own_names(text: str, expected: tuple[object, ...]) -> None:
-    found = read_engine(text, "lab/m", 5)
+    found = read_engine(text.encode(), "lab/m", 5)
     assert found is not None
     assert (found.engine, found.running, found.waiting, found.cache) == expected
     assert (found.target, found.t_ns) == ("lab/m", 5)
@@ -41,7 +41,7 @@ def test_each_engine_by_its_own_names(text: str, expected: tuple[object, ...]) -
 
 @pytest.mark.parametrize("text", ["", "<html>", "up 1\n", "vllm:num_requests_waiting 3\n"])
 def test_a_page_of_no_known_engine(text: str) -> None:
-    assert read_engine(text, "lab/m", 5) is None
+    assert read_engine(text.encode(), "lab/m", 5) is None
 
 
 def test_power_is_added_up_over_gpus() -> None:

@@ -57,7 +57,7 @@ def look(order: WatchOrder) -> Iterator[Reading]:
             yield seen
 
 
-def _page(url: str) -> str | None:
+def _page(url: str) -> bytes | None:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=PATIENCE_S)
@@ -69,7 +69,7 @@ def _page(url: str) -> str | None:
         return None
     finally:
         connection.close()
-    return body.decode("utf-8", "replace") if answer.status == 200 else None
+    return body if answer.status == 200 else None
 
 
 if __name__ == "__main__":

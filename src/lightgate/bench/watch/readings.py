@@ -1,50 +1,24 @@
 """Readings of an engine's own metrics and of the GPU, and what they come to in a cell.
 
-vLLM, SGLang, llama.cpp and TGI count what runs and what waits, under names of their own, in the
-text format of Prometheus. nvidia-smi says what the GPU draws and how busy it is.
+Engines say what runs and what waits (`provider.engine`); nvidia-smi says what the GPU draws and how
+busy it is.
 """
 
 from __future__ import annotations
 
-import re
 from statistics import fmean
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from lightgate.ledger.runs.run import EngineFacts, GpuFacts
+from lightgate.provider.engine import read_engine_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lightgate.ledger.runs.run import CellSummary, Run
 
-
-class EngineNames(NamedTuple):
-    """The names of an engine's gauges; of the cache, the share that is used, 0 to 1."""
-
-    running: str
-    waiting: str
-    cache: tuple[str, ...] = ()
-
-
-ENGINES: Final[dict[str, EngineNames]] = {
-    "vLLM": EngineNames(
-        "vllm:num_requests_running",
-        "vllm:num_requests_waiting",
-        ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
-    ),
-    "SGLang": EngineNames(
-        "sglang:num_running_reqs", "sglang:num_queue_reqs", ("sglang:token_usage",)
-    ),
-    "llama.cpp": EngineNames(
-        "llamacpp:requests_processing",
-        "llamacpp:requests_deferred",
-        ("llamacpp:kv_cache_usage_ratio",),
-    ),
-    "TGI": EngineNames("tgi_batch_current_size", "tgi_queue_size"),
-}
-_LINE: Final = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^\n]*\})?\s+(\S+)", re.MULTILINE)
 SMI_FIELDS: Final = ("power.draw", "utilization.gpu")
 
 
@@ -61,31 +35,19 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     gpu: float | None = None  # share of the time that they were busy, their mean
 
 
-def read_engine(text: str, target: str, t_ns: int) -> Reading | None:
-    """Find out which engine it is, and read it; None where no known gauge is there.
-
-    An engine of several replicas has a gauge for each: what runs and waits is added up, of the
-    caches the fullest counts.
-    """
-    found: dict[str, list[float]] = {}
-    wanted = {name for known in ENGINES.values() for name in (known[0], known[1], *known.cache)}
-    for name, value in _LINE.findall(text):
-        if name in wanted and (number := _number(value)) is not None:
-            found.setdefault(name, []).append(number)
-    for engine, names in ENGINES.items():
-        if names.running not in found:
-            continue
-        cache = next((found[name] for name in names.cache if name in found), None)
-        waiting = found.get(names.waiting)
-        return Reading(
-            t_ns=t_ns,
-            target=target,
-            engine=engine,
-            running=sum(found[names.running]),
-            waiting=None if waiting is None else sum(waiting),
-            cache=None if cache is None else max(cache),
-        )
-    return None
+def read_engine(page: bytes, target: str, t_ns: int) -> Reading | None:
+    """Read the page of a target's engine; None where no known gauge is there."""
+    found = read_engine_page(page)
+    if found is None:
+        return None
+    return Reading(
+        t_ns=t_ns,
+        target=target,
+        engine=found.engine,
+        running=found.running,
+        waiting=found.waiting,
+        cache=found.cache,
+    )
 
 
 def read_smi(text: str, t_ns: int) -> Reading | None:

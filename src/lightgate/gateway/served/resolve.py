@@ -23,6 +23,7 @@ from lightgate.gateway.served.snapshot import (
 from lightgate.gateway.served.tiers import tiers_of
 from lightgate.price.rates import with_calls
 from lightgate.provider.catalogue import catalogue
+from lightgate.provider.engine import engine_page_of
 from lightgate.provider.target import base_url_of, key_variable, own_rates, resolve
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Rules
@@ -165,9 +166,10 @@ def _reach(
         offers.prices[model] = with_calls(rates, calls)
     variable, _ = key_variable(target.provider, config, env)
     table = config.providers.get(name)
+    base_url = base_url_of(target.provider, table, env)
     return Reach(
         provider=target.provider,
-        base_url=base_url_of(target.provider, table, env),
+        base_url=base_url,
         key_env=variable if target.api_key is not None else None,
         hourly_cost=target.hourly_cost,
         prices=offers.prices,
@@ -175,7 +177,15 @@ def _reach(
         listed=own is not None and own.fetched_ns is not None,
         list_problem="" if own is None else own.problem,
         settings=dict(table.variables) if table is not None else {},
+        engine_metrics="" if table is None else _engine_page(table.engine_metrics, base_url),
     )
+
+
+def _engine_page(wanted: bool | str, base_url: str) -> str:
+    """The address of the page on which an engine tells its load; empty where none is read."""
+    if isinstance(wanted, str):
+        return wanted
+    return engine_page_of(base_url) if wanted else ""
 
 
 def _alias(name: str, table: ModelTable) -> Alias:

@@ -14,6 +14,7 @@ from lightgate.gateway.served.tiers import tiers_of
 from lightgate.provider.catalogue import LIVE
 from lightgate.provider.cloud.access import signer_of
 from lightgate.provider.cloud.tokens import TokenKeepers
+from lightgate.provider.engine_follower import EnginePage
 from lightgate.provider.secret import key_from_env
 from lightgate.provider.target import Target, let_in
 from lightgate.route.form.prior import DEFAULT
@@ -112,6 +113,15 @@ class Served:
             known = {target: price for target, price in found.items() if price is not None}
             self._prices[alias.name] = known
         return known
+
+    def engine_pages(self) -> list[EnginePage]:
+        """The pages on which the engines of providers tell their load, with their targets."""
+        pages = []
+        for name, reach in self.snapshot.providers.items():
+            if reach.engine_metrics:
+                own = [target for target in self.targets if target.startswith(f"{name}/")]
+                pages.append(EnginePage(reach.engine_metrics, tuple(sorted(own))))
+        return pages
 
     def _make(self, name: str) -> ServedTarget:
         provider, _, model = name.partition("/")

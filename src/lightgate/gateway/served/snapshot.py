@@ -71,6 +71,7 @@ class Reach(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool = False
     list_problem: str = ""
     settings: dict[str, str] = {}
+    engine_metrics: str = ""  # the address of its engine's page; empty: it is not read
 
     @property
     def secret_variables(self) -> tuple[str, ...]:
