@@ -92,6 +92,7 @@ USUAL: Final = dict(
         _plain("bimodal", 3000, TROUBLED),
         _plain("dear", 3000, TROUBLED, CHEAPEST),
         _plain("mixed", 3000, TROUBLED),
+        _plain("prompts", 3000, LOADED),
         _plain("T1", 6000, EVERY),
         _plain("T4", 6000, EVERY),
         _plain("T5", 6000, EVERY),
@@ -128,6 +129,7 @@ LIMITS: Final = (
     Limit("queue-*-[468]0", "failures", 0.0),
     Limit("step", "ttft_p95", 1.5, (GREEDY,)),
     Limit("step", "failures", 0.0),
+    Limit("prompts", "ttft_p95", 1.5, (GREEDY,)),
     # Strangers' requests are invisible without metrics: a simulated design had 2.6 times the
     # oracle, and 1.64 times with metrics that are read once a second.
     Limit("strangers", "ttft_p95", 2.7, (GREEDY,)),

@@ -85,7 +85,7 @@ def test_a_fate_is_one_of_the_targets_own_near_that_time(stage: PastSource) -> N
     slow = {cast.truth.fate(i, near, late, 20).first_ns // MS for i in range(100)}
     assert max(quick) < 121
     assert min(slow) >= 400
-    assert cast.truth.outlook(near, early)[0] < 0.13
+    assert cast.truth.outlook(near, early, 512)[0] < 0.13
     fate = cast.truth.fate(3, near, early, 41)
     assert fate.decode_ns == pytest.approx(40 * 10 * MS, rel=0.1)
 

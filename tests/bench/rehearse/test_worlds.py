@@ -71,12 +71,12 @@ def test_the_oracle_knows_the_queue_exactly() -> None:
     given = world("queue", 200).drawn(3)()
     truth = given.truth
     for number in range(40):
-        seen = truth.outlook(number % 2, BORN_NS)
+        seen = truth.outlook(number % 2, BORN_NS, 512)
         fate = truth.fate(number, number % 2, BORN_NS, 200)
         alone = world("queue", 200).drawn(3)().truth.fate(number, number % 2, BORN_NS, 200)
         assert fate.first_ns - alone.first_ns == round(seen.wait_s * NS)
-    assert truth.outlook(0, BORN_NS).wait_s > 1.0
-    assert truth.outlook(2, BORN_NS).wait_s == 0.0
+    assert truth.outlook(0, BORN_NS, 512).wait_s > 1.0
+    assert truth.outlook(2, BORN_NS, 512).wait_s == 0.0
     assert truth.busy(0, BORN_NS) == 20
 
 
@@ -143,11 +143,11 @@ def test_a_seventh_request_in_flight_is_refused() -> None:
     truth = world("refusals").drawn(1)().truth
     fates = [truth.fate(number, 0, BORN_NS, 200) for number in range(8)]
     assert [fate.failure is RATE_LIMITED for fate in fates] == [False] * 6 + [True] * 2
-    assert math.isinf(truth.outlook(0, BORN_NS).first_s)
+    assert math.isinf(truth.outlook(0, BORN_NS, 512).first_s)
     truth.over(0, fates[6], BORN_NS, gone=False)
-    assert math.isinf(truth.outlook(0, BORN_NS).first_s)  # a refusal that ends frees no place
+    assert math.isinf(truth.outlook(0, BORN_NS, 512).first_s)  # a refusal that ends frees no place
     truth.over(0, fates[0], BORN_NS, gone=False)
-    assert truth.outlook(0, BORN_NS).first_s < 1.0
+    assert truth.outlook(0, BORN_NS, 512).first_s < 1.0
     assert truth.fate(20, 0, BORN_NS, 200).failure is None
 
 
@@ -157,11 +157,11 @@ def test_an_idle_engine_is_cold_and_a_start_is_shared() -> None:
     assert warm.first_ns < 2 * NS
     truth.over(0, warm, BORN_NS + NS, gone=False)
     late = BORN_NS + 70 * NS
-    assert truth.outlook(0, late).wait_s == 20.0
+    assert truth.outlook(0, late, 512).wait_s == 20.0
     first = truth.fate(1, 0, late, 10)
     assert first.first_ns > 20 * NS
     truth.over(0, first, late + NS, gone=True)  # the start goes on
-    assert truth.outlook(0, late + 15 * NS).wait_s == pytest.approx(5.0)
+    assert truth.outlook(0, late + 15 * NS, 512).wait_s == pytest.approx(5.0)
     second = truth.fate(2, 0, late + 15 * NS, 10)
     assert 5 * NS < second.first_ns < 8 * NS
     assert truth.fate(3, 0, late + 30 * NS, 10).first_ns < 2 * NS
@@ -181,8 +181,22 @@ def test_stalls_of_pareto_have_their_law() -> None:
 
 def test_a_flapping_engine_is_slow_every_other_stretch() -> None:
     truth = world("flapping").drawn(1)().truth
-    medians = [truth.outlook(0, BORN_NS + at * NS).first_s for at in (10, 40, 70, 100)]
+    medians = [truth.outlook(0, BORN_NS + at * NS, 512).first_s for at in (10, 40, 70, 100)]
     assert medians == pytest.approx([0.15, 1.5, 0.15, 1.5])
+
+
+def test_a_long_prompt_is_read_first_and_the_oracle_knows_how_fast() -> None:
+    where = world("prompts", 600)
+    given = where.drawn(1)()
+    long = given.tokens_in.index(16000)
+    fresh, other = where.drawn(1)().truth, where.drawn(1)().truth
+    fates = [fresh.fate(long, place, BORN_NS, 100).first_ns / NS for place in range(4)]
+    probes = [other.probed(long, place, BORN_NS).first_ns / NS for place in range(4)]
+    reads = [a - b for a, b in zip(fates, probes, strict=True)]
+    assert reads == pytest.approx([15984 / speed for speed in (6000, 12000, 4000, 20000)])
+    tally = played(where, baseline("oracle"))
+    winners = [w for w, size in zip(tally.winner, given.tokens_in, strict=True) if size == 16000]
+    assert winners.count(3) > 0.7 * len(winners)  # reads fastest, though its own token is last
 
 
 def test_hindsight_takes_the_best_first_target_and_has_a_cooldown() -> None:

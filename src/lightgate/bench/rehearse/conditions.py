@@ -98,6 +98,7 @@ class SceneConditions(ConditionTable, frozen=True):
     strangers   load of other tenants on the same slots, as a share of their capacity
     told_s      the engines' own count of requests is read this often; None: never
     most        requests in flight at a provider above which it refuses (429)
+    prefill     tokens of a prompt that a provider reads in a second, before its first token
     """
 
     narrowed: Narrowed | None = None
@@ -107,6 +108,12 @@ class SceneConditions(ConditionTable, frozen=True):
     cold: ColdStart | None = None
     pareto: ParetoStall | None = None
     flapping: tuple[Flapping, ...] = ()
+    prefill: dict[str, float] = {}
+
+    def reads_s(self, provider: str, tokens_in: float) -> float:
+        """Return the seconds in which a provider reads a prompt, beyond its usual first token."""
+        speed = self.prefill.get(provider)
+        return 0.0 if speed is None else tokens_in / speed
 
 
 def service_s(at: Parameters, tokens: float) -> float:

@@ -35,14 +35,14 @@ class Oracle(TargetOrder):
 
     def order(self, wanted: RehearsedRequest, now_ns: int) -> Sequence[int]:
         """Order the targets by what each would do with this request now."""
-        seen = [self._outlook(place, now_ns) for place in self._fixed]
+        seen = [self._outlook(place, now_ns, wanted.tokens_in) for place in self._fixed]
         tokens = wanted.tokens_out if self._whole else 0
         worth = [one.first_s + tokens / one.tps for one in seen]
         return sorted(self._fixed, key=worth.__getitem__)
 
     def takes(self, place: int, now_ns: int) -> bool:
         """Whether a hedge would find a free slot there."""
-        seen = self._outlook(place, now_ns)
+        seen = self._outlook(place, now_ns, 0)
         return seen.wait_s < FREE_S and math.isfinite(seen.first_s)
 
 

@@ -218,8 +218,9 @@ class PastTruth:
         """Draw as for any request of one token."""
         return self.fate(request, place, now_ns, 1)
 
-    def outlook(self, place: int, now_ns: int) -> Outlook:
+    def outlook(self, place: int, now_ns: int, tokens_in: int) -> Outlook:
         """The medians of the attempts around this instant, under the load of now."""
+        del tokens_in  # what is drawn had prompts of all sizes
         good = [one for one in self._around(place, now_ns) if one.failure is None]
         good = [one for one in good if one.first_ns < NEVER_NS]
         if not good:

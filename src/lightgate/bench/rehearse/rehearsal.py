@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lightgate.bench.rehearse.baselines import RehearsedAttempt, RehearsedRequest, RequestPrice
 from lightgate.bench.rehearse.scene import CANCEL_LAG_S, TIMEOUT_NS
 from lightgate.bench.rehearse.tally import Tally, price
+from lightgate.bench.rehearse.truth import PROBE
 from lightgate.clock.outcome import Outcome
 from lightgate.errors import DeadlineMissed
 from lightgate.route.health.failure import RATE_LIMITED, what
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan, Role, Step
 
 NS: Final = 1_000_000_000
-PROBE_IN: Final = 16  # tokens
-PROBE_OUT: Final = 1
+PROBE_IN, PROBE_OUT = PROBE
 PROBE_SHARE: Final = 0.01  # of what is spent
 PROBE_LOOK_NS: Final = NS  # how often it is asked who wants one
 PROBE_TTFT_NS: Final = 10 * NS

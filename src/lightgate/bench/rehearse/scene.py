@@ -72,6 +72,14 @@ class SceneTraffic(msgspec.Struct, frozen=True, kw_only=True):
         each = [(one.share, one.tokens_out * math.exp(one.spread**2 / 2.0)) for one in self.kinds]
         return sum(share * tokens for share, tokens in each) / sum(share for share, _ in each)
 
+    @property
+    def mean_prompt(self) -> float:
+        """The mean tokens of a prompt."""
+        if not self.kinds:
+            return self.tokens_in
+        shares = sum(one.share for one in self.kinds)
+        return sum(one.share * one.tokens_in for one in self.kinds) / shares
+
 
 class SlowSpell(msgspec.Struct, frozen=True, kw_only=True):
     """A target that is slower from one second to another, beside all weather."""
@@ -230,7 +238,8 @@ def capacity(made: Scene) -> float:
                 hint="Give it slots, or name a rate.",
             )
         models = [one.target for one in made.offers if one.provider == provider]
-        each = [_holds_s(_model(made.world, target), tokens) for target in models]
+        reads_s = made.conditions.reads_s(provider, made.traffic.mean_prompt)
+        each = [reads_s + _holds_s(_model(made.world, target), tokens) for target in models]
         total += places * len(each) / sum(each)
     return total
 

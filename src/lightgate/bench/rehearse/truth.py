@@ -28,6 +28,7 @@ BORN_NS: Final = 1_000 * NS  # the instant at which a rehearsal's clock starts
 NEVER_NS: Final = 1 << 62
 REFUSED_NS: Final = 20_000_000  # until a refusal (429) is there
 FAILED: Final = by_status(503)
+PROBE: Final = (16, 1)  # tokens in and out
 _NORMALS: Final = 4
 _UNIFORMS: Final = 4
 
@@ -80,8 +81,8 @@ class Truth(Protocol):
         """Decide the fate of a probe of one token, by the dice of this request."""
         ...
 
-    def outlook(self, place: int, now_ns: int) -> Outlook:
-        """Return what only an oracle knows of an attempt of now."""
+    def outlook(self, place: int, now_ns: int, tokens_in: int) -> Outlook:
+        """Return what only an oracle knows of an attempt of now, with a prompt of this size."""
         ...
 
     def busy(self, place: int, now_ns: int) -> int:
@@ -214,6 +215,7 @@ class _SimulatedTarget:
         conditions = scene.conditions
         self.flaps = [one for one in conditions.flapping if one.provider == offer.provider]
         pareto = conditions.pareto
+        self.reads_s = conditions.reads_s
         self.pareto = pareto if pareto and offer.provider in pareto.providers else None
         self._curve = SpeedCurve(self.model.curve) if self.model.curve else None
         self._at: dict[int, Parameters] = {}
@@ -242,6 +244,7 @@ class WorldTruth:
 
     def __init__(self, scene: Scene, shared: SeedDraws) -> None:
         self._dice = shared.dice
+        self._tokens_in = shared.tokens_in
         self._sites = [
             _SimulatedTarget(scene, place, shared.seed) for place in range(len(scene.offers))
         ]
@@ -260,13 +263,16 @@ class WorldTruth:
 
     def fate(self, request: int, place: int, now_ns: int, tokens_out: int) -> Fate:
         """Decide the fate of an attempt that starts now, and count it as in flight."""
+        return self._fate(request, place, now_ns, (self._tokens_in[request], tokens_out))
+
+    def _fate(self, request: int, place: int, now_ns: int, size: tuple[int, int]) -> Fate:
         site = self._sites[place]
         self._tickets += 1
         load = self._loads[site.provider]
         wait_s = load.begins(now_ns)
         if wait_s is not None:
             return Fate(REFUSED_NS, 0, 0.0, 0, RATE_LIMITED, wait_s or None)
-        return self._met(site, load, self._dice[request][place], now_ns, tokens_out)
+        return self._met(site, load, self._dice[request][place], now_ns, size)
 
     def over(self, place: int, fate: Fate, now_ns: int, *, gone: bool) -> Sequence[tuple[int, int]]:
         """Take in that an attempt has ended; `gone`: it was closed by us."""
@@ -276,9 +282,9 @@ class WorldTruth:
 
     def probed(self, request: int, place: int, now_ns: int) -> Fate:
         """Decide the fate of a probe of one token, by the dice of this request."""
-        return self.fate(request, place, now_ns, 1)
+        return self._fate(request, place, now_ns, PROBE)
 
-    def outlook(self, place: int, now_ns: int) -> Outlook:
+    def outlook(self, place: int, now_ns: int, tokens_in: int) -> Outlook:
         """Return what an oracle knows: regime, load, the queue and the limit, but no dice."""
         site = self._sites[place]
         load = self._loads[site.provider]
@@ -293,6 +299,7 @@ class WorldTruth:
                 ttft, tps = ttft * weather.bad_ttft, tps * weather.bad_tps
             stalls = weather.stall * (weather.bad_stall if bad else 1.0)
             ttft += stalls * weather.stall_median_s * math.exp(weather.stall_sigma**2 / 2.0)
+        ttft += site.reads_s(site.provider, tokens_in)
         if site.pareto is not None:
             ttft += site.pareto.mean_s()
         if load.refuses(now_ns):
@@ -310,8 +317,9 @@ class WorldTruth:
         load: ProviderLoad,
         dice: DrawnDice,
         now_ns: int,
-        tokens_out: int,
+        size: tuple[int, int],
     ) -> Fate:
+        tokens_in, tokens_out = size
         second = (now_ns - BORN_NS) / NS
         luck = site.sky.luck(site.at(site.load or load.in_flight), dice, second)
         if site.weather is not None and luck.fails:
@@ -324,6 +332,7 @@ class WorldTruth:
             first_ns, tps = round(first_ns * slower), tps * slow
         if site.pareto is not None:
             first_ns += round(site.pareto.extra_s(dice.stall, dice.stall_size) * NS)
+        first_ns += round(site.reads_s(site.provider, tokens_in) * NS)
         first_ns += load.starts_ns(now_ns)
         natural = site.model.shape.tokens
         tokens = tokens_out if natural is None else min(tokens_out, natural)
