@@ -126,3 +126,18 @@ async def test_a_head_that_comes_early_names_what_was_dropped_so_far(start: Star
     assert answer.body.startswith(b":")  # the head came with a comment
     assert "x-lightgate-target" not in answer.headers
     assert answer.headers["x-lightgate-dropped"] == "frobnicate"
+
+
+async def test_a_comment_counts_as_something_that_the_client_heard(start: Start) -> None:
+    rig = await start(MODEL.replace("anthropic/plain", "anthropic/far"))
+    asking = asyncio.create_task(rig.chat("m"))
+    await rig.until(lambda: any(exchange.attempts for exchange in rig.exchanges))
+    exchange = next(iter(rig.exchanges))
+    for _ in range(2):
+        now = rig.state.now_ns()
+        assert exchange.heard_ns < now
+        exchange.comment()
+        assert exchange.heard_ns > now  # the next one is due after another silence
+    answer = await asking
+    assert answer.body.startswith(b": keep-alive\n: keep-alive\n")
+    exchange.comment()  # nobody is there to hear it

@@ -28,6 +28,12 @@ audio_hour = 0.36
 targets = ["openai/plain!status:500", "openai/plain"]
 policy = "voice"
 """
+CASCADE = """
+[models.tiers]
+policy = "cascade"
+tiers = [{{ upto = "simple", targets = ["openai/plain"] }}, {{ targets = ["openai/mixed"] }}]
+verify = ["not_refused"]
+"""
 WORDS = "The lighthouse is on."
 RECORDING = bytes(range(256)) * 250  # 64,000 bytes: four seconds, as the simulator has it
 SPEECH = {"model": "openai/plain", "input": WORDS, "voice": "alloy"}
@@ -231,3 +237,14 @@ async def test_a_silent_speaker_gets_no_comment(start: Start) -> None:
     await line.close()
     assert answer.status == 504
     assert "error" in answer.json
+
+
+async def test_a_cascade_and_its_checks_are_taken_off_the_plan_of_sound(start: Start) -> None:
+    """Checks read texts; the first target speaks, as the plan without them says."""
+    rig = await start(WORLD + CASCADE)
+    answer = await rig.ask("/v1/audio/speech", SPEECH | {"model": "tiers"})
+    assert (answer.status, answer.headers["content-type"]) == (200, "audio/mpeg")
+    assert answer.headers["x-lightgate-policy"] == "ordered"
+    (settled,) = rig.settled()
+    assert [attempt.facts.target for attempt in settled.attempts] == ["openai/plain"]
+    assert settled.exchange.outcome == "ok"

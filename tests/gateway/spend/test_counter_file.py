@@ -1,0 +1,228 @@
+"""The counter file itself: its layout, its locks, its growth, and files that are not ours."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lightgate.gateway.spend import counter_file as module
+from lightgate.gateway.spend.counter_file import (
+    GROWTH,
+    HEADER_WORDS,
+    SLOT_WORDS,
+    WORD,
+    CounterFile,
+    CounterFileFailed,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = HEADER_WORDS * WORD
+SLOT = SLOT_WORDS * WORD
+
+
+def head(path: Path) -> tuple[int, ...]:
+    return struct.unpack("<5q", path.read_bytes()[:40])
+
+
+MAGIC = int.from_bytes(b"LGSPEND\0", "little")
+
+
+def test_a_fresh_file_has_a_header_and_room_for_some_keys(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "spend"
+    with CounterFile(path) as file:
+        assert len(file.words) == HEADER_WORDS + GROWTH * SLOT_WORDS
+        assert (file.workers, list(file.slots())) == (0, [])
+        assert not any(file.words[5:])
+    assert head(path) == (MAGIC, 2, SLOT_WORDS, 0, 0)
+    assert path.stat().st_size == HEADER + GROWTH * SLOT
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_blocks * 512 >= HEADER + GROWTH * SLOT  # real room, no hole
+    with pytest.raises(ValueError, match="released"):
+        file.words[0]
+
+
+def test_keys_have_slots_one_behind_the_other_for_everybody(tmp_path: Path) -> None:
+    path = tmp_path / "spend"
+    with CounterFile(path) as one, CounterFile(path) as other:
+        names = [f"key-{n}" for n in range(GROWTH)]
+        for number, name in enumerate(names):
+            file = one if number % 2 else other
+            slot = file.place(name)
+            assert slot.at == HEADER_WORDS + number * SLOT_WORDS
+            assert file.place(name) is slot
+            kind, whence, start, length, pid = struct.unpack("hhqqi", slot.lock)
+            assert (kind, whence) == (fcntl.F_WRLCK, os.SEEK_SET)
+            assert (start, length, pid) == (slot.at * WORD, SLOT, 0)
+            assert struct.unpack("hhqqi", slot.unlock)[0] == fcntl.F_UNLCK
+            assert struct.unpack("hhqqi", slot.unlock)[1:] == (whence, start, length, pid)
+        assert [name for name, _ in one.slots()] == [name for name, _ in other.slots()] == names
+        assert path.stat().st_size == HEADER + GROWTH * SLOT
+        last = one.place("one more")
+        assert last.at == HEADER_WORDS + GROWTH * SLOT_WORDS
+        assert path.stat().st_size == HEADER + 2 * GROWTH * SLOT
+        one.words[last.at + 100] = 77
+        found = dict(other.slots())["one more"]
+        assert found == last
+        assert other.words[found.at + 100] == 77
+        assert other.words[last.at : last.at + 1].tobytes() == b"one more"
+
+
+def test_the_longest_id_and_one_that_is_too_long(tmp_path: Path) -> None:
+    with CounterFile(tmp_path / "spend") as file:
+        file.place("x" * 40)
+        with pytest.raises(ValueError, match="at most 40 bytes"):
+            file.place("x" * 41)
+        assert [name for name, _ in file.slots()] == ["x" * 40]
+        file.place("y")  # nothing is held after the error
+
+
+def test_a_disk_that_gives_no_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "spend"
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with CounterFile(path) as file:
+        for number in range(GROWTH):
+            file.place(f"k{number}")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "posix_fallocate", full)
+            with pytest.raises(CounterFileFailed) as caught:
+                file.place("next")
+        assert caught.value.message == (
+            f"The counter file {path} cannot grow: No space left on device."
+        )
+        assert (caught.value.status, caught.value.label) == (503, "spend")
+        assert file.place("next").at == HEADER_WORDS + GROWTH * SLOT_WORDS
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    opened = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(CounterFileFailed, match="cannot be opened: No space left on device"):
+        CounterFile(tmp_path / "other")
+    assert set(os.listdir("/proc/self/fd")) <= opened
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        struct.pack("<4q", MAGIC, 1, SLOT_WORDS, 0),
+        struct.pack("<4q", MAGIC, 3, SLOT_WORDS, 0),
+        struct.pack("<4q", MAGIC, 2, SLOT_WORDS + 1, 0),
+        struct.pack("<4q", MAGIC + 1, 2, SLOT_WORDS, 0),
+        struct.pack("<4q", MAGIC, 2, SLOT_WORDS, 1),  # a key, and no room for it
+    ],
+)
+def test_a_file_of_another_version_is_moved_aside(tmp_path: Path, wrong: bytes) -> None:
+    path = tmp_path / "spend"
+    path.write_bytes(wrong.ljust(HEADER, b"\0"))
+    with CounterFile(path) as file:
+        file.place("k")
+    assert head(path)[:4] == (MAGIC, 2, SLOT_WORDS, 1)
+    assert (tmp_path / "spend.old").read_bytes()[: len(wrong)] == wrong
+
+
+@pytest.mark.parametrize("begun", [b"", b"x" * (HEADER - 1), bytes(HEADER), bytes(HEADER + 5)])
+def test_a_file_that_was_not_begun_is_begun(tmp_path: Path, begun: bytes) -> None:
+    path = tmp_path / "spend"
+    path.write_bytes(begun)
+    with CounterFile(path) as file:
+        assert file.place("k").at == HEADER_WORDS
+    assert head(path)[:4] == (MAGIC, 2, SLOT_WORDS, 1)
+    assert not (tmp_path / "spend.old").exists()
+
+
+def test_a_file_with_all_its_slots_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "spend"
+    with CounterFile(path) as file:
+        file.place("k")
+    os.truncate(path, HEADER + SLOT)  # exactly its one key
+    with CounterFile(path) as file:
+        assert [name for name, _ in file.slots()] == ["k"]
+        assert len(file.words) == HEADER_WORDS + SLOT_WORDS
+        assert file.place("next").at == HEADER_WORDS + SLOT_WORDS
+    assert not (tmp_path / "spend.old").exists()
+    os.truncate(path, HEADER + 2 * SLOT + 8)  # and a half one behind them
+    with CounterFile(path) as file:
+        assert len(file.words) == HEADER_WORDS + 2 * SLOT_WORDS
+
+
+def test_a_worker_counts_in_one_place_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "spend"
+    now = [100.0]
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        now[0] += 1.0
+
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])  # type: ignore[attr-defined]
+    monkeypatch.setattr(module.time, "sleep", nap)  # type: ignore[attr-defined]
+    with CounterFile(path) as one, CounterFile(path) as other:
+        one.take_worker(2)
+        assert (one.workers, other.workers) == (3, 3)
+        other.take_worker(0)
+        assert other.workers == 3
+        with pytest.raises(CounterFileFailed) as caught:
+            other.take_worker(2)
+        assert caught.value.message == f"Another process counts in {path} as worker 2."
+        assert naps == [0.02] * 6  # more than five seconds
+        other.take_worker(3)
+        assert one.workers == 4
+    with CounterFile(path) as later:
+        later.take_worker(2)
+        assert later.workers == 4
+
+
+def test_a_lock_excludes_other_objects_of_the_same_process(tmp_path: Path) -> None:
+    path = tmp_path / "spend"
+    with CounterFile(path) as one, CounterFile(path) as other:
+        slot, beside = one.place("a"), one.place("b")
+        one.lock(slot)
+        tried = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, slot.at * WORD, SLOT, 0)
+        with pytest.raises(BlockingIOError):
+            fcntl.fcntl(other._descriptor, fcntl.F_OFD_SETLK, tried)
+        other.lock(beside)  # another key is free
+        other.unlock(beside)
+        one.unlock(slot)
+        fcntl.fcntl(other._descriptor, fcntl.F_OFD_SETLK, tried)
+        other.unlock(slot)
+
+
+def test_without_locks_of_ranges_the_whole_file_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(module, "_OFD", None)
+    monkeypatch.setattr(fcntl, "flock", lambda _, how: asked.append(how))
+    with CounterFile(tmp_path / "spend") as file:
+        file.take_worker(1)
+        assert file.workers == 2
+    assert asked == [fcntl.LOCK_EX, fcntl.LOCK_UN] * 2
+
+
+def test_a_file_that_is_replaced_while_its_lock_is_waited_for_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real, moves = tmp_path / "spend", module._lock, [1, 2]
+
+    def lock(descriptor: int, change: bytes) -> None:
+        real(descriptor, change)
+        if moves and struct.unpack("hhqqi", change)[0] == fcntl.F_WRLCK:
+            if moves.pop() == 2:
+                path.unlink()  # gone
+            else:
+                path.unlink()
+                path.write_bytes(b"")  # another one
+
+    monkeypatch.setattr(module, "_lock", lock)
+    with CounterFile(path) as file:
+        file.place("k")
+    assert head(path)[:4] == (MAGIC, 2, SLOT_WORDS, 1)
