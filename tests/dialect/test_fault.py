@@ -223,3 +223,20 @@ def test_any_body_becomes_one_printable_line(body: bytes) -> None:
     assert said.status == 500
     assert 0 < len(said.message) <= MESSAGE_LIMIT
     assert said.message.isprintable()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 40, 300])
+def test_a_long_text_is_cut_before_and_after_it_is_cleaned(limit: int) -> None:
+    """Twenty times the limit is looked at: blanks between words are not kept."""
+    assert clean(" " * (20 * limit - 1) + "ab", limit) == "a"
+    assert clean(" " * (20 * limit) + "ab", limit) == ""
+    assert clean("?" * limit, limit) == "?" * limit
+    assert clean("?" * (limit + 1), limit) == "?" * (limit - 1) + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def test_short_words_are_no_secrets_and_all_else_is_looked_at() -> None:
+    assert clean("a" * 16, 5) == "a" * 16  # a word
+    assert clean("a" * 17, 5) == "aaaa\N{HORIZONTAL ELLIPSIS}"
+    assert clean("\N{LATIN SMALL LETTER E WITH ACUTE}" * 6, 5).endswith("\N{HORIZONTAL ELLIPSIS}")
+    assert clean("a\x00b") == "a\N{REPLACEMENT CHARACTER}b"
+    assert clean(" a \n\t b ") == "a b"

@@ -372,3 +372,12 @@ def test_searches_that_an_answer_of_gemini_is_grounded_on() -> None:
         plain = heard("gemini", none)
         assert plain.usage is not None
         assert plain.usage.calls == ()
+
+
+def test_a_scanner_that_has_heard_nothing() -> None:
+    for dialect in DIALECTS:
+        fresh = DIALECTS[dialect].scanner()
+        assert fresh.facts() == (None, -1, None, None, False, None, NONE, 0, 0, 0)
+        assert not fresh.explains
+    silent = heard("openai-chat", {"choices": []})
+    assert silent.facts() == (None, -1, None, None, False, None, NONE, 0, 0, 0)

@@ -1,0 +1,292 @@
+"""Probes: when one is due and paid for, what is learned of its end, and what is written down."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lightgate.clock.outcome import Outcome
+from lightgate.clock.source import ManualClock
+from lightgate.clock.tokens import Tokens
+from lightgate.errors import (
+    DeadlineMissed,
+    EmptyAnswer,
+    HttpRefused,
+    PeerReset,
+    RateLimited,
+    StreamError,
+    UsageError,
+)
+from lightgate.gateway.process import probe as module
+from lightgate.gateway.process.probe import CAPS, DAY_NS, QUIET_NS, SELDOM, TOKENS_IN, Prober
+from lightgate.gateway.served.price import Bill
+from lightgate.gateway.served.snapshot import ProbeTerms
+from lightgate.provider.call import Called
+from lightgate.provider.target import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lightgate.clock.marks import Marks
+
+S = 1_000_000_000
+TARGET = "vllm/m"
+
+
+class Observer:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[Any, ...]] = []
+        self.open: set[str] = set()
+        self.old = [TARGET]
+        self.forms = SimpleNamespace(stale=self._stale)
+        self.breakers = SimpleNamespace(allows=lambda name, _: name not in self.open)
+
+    def _stale(self, now: int, every_ns: int, known: list[str]) -> list[str]:
+        self.log.append(("stale", every_ns, known))
+        return list(self.old)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *facts, **more: self.log.append((name, *facts, *more.values()))
+
+
+class Prices:
+    hourly = False
+    known = True
+    billed: int | None = 7
+
+    def worst(self, tokens_in: int, cap: int) -> int:
+        assert tokens_in == TOKENS_IN
+        return cap
+
+    def bill(self, tokens: Tokens) -> Bill:
+        return Bill(self.billed, "list", "2026-01-01")
+
+    def estimate(self, tokens_in: int, tokens_out: int) -> Bill:
+        assert tokens_in == TOKENS_IN
+        return Bill(tokens_out, "estimate", None)
+
+
+class Stage:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = ManualClock(now_ns=1000 * S, wall_ns=5 * DAY_NS + 3 * S)
+        self.observer = Observer()
+        self.written: list[Any] = []
+        self.asked: list[Any] = []
+        self.prices = Prices()
+        target = SimpleNamespace(target=resolve(TARGET, env={}), prices=self.prices)
+        self.terms = ProbeTerms(share=0.5, day_nano=100)
+        alias = SimpleNamespace(targets=(TARGET, "b/m"), policy="fastest")
+        served = SimpleNamespace(
+            snapshot=SimpleNamespace(terms=SimpleNamespace(probes=self.terms)),
+            asked_for=lambda: [alias],
+            targets={TARGET: target},
+        )
+        learned = SimpleNamespace(asked_ns=1000 * S, spent_nano=1_000_000)
+        self.alias, self.served, self.learned = alias, served, learned
+        self.state = SimpleNamespace(served=served, draining=False, learned=learned)
+        self.end: Callable[[Marks], Called] = lambda _: self.called()
+        stage = self
+
+        class Played:
+            def __init__(self, prepared: Any, marks: Marks) -> None:
+                self._prepared, self._marks = prepared, marks
+
+            async def run(self, client: Any, deadlines: Any) -> Called:
+                stage.asked.append((self._prepared, client, deadlines))
+                stage.clock.advance(S)
+                return stage.end(self._marks)
+
+        monkeypatch.setattr(module, "Call", Played)
+        journal: Any = SimpleNamespace(write=self.written.append)
+        state: Any = self.state
+        observer: Any = self.observer
+        client: Any = "client"
+        self.prober = Prober(state, client, observer, journal, worker=4, clock=self.clock)
+
+    def called(self, error: Any = None, status: int | None = 200, **more: Any) -> Called:
+        outcome = Outcome.OK if error is None else Outcome(error.outcome)
+        facts = {"streamed": True, "tokens": Tokens(out=2), "finish_reason": "stop"}
+        known = {"bytes_in": 1, "bytes_out": 2, "kinds": 0, "first_kinds": 0, **facts, **more}
+        return Called(outcome=outcome, error=error, status=status, **known)
+
+    async def probe(self) -> list[tuple[Any, ...]]:
+        """Look, let the probe end, and say what the observer was told."""
+        self.observer.log.clear()
+        assert self.prober.look() == TARGET
+        assert self.prober.look() is None  # one at a time
+        assert self.prober._probing is not None
+        await self.prober._probing
+        return [row for row in self.observer.log if row[0] != "stale"]
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(monkeypatch)
+
+
+def spoke(marks: Marks) -> None:
+    marks.send = 50
+    marks.burst(50 + 30, 80, 1, 3)
+
+
+async def test_a_probe_that_is_answered(stage: Stage) -> None:
+    def end(marks: Marks) -> Called:
+        spoke(marks)
+        return stage.called()
+
+    stage.end = end
+    began = 1000 * S
+    assert await stage.probe() == [
+        ("began", TARGET, began),
+        ("spoke", TARGET, 0, began + 30, began),
+        ("succeeded", TARGET, began + S, began, (0, 0)),
+    ]
+    ((prepared, client, deadlines),) = stage.asked
+    assert client == "client"
+    assert (deadlines.connect_s, deadlines.first_byte_s) == (3.0, 10.0)
+    assert b'"max_tokens":16' in prepared.payload
+    assert b'"stream":true' in prepared.payload
+    assert (stage.prober.sent, stage.prober.spent_nano, stage.prober._day_nano) == (1, 7, 7)
+    (settled,) = stage.written
+    exchange, (attempt,) = settled.exchange, settled.attempts
+    assert (exchange.outcome, exchange.status, exchange.cost_nano) == ("ok", 200, 7)
+    assert exchange.worker == 4
+    assert attempt.facts.cost_nano == 7
+    assert attempt.facts.id == f"{exchange.id}.0"
+    assert attempt.facts.target == TARGET
+
+
+@pytest.mark.parametrize(
+    ("error", "more", "told"),
+    [
+        (PeerReset("x"), {"status": None}, "failed"),
+        (HttpRefused("x", code=500), {"status": 500}, "failed"),
+        (RateLimited("x", retry_after_s=3.0), {"status": 429}, "failed"),
+        (StreamError("x", word="overloaded_error"), {}, "failed"),
+        (DeadlineMissed("x", phase="idle"), {"status": 200}, "lost"),
+        (DeadlineMissed("x", phase="connect"), {"status": None}, "failed"),
+        (EmptyAnswer("x"), {"streamed": False}, "succeeded"),
+        (EmptyAnswer("x"), {}, "failed"),
+    ],
+)
+async def test_what_is_learned_of_a_probe_that_failed(
+    stage: Stage, error: Any, more: dict[str, Any], told: str
+) -> None:
+    stage.end = lambda _: stage.called(error, **more)
+    rows = await stage.probe()
+    assert [row[0] for row in rows] == ["began", told]
+    if told == "failed":
+        what, wait_s = rows[1][5]
+        assert wait_s == getattr(error, "retry_after_s", None)
+        status = 529 if isinstance(error, StreamError) else more.get("status", 200)
+        assert what == module.what(Outcome(error.outcome), status, error)  # type: ignore[attr-defined]
+    if told == "lost":
+        assert rows[1][1:] == (TARGET, 0, 1001 * S, 1000 * S, False)
+    assert len(stage.written) == 1
+    assert stage.written[0].exchange.error == "x"
+
+
+async def test_a_request_that_cannot_be_made_says_nothing_about_the_target(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise UsageError("no")
+
+    monkeypatch.setattr(module, "prepare", refuse)
+    rows = await stage.probe()
+    assert rows == [
+        ("began", TARGET, 1000 * S),
+        ("lost", TARGET, 0, 1000 * S, 1000 * S, True),
+    ]
+    assert (stage.prober.sent, stage.written) == (0, [])
+
+
+async def test_a_target_without_a_word_gets_more_tokens_and_then_more_time(stage: Stage) -> None:
+    stage.end = lambda _: stage.called()  # thought, and said nothing
+    every = stage.terms.every_ns
+    for place, cap in enumerate(CAPS):
+        stage.prober._day_nano = stage.prober.spent_nano = -1000
+        await stage.probe()
+        assert b'"max_tokens":%d' % cap in stage.asked[-1][0].payload
+        assert stage.prober.look() is None
+        seldom = SELDOM if place == len(CAPS) - 1 else 1
+        stage.clock.advance(every * seldom - 1)
+        stage.learned.asked_ns = stage.clock.now_ns()
+        assert stage.prober.look() is None
+        stage.clock.advance(1)
+    assert stage.prober._cap(TARGET) == CAPS[-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stage: setattr(stage.state, "draining", True),
+        lambda stage: setattr(stage.learned, "asked_ns", 1000 * S - QUIET_NS - 1),
+        lambda stage: setattr(
+            stage.served.snapshot.terms, "probes", ProbeTerms(on=False, share=0.5, day_nano=100)
+        ),
+        lambda stage: setattr(stage.alias, "policy", "ordered"),
+        lambda stage: setattr(stage.alias, "targets", (TARGET,)),
+        lambda stage: setattr(stage.observer, "old", []),
+        lambda stage: setattr(stage.observer, "old", ["other/m"]),
+        lambda stage: stage.observer.open.add(TARGET),
+        lambda stage: setattr(stage.prices, "known", False),
+        lambda stage: setattr(stage.prober, "spent_nano", 500_000 - 15),
+        lambda stage: setattr(stage.learned, "spent_nano", 30),
+        lambda stage: (setattr(stage.prober, "_day", 5), setattr(stage.prober, "_day_nano", 85)),
+    ],
+)
+async def test_when_no_probe_is_sent(stage: Stage, change: Callable[[Stage], None]) -> None:
+    change(stage)
+    assert stage.prober.look() is None
+    assert stage.prober._probing is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: None,
+        lambda stage: setattr(stage.learned, "asked_ns", 1000 * S - QUIET_NS),
+        lambda stage: (
+            setattr(stage.prices, "known", False),
+            setattr(stage.prices, "hourly", True),
+        ),
+        lambda stage: setattr(stage.prober, "spent_nano", 500_000 - 16),
+        lambda stage: setattr(stage.learned, "spent_nano", 32),
+        lambda stage: (setattr(stage.prober, "_day", 5), setattr(stage.prober, "_day_nano", 84)),
+        lambda stage: setattr(stage.prober, "_day_nano", 85),  # of another day
+        lambda stage: setattr(stage.observer, "old", ["other/m", TARGET]),
+    ],
+)
+async def test_when_a_probe_is_sent(stage: Stage, change: Callable[[Stage], None]) -> None:
+    change(stage)
+    await stage.probe()
+    assert len(stage.asked) == 1
+    assert stage.observer.log[0] == ("stale", stage.terms.every_ns, ["b/m", TARGET])
+
+
+@pytest.mark.parametrize(
+    ("more", "spent"),
+    [
+        ({}, 2),  # by the tokens that were seen
+        ({"tokens": Tokens()}, 1),
+        ({"tokens": Tokens(), "error": PeerReset("x")}, 16),  # at the cap
+        ({"status": 500, "error": HttpRefused("x", code=500)}, 0),
+    ],
+)
+async def test_a_probe_without_a_bill_is_estimated(
+    stage: Stage, more: dict[str, Any], spent: int
+) -> None:
+    stage.prices.billed = None
+    stage.end = lambda _: stage.called(**more)
+    await stage.probe()
+    assert (stage.prober.spent_nano, stage.prober._day_nano) == (spent, spent)
+    assert stage.written[0].exchange.cost_nano == (spent or None)
+    stage.prices.hourly = True
+    stage.prober._not_before.clear()
+    await stage.probe()
+    assert stage.prober.spent_nano == spent  # a machine by the hour costs nothing more
