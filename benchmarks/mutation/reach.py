@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mutation.marks import Blocks, blocks, mark_all
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mutation.operators import Mutation
+
+_PAGES: Final = "/test_docs_"  # files of tests that compare constants with pages
 
 
 class Tree(NamedTuple):
@@ -68,7 +70,10 @@ class Reach(NamedTuple):
     texts: dict[str, str]  # of the files of tests
 
     def of(self, package: str, mutant: Mutation, path: str, mine: Blocks) -> list[str]:
-        """The tests of a package that may notice a mutation, the quickest first."""
+        """The tests of a package that may notice a mutation, the quickest first.
+
+        For a constant those come before that compare constants with pages: the others may be many.
+        """
         by_block = self.tests.get(package, {})
         chosen: set[str] = set()
         places = self._blocks(mutant, path, mine)
@@ -79,14 +84,15 @@ class Reach(NamedTuple):
             chosen |= set(by_block.get(name, ()))
         if mutant.site.unit is None:
             chosen |= self._naming(package, _bound(mutant.site.statement))
-        return sorted(chosen, key=lambda name: (self.seconds[name], name))
+        pages = {name for name in chosen if mutant.site.unit is None and _PAGES in name}
+        return sorted(chosen, key=lambda name: (name not in pages, self.seconds[name], name))
 
     def _naming(self, package: str, names: list[str]) -> set[str]:
         """The tests in files that name a constant, and those that compare constants with pages."""
         files = {
             path
             for path, text in self.texts.items()
-            if "/test_docs_" in path or any(name in text for name in names)
+            if _PAGES in path or any(name in text for name in names)
         }
         here = f"tests/{package}/"
         return {

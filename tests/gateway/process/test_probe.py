@@ -237,7 +237,7 @@ async def test_a_target_without_a_word_gets_more_tokens_and_then_more_time(stage
         lambda stage: setattr(stage.prices, "known", False),
         lambda stage: setattr(stage.prober, "spent_nano", 500_000 - 15),
         lambda stage: setattr(stage.learned, "spent_nano", 30),
-        lambda stage: (setattr(stage.prober, "_day", 5), setattr(stage.prober, "_day_nano", 85)),
+        lambda stage: stage.prober.__dict__.update(_day=5, _day_nano=85),
     ],
 )
 async def test_when_no_probe_is_sent(stage: Stage, change: Callable[[Stage], None]) -> None:
@@ -251,13 +251,10 @@ async def test_when_no_probe_is_sent(stage: Stage, change: Callable[[Stage], Non
     [
         lambda _: None,
         lambda stage: setattr(stage.learned, "asked_ns", 1000 * S - QUIET_NS),
-        lambda stage: (
-            setattr(stage.prices, "known", False),
-            setattr(stage.prices, "hourly", True),
-        ),
+        lambda stage: stage.prices.__dict__.update(known=False, hourly=True),
         lambda stage: setattr(stage.prober, "spent_nano", 500_000 - 16),
         lambda stage: setattr(stage.learned, "spent_nano", 32),
-        lambda stage: (setattr(stage.prober, "_day", 5), setattr(stage.prober, "_day_nano", 84)),
+        lambda stage: stage.prober.__dict__.update(_day=5, _day_nano=84),
         lambda stage: setattr(stage.prober, "_day_nano", 85),  # of another day
         lambda stage: setattr(stage.observer, "old", ["other/m", TARGET]),
     ],
