@@ -38,7 +38,7 @@ class Spent(NamedTuple):
 
 def a_world(dice: random.Random) -> WorldSource:
     """Two to five targets whose prices differ a hundredfold, with stalls, and some traffic."""
-    made = scene("dear", SceneChanges(requests=dice.choice((120, 300, 600))))
+    made = scene("dear", SceneChanges(requests=dice.choice((100, 200, 400))))
     makers = {f"p{place}": _maker(dice) for place in range(dice.randint(2, 5))}
     world = msgspec.structs.replace(
         made.world, providers=makers, weather=Weather(stall=0.02, bad_mean_s=300.0)
@@ -70,7 +70,7 @@ def a_world(dice: random.Random) -> WorldSource:
         for number in range(dice.randint(1, 3))
     ]
     traffic = msgspec.structs.replace(
-        made.traffic, rate=dice.choice((0.05, 0.5, 5.0)), kinds=tuple(kinds)
+        made.traffic, rate=dice.choice((0.2, 1.0, 5.0)), kinds=tuple(kinds)
     )
     return WorldSource(
         msgspec.structs.replace(made, world=world, offers=tuple(offers), traffic=traffic)
