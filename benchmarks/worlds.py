@@ -53,7 +53,7 @@ GREEDY_END: Final = "oracle-end"
 MEAN10: Final = "mean-of-last-10"
 CHEAPEST: Final = "cheapest"  # the policy of money, played in the world that is about money
 ORACLES: Final = (GREEDY, "oracle, hedge p90", GREEDY_END, "oracle-end, hedge p90")
-LOADED: Final = (*ORACLES, "least-in-flight")
+LOADED: Final = (*ORACLES, "oracle-all", "least-in-flight")
 TROUBLED: Final = (*ORACLES, MEAN10, HINDSIGHT)
 EVERY: Final = (*ORACLES, "least-in-flight", MEAN10, HINDSIGHT)
 

@@ -20,7 +20,7 @@ def test_the_table_has_every_policy_between_its_measures() -> None:
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
     assert lines[0].startswith("T1: calm, five providers")
-    names = [line[:21].strip() for line in lines[2:11]]
+    names = [line[:21].strip() for line in lines[2:12]]
     assert names == [
         "fixed-best",
         "fixed-hindsight",
@@ -31,9 +31,10 @@ def test_the_table_has_every_policy_between_its_measures() -> None:
         "oracle, hedge p90",
         "oracle-end",
         "oracle-end, hedge p90",
+        "oracle-all",
     ]
     assert "still waiting after, s" in shown.stdout
-    assert "rehearsed 26 runs" in shown.stderr
+    assert "rehearsed 28 runs" in shown.stderr
 
 
 def test_json_holds_the_figures() -> None:

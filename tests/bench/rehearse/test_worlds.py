@@ -105,6 +105,15 @@ def test_both_oracles_are_the_best_of_their_kind_in_a_queue() -> None:
     assert rehearse(world("queue", 50), [baseline("random")], (1,))[0].x_oracle is None
 
 
+def test_an_oracle_that_thinks_of_its_followers_serves_all_of_them_better() -> None:
+    names = ("oracle-end", "oracle-all")
+    alone, shared = rehearse(world("queue", 1500), [baseline(name) for name in names], (1, 2))
+    assert shared.done_p95_s.mean < alone.done_p95_s.mean
+    assert shared.ttft_p95_s.mean < 0.8 * alone.ttft_p95_s.mean
+    calm = [played(world("T1", 200), baseline(name)).done_s.tobytes() for name in names]
+    assert calm[0] == calm[1]  # where nothing waits they are one
+
+
 def test_strangers_take_slots_and_only_the_engine_counts_them() -> None:
     alone = world("queue", 800, share=0.4)
     crowd = world("strangers", 800)

@@ -14,7 +14,7 @@ from lightgate.bench.rehearse.baselines import (
     TwoChoices,
     fixed_best,
 )
-from lightgate.bench.rehearse.marks import FixedFirst, LeastInFlight, Oracle
+from lightgate.bench.rehearse.marks import FOLLOWERS, FixedFirst, LeastInFlight, Oracle
 from lightgate.bench.rehearse.rehearsal import Rehearsal, RehearsalInput
 from lightgate.bench.rehearse.tally import figures, policy_row
 from lightgate.bench.rehearse.truth import WorldTruth, draw
@@ -32,6 +32,7 @@ FIXED: Final = "fixed-best"
 HINDSIGHT: Final = "fixed-hindsight"
 ORACLE: Final = "oracle"
 ORACLE_END: Final = "oracle-end"
+ORACLE_ALL: Final = "oracle-all"
 # Always shown: the first four before the policies, the others behind them.
 EDGES: Final = (
     FIXED,
@@ -42,6 +43,7 @@ EDGES: Final = (
     f"{ORACLE}, hedge p90",
     ORACLE_END,
     f"{ORACLE_END}, hedge p90",
+    ORACLE_ALL,
 )
 BEFORE: Final = 4
 OTHERS: Final = ("random", "p2c")
@@ -126,6 +128,7 @@ def baseline(name: str) -> NamedPolicy:
             "p2c": lambda: TwoChoices(count),
             ORACLE: lambda: Oracle(truth, count),
             ORACLE_END: lambda: Oracle(truth, count, whole=True),
+            ORACLE_ALL: lambda: Oracle(truth, count, whole=True, waits=FOLLOWERS),
         }
         return Baseline(offers, orders[base](), hedged=bool(hedge))
 
