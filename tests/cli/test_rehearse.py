@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
+from ledger.notes import attempt_note, marks, settled
 from lightgate.cli.main import main
 from lightgate.cli.rehearse import command
+from lightgate.ledger.journal.journal import Journal
+from lightgate.ledger.journal.ship import Shipper
+from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,14 +106,50 @@ def test_wrong_words_are_answered(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from lightgate.ledger.store.store import Ledger
-
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lightgate-data").mkdir()
     with Ledger.open("sqlite", tmp_path / "lightgate-data"):
         pass
     assert main(["rehearse", *words]) == 2
     assert says in capsys.readouterr().err
+
+
+def fill(folder: Path) -> None:
+    """Write a ledger of the last hour: one engine is crowded at times, one never is."""
+    begin_ns = time.time_ns() - 3_600_000_000_000
+    journal = Journal(folder / "journal", 0)
+    for number in range(240):
+        burst = number % 12  # twelve at once, every 12 s
+        target = "far/s1" if burst == 11 else "lab/s1"
+        stamps = marks(5, 100 if burst == 11 else 100 + 90 * max(0, burst - 3), 50)
+        wall_ns = begin_ns + (number // 12) * 12_000_000_000 + burst * 1_000_000
+        note = attempt_note(f"x-{number}", stamps, wall_ns=wall_ns)
+        facts = msgspec.structs.replace(note.facts, target=target, provider=target[:3])
+        note = msgspec.structs.replace(note, facts=facts)
+        journal.write(settled(f"x-{number}", note, wall_ns=wall_ns, tokens_out=5))
+    journal.close()
+    with Ledger.open("sqlite", folder) as ledger:
+        Shipper(ledger, folder / "journal").drain(50)
+
+
+def test_the_ledger_is_rehearsed_with_the_load_that_it_shows(tmp_path: Path) -> None:
+    fill(tmp_path)
+    words = ["--ledger", "--data", str(tmp_path), "--seeds", "1", "--policy", "voice"]
+    shown = CliRunner().invoke(command, words)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.splitlines()[0] == "fast: 240 requests of the ledger, 2 targets."
+    assert (
+        "lab/s1: from 4 requests in flight on each one more delays the first token by"
+        in shown.stdout
+    )
+    assert "far/s1: never more than one request was in flight; what more do there" in shown.stdout
+    assert "are guesses: " in shown.stdout
+    page = json.loads(CliRunner().invoke(command, [*words, "--json"]).stdout)
+    known = {row["target"]: row["first"] for row in page["load"]}
+    assert known["lab/s1"]["slope_s"] == pytest.approx(0.09, rel=0.1)
+    assert known["lab/s1"]["seen"] == 10
+    assert known["far/s1"]["slope_s"] == 0.0
+    assert all(0.0 <= row["beyond"]["mean"] <= 1.0 for row in page["policies"])
 
 
 def test_a_missing_ledger_is_said(

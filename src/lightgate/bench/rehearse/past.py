@@ -74,9 +74,10 @@ class PastLoad(msgspec.Struct, frozen=True, kw_only=True):
         """The sentence for people."""
         seen, first, token = self.first.seen, self.first, self.token
         if seen < SOME:
+            most = "one request was" if not seen else f"{seen + 1} requests were"
             return (
-                f"{self.target}: never more than {seen + 1} requests were in flight; what more do"
-                " there is not known and not played."
+                f"{self.target}: never more than {most} in flight; what more do there is not known"
+                " and not played."
             )
         told = []
         if first.slope_s:
