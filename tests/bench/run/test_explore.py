@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lightgate.bench.judge.slo import Search, Sweep, parse
+from lightgate.bench.run.client_cpu import machine_ticks
 from lightgate.bench.run.explore import HighestRate, ToSaturation, Trial
 from lightgate.bench.run.order import RunOrder
 from lightgate.bench.workload.workload import WorkloadWish
@@ -14,6 +15,7 @@ from lightgate.ledger.runs.run import CellSummary, Estimate, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 AT = datetime(2026, 11, 16, tzinfo=UTC)
 TRIAL = Trial(requests=50, duration_ns=None, seed=1)
@@ -101,6 +103,22 @@ def test_a_full_core_of_the_client_is_no_knee_of_the_server() -> None:
     sweep = swept(lambda workers: 100.0 * workers, client_cpu=0.97)
     assert "this client's core was 97% busy at c=1: " in sweep.said
     assert "the client's own limit, not the server's" in sweep.said
+
+
+def test_a_knee_on_a_full_machine_need_not_be_the_servers() -> None:
+    sweep = swept(lambda workers: 100.0 * min(workers, 8), machine_cpu=0.93)
+    assert sweep.said.startswith("Sweep: c=16 changed the throughput by +0%")
+    assert "the cores of this client's machine were 93% busy" in sweep.said
+    assert "client's own limit" in sweep.said
+    sweep = swept(lambda workers: 100.0 * min(workers, 8), machine_cpu=0.6)
+    assert "own limit" not in sweep.said
+
+
+def test_ticks_of_the_machine(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  10 20 30 1000 40 5 6 7 8 9\ncpu0 1 2 3\n")
+    assert machine_ticks(stat) == (10 + 20 + 30 + 5 + 6 + 7, 1118)
+    assert machine_ticks(tmp_path / "none") == (0, 0)
 
 
 def test_a_load_that_the_client_could_not_offer_is_its_own_limit() -> None:

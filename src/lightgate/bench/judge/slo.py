@@ -203,6 +203,7 @@ class Sweep(NamedTuple):
     gain: float = 0.05
     errors: float = 0.05  # above this share of failures, more load measures nothing
     cpu: float = 0.85  # of the client's core: above it, the client is what is measured
+    machine: float = 0.8  # of all cores of its machine: a core of two that is full, and a client
     offered: float = 0.9  # of the asked load: below it without a refusal, the client is late
 
 
@@ -246,11 +247,20 @@ def _saturated(ordered: Sequence[CellSummary], sweep: Sweep) -> str:
         change = "" if gained is None else f", and the throughput changed by {gained.value:+.0%}"
         return f"{own} at {last.load}{change}: that is the client's own limit, not the server's"
     if gained is not None and gained.most < sweep.gain:
-        return (
-            f"{last.load} changed the throughput by {gained.value:+.0%}"
-            f" ({gained.least:+.0%} to {gained.most:+.0%})"
-        )
+        change = f"({gained.least:+.0%} to {gained.most:+.0%})"
+        said = f"{last.load} changed the throughput by {gained.value:+.0%} {change}"
+        return f"{said}{_full_machine(last, sweep)}"
     return ""
+
+
+def _full_machine(cell: CellSummary, sweep: Sweep) -> str:
+    """Say that the machine of the client was full, as it is where the server runs there too."""
+    if cell.machine_cpu is None or cell.machine_cpu < sweep.machine:
+        return ""
+    return (
+        f", while the cores of this client's machine were {cell.machine_cpu:.0%} busy: that is the"
+        " client's own limit, and need not be the server's"
+    )
 
 
 class _Gain(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -165,7 +166,7 @@ def unpack(result: Result, job: Job) -> Finished:
     """Make the finished request as its own process saw it."""
     marks = Marks()
     for name, value in result.plain.items():
-        setattr(marks, name, value)
+        setattr(marks, name, intern(value) if isinstance(value, str) else value)
     for name, data in result.arrays.items():
         getattr(marks, name).frombytes(data)
     return Finished(job, marks, result.called, result.worker, result.wall_ns)

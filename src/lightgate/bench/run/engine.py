@@ -200,7 +200,7 @@ class Bench:
         """Yield the loads that were asked for, then those that the explorer wants to see."""
         yield from self._order.loads
         while self._explorer is not None:
-            facts = [load.facts({}, self._cpu.shares.get(load.label)) for load in self._loads]
+            facts = [load.facts({}, self._cpu) for load in self._loads]
             load = self._explorer.next(
                 cells(self.run.targets, self.measured, facts, self._order.slo)
             )
@@ -460,10 +460,6 @@ class Bench:
         )
         notes = (*self._notes, *self._in_one_piece())
         run = msgspec.structs.replace(self.run, health=health, notes=notes)
-        shares = self._cpu.shares
-        loads = [
-            load.facts(self._dropped.get(load.label, {}), shares.get(load.label))
-            for load in self._loads
-        ]
+        loads = [load.facts(self._dropped.get(load.label, {}), self._cpu) for load in self._loads]
         self.run = conclude(run, self.measured, loads, slo=self._order.slo, seed=self._order.seed)
         self._keep()

@@ -34,6 +34,7 @@ class LoadFacts(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
     dropped: dict[str, int] = {}
     client_cpu: float | None = None  # share of its core that the client took
+    machine_cpu: float | None = None  # share of all cores of its machine that anybody took
 
     @property
     def is_open(self) -> bool:
@@ -104,6 +105,7 @@ def cells(
                 dropped=load.dropped.get(target.name, 0),
                 slo=slo,
                 client_cpu=load.client_cpu,
+                machine_cpu=load.machine_cpu,
             )
             found.append(summarise(attempts, measured.recordings, facts))
     return relate(found)

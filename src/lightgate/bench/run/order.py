@@ -33,6 +33,7 @@ from lightgate.wire.client.roundtrip import Deadlines
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lightgate.bench.run.client_cpu import ClientCpu
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.sim.server.serve import SimFacts
     from lightgate.sim.world import World, WorldPrice
@@ -110,7 +111,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
             return self.requests
         return MOST * self.requests
 
-    def facts(self, dropped: dict[str, int], client_cpu: float | None = None) -> LoadFacts:
+    def facts(self, dropped: dict[str, int], cpu: ClientCpu | None = None) -> LoadFacts:
         """Make the facts of the load for the record."""
         rate = None if self.pacer is None else self.pacer.rate_per_s
         return LoadFacts(
@@ -118,7 +119,8 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
             concurrency=self.concurrency,
             rate=rate,
             dropped=dropped,
-            client_cpu=client_cpu,
+            client_cpu=None if cpu is None else cpu.shares.get(self.label),
+            machine_cpu=None if cpu is None else cpu.machine.get(self.label),
         )
 
 

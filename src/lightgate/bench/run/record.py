@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
+from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
 from lightgate.bench.load.quiet import FULL, breathe
@@ -158,6 +159,10 @@ class Recorder:
             tier=tokens.tier,
         )
         cost = target.cost(usage, self._order.at)
+        # Equal texts are kept once: those of a load process come anew with every request.
+        finish, said_id = called.finish_reason, called.provider_request_id
+        if said_id == finished.job.id:
+            said_id = finished.job.id
         facts = AttemptFacts(
             id=finished.job.id,
             exchange_id=finished.job.id,
@@ -177,10 +182,10 @@ class Recorder:
             cost_usd=cost.cost_usd,
             cost_source=cost.cost_source,
             price_as_of=cost.price_as_of,
-            finish_reason=called.finish_reason,
+            finish_reason=None if finish is None else intern(finish),
             bytes_in=called.bytes_in,
             bytes_out=called.bytes_out,
             end=called.end,
-            provider_request_id=called.provider_request_id,
+            provider_request_id=said_id,
         )
         return AttemptRecord.of(facts, finished.marks, tokens)

@@ -162,14 +162,14 @@ def _gaps(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
             continue
         requests += 1
         if not one.since_ns or one.since_ns == one.at_ns:
-            exact = array("d", map(NS_PER_MS.__rtruediv__, map(sub, one.at_ns[1:], one.at_ns)))
+            exact = list(map(NS_PER_MS.__rtruediv__, map(sub, one.at_ns[1:], one.at_ns)))
             values.extend(exact)
             if low is not values:
                 low.extend(exact)
                 high.extend(exact)
             continue
-        if low is values:
-            low, high = values[:], values[:]
+        if low is values:  # the ends of bounds need no more digits than a figure has
+            low, high = array("f", values), array("f", values)
         gaps = _gaps_of(attempt, one)
         values.extend(gaps.seen)
         low.extend(gaps.low)

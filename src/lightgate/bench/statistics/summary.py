@@ -59,6 +59,7 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     slo: Slo | None = None
     client_cpu: float | None = None  # share of its core that the client took
+    machine_cpu: float | None = None  # share of all cores of its machine that anybody took
 
 
 class _SortedCell(NamedTuple):
@@ -121,6 +122,7 @@ def summarise(
         slope=prompt_slope(cell.good),
         throughput_interval=spread,
         client_cpu=facts.client_cpu,
+        machine_cpu=facts.machine_cpu,
         requests_per_s=load.requests_per_s(len(served), found.seconds),
         tokens_in_per_s=load.tokens_in_per_s(served, found.seconds),
     )
@@ -186,7 +188,7 @@ def _ordered(values: Sequence[float]) -> Sequence[float]:
     if not isinstance(values, array):
         return sorted(values)
     if values:
-        np.frombuffer(values).sort()
+        np.frombuffer(values, dtype=values.typecode).sort()
     return values
 
 

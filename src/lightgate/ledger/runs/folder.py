@@ -7,9 +7,11 @@ line that was cut short is passed over when the folder is read. run.json is repl
 from __future__ import annotations
 
 import os
+from sys import intern
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError, LightgateError, UsageError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 RUN: Final = "run.json"
 ATTEMPTS: Final = "attempts.jsonl"
 BURSTS: Final = "bursts.jsonl"
+_REPEATED: Final = ("run_id", "target", "provider", "model", "dialect", "finish_reason")
 
 
 class RunFolder:
@@ -81,8 +84,14 @@ class RunFolder:
         return run
 
     def attempts(self) -> list[AttemptRecord]:
-        """Read every whole attempt."""
-        return [AttemptRecord.from_line(line) for line in self._lines(ATTEMPTS)]
+        """Read every whole attempt; texts that all of them have are kept once."""
+        read = [AttemptRecord.from_line(line) for line in self._lines(ATTEMPTS)]
+        for attempt in read:
+            for name in _REPEATED:
+                text = getattr(attempt, name)
+                if text is not None:
+                    force_setattr(attempt, name, intern(text))
+        return read
 
     def recordings(self) -> dict[str, Recording]:
         """Read every whole recording, by the id of its attempt."""

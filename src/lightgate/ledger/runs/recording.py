@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
+from msgspec.structs import force_setattr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,19 +51,26 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     lag_ns: int = 0  # how late after its planned instant our own loop let it go
     part: str = ""  # ramp or filler, of a closed loop: under load, and marked as warm-up
 
+    def __post_init__(self) -> None:
+        """Keep columns once that are equal: a run holds the recordings of all its attempts."""
+        force_setattr(self, "pieces", _shared(self.pieces))
+        force_setattr(self, "weight", _shared(self.weight))
+        force_setattr(self, "tokens", _shared(self.tokens))
+        force_setattr(self, "kinds", _shared(self.kinds))
+        if self.since_ns == self.at_ns:  # every stamp is exact
+            force_setattr(self, "since_ns", self.at_ns)
+
     @classmethod
     def of(cls, attempt_id: str, marks: Marks, **facts: object) -> Self:
         """Take the bursts out of the marks; instants before `t_send` cannot be."""
         zero = marks.send or 0
-        at = Instants("q", map((-zero).__add__, marks.burst_ns))
-        exact = marks.burst_since_ns == marks.burst_ns
         bursts = {
-            "at_ns": at,
-            "since_ns": at if exact else Instants("q", map((-zero).__add__, marks.burst_since_ns)),
-            "pieces": _shared(tuple(marks.burst_pieces)),
-            "weight": _shared(tuple(marks.burst_weight)),
-            "tokens": _shared(tuple(marks.burst_tokens)),
-            "kinds": _shared(tuple(marks.burst_kinds)),
+            "at_ns": Instants("q", map((-zero).__add__, marks.burst_ns)),
+            "since_ns": Instants("q", map((-zero).__add__, marks.burst_since_ns)),
+            "pieces": tuple(marks.burst_pieces),
+            "weight": tuple(marks.burst_weight),
+            "tokens": tuple(marks.burst_tokens),
+            "kinds": tuple(marks.burst_kinds),
             "finish_ns": None if marks.finish is None else marks.finish - zero,
             "closed_ns": None if marks.closed is None else marks.closed - zero,
             "headers_bound_ns": marks.headers - marks.headers_since

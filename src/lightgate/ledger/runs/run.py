@@ -166,6 +166,7 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     # Good answers that ended in the windows, and the tokens of their prompts, per second.
     requests_per_s: float | None = None
     tokens_in_per_s: float | None = None
+    machine_cpu: float | None = None  # how busy all cores of the client's machine were
 
     def estimate(self, metric: str, q: float, *, failures: bool = False) -> Estimate | None:
         """Look one quantile up; None where the cell has no such metric or quantile."""
