@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.rehearse.stages import played, policy, stage
-from lightgate.bench.rehearse.gateway_policy import GatewayPolicy, PolicySettings
+from lightgate.bench.rehearse.gateway_policy import (
+    GatewayPolicy,
+    PolicySettings,
+    SharedWorkers,
+    gateway_policy,
+)
 from lightgate.bench.rehearse.rehearsal import Rehearsal
 from lightgate.bench.rehearse.rehearse import (
     EDGES,
@@ -173,3 +178,23 @@ exact = { ttft_ms = 50, gap_ms = 1 }
     assert tally.wins[1] < 120  # half a request a second of two, the others fail over
     assert float(np.nanmax(tally.ttft_s)) > 0.3  # somebody stood in the queue
     assert float(np.nanmin(tally.ttft_s)) == pytest.approx(0.05)
+
+
+def test_workers_of_one_gateway_share_what_they_learn() -> None:
+    where = stage("T4", 500)
+    four = gateway_policy(PolicySettings(policy="voice", workers=4))
+    assert four.name == "voice, hedge auto, 4 workers"
+    given = where.drawn(1)()
+    shared = four.make(given.truth, 1, where)
+    assert isinstance(shared, SharedWorkers)
+    tally = Rehearsal(given, shared).run()
+    assert tally.ends == [1] * 500
+    for worker in shared._workers:
+        for offer in where.offers:
+            form = worker.forms.form(offer.target)
+            assert form.in_flight == 0
+            assert form.last_ns > given.arrivals_ns[0]  # its own samples, or another worker's
+    paid = [worker.budgets.spent("")[0] for worker in shared._workers]
+    assert all(0.1 < nano / sum(paid) < 0.4 for nano in paid)
+    again = played(where, four)
+    assert again.ttft_s.tobytes() == tally.ttft_s.tobytes()

@@ -30,22 +30,25 @@ if TYPE_CHECKING:
     from lightgate.bench.rehearse.rehearse import RehearsalSource
     from lightgate.bench.rehearse.scene import Offer
     from lightgate.bench.rehearse.truth import Truth
+    from lightgate.route.form.forms import FormState
     from lightgate.route.health.failure import Failure
     from lightgate.route.plan.plan import Plan, Step
     from lightgate.route.plan.plan import Role as StepRole
 
 STALE_NS: Final = 30_000_000_000  # without a sample for so long, a target is probed
 NANO: Final = 1e9
+_SPREAD: Final = 2_654_435_761  # an odd number far from round: neighbours meet other workers
 _PER_TOKEN: Final = 1e3  # a dollar per million tokens is a thousand nano-dollars each
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy and what is set beside it, as in `[models.NAME]`."""
+    """A policy and what is set beside it, as in `[models.NAME]`; `workers` share its requests."""
 
     policy: str
     hedge: str = "auto"
     race: int = 1
     slo: ServiceLevels | None = None
+    workers: int = 1
 
     @property
     def name(self) -> str:
@@ -55,6 +58,8 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
             words.append(f"race {self.race}")
         elif self.hedge != "off":
             words.append(f"hedge {self.hedge}")
+        if self.workers > 1:
+            words.append(f"{self.workers} workers")
         return ", ".join(words)
 
 
@@ -175,12 +180,105 @@ class GatewayPolicy(RehearsedPolicy):
         return [self._places[name] for name in names if allows(name, now_ns)]
 
 
+class SharedWorkers(RehearsedPolicy):
+    """Several workers of a gateway; a request is one worker's from its plan to its price.
+
+    As in the gateway, every worker writes its form once a second and reads what the others wrote.
+    It knows of them what was true one to two seconds ago.
+    """
+
+    probes = True
+
+    def __init__(self, workers: Sequence[GatewayPolicy]) -> None:
+        self._workers = list(workers)
+        self._written: list[FormState] = []  # a second ago
+        self._last = self._workers[0]  # who was told of an attempt last
+
+    def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
+        """Plan a request by the worker that got it."""
+        return self._of(wanted).plan(wanted, now_ns)
+
+    def may_start(self, step: Step, plan: Plan, wanted: RehearsedRequest, now_ns: int) -> bool:
+        """Whether the budget of its worker has room for a step."""
+        return self._of(wanted).may_start(step, plan, wanted, now_ns)
+
+    def waits_ns(
+        self,
+        plan: Plan,
+        spoke: RehearsedAttempt,
+        first_ns: int,
+        rivals: Sequence[RehearsedAttempt],
+        now_ns: int,
+    ) -> int | None:
+        """Until when a first token waits, as its worker says."""
+        return self._of(spoke.wanted).waits_ns(plan, spoke, first_ns, rivals, now_ns)
+
+    def began(self, tried: RehearsedAttempt) -> None:
+        """Tell its worker that an attempt starts."""
+        self._of(tried.wanted).began(tried)
+
+    def first(self, tried: RehearsedAttempt, now_ns: int) -> None:
+        """Tell its worker of a first token."""
+        self._of(tried.wanted).first(tried, now_ns)
+
+    def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
+        """Tell its worker of a whole answer."""
+        self._of(tried.wanted).done(tried, now_ns, tokens, decode_ns)
+
+    def failed(
+        self, tried: RehearsedAttempt, now_ns: int, failure: Failure, wait_s: float | None
+    ) -> None:
+        """Tell its worker of a failure."""
+        self._of(tried.wanted).failed(tried, now_ns, failure, wait_s)
+
+    def lost(self, tried: RehearsedAttempt, now_ns: int, *, spoke: bool) -> None:
+        """Tell its worker of an attempt that lost."""
+        self._of(tried.wanted).lost(tried, now_ns, spoke=spoke)
+
+    def answered(self, ttft_ns: int, tokens: int, decode_ns: int) -> None:
+        """Tell the worker of the attempt that has just ended."""
+        self._last.answered(ttft_ns, tokens, decode_ns)
+
+    def unanswered(self) -> None:
+        """Tell the worker of the attempt that has just failed."""
+        self._last.unanswered()
+
+    def settled(
+        self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[StepRole], price: RequestPrice
+    ) -> None:
+        """Tell its worker the price of a request."""
+        self._of(wanted).settled(plan, wanted, beside, price)
+
+    def engine(self, place: int, busy: int, now_ns: int) -> None:
+        """Tell every worker what an engine counts."""
+        for worker in self._workers:
+            worker.engine(place, busy, now_ns)
+
+    def stale(self, now_ns: int) -> list[int]:
+        """Share between the workers, once a second; the first one says what wants a probe."""
+        read, self._written = self._written, [one.forms.export() for one in self._workers]
+        for number, worker in enumerate(self._workers):
+            for other, state in enumerate(read):
+                if other != number:
+                    worker.forms.adopt(state, now_ns)
+        return self._workers[0].stale(now_ns)
+
+    def _of(self, wanted: RehearsedRequest) -> GatewayPolicy:
+        place = (wanted.number * _SPREAD >> 12) % len(self._workers)
+        self._last = self._workers[place]
+        return self._last
+
+
 def gateway_policy(settings: PolicySettings) -> NamedPolicy:
     """Name a policy of the gateway."""
 
     def make(truth: Truth, seed: int, source: RehearsalSource) -> RehearsedPolicy:
         del truth
-        return GatewayPolicy(source.offers, settings, source.usual_tokens, seed)
+        offers, tokens = source.offers, source.usual_tokens
+        if settings.workers == 1:
+            return GatewayPolicy(offers, settings, tokens, seed)
+        seeds = range(seed, seed + settings.workers)
+        return SharedWorkers([GatewayPolicy(offers, settings, tokens, own) for own in seeds])
 
     return NamedPolicy(settings.name, make)
 
