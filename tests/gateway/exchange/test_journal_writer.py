@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ledger.notes import reserved, settled
-from lightgate.gateway.exchange.journal import JournalWriter
+from lightgate.gateway.exchange.journal import RECENT, JournalWriter
 from lightgate.ledger.journal.journal import JournalFailed
 
 if TYPE_CHECKING:
+    import pytest
+
     from lightgate.ledger.journal.journal import Journal
     from lightgate.ledger.journal.notes import Note
 
@@ -55,3 +57,43 @@ def test_what_is_under_way_is_written_when_no_more_is_admitted() -> None:
 def test_a_writer_that_begins_on_a_full_disk_admits_nothing() -> None:
     writer = JournalWriter(cast("Journal", Disk(0)))
     assert (writer.short, writer.accepts()) == (True, False)
+
+
+def test_what_the_disk_refuses_is_said_and_written_later(caplog: pytest.LogCaptureFixture) -> None:
+    disk = Disk(4)
+    writer = JournalWriter(cast("Journal", disk))
+    for number in range(6):
+        writer.settle(settled(f"x-{number}"))
+        assert len(writer.waiting) == max(0, number - 3)
+    assert caplog.messages == [
+        "The disk is full: requests get 503 until there is room for the journal.",
+        "The journal cannot be written: No space left on device. Notes are kept in memory.",
+    ]
+    assert list(writer.recent) == [f"x-{number}" for number in range(6)]
+    assert not writer.accepts()
+    disk.room = 10
+    assert writer.accepts()
+    assert not writer.waiting
+    assert [note.exchange.id for note in disk.kept] == [f"x-{number}" for number in range(6)]  # type: ignore[union-attr]
+
+
+def test_notes_that_are_lost_at_the_end_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    closed: list[int] = []
+    disk = Disk(0)
+    disk.close = lambda: closed.append(1)  # type: ignore[attr-defined]
+    writer = JournalWriter(cast("Journal", disk))
+    writer.write(reserved("x-1"))
+    writer.write(reserved("x-2"))
+    caplog.clear()
+    writer.close()
+    assert caplog.messages == ["2 notes are lost: the journal cannot be written"]
+    disk.room = 9
+    writer.close()
+    assert (len(disk.kept), len(caplog.messages), closed) == (2, 1, [1, 1])
+
+
+def test_the_exchanges_at_hand_are_the_newest() -> None:
+    writer = JournalWriter(cast("Journal", Disk(10**9)))
+    for number in range(RECENT + 2):
+        writer.settle(settled(f"x-{number}"))
+    assert (len(writer.recent), next(iter(writer.recent))) == (RECENT, "x-2")
