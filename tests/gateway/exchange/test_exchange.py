@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sim.conftest import SAY
+from lightgate.gateway.exchange.exchange import Exchange
+from sim.conftest import QUICK, SAY
 
 if TYPE_CHECKING:
     from gateway.conftest import Rig, Start
+    from lightgate.gateway.exchange.attempt import Attempt
 
 PAIR = """
 [models.pair]
@@ -136,3 +138,25 @@ async def test_two_race_and_the_first_token_wins(start: Start) -> None:
     [settled] = rig.settled()
     assert sorted(note.facts.won for note in settled.attempts) == [False, True]  # type: ignore[type-var]
     await rig.until(lambda: rig.upstream == 0)
+
+
+async def test_tokens_after_the_first_take_the_short_way_to_the_client(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first piece is delivered by the exchange; what follows goes to the reply at once."""
+    world = json.loads(json.dumps(QUICK))
+    world["providers"]["lab"]["models"]["plain"]["exact"]["gap_ms"] = 20
+    rig = await start(world=world)
+    delivered: list[bool] = []
+    real = Exchange.deliver
+
+    def deliver(self: Exchange, attempt: Attempt, data: bytes, *, ended: bool) -> None:
+        delivered.append(ended)
+        real(self, attempt, data, ended=ended)
+
+    monkeypatch.setattr(Exchange, "deliver", deliver)
+    answer = await rig.chat()
+    assert len(answer.chunks) >= 12
+    assert len(delivered) <= 3
+    assert delivered[-1]
+    assert rig.settled()[0].exchange.outcome == "ok"
