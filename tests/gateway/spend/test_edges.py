@@ -224,3 +224,26 @@ def test_december_is_followed_by_january() -> None:
     denied = too_dear(record, NOW + 30 * DAY, 0, 1)
     assert "again on 2024-01-01" in denied.message
     assert denied.retry_after_s == (17 * 24 + 9) * 3600.0
+
+
+@pytest.mark.parametrize(
+    ("nano", "tokens"), [(10**30, 5), (5, 10**30), (2**50 + 1, 2**50), (2**50, 2**50 + 1)]
+)
+def test_one_wish_beyond_all_measure_is_given_back_as_it_was_counted(
+    tmp_path: Path, nano: int, tokens: int
+) -> None:
+    """Each number is counted as 2**50 at most, whatever the other one is."""
+    record = key(budget_usd=Decimal(10**9), tpm=2**53)
+    desk = Desk(tmp_path, record)
+    most_nano, most_tokens = min(nano, 2**50), min(tokens, 2**50)
+    for held in (1, 2):
+        assert desk.admit(record, nano, tokens) is None
+        standing = desk.counters.standing(record.id)
+        assert standing is not None
+        assert (standing.held_nano, standing.held_tokens) == (held * most_nano, held * most_tokens)
+    desk.counters.settle(record.id, nano, nano, tokens, tokens)
+    standing = desk.counters.standing(record.id)
+    assert standing is not None
+    assert (standing.held_nano, standing.held_tokens) == (most_nano, most_tokens)
+    assert (standing.spent_nano, standing.tokens) == (most_nano, most_tokens)
+    desk.counters.close()
