@@ -368,10 +368,8 @@ class Call:
             self.complete = True
         elif self.status == 200:
             self._later = self._size > self.reads and self.read_later(stamp)
-            if not self._later:
-                self._scanner.whole(b"".join(self._body))
-                if self._has_answer:
-                    self.marks.last = stamp
+            if not self._later and (self._scanner.whole(b"".join(self._body)) or self._has_answer):
+                self.marks.last = stamp
         self.marks.closed = stamp
         if self.marks.end is None:
             self.marks.end = stamp

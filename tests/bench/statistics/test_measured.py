@@ -96,3 +96,22 @@ def test_what_nobody_watched_has_no_bounds() -> None:
     assert (times.values, times.low, times.high) == ([200.0], None, None)
     assert stamp_bounds([bare]) == (None, None)
     assert stamp_bounds([attempt]) == (0.0, 0.0)
+
+
+def test_gaps_are_kept_once_where_every_stamp_is_exact() -> None:
+    pairs = one_after_the_other(20)
+    recordings = {attempt.id: recording for attempt, recording in pairs}
+    exact = sampled("gap_ms", [attempt for attempt, _ in pairs], recordings)
+    assert exact.low is exact.values is exact.high
+    late = [held_up(pairs[0], 50.0, 6), *pairs[1:]]
+    recordings = {attempt.id: recording for attempt, recording in late}
+    open_ended = sampled("gap_ms", [attempt for attempt, _ in late], recordings)
+    assert open_ended.low is not None
+    assert open_ended.high is not None
+    rest = len(exact.values) - len(pairs[0][1].at_ns) + 1
+    ends = zip(
+        open_ended.low[-rest:], open_ended.values[-rest:], open_ended.high[-rest:], strict=True
+    )
+    for low, value, high in ends:  # in fewer digits, and rounded outwards
+        assert low <= value <= high
+        assert math.isclose(low, high, rel_tol=1e-6)

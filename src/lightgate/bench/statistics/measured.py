@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
     _Bursts = Sequence[Recording | None]
 
+# Ends of bounds are kept in seven digits where there are many, and rounded outwards.
+_DOWN: Final = (1.0 - 2.0**-23).__mul__
+_UP: Final = (1.0 + 2.0**-23).__mul__
+
 
 class Sampled(NamedTuple):
     """The samples of one metric over a cell: as measured, and at both ends of their bounds.
@@ -165,15 +169,15 @@ def _gaps(attempts: Sequence[AttemptRecord], bursts: _Bursts) -> Sampled:
             exact = list(map(NS_PER_MS.__rtruediv__, map(sub, one.at_ns[1:], one.at_ns)))
             values.extend(exact)
             if low is not values:
-                low.extend(exact)
-                high.extend(exact)
+                low.extend(map(_DOWN, exact))
+                high.extend(map(_UP, exact))
             continue
-        if low is values:  # the ends of bounds need no more digits than a figure has
-            low, high = array("f", values), array("f", values)
+        if low is values:
+            low, high = array("f", map(_DOWN, values)), array("f", map(_UP, values))
         gaps = _gaps_of(attempt, one)
         values.extend(gaps.seen)
-        low.extend(gaps.low)
-        high.extend(gaps.high)
+        low.extend(map(_DOWN, gaps.low))
+        high.extend(map(_UP, gaps.high))
     return Sampled(values, low, high, requests)
 
 
