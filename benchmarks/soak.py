@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ from soak_chaos import (
     DEATH,
     DRAIN_S,
     REMOVED,
+    TAKEN_OVER,
     WORKER,
     WORKERS,
     Chaos,
@@ -45,6 +47,7 @@ from soak_chaos import (
 )
 from soak_clients import TIMEOUT_S, Asked, Traffic, clients
 
+from lightgate.clock.source import SYSTEM
 from lightgate.sim.server.serve import SimOptions
 from lightgate.sim.server.spawn import SimProcess
 
@@ -276,6 +279,17 @@ def log_lines(path: Path) -> tuple[Counter[str], list[str]]:
     return said, other
 
 
+def instants(path: Path, messages: tuple[str, ...]) -> list[float]:
+    """When the log said one of these, on the monotonic clock."""
+    ahead = SYSTEM.wall_ns() / 1e9 - time.monotonic()
+    lines = [
+        json.loads(line)
+        for line in path.read_text("utf-8", "replace").splitlines()
+        if any(f'"message":"{one}"' in line for one in messages)
+    ]
+    return [datetime.fromisoformat(line["time"]).timestamp() - ahead for line in lines]
+
+
 def tell(soak: Soak, books: Books) -> None:
     """Print the tables."""
     kinds: dict[str, list[float]] = defaultdict(list)
@@ -321,7 +335,10 @@ async def soak_in(folder: Path, options: argparse.Namespace) -> list[str]:
             finally:
                 disk.free(gate.pids())
                 await gate.stop()
-            books = Books(disk.data, soak.traffic.book, soak.chaos.windows, soak.lags.seen)
+            taken_over = instants(gate.log, TAKEN_OVER)
+            books = Books(
+                disk.data, soak.traffic.book, soak.chaos.windows, soak.lags.seen, taken_over
+            )
             books.close(WORKERS)
             tell(soak, books)
             misses = [*soak.misses, *soak.chaos.failed, *books.misses]
@@ -331,6 +348,7 @@ async def soak_in(folder: Path, options: argparse.Namespace) -> list[str]:
                     json.dumps([vars(one) for one in soak.traffic.book])
                 )
                 (options.keep / "windows.json").write_text(json.dumps(soak.chaos.windows))
+                (options.keep / "lags.json").write_text(json.dumps(soak.lags.seen))
             return misses
     finally:
         disk.close()

@@ -35,16 +35,13 @@ RESERVED_NANO = 2 * (300 * IN_NANO + LONGEST * OUT_NANO)  # the dearest request,
 RESTARTS = frozenset({"restart", "kill all"})  # nobody listens for a while
 BREAKS = RESTARTS | {DEATH}
 REPLACES = frozenset({"reload", "replace"})  # a request has the time of the drain, and no more
-DELAYS = RESTARTS | {"full disk", "broken configuration", "reload", "replace"}
 BOOKED_CUT = BREAKS | {"kill worker", "stop worker"}
 SHED = ("overloaded", "overloaded_error", "UNAVAILABLE")
 NOTICED_S = 0.25  # between an event and the turn of the client that sees it, on an idle machine
 # A client that reads or writes now and then notices as late as it pauses.
 PAUSES_S = {"slow reader": 8.5, "slow sender": 1.2, "openai SDK": 0.75}
-# A changed file is read when two looks a second apart found it the same, and a worker looks for
-# the new snapshot twice a second; reading takes a second on a busy machine.
-TAKEN_S = 5.0
-AGAIN_S = 12.0  # where it could not be read or written: until the next try
+READ_S = 1.0  # a changed file is read when two looks a second apart found it the same, or later
+TAKEN_S = 1.0  # after the log says so: a worker looks for the new snapshot twice a second
 
 
 class LedgerRow(NamedTuple):
@@ -73,10 +70,11 @@ class Books:
         book: Sequence[Asked],
         windows: Sequence[Window],
         lags: Sequence[tuple[float, float]] = (),
+        taken_over: Sequence[float] = (),
     ) -> None:
         self.data = data
         self.book = book
-        self.windows = [_taken(one, windows) if one.kind == REMOVED else one for one in windows]
+        self.windows = [_taken(one, taken_over) if one.kind == REMOVED else one for one in windows]
         self.lags = lags
         self.misses: list[str] = []
         self.figures: dict[str, object] = {}
@@ -254,12 +252,8 @@ class Books:
         self._miss("unfinished files", [path.name for path in unfinished])
 
 
-def _taken(removed: Window, windows: Sequence[Window]) -> Window:
+def _taken(removed: Window, taken_over: Sequence[float]) -> Window:
     """The time in which a model was not served that a file did not name."""
-    until, before = removed.ended + TAKEN_S, 0.0
-    while until != before:
-        before = until
-        for one in windows:
-            if one.kind in DELAYS and one.began < until < one.ended + AGAIN_S:
-                until = one.ended + AGAIN_S
-    return Window(REMOVED, removed.began, until)
+    later = [at for at in taken_over if at >= removed.ended + READ_S]
+    until = min(later, default=float("inf"))  # the last change of all may never be taken over
+    return Window(REMOVED, removed.began, until + TAKEN_S)

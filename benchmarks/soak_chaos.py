@@ -30,6 +30,15 @@ WORKERS = 2
 READY_S, WELL_S, GONE_S = 60.0, 60.0, 60.0
 BUDGET_USD = "0.02"  # some 80 answers
 DRAIN_S = 8.0  # for requests under way when their worker is replaced or stopped
+# What the log says when a replacement of all processes is over, well or not.
+REPLACED = (
+    "Every process was replaced",
+    "What was not replaced goes on",
+    "The processes were not replaced",
+    'stays.","why":"SIGUSR2"',
+    "was not taken over; the old one stays",
+)
+TAKEN_OVER = ("The configuration was taken over", "Serving")
 DEATH = "death of a worker"
 REMOVED = "model removed"
 LATE_S = 0.05  # of this program's own loop, from which it is noted
@@ -335,12 +344,14 @@ class Chaos:
 
     async def _replace(self) -> None:
         async with self._whole:
+            said = self._gate.log.stat().st_size
             if self._gate.child is not None and self._gate.child.returncode is None:
                 self._gate.child.send_signal(signal.SIGUSR2)
-            await asyncio.sleep(2.0)
             until = time.monotonic() + WELL_S
-            # Those that were replaced may finish what they do.
-            while len(self._gate.pids(WORKER)) > WORKERS and time.monotonic() < until:  # noqa: ASYNC110 - processes have no event
+            while time.monotonic() < until and self._gate.pids():
+                text = self._gate.log.read_bytes()[said:].decode("utf-8", "replace")
+                if any(words in text for words in REPLACED):
+                    break
                 await asyncio.sleep(0.1)
             await self._gate.well(until)
 
