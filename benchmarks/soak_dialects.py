@@ -64,7 +64,8 @@ def error_in(tree: Any) -> str:
     error = tree.get("error") if isinstance(tree, dict) else None
     if not isinstance(error, dict):
         return str(tree)[:100]
-    return str(error.get("code") or error.get("status") or error.get("type"))
+    code = error.get("code")  # of Gemini the number of the status, which says nothing more
+    return str((isinstance(code, str) and code) or error.get("status") or error.get("type"))
 
 
 # OpenAI's chat

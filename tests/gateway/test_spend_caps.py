@@ -175,6 +175,46 @@ async def test_a_provider_that_bills_far_more_than_asked_for_overdraws_nothing(
         await workers.close()
 
 
+async def test_answers_without_a_limit_overdraw_a_budget_by_one_answer_at_most(
+    tmp_path: Path, upstream: Upstream
+) -> None:
+    """100 requests at once that name no limit, at a model that answers at any length it likes.
+
+    With 131,072 tokens at $200 a million an answer may cost $26: a dollar is left to one of them.
+    """
+    long = {"prompt_tokens": 10, "completion_tokens": 100_000}
+    upstream.script = whole(chat_body("word " * 100_000, usage=long))
+    budget = Decimal(1)
+    models = LIAR.replace("{lie}", str(upstream.port)).replace("output = 2", "output = 200")
+    workers = await Workers.open(tmp_path, models, KeyTerms(name="key", budget_usd=budget))
+    try:
+        await workers.start(0)
+        await workers.start(1)
+        asking = (workers.chat("liar/m", stream=False, max_tokens=None) for _ in range(100))
+        answers = await asyncio.gather(*asking)
+        assert {answer.status for answer in answers} == {200, 402}
+        (note,) = [note.exchange for note in workers.settled()]
+        assert note.cost_nano == 10 * 1_000 + 100_000 * 200_000  # booked as it was counted
+        assert (await workers.chat("liar/m", stream=False, max_tokens=None)).status == 402
+    finally:
+        await workers.close()
+
+
+async def test_answers_without_a_limit_run_at_once_while_the_budget_pays_for_them(
+    tmp_path: Path, upstream: Upstream
+) -> None:
+    upstream.script = whole(chat_body())
+    models = LIAR.replace("{lie}", str(upstream.port))
+    # Each may cost 131,072 + 16 + 16 tokens at $2 a million, and its prompt.
+    workers = await Workers.open(tmp_path, models, KeyTerms(name="key", budget_usd=Decimal(30)))
+    try:
+        await workers.start(0)
+        asking = (workers.chat("liar/m", stream=False, max_tokens=None) for _ in range(100))
+        assert {answer.status for answer in await asyncio.gather(*asking)} == {200}
+    finally:
+        await workers.close()
+
+
 def keyed(rig: Rig, model: str) -> Callable[[], Awaitable[Answer]]:
     headers = {"authorization": f"Bearer {rig.keys['key']}"}
     return lambda: rig.chat(model, headers=headers, max_tokens=60)

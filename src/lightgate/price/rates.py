@@ -29,6 +29,13 @@ _CALLS: Final = {
     "file_search": "storage_searches_kcount",
     "request": "requests_kcount",
 }
+_RISING: Final = {
+    "input": "input",
+    "output": "output",
+    "cached": "cache_read",
+    "cache_write": "cache_write",
+    "cache_write_1h": "cache_write_1h",
+}
 # Service tiers that cost what the list says; every other has a price of its own, or an unknown one.
 USUAL_TIERS: Final = frozenset((None, "auto", "default", "standard", "standard_only", "on_demand"))
 
@@ -45,11 +52,23 @@ class TierRates(msgspec.Struct, frozen=True, kw_only=True):
     cache_write: Decimal | None = None
 
 
+class LongRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Prices of all tokens of a request whose prompt has more tokens than `above`."""
+
+    above: int
+    input: Decimal | None = None
+    output: Decimal | None = None
+    cached: Decimal | None = None
+    cache_write: Decimal | None = None
+    cache_write_1h: Decimal | None = None
+
+
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """Prices of one model in dollars per million tokens; `as_of` is a day, ISO 8601.
 
     `cached` and `cache_write` are None where the list has no price of their own for them. `tiered`
-    says that longer prompts cost more than shown. `tiers` are by the name of a service tier.
+    says that longer prompts cost more than shown, `long` how much, the shortest first. `tiers` are
+    by the name of a service tier.
     `input_audio` is for tokens of sound; `characters` is for a million characters that are spoken,
     `audio_hour` for an hour of a recording. `calls` are for a thousand calls of a tool that the
     provider carries out itself, by kind, and of the model itself (`request`). `cache_write_1h` is
@@ -69,6 +88,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     cache_write_1h: Decimal | None = None
     calls: dict[str, Decimal] = {}
     tiered: bool = False
+    long: tuple[LongRates, ...] = ()
     source: RateSource = "list"
     as_of: str | None = None
 
@@ -222,7 +242,22 @@ def _rates(info: ModelInfo, at: datetime) -> Rates:
         cache_write_1h=_base(standard, "cache_write_1h_mtok"),
         calls=_calls(standard, info.id),
         tiered=any(hasattr(price, "tiers") for price in vars(standard).values()),
+        long=_long(standard),
         as_of=list_as_of(at),
+    )
+
+
+def _long(prices: ModelPrice) -> tuple[LongRates, ...]:
+    """The prices of longer prompts, step by step."""
+    from genai_prices.types import TieredPrices
+
+    rising = [price for price in vars(prices).values() if isinstance(price, TieredPrices)]
+    return tuple(
+        LongRates(
+            above=above,
+            **{name: _base(prices, f"{key}_mtok", above) for name, key in _RISING.items()},
+        )
+        for above in sorted({tier.start for price in rising for tier in price.tiers})
     )
 
 
@@ -254,9 +289,11 @@ def _tiers(info: ModelInfo, at: datetime) -> dict[str, TierRates]:
     return found
 
 
-def _base(prices: ModelPrice | None, key: str) -> Decimal | None:
-    """The price of one kind of token; where it rises with the prompt, its lowest step."""
+def _base(prices: ModelPrice | None, key: str, above: int = 0) -> Decimal | None:
+    """The price of one kind of token; where it rises with the prompt, its step above so many."""
     from genai_prices.types import TieredPrices
 
     price: Decimal | TieredPrices | None = getattr(prices, key, None) if prices else None
-    return price.base if isinstance(price, TieredPrices) else price
+    if not isinstance(price, TieredPrices):
+        return price
+    return next((tier.price for tier in price.tiers[::-1] if tier.start <= above), price.base)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
     from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.spend.counters import SpendCounters
     from lightgate.gateway.spend.denial import Denied
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.route.plan.alias import Alias
@@ -118,7 +119,7 @@ def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
     if request.endpoint.sound:
         _reserve_sound(state, exchange, steps)
         return
-    out = exchange.cap or request.max_tokens
+    limit = out = exchange.cap or request.max_tokens
     if request.answers > 1:
         out = (out or USUAL_ANSWER) * request.answers
     tokens = exchange.reserved_tokens = request.tokens_in + (USUAL_ANSWER if out is None else out)
@@ -126,12 +127,33 @@ def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
         # Nothing depends on it but what is written down should we be killed.
         most = served.targets[steps[0].target].prices.worst(request.tokens_in, out)
     else:
-        most = reserve_plan(exchange, out)
+        _reserve_budget(state.spend, exchange, key, None if limit is None else out)
+        return
     exchange.reserved = most
     if key is not None and state.spend is not None:
         denied = state.spend.admit(key, exchange.wall_ns, tokens, most)
         if denied is not None:
             raise Refusing(_refusal(denied))
+
+
+def _reserve_budget(
+    spend: SpendCounters, exchange: Exchange, key: KeyRecord, out: int | None
+) -> None:
+    """Reserve the most that an exchange may cost of its key's budget.
+
+    An answer without a limit may take all that is left, where that is enough for a usual one: then
+    no other request is under way, and the budget is overdrawn by this answer at most.
+    """
+    most, least = reserve_plan(exchange, out)
+    tokens = exchange.reserved_tokens
+    denied = spend.admit(key, exchange.wall_ns, tokens, most)
+    if denied is not None and denied.reason == "budget" and least < most:
+        left = spend.left_nano(key)
+        if left >= least:
+            most, denied = left, spend.admit(key, exchange.wall_ns, tokens, left)
+    if denied is not None:
+        raise Refusing(_refusal(denied))
+    exchange.reserved = most
 
 
 def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> None:

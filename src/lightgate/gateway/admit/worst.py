@@ -1,8 +1,9 @@
 """The most that a request can cost at the targets of its plan, for a key with a budget.
 
 Everything that a provider can bill has an upper bound: text by its bytes, pictures, files and sound
-by the catalogue, an answer by its limit, tools that the provider carries out itself by their calls,
-a service tier by its price. A target at which something of it has no known price is left out.
+by the catalogue, an answer by its limit or else the longest that its model gives, tools that the
+provider carries out itself by their calls, a service tier by its price. A target at which something
+of it has no known price is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 from lightgate.gateway.admit.overrides import forbidden
 from lightgate.gateway.request.hosted import billed_parts, offered_tools, refers
 from lightgate.gateway.request.refusal import Refusing
-from lightgate.gateway.served.price import SLACK
+from lightgate.gateway.served.price import SLACK, USUAL_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 
 BYTES_PER_TOKEN: Final = 2  # of any language; only runs of random characters have fewer
 _tier: Final = msgspec.json.Decoder(str | None)
+
+
+class Reservation(NamedTuple):
+    """Nano-dollars: the most that an exchange may cost, and the least that it is begun with.
+
+    They differ where no limit on the answer is named.
+    """
+
+    most: int
+    least: int
 
 
 class _Asked(NamedTuple):
@@ -47,11 +58,11 @@ class _Lacking(NamedTuple):
     sentence: str
 
 
-def reserve_plan(exchange: Exchange, out: int | None) -> int:
-    """The most that an exchange may cost, in nano-dollars; its plan is cut to what has a price.
+def reserve_plan(exchange: Exchange, out: int | None) -> Reservation:
+    """The most that an exchange may cost; its plan is cut to what has a price.
 
-    `out` are the tokens of all answers together, None where no limit is named. With a limit, no
-    attempt is billed above what is reserved for it.
+    `out` are the tokens of all answers together, None where no limit is named: then each is as long
+    as its model's can be. No attempt is billed above what is reserved for it.
     """
     request, plan, costs = exchange.request, exchange.plan, {}
     given, hour = billed_parts(request)
@@ -68,10 +79,16 @@ def reserve_plan(exchange: Exchange, out: int | None) -> int:
         if not exchange.plan.steps:
             sentence = next(iter(lacking.values())).sentence
             raise Refusing(forbidden(f"This key has a budget and {sentence} in lightgate.toml."))
-    if out is not None and not refers(request):
+    if not refers(request):
         exchange.ceilings = costs
-    steps = exchange.plan.steps
-    return worst(steps, [costs[s.target] for s in steps], checked=bool(exchange.alias.verify))
+    steps, checked = exchange.plan.steps, bool(exchange.alias.verify)
+    most = worst(steps, [costs[step.target] for step in steps], checked=checked)
+    if out is not None:
+        return Reservation(most, most)
+    usual = asked._replace(out=USUAL_ANSWER * request.answers)
+    targets = exchange.served.targets
+    least = [cost if isinstance(cost := _cost(targets[s.target], usual), int) else 0 for s in steps]
+    return Reservation(most, min(most, worst(steps, least, checked=checked)))
 
 
 def leave_out(exchange: Exchange, words: Mapping[str, str]) -> None:
@@ -130,7 +147,11 @@ def _cost(target: ServedTarget, asked: _Asked) -> int | _Lacking:
         calls += count
         fees += fee
     tokens_in = _tokens_in(asked, target) * (calls + 1) + calls * each.call
-    out = None if asked.out is None else asked.out + SLACK + each.reasoning
+    out = asked.out
+    if out is None:
+        tokens = asked.request.endpoint.tokens  # a vector has none
+        out = (target.longest_answer if tokens else USUAL_ANSWER) * asked.request.answers
+    out += SLACK + each.reasoning
     cost = (
         prices.worst(tokens_in, out)
         if asked.tier is None

@@ -13,10 +13,11 @@ from lightgate.price.rates import CHEAPER_TIERS, GROUNDED, USUAL_TIERS
 from lightgate.route.plan.hedge import TargetPrice
 
 if TYPE_CHECKING:
-    from lightgate.price.rates import Rates, TierRates
+    from lightgate.price.rates import LongRates, Rates, TierRates
 
 NANO: Final = 1_000_000_000
 _PICO_PER_TOKEN: Final = 1_000_000  # one dollar per million tokens is a million pico-dollars each
+MOST_ANSWERED: Final = 131_072  # tokens of one answer, of a model that nothing else is known of
 USUAL_ANSWER: Final = 4096  # tokens reserved where neither client nor configuration names a limit
 
 
@@ -27,6 +28,7 @@ WORST_BYTES_PER_SECOND_FACTOR: Final = 4  # for a reservation: 16 kbit/s
 TOKENS_PER_SECOND: Final = 17.0  # of a recording; OpenAI's prices by the minute and by the token
 WORDS_PER_SECOND: Final = 4.0  # tokens of a transcript
 TOKENS_PER_CHARACTER: Final = 1.5  # of speech, which OpenAI counts at about 21 a second
+NO_PROMPT: Final = 2**62  # tokens; a price that does not rise with the prompt
 SLACK: Final = 16  # tokens above the limit, which some providers add themselves
 MOST_REASONED: Final = 200_000  # hidden tokens of reasoning in one answer
 MOST_GIVEN: Final = 2_000_000  # tokens of pictures and files that are given by address
@@ -65,10 +67,12 @@ class TokenPrices:
     """The prices of one target; a target paid by the hour costs nothing per request."""
 
     __slots__ = (
+        "_above",
         "_audio",
         "_cached",
         "_character",
         "_in",
+        "_long",
         "_out",
         "_request",
         "_second",
@@ -85,6 +89,10 @@ class TokenPrices:
 
     def __init__(self, rates: Rates | None, *, hourly: bool = False) -> None:
         self.hourly = hourly
+        # The prices of longer prompts, the longest first, and the tokens from which there are some.
+        steps = () if hourly or rates is None else rates.long[::-1]
+        self._long = [(step.above, TokenPrices(_of_length(rates, step))) for step in steps]
+        self._above = self._long[-1][0] if self._long else NO_PROMPT
         self.known = hourly or (rates is not None and rates.input is not None)
         self.source = "hourly" if hourly else rates.source if rates is not None else None
         self.as_of = rates.as_of if rates is not None and not hourly else None
@@ -120,6 +128,8 @@ class TokenPrices:
             return Bill(None, self.source, None)
         if not self.known or tokens.tokens_in is None or tokens.out is None:
             return NO_BILL
+        if tokens.tokens_in > self._above:
+            return self._of(tokens.tokens_in).bill(tokens)
         cached, written = tokens.cached or 0, tokens.cache_write or 0
         fresh = tokens.tokens_in - cached - written
         if fresh < 0:
@@ -132,6 +142,10 @@ class TokenPrices:
         source = "estimated" if tokens.source == "estimate" else self.source
         nano = (pico + tokens.out * self._out + 500) // 1000 + self._request
         return Bill(nano + self.called(tokens) if tokens.calls else nano, source, self.as_of)
+
+    def _of(self, tokens_in: int) -> TokenPrices:
+        """The prices of a prompt of so many tokens, which is a longer one."""
+        return next(prices for above, prices in self._long if tokens_in > above)
 
     def called(self, tokens: Tokens) -> int:
         """The cost of the calls of a provider's own tools, in nano-dollars; unknown ones: none."""
@@ -207,6 +221,8 @@ class TokenPrices:
         """The cost of tokens that were estimated, not counted."""
         if not self.known or self.hourly:
             return Bill(None, self.source, None)
+        if tokens_in > self._above:
+            return self._of(tokens_in).estimate(tokens_in, tokens_out)
         pico = tokens_in * self._in + tokens_out * self._out
         return Bill((pico + 500) // 1000 + self._request, "estimated", self.as_of)
 
@@ -218,12 +234,16 @@ class TokenPrices:
 
     def worst(self, tokens_in: int, tokens_out: int | None) -> int:
         """The most that a request can cost, in nano-dollars; zero where no price is known."""
+        if tokens_in > self._above:
+            return self._of(tokens_in).worst(tokens_in, tokens_out)
         out = USUAL_ANSWER if tokens_out is None else tokens_out
         pico = tokens_in * max(self._in, self._written) + out * self._out
         return -(-pico // 1000) + self._request
 
     def worst_kept(self, tokens_in: int) -> int:
         """The most that a prompt costs beside its usual worst case if it is kept for an hour."""
+        if tokens_in > self._above:
+            return self._of(tokens_in).worst_kept(tokens_in)
         return -(-tokens_in * max(0, self._written_1h - max(self._in, self._written)) // 1000)
 
     def worst_tier(self, tokens_in: int, tokens_out: int | None, tier: str) -> int | None:
@@ -241,6 +261,14 @@ class TokenPrices:
             for each in self._tiers.values()
         ]
         return max([usual, *(cost + self._request for cost in costs)])
+
+
+def _of_length(rates: Rates | None, step: LongRates) -> Rates | None:
+    """The prices of a step as if there were no others; calls and tiers stay as they are."""
+    if rates is None:
+        return None
+    changed = {name: getattr(step, name) for name in step.__struct_fields__ if name != "above"}
+    return msgspec.structs.replace(rates, long=(), **changed)
 
 
 def believed(tokens: Tokens, asked: int | None, received: int, sent: int) -> Tokens:

@@ -128,11 +128,13 @@ class Served:
         reach = self.snapshot.providers.get(provider)
         if reach is None:
             raise ConfigError(f"The snapshot does not know the provider of {name}.")
+        facts = reach.models.get(model)
         return ServedTarget(
             self._target(name, model, reach),
             TokenPrices(reach.prices.get(model), hourly=reach.hourly_cost is not None),
             abort_stops_billing=bool(reach.provider.abort.stops_billing),
             instance=self.instance,
+            context_window=None if facts is None else facts.context_window,
         )
 
     def _target(self, name: str, model: str, reach: Reach) -> Target:

@@ -9,6 +9,7 @@ from lightgate.dialect.anthropic.raw_predict import raw_path
 from lightgate.dialect.registry import DIALECTS, counterpart, dialect_for
 from lightgate.errors import UsageError
 from lightgate.gateway.request.writer import BodyWriter
+from lightgate.gateway.served.price import MOST_ANSWERED
 from lightgate.provider.cloud.signer import Ask
 from lightgate.provider.generations import generation_of
 from lightgate.provider.prepare import NO_FORMS, Prepared, head_block, without_secrets
@@ -39,6 +40,7 @@ class ServedTarget:
         "_secrets",
         "_ways",
         "abort_stops_billing",
+        "longest_answer",
         "name_bytes",
         "passes",
         "prices",
@@ -47,7 +49,13 @@ class ServedTarget:
     )
 
     def __init__(
-        self, target: Target, prices: TokenPrices, *, abort_stops_billing: bool, instance: str = ""
+        self,
+        target: Target,
+        prices: TokenPrices,
+        *,
+        abort_stops_billing: bool,
+        instance: str = "",
+        context_window: int | None = None,
     ) -> None:
         self.target = target
         self.name_bytes = target.name.encode("ascii", "replace")  # for a header: printable
@@ -65,12 +73,12 @@ class ServedTarget:
         }
         self._ways: dict[tuple[str, str, bool], tuple[Dialect, bytes]] = {}
         self._secrets = target.secrets
-        self.writer = BodyWriter(
-            target.model,
-            provider.title,
-            provider.quirks,
-            generation_of(provider.dialect, target.model),
-        )
+        generation = generation_of(provider.dialect, target.model)
+        self.writer = BodyWriter(target.model, provider.title, provider.quirks, generation)
+        # In tokens, where a request names no limit; no model answers at greater length than it
+        # takes, and none that is known at greater length than MOST_ANSWERED.
+        window = min(context_window or MOST_ANSWERED, MOST_ANSWERED)
+        self.longest_answer = generation.max_tokens or window
 
     @property
     def price(self) -> TargetPrice | None:

@@ -270,6 +270,13 @@ class SpendCounters:
                 held_tokens=locked.held_tokens(),
             )
 
+    def left_nano(self, key: KeyRecord) -> int:
+        """What is left of a key's budget beside what is spent and reserved, in nano-dollars."""
+        standing = self.standing(key.id)
+        if standing is None or key.budget_usd is None:
+            return UNLIMITED
+        return int(key.budget_usd * SECOND_NS) - standing.spent_nano - standing.held_nano
+
     @contextmanager
     def _locked(self, slot: Slot) -> Iterator[None]:
         self._file.lock(slot)
