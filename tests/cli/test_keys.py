@@ -166,6 +166,22 @@ def test_a_running_gateway_gets_every_change(
     assert Keyring(read_snapshot(data).keys).find(secret, 0) is None
 
 
+def test_a_key_can_be_made_while_the_configuration_is_broken(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The gateway goes on with what it has; its folder has to be named."""
+    data, file = tmp_path / "elsewhere", tmp_path / "lightgate.toml"
+    file.write_text('[gateway]\ndata = "elsewhere"\n')
+    put_snapshot(data, make_snapshot(parse_config(""), (), {}))
+    created(capsys, "--name", "before")
+    file.write_text("[gateway\n")
+    assert main(["keys", "create", "--name", "lost"]) == 3
+    assert main(["keys", "create", "--name", "lost", "--data", str(tmp_path / "new")]) == 3
+    capsys.readouterr()
+    secret = created(capsys, "--name", "ci", "--data", str(data))["key"].encode()
+    assert Keyring(read_snapshot(data).keys).find(secret, 0) is not None
+
+
 def test_the_flag_comes_before_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('[gateway]\ndata = "by-file"\n')
     created(capsys, "--name", "a", "--config", "c.toml")

@@ -13,6 +13,7 @@ from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, dollars, emit_json, emit_table, note
 from lightgate.clock.source import SYSTEM
 from lightgate.config.notation import parse_duration
+from lightgate.errors import ConfigError
 from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import (
     KeyRecord,
@@ -195,10 +196,21 @@ def revoke(*, key: str, data: Path | None, config_file: Path | None, as_json: bo
 
 
 def _find(data: Path | None, config_file: Path | None) -> LedgerPlace:
-    """The data folder: of the flag, else of the configuration, else the default."""
+    """The data folder: of the flag, else of the configuration, else the default.
+
+    A gateway goes on with the configuration that it has when its file is broken. So do its keys,
+    where the flag names its folder.
+    """
     from lightgate.config.model import Config
 
-    config = read_config(config_file) or Config()
+    try:
+        config = read_config(config_file) or Config()
+    except ConfigError as error:
+        found = None if data is None else LedgerPlace("sqlite", data)
+        if found is None or found.missing:
+            raise
+        note(f"{error.message} The ledger in {data} is used all the same.")
+        return found
     return locate(config, data)
 
 

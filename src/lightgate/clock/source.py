@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+CONFIRM_NS: Final = 3_600_000_000_000  # of a life, in which a wrong clock may be set right
 
 
 class Clock(Protocol):
@@ -51,3 +53,22 @@ class ManualClock:
 
 
 SYSTEM = SystemClock()
+
+
+class LifeClock:
+    """The time by which a process deletes what is too old: the wall clock, if its life agrees.
+
+    A leap ahead within a life deletes nothing, and nor does a life's first hour: a clock that was
+    wrong at its start may be set right. What is too old is not used meanwhile.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
+        self._wall_ns, self._began_ns = clock.wall_ns(), clock.now_ns()
+
+    def old_ns(self) -> int:
+        """The instant on the wall clock before which what has expired may be deleted."""
+        ran_ns = self._clock.now_ns() - self._began_ns
+        if ran_ns < CONFIRM_NS:
+            return 0
+        return min(self._clock.wall_ns(), self._wall_ns + ran_ns + CONFIRM_NS)

@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from lightgate.gateway.kept.store import FILE, ROW_BYTES, KeptResponse, ResponseStore
+from lightgate.clock.source import ManualClock
+from lightgate.gateway.kept.store import (
+    FILE,
+    PRUNE_NS,
+    ROW_BYTES,
+    SAY_NS,
+    KeptResponse,
+    ResponseStore,
+)
 from lightgate.gateway.served.snapshot import KeptTerms
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+HOUR = 3_600_000_000_000
 
 
 def turn(id_: str, previous: str | None = None, owner: str = "k") -> KeptResponse:
@@ -113,4 +123,46 @@ async def test_large_contents_are_kept_in_slices(tmp_path: Path, sizes: tuple[in
     found = await store.find("k", "resp_1")
     assert found == msgspec.structs.replace(kept, input=asked)
     assert found.size == ROW_BYTES + sum(sizes)
+    store.close()
+
+
+async def test_a_clock_that_leaps_ahead_deletes_nothing(tmp_path: Path) -> None:
+    """What is too old by the clock is not found; when the clock is set right, it is there again."""
+    clock = ManualClock(0, 10**18)
+    terms = KeptTerms(ttl_ns=HOUR)
+    store = ResponseStore(tmp_path, terms, clock)
+
+    async def found() -> bool:
+        return await store.find("k", "resp_1") is not None
+
+    def prune(id_: str) -> None:
+        clock.advance(PRUNE_NS)
+        store.put(turn(id_))
+
+    store.put(turn("resp_1"))
+    clock.step_wall(40 * 24 * HOUR)
+    prune("resp_2")
+    assert not await found()
+    clock.step_wall(-40 * 24 * HOUR)
+    assert await found()
+    clock.advance(HOUR)  # by its own life it is too old now
+    prune("resp_3")
+    assert not await found()
+    clock.step_wall(-2 * HOUR)
+    assert not await found()  # it was deleted
+    store.close()
+
+
+async def test_a_full_disk_is_told_once_in_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock(0, 10**18)
+    store = ResponseStore(tmp_path, KeptTerms(), clock)
+    (tmp_path / FILE).mkdir()  # so that nothing can be written
+    for number in range(3):
+        store._written(turn(f"resp_{number}"))
+    clock.advance(SAY_NS)
+    store._written(turn("resp_3"))
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.partition(" responses")[0] for line in said] == ["1", "3"]
     store.close()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,9 +22,6 @@ from lightgate.gateway.process.lock import (
     read_state,
     unready,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_work_is_done_in_another_process_and_its_result_comes_back() -> None:
@@ -134,6 +132,34 @@ def state(*children: ChildState) -> SupervisorState:
         pid=5, version="1", started="now", host="h", port=1, console_host="c", console_port=2,
         children=children,
     )  # fmt: skip
+
+
+def test_a_full_disk_leaves_no_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readiness goes by the file: where no other can be made, this one is written over."""
+
+    def full(path: Path, data: bytes) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, "full")
+
+    one = ChildState(name="worker-0", pid=7, ready=True, restarts=0)
+    with DataFolderLock(tmp_path) as lock:
+        monkeypatch.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="full"):  # there is no file yet
+            lock.write(state(one))
+        assert read_state(tmp_path) is None
+        monkeypatch.undo()
+        lock.write(state(one))
+        assert unready(tmp_path) == []
+        monkeypatch.setattr(Path, "write_bytes", full)
+        late = msgspec.structs.replace(one, ready=False)
+        lock.write(state(late))
+        assert read_state(tmp_path) == state(late)
+        assert unready(tmp_path) == ["worker-0"]
+        assert not list(tmp_path.glob("*.new"))
+        many = [msgspec.structs.replace(one, name=f"worker-{n}") for n in range(200)]
+        with pytest.raises(OSError, match="full"):  # they do not fit
+            lock.write(state(*many))
+        assert read_state(tmp_path) == state(late)
 
 
 def test_a_folder_has_one_supervisor(tmp_path: Path) -> None:

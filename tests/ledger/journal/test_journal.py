@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import os
@@ -51,6 +52,15 @@ def read(path: Path, data: bytes) -> tuple[list[Note], Frames]:
     path.write_bytes(data)
     frames = Frames(path)
     return [note for note, _ in frames], frames
+
+
+def test_what_a_killed_life_has_left_half_made_is_removed(tmp_path: Path) -> None:
+    left = [tmp_path / "3-0left.new", tmp_path / "3-0left.000001.new"]
+    others = [tmp_path / "31-0other.new", tmp_path / "1-0other.new"]
+    for path in (*left, *others):
+        path.touch()
+    with contextlib.closing(Journal(tmp_path, 3, now=lambda: T0)):
+        assert [path for path in (*left, *others) if path.exists()] == others
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

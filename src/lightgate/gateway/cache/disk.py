@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from lightgate.clock.source import SYSTEM
+from lightgate.clock.source import SYSTEM, LifeClock
 from lightgate.errors import LightgateError
 from lightgate.gateway.cache.memory import KeptAnswer
 
@@ -80,6 +80,7 @@ class DiskCache:
         self._rest_ns = self._poll_ns = self._prune_ns = 0
         self._seen_ns = 0  # the date of the newest row that was seen
         self._ledger: Ledger | None = None
+        self._aging = LifeClock(clock)
         self.dropped = 0
         self._thread = threading.Thread(target=self._work, name="lightgate-disk-cache", daemon=True)
 
@@ -232,7 +233,7 @@ class DiskCache:
             self._seen_ns = max([self._seen_ns, *(row.kept_ns for row in rows)])
         if now >= self._prune_ns:
             self._prune_ns = now + int(PRUNE_S * _NS)
-            prune_answers(ledger, wall, self._most)
+            prune_answers(ledger, self._aging.old_ns(), self._most)
             alive = ((key, end) for key, end in self._known.items() if end > wall)
             newest = sorted(alive, key=lambda pair: -pair[1])[:MOST_KNOWN]
             self._known = dict(newest)

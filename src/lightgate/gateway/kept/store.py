@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from lightgate.clock.source import SYSTEM
+from lightgate.clock.source import SYSTEM, LifeClock
 from lightgate.ledger.sqlite import BUSY_S, use_wal
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ LONGEST: Final = 1000  # turns of one conversation that are put together
 MOST_RECENT: Final = 1000  # ids of this worker's own, which need no wait
 MOST_WAITING_BYTES: Final = 64 * 1024 * 1024  # not written yet; what comes then is not kept
 OWNERS_SHARE: Final = 4  # no key has more than this part of the file
+SAY_NS: Final = 60_000_000_000  # between two lines of the log about one trouble
 PRUNE_NS: Final = 60_000_000_000
 # Another worker may have made the response a moment ago, and be writing it.
 WAITS_S: Final = (0.05, 0.1, 0.2)
@@ -92,6 +93,9 @@ class ResponseStore:
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._pruned_ns = 0
+        self._aging = LifeClock(clock)
+        self._said_ns = -SAY_NS  # when the log last told that responses are not kept
+        self._unkept = 0  # since then
 
     def put(self, kept: KeptResponse) -> bool:
         """Keep a response; whether there is room for it."""
@@ -146,7 +150,7 @@ class ResponseStore:
         def run() -> T:
             try:
                 return work()
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OSError) as error:
                 logger.warning("kept responses cannot be read: %s", error)
                 return otherwise
 
@@ -178,11 +182,19 @@ class ResponseStore:
             base = self._opened()
             _insert(base, row, {"input": kept.input, "response": kept.response})
             self._prune(base)
-        except sqlite3.Error as error:
-            logger.warning("a response is not kept: %s", error)
+        except (sqlite3.Error, OSError) as error:
+            self._say_unkept(error)
         finally:
             with self._lock:
                 self._waiting_bytes -= kept.size
+
+    def _say_unkept(self, error: Exception) -> None:
+        """Tell that responses are not kept, once in a while: a full disk lets none be kept."""
+        self._unkept += 1
+        now = self._clock.now_ns()
+        if now - self._said_ns >= SAY_NS:
+            logger.warning("%d responses are not kept: %s", self._unkept, error)
+            self._said_ns, self._unkept = now, 0
 
     def _chain(self, owner: str, id_: str, most: int) -> list[KeptResponse]:
         """The response and its predecessors, the newest first; all are kept as long as it."""
@@ -222,7 +234,7 @@ class ResponseStore:
         if self._pruned_ns and now - self._pruned_ns < PRUNE_NS:
             return
         self._pruned_ns = now
-        base.execute("DELETE FROM responses WHERE expires_ns <= ?", (self._clock.wall_ns(),))
+        base.execute("DELETE FROM responses WHERE expires_ns <= ?", (self._aging.old_ns(),))
         most = self.terms.max_bytes
         for owner, size in base.execute(
             "SELECT owner, sum(size) FROM responses GROUP BY owner"

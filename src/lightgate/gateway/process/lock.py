@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -24,6 +25,8 @@ UPGRADE: Final = "reload-upgrade"  # a file that lets the next reload replace th
 WORKER: Final = "worker-"  # begins the name of a worker
 PARENT_DEATH_ENV: Final = "LIGHTGATE_ENDS_WITH_PARENT"  # set for every child of a supervisor
 ORPHANS_S: Final = 4.0  # the children of a supervisor that was killed are gone by then
+ROOM_BYTES: Final = 8192  # by which the state grows: some 60 children fit
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LOOK_S: Final = 0.05
 
 
@@ -71,10 +74,35 @@ class DataFolderLock:
         self.release()
 
     def write(self, state: SupervisorState) -> None:
-        """Replace `supervisor.json` by atomic rename."""
+        """Replace `supervisor.json` by atomic rename; on a full disk it is written over.
+
+        It is filled up to whole blocks with white space, so that there is room for that: readiness
+        goes by this file, and must not be that of an hour ago.
+        """
+        told = msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n"
+        told = told.ljust(-(-len(told) // ROOM_BYTES) * ROOM_BYTES - 1) + b"\n"
         fresh = self._data / f"{STATE}.new"
-        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n")
-        fresh.replace(self._data / STATE)
+        try:
+            fresh.write_bytes(told)
+            fresh.replace(self._data / STATE)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            if error.errno not in _FULL or not self._written_over(told):
+                raise
+
+    def _written_over(self, told: bytes) -> bool:
+        """Write into the blocks that the file has; whether it has enough."""
+        try:
+            descriptor = os.open(self._data / STATE, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            room = os.fstat(descriptor).st_size
+            return len(told) <= room and os.pwrite(descriptor, told.ljust(room), 0) == room
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
 
     @property
     def descriptor(self) -> int:

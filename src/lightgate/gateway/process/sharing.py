@@ -39,6 +39,7 @@ class FormSharing:
         self._now_ns = now_ns
         self._seen: dict[Path, int] = {}  # time of change, by file
         self._written = b""
+        self._failed = False
 
     def adopt(self, *, own: bool = False) -> int:
         """Take in the files that have changed since the last look; their number."""
@@ -80,8 +81,11 @@ class FormSharing:
         except OSError as error:
             with contextlib.suppress(OSError):
                 unborn.unlink()  # part of it may be there, and a full disk needs the room
-            logger.warning(
-                "the form of targets cannot be written for other workers: %s", error.strerror
-            )
+            if not self._failed:  # once, until it can be written again
+                logger.warning(
+                    "the form of targets cannot be written for other workers: %s", error.strerror
+                )
+            self._failed = True
             return
+        self._failed = False
         self._written = content

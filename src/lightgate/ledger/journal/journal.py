@@ -38,6 +38,7 @@ ROTATE_BYTES: Final = 64 * 1024 * 1024
 GROW_BYTES: Final = 256 * 1024  # taken from the disk at a time
 SPARE_BYTES: Final = 2 * 1024 * 1024  # ahead of the notes: about two thousand exchanges
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_UNBORN: Final = ".new"  # ends the name of a file that is not found yet
 _HEAD: Final = struct.Struct("<II")  # payload bytes, and their crc32, which starts from the length
 HEAD_BYTES: Final = _HEAD.size
 _ALIGN: Final = 8  # a head is stored as one aligned word
@@ -85,6 +86,8 @@ class Journal:
         self._file: _Mapped | None = None
         self._closed = False
         self.short = False
+        for unborn in folder.glob(f"{worker}-*{_UNBORN}"):
+            unborn.unlink(missing_ok=True)  # of an earlier life, which was killed as it made it
         try:
             self._open()
         except JournalFailed as failure:
@@ -153,7 +156,7 @@ class Journal:
 
     def _open(self) -> None:
         """Make a file that is locked and has its first note before anybody can find it."""
-        unborn = self.path.with_suffix(".new")
+        unborn = self.path.with_suffix(_UNBORN)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
