@@ -102,6 +102,7 @@ async def test_answers_of_other_workers_become_known_once_a_second(tier: Tier) -
 async def test_what_is_over_is_pruned_once_a_minute(
     tier: Tier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("lightgate.clock.source.CONFIRM_NS", 0)
     tier.disk._round([])
     tier.disk._known = {b"over": WALL + 60 * S, b"soon": WALL + 61 * S, b"late": WALL + 99 * S}
     put_answers(tier.ledger, [row(b"over", 0, 60), row(b"soon", 0, 61)])
@@ -118,6 +119,19 @@ async def test_what_is_over_is_pruned_once_a_minute(
     tier.disk._known = {b"x": WALL + 200 * S, b"y": WALL + 300 * S, b"z": WALL + 250 * S}
     tier.disk._round([])
     assert set(tier.disk._known) == {b"y"}  # those that hold longest
+
+
+async def test_a_clock_that_leaps_ahead_deletes_no_answer(tier: Tier) -> None:
+    put_answers(tier.ledger, [row(b"a", 0, 60), row(b"b", 0, 10_000)])
+    tier.clock.step_wall(40 * 86_400 * S)
+    for _ in range(70):  # more than an hour, a minute at a time
+        tier.clock.advance(60 * S)
+        tier.disk._round([])
+    assert tier.disk._known == {}  # none of them is used
+    tier.clock.step_wall(-40 * 86_400 * S)
+    # By its own time the process has seen one of them grow old, and the other not.
+    assert find_answer(tier.ledger, b"a", 0) is None
+    assert find_answer(tier.ledger, b"b", 0) is not None
 
 
 async def test_a_row_that_is_gone_or_of_another_version_is_forgotten(tier: Tier) -> None:
