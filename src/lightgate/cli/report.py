@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import click
 
 from lightgate.cli.options import config_option, json_option, read_config
-from lightgate.cli.output import emit_json, note
+from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 from lightgate.ledger.locate import locate
@@ -67,6 +67,11 @@ class ReportPeriod(NamedTuple):
 @json_option
 @click.option("--out", type=click.Path(path_type=Path), help="File to write instead of stdout.")
 @click.option(
+    "--predictions",
+    is_flag=True,
+    help="Compare predicted with actual first tokens instead, by target and load.",
+)
+@click.option(
     "--data",
     type=click.Path(path_type=Path),
     help="Folder of the gateway whose ledger is read; else the configured one.",
@@ -80,6 +85,9 @@ def command(**given: Any) -> None:
     """
     from lightgate.report.tables.speed_report import MIN_REQUESTS, SpeedQuestion, arranged, relaxed
 
+    if given["predictions"]:
+        _predictions(given)
+        return
     out: Path | None = given["out"]
     shown = Shown(_form("json" if given["as_json"] else given["form"], out), out)
     period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
@@ -93,6 +101,35 @@ def command(**given: Any) -> None:
     if given["min_requests"] is None:
         asked = relaxed(rows, asked)
     _show(arranged(rows, asked, hourly), shown)
+
+
+def _predictions(given: dict[str, Any]) -> None:
+    """Show how good the predictions of the router were."""
+    from lightgate.ledger.store.predictions import predictions
+    from lightgate.report.tables.predictions import calibration, prediction_cells, prediction_data
+
+    if given["out"] is not None or given["form"] not in {None, "table", "json"}:
+        raise UsageError("--predictions is a table, or JSON with --json.")
+    period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
+    since = period.until - period.length
+    config = read_config(given["config_file"])
+    place = locate(config if given["data"] is None else None, given["data"])
+    with place.open_existing() as ledger:
+        rows = calibration(predictions(ledger, since, period.until))
+    if given["as_json"] or given["form"] == "json":
+        emit_json(prediction_data(rows, _stamp(since), _stamp(period.until)))
+        return
+    if not rows:
+        note("No exchange of this time has a prediction: they are made by policies that learn.")
+        return
+    numbers = ("n", "actual / predicted", "p10 - p90", "in the band", "sooner", "later", "failed")
+    columns = [Column("target"), Column("in flight", "right")]
+    columns += [Column(title, "right") for title in (*numbers, "closed")]
+    caption = (
+        "actual / predicted: the median. The band should hold 80 %. Failed and closed attempts had"
+        " no first token, and are in none of the other figures."
+    )
+    emit_table(columns, [prediction_cells(row) for row in rows], caption=caption, names=2)
 
 
 def _rows(

@@ -86,12 +86,27 @@ def test_what_did_not_happen_is_null() -> None:
 def test_every_field_of_the_note_is_in_the_record_under_its_name() -> None:
     note = exchange_note("x-1")
     record = note.record(1)
-    derived = {"wall_ns", "cost_nano", "loser_cost_nano"}
+    predicted = {"predicted_ttft", "predicted_low", "predicted_high"}
+    derived = {"wall_ns", "cost_nano", "loser_cost_nano", *(f"{name}_ns" for name in predicted)}
     for name in set(note.__struct_fields__) - derived:
         assert getattr(record, name) == getattr(note, name), name
     assert set(ExchangeRecord.__struct_fields__) - set(note.__struct_fields__) == {
         "attempts", "wall_time", "overhead_ms", "ttft_ms", "e2e_ms", "cost_usd", "loser_cost_usd",
+        *(f"{name}_ms" for name in predicted),
     }  # fmt: skip
+
+
+def test_predictions_are_told_in_milliseconds() -> None:
+    note = exchange_note(
+        "x-1",
+        predicted_ttft_ns=250_500_000,
+        predicted_low_ns=200_000_000,
+        predicted_high_ns=400_000_000,
+        in_flight=3,
+    )
+    record = note.record(1)
+    assert (record.predicted_ttft_ms, record.in_flight) == (250.5, 3)
+    assert (record.predicted_low_ms, record.predicted_high_ms) == (200.0, 400.0)
 
 
 @given(st.integers(-(10**15), 4 * 10**18))

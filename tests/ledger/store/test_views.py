@@ -59,6 +59,11 @@ EXCHANGE = st.fixed_dictionaries(
         ),
         "streamed": st.booleans(),
         "traceparent": st.none() | st.just(f"00-{'0a' * 16}-{'b7' * 8}-01"),
+        **dict.fromkeys(
+            ("predicted_ttft_ns", "predicted_low_ns", "predicted_high_ns"),
+            st.none() | st.integers(0, 10**12),
+        ),
+        "in_flight": st.none() | st.integers(0, 1000),
         "wall_ns": st.integers(0, 4 * 10**18),
         "cost_nano": st.none() | st.integers(0, 10**15),
         "loser_cost_nano": st.none() | st.integers(0, 10**15),
@@ -135,7 +140,11 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # Fields that version 0002 did not have.
-LATER = ("end", "provider_request_id", "first_bound_ms", "last_bound_ms", "traceparent")
+PREDICTED = ("predicted_ttft", "predicted_low", "predicted_high")
+LATER = (
+    "end", "provider_request_id", "first_bound_ms", "last_bound_ms", "traceparent", "in_flight",
+    *(f"{name}_ms" for name in PREDICTED),
+)  # fmt: skip
 
 
 def plain(record: ExchangeRecord | AttemptRecord) -> dict[str, Any]:
@@ -162,7 +171,8 @@ def test_an_older_ledger_gives_the_same_answers(
             ("ended_by", "provider_request_id", "first_since", "last_since")
         )
         one = msgspec.structs.replace(attempt_note(f"x-{at}"), **before)
-        kept = {**exchange, "traceparent": None}
+        new = ("traceparent", "in_flight", *(f"{name}_ns" for name in PREDICTED))
+        kept = exchange | dict.fromkeys(new)
         notes.append(Settled(exchange_note(f"x-{at}", **kept), (one,)))
     shutil.copy(older, folder)
     base = sqlite3.connect(folder / FILE)

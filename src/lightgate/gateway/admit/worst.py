@@ -108,7 +108,14 @@ def without(plan: Plan, targets: Mapping[str, str]) -> Plan:
     if steps and steps[-1].ttft_ns is not None:
         steps[-1] = msgspec.structs.replace(steps[-1], ttft_ns=None)
     if steps and steps[0].target != plan.steps[0].target:
-        plan = msgspec.structs.replace(plan, predicted_ttft_ns=None, runner_up=None)
+        plan = msgspec.structs.replace(
+            plan,
+            predicted_ttft_ns=None,
+            predicted_low_ns=None,
+            predicted_high_ns=None,
+            in_flight=None,
+            runner_up=None,
+        )
     return msgspec.structs.replace(plan, steps=tuple(steps))
 
 

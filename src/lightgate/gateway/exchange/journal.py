@@ -11,6 +11,7 @@ from lightgate.ledger.journal.journal import JournalFailed
 if TYPE_CHECKING:
     from lightgate.ledger.journal.journal import Journal
     from lightgate.ledger.journal.notes import Note, Settled
+    from lightgate.route.plan.plan import Plan
 
 logger = logging.getLogger(__name__)
 RECENT: Final = 2000  # exchanges that /v1/requests can tell without the ledger
@@ -26,7 +27,8 @@ class JournalWriter:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.recent: OrderedDict[str, Settled] = OrderedDict()  # for /v1/requests
+        # For /v1/requests; the plan is None where no target was asked.
+        self.recent: OrderedDict[str, tuple[Settled, Plan | None]] = OrderedDict()
         self.waiting: deque[Note] = deque()
         self.short = journal.short
 
@@ -56,11 +58,11 @@ class JournalWriter:
             logger.error("The disk is full: requests get 503 until there is room for the journal.")
             self.short = True
 
-    def settle(self, settled: Settled) -> None:
-        """Write an exchange that is over, and keep it at hand for a while."""
+    def settle(self, settled: Settled, plan: Plan | None = None) -> None:
+        """Write an exchange that is over, and keep it and its plan at hand for a while."""
         self.write(settled)
         recent = self.recent
-        recent[settled.exchange.id] = settled
+        recent[settled.exchange.id] = settled, plan
         if len(recent) > RECENT:
             recent.popitem(last=False)
 

@@ -31,7 +31,7 @@ def settle(state: State, exchange: ExchangeFacts) -> Settled:
     for place, attempt in enumerate(attempts):
         notes.append(_attempt(exchange, attempt, place))
     settled = Settled(_exchange(state, exchange), tuple(notes))
-    state.journal.settle(settled)
+    state.journal.settle(settled, exchange.plan)
     _teach(state, exchange)
     key = exchange.caller.key
     if key is not None and state.spend is not None:
@@ -177,7 +177,7 @@ def _attempt(exchange: ExchangeFacts, attempt: Attempt, place: int) -> AttemptNo
 def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
     request, inbound, winner = exchange.request, exchange.inbound, exchange.winner
     attempts, caller, refusal = exchange.attempts, exchange.caller, exchange.refusal
-    key, overrides = caller.key, caller.overrides
+    key, overrides, plan = caller.key, caller.overrides, exchange.plan
     called = marks = bill = paid = None
     if winner is not None:
         called, marks, bill = winner.called, winner.marks, winner.bill
@@ -194,8 +194,8 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         exchange.request_id.decode("ascii"),
         None if key is None else key.id,
         request.model,
-        exchange.plan.policy,
-        exchange.plan.story if not exchange.skipped else story_of(exchange.plan, exchange.skipped),
+        plan.policy,
+        plan.story if not exchange.skipped else story_of(plan, exchange.skipped),
         None if winner is None else winner.step.target,
         exchange.cache,
         status,
@@ -222,6 +222,10 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         caller.tags if overrides.tags is not None or key is not None else None,
         state.worker,
         traceparent_of(caller.passed) if caller.passed else None,
+        plan.predicted_ttft_ns,
+        plan.predicted_low_ns,
+        plan.predicted_high_ns,
+        plan.in_flight,
     )
 
 

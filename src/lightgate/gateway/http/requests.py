@@ -4,39 +4,83 @@ from __future__ import annotations
 
 import asyncio
 import os
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.ledger.locate import LedgerPlace
+from lightgate.ledger.store.exchange import dollars
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from lightgate.gateway.exchange.state import State
     from lightgate.ledger.store.keys import KeyRecord
+    from lightgate.route.plan.candidates import Candidate
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 _PREFIXES: Final = ("chatcmpl-", "resp_", "msg_")  # what translated answers put before an id
 
 
+class CandidateShown(msgspec.Struct, frozen=True):
+    """One target that a plan could have begun with, in the units of the outside.
+
+    `ttft_ms` and `end_ms` are what was expected, `samples` and `age_s` what that was made of;
+    `failures` is the expected share of failed attempts, `cost_usd` the price of this request.
+    `value` is what the policy ranks by; the least is the best.
+    """
+
+    target: str
+    ttft_ms: float
+    end_ms: float
+    samples: int
+    age_s: float | None
+    in_flight: int
+    failures: float
+    cost_usd: Decimal | None
+    value: float | None
+    why: str
+
+    @classmethod
+    def of(cls, one: Candidate) -> CandidateShown:
+        """Convert what the router believed."""
+        return cls(
+            one.target,
+            round(one.ttft_s * 1e3, 3),
+            round(one.end_s * 1e3, 3),
+            one.samples,
+            None if one.age_s is None else round(one.age_s, 3),
+            one.in_flight,
+            round(one.p_error, 4),
+            None if one.nano is None else dollars(round(one.nano)),
+            None if one.value is None else round(one.value, 4),
+            one.why,
+        )
+
+
 async def look_up(state: State, data: Path, id_: str, key: KeyRecord | None) -> bytes:
-    """The exchange and its attempts as JSON: from this worker's memory, else from the ledger.
+    """The exchange, its attempts and the candidates of its plan as JSON.
+
+    They come from this worker's memory, else from the ledger, which knows no candidates.
 
     Another key's request is as unknown as one that never was.
     """
     owner = None if key is None else key.id
     for prefix in _PREFIXES:
         id_ = id_.removeprefix(prefix)
-    settled = state.journal.recent.get(id_)
-    if settled is None:
-        mine = (s for s in reversed(state.journal.recent.values()) if s.exchange.key_id == owner)
-        settled = next((s for s in mine if s.exchange.request_id == id_), None)
-    if settled is not None:
+    recent, candidates = state.journal.recent, list[CandidateShown]()
+    kept = recent.get(id_)
+    if kept is None:
+        mine = (pair for pair in reversed(recent.values()) if pair[0].exchange.key_id == owner)
+        kept = next((pair for pair in mine if pair[0].exchange.request_id == id_), None)
+    if kept is not None:
+        settled, plan = kept
         exchange: Any = settled.exchange.record(len(settled.attempts))
         attempts: list[Any] = [note.attempt() for note in settled.attempts]
+        candidates = [CandidateShown.of(one) for one in (() if plan is None else plan.candidates)]
     else:
         exchange, attempts = await asyncio.to_thread(_from_ledger, data, id_)
     if exchange is None or exchange.key_id != owner:
@@ -47,7 +91,7 @@ async def look_up(state: State, data: Path, id_: str, key: KeyRecord | None) -> 
                 code="unknown_request",
             )
         )
-    return _encode({"exchange": exchange, "attempts": attempts})
+    return _encode({"exchange": exchange, "attempts": attempts, "candidates": candidates})
 
 
 def _from_ledger(data: Path, id_: str) -> tuple[Any, list[Any]]:

@@ -287,6 +287,9 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     `sent_ns` is when the first attempt's bytes were written, `first_in_ns` when the winner's first
     useful token came and `first_out_ns` when it was handed on. `traceparent` is the client's.
+    What was predicted is the first token of the plan's first target, from the start of its attempt,
+    with the ends of the band that holds 80 % of them; `in_flight` is how many requests that target
+    had then.
     """
 
     id: str
@@ -321,11 +324,17 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     tags: str | None
     worker: int
     traceparent: str | None = None
+    predicted_ttft_ns: int | None = None
+    predicted_low_ns: int | None = None
+    predicted_high_ns: int | None = None
+    in_flight: int | None = None
 
     def row(self, attempts: int) -> tuple[Any, ...]:
         """The values of EXCHANGE_COLUMNS."""
         raw = astuple(self)
-        return (*raw[:10], *raw[11:28], raw[30], attempts, raw[29], raw[28], raw[10], raw[31])
+        return (
+            *raw[:10], *raw[11:28], raw[30], attempts, raw[29], raw[28], raw[10], *raw[31:]
+        )  # fmt: skip
 
     def record(self, attempts: int) -> ExchangeRecord:
         """Work out the record; a time to the first token exists for streamed answers only."""
@@ -367,6 +376,10 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             tags=self.tags,
             worker=self.worker,
             traceparent=self.traceparent,
+            predicted_ttft_ms=ms(self.predicted_ttft_ns),
+            predicted_low_ms=ms(self.predicted_low_ns),
+            predicted_high_ms=ms(self.predicted_high_ns),
+            in_flight=self.in_flight,
         )
 
     def overhead_ms(self) -> float | None:
@@ -400,7 +413,8 @@ EXCHANGE_COLUMNS: Final = (
     "outcome", "dialect", "streamed", "wall_ns", "accepted_ns", "first_byte_ns", "received_ns",
     "routed_ns", "sent_ns", "first_in_ns", "first_out_ns", "last_in_ns", "last_out_ns",
     "closed_ns", "tokens_in", "tokens_out", "cost_nano", "cost_source", "worker", "attempts",
-    "tags", "loser_cost_nano", "error", "traceparent",
+    "tags", "loser_cost_nano", "error", "traceparent", "predicted_ttft_ns", "predicted_low_ns",
+    "predicted_high_ns", "in_flight",
 )  # fmt: skip
 
 

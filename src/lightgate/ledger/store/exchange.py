@@ -23,7 +23,9 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One exchange; instants in nanoseconds of the gateway's monotonic clock, None where absent.
 
     `ttft_ms` and `e2e_ms` are as the client saw them, from the whole request received; `cost_usd`
-    is of the winner, `loser_cost_usd` of everybody else who was paid.
+    is of the winner, `loser_cost_usd` of everybody else who was paid. `predicted_ttft_ms` is of the
+    plan's first target alone, from the start of its attempt; 80 % of such first tokens were
+    expected between `predicted_low_ms` and `predicted_high_ms`, with `in_flight` requests there.
     """
 
     id: str
@@ -62,6 +64,10 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     tags: str | None
     worker: int
     traceparent: str | None = None
+    predicted_ttft_ms: float | None = None
+    predicted_low_ms: float | None = None
+    predicted_high_ms: float | None = None
+    in_flight: int | None = None
 
 
 def exchange_of(row: Sequence[Any]) -> ExchangeRecord:

@@ -25,7 +25,7 @@ METRICS: Final = ("ttft_ms", "ttfa_ms", "speed_tps", "speed_total_tps", "e2e_ms"
 OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 _FLAGS: Final = frozenset({"won", "streamed", "hidden_reasoning", "void", "resent", "may_race"})
 _COUNTS: Final = frozenset(
-    {"seq", "concurrency", "status", "bursts", "attempts", "worker", "flags"}
+    {"seq", "concurrency", "status", "bursts", "attempts", "worker", "flags", "in_flight"}
 )
 _BIG: Final = frozenset(
     {"bytes_in", "bytes_out", "tokens_in", "tokens_out", "tokens_streamed", "tokens_reasoning",

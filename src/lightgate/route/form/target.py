@@ -81,6 +81,7 @@ class Form:
         "misses",
         "noise",
         "p_error",
+        "penalty",
         "prior",
         "sizes",
         "slowdown",
@@ -103,6 +104,7 @@ class Form:
         sigma = prior.ttft_sigma
         self.sizes = tuple([PromptSize(prior.ttft_log + offset, sigma) for offset in OFFSETS])
         self.deviation = 0.0  # at last_ns
+        self.penalty = 0.0  # the part of it that failures made
         self.variance = sigma * sigma
         self.noise = max(sigma, 0.05)  # sigma without stalls and changes
         self.last_ns = NEVER
@@ -178,6 +180,16 @@ class Form:
         """Return the logarithm of the expected (median) time to first token in seconds."""
         return self.sizes[size].long + self.fresh(now_ns) * self.deviation
 
+    def answered_s(self, size: int, now_ns: int) -> float:
+        """Return the expected time to first token of an attempt that answers.
+
+        For decisions a failure counts as slow; for a prediction of the first token it does not.
+        """
+        ttft_s = self.ttfts_s[size]
+        if not self.penalty:
+            return ttft_s
+        return ttft_s * without(self.penalty, now_ns - self.last_ns)
+
     def sigmas(self, size: int, seconds: float) -> float:
         """Return a time to first token as sigmas from the long run of its size."""
         off = log(max(seconds, SOONEST_S)) - self.sizes[size].long
@@ -232,7 +244,11 @@ class Form:
         ttft_log = log(ttft_s) if ttft_s > SOONEST_S else SOONEST_LOG
         at = self.sizes[size]
         self.limit.first(ttft_log - at.long, self.in_flight, now_ns)
+        if self.penalty:  # it goes as what it is a part of goes
+            self.penalty *= (1.0 - ALPHA) * self.fresh(now_ns)
         changed = self._sample(at, now_ns, ttft_log)
+        if changed:
+            self.penalty = 0.0
         at.add(ttft_s)
         self.errors *= ERROR_KEEP
         self.ends = self.ends * ERROR_KEEP + 1.0
@@ -251,7 +267,10 @@ class Form:
         self.ends = self.ends * ERROR_KEEP + 1.0
         self.trouble.add(now_ns, 1, 1)
         slow = max(log(max(FAILURE_S, wait_s)), self.log_ttft(size, now_ns))
+        fresh = self.fresh(now_ns)
+        before = fresh * (self.deviation - self.penalty)
         self._sample(self.sizes[size], now_ns, slow, lasts=False)
+        self.penalty = max(0.0, self.deviation - before)
 
     def finished(self, now_ns: int, tokens: int, decode_s: float) -> bool:
         """Take in the speed of a complete answer."""
@@ -350,6 +369,11 @@ class Form:
                 if other is not at and not other.seen:
                     other.long = at.long + offset - usual
         at.seen += 1
+
+
+def without(penalty: float, age_ns: int) -> float:
+    """Return the factor that takes the part of failures out of an expected first token."""
+    return exp(-penalty * (exp(age_ns * RATE) if age_ns > 0 else 1.0))
 
 
 def _long_step(weight: float, age_ns: int) -> float:

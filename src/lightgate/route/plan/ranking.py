@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lightgate.route.form.slo import LevelsAsked
 from lightgate.route.plan.alias import Layout, fixed_hedge_ns, lay_out, lay_out_twice
+from lightgate.route.plan.candidates import Basis
 from lightgate.route.plan.hedge import chance, delay_ns, quantile_of, reserve_nano, sick
 from lightgate.route.plan.plan import Plan
 from lightgate.route.plan.policy import USUAL_TOKENS
@@ -216,6 +217,7 @@ class Ranking:
             order = [order[place] for place in places]
             known = [known[place] for place in places]
         lead = _Lead(order, known, self._own_nano(order[0]))
+        lead.values = values
         if self.together > 1:
             self._second(lead, ranked)
         elif self.ask.alias.hedges_itself(self.ask.hedge) and self.well:
@@ -341,17 +343,51 @@ class Ranking:
         if held:
             reason += f", {held} held" if self.well else ", all held: soonest first"
         twice = doubled and lead.role == "hedge" and not lead.backup
+        basis, first = lead.basis or self._basis(lead), known[0]
+        predicted = first.answered_s(size, self.now_ns) * NS
+        low, high = first.sizes[size].band()
         return Plan(
             lay_out_twice(order[0], layout) if twice else lay_out(order, self.well, layout),
             policy.name,
             reason,
-            int(known[0].ttfts_s[size] * NS),
+            int(predicted),
             order[1] if len(order) > 1 else None,
             hedge_ns,
             policy.finish,
             lead.reserve_nano if doubled else 0.0,
             lead.own_nano,
+            predicted_low_ns=int(predicted * low),
+            predicted_high_ns=int(predicted * high),
+            in_flight=first.in_flight,
+            basis=basis,
         )
+
+    def _basis(self, lead: _Lead) -> Basis:
+        """Keep what the candidates of a plan are made of, should somebody ask."""
+        ask, size = self.ask, self.size
+        lead.basis = Basis(
+            self.order,
+            [
+                (
+                    form.ttfts_s[size],
+                    form.penalty,
+                    form.slowness,
+                    form.sizes[size].seen,
+                    form.last_ns,
+                    form.in_flight,
+                    form.p_error,
+                )
+                for form in self.known
+            ],
+            lead.values,
+            self._over,
+            ask.prices,
+            (ask.tokens_in, self.tokens),
+            self.well,
+            self.full,
+            self.now_ns,
+        )
+        return lead.basis
 
 
 class _Lead:
@@ -360,6 +396,7 @@ class _Lead:
     __slots__ = (
         "alone",
         "backup",
+        "basis",
         "chance",
         "doubled",
         "hedge_ns",
@@ -369,6 +406,7 @@ class _Lead:
         "race",
         "reserve_nano",
         "role",
+        "values",
     )
 
     def __init__(self, order: list[str], known: list[Form], own_nano: float) -> None:
@@ -381,5 +419,7 @@ class _Lead:
         self.chance = 1.0  # of a hedge to be planned
         self.role: Duplicate | None = None  # of what may start beside the first; None: nothing
         self.reserve_nano = 0.0
+        self.values: Sequence[float] = ()  # in the ranking's order
+        self.basis: Basis | None = None
         self.alone: Plan | None = None
         self.doubled: Plan | None = None

@@ -21,7 +21,7 @@ Some requests say one thing in two ways that the dialect itself defines as equal
 | a content of one text part without other members | the text alone (chat, messages, responses) |
 | `system` of one text block, `input` of one user message | the text alone |
 | `max_completion_tokens` in chat | `max_tokens`, if only one of them is there |
-| null in a field that may be null; `n: 1`, `best_of: 1`, `candidateCount: 1` | the field left out |
+| `top_p: 1` at a temperature of 0 (one token is left to draw from) | `top_p` left out |
 | null in a field that may be null; one answer (`n`, `best_of`, `candidateCount`) | it left out |
 | penalties of 0, no `logprobs`, an empty `logit_bias`, `response_format` of text | it left out |
 
