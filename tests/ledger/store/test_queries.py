@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ledger.notes import MS, T0, Called, attempt_note, marks, settled
+from ledger.notes import MS, T0, Called, attempt_note, marks, reserved, settled
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.quantile import interval, quantile
 from lightgate.clock.sketch import DDSketch
@@ -286,6 +286,22 @@ def test_spending_since_a_time(ledger: Ledger, tmp_path: Path) -> None:
         since = datetime.fromtimestamp(T0 / S, UTC) + timedelta(hours=hours)
         wanted = sum(10**at for at in range(hours, 9))
         assert spend_per_key(ledger, since).get("k-1", Decimal(0)) * 10**9 == wanted
+
+
+def test_what_is_reserved_counts_as_spent_from_its_own_time_on(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path / "journal", 0)  # its worker lives: nothing is settled yet
+    for at in range(4):
+        journal.write(reserved(f"x-{at}", 10**at, T0 + at * 300 * S))
+    Shipper(ledger, tmp_path / "journal").ship()
+    begin = datetime.fromtimestamp(T0 / S, UTC)
+    for late_s, wanted in ((-300, 1111), (0, 1111), (299, 1111), (300, 1110), (600, 1100)):
+        found = spend_per_key(ledger, begin + timedelta(seconds=late_s))
+        assert found == {"k-1": Decimal(wanted).scaleb(-9)}
+    assert spend_per_key(ledger, begin + timedelta(seconds=1200)) == {}
+    assert spend_per_key(ledger) == {"k-1": Decimal(1111).scaleb(-9)}
+    journal.close()
 
 
 def test_an_exchange_by_either_id(ledger: Ledger, tmp_path: Path) -> None:

@@ -85,7 +85,6 @@ class Journal:
         self.life = f"{worker}-{Ids().new()}"
         self._file: _Mapped | None = None
         self._closed = False
-        self.short = False
         for unborn in folder.glob(f"{worker}-*{_UNBORN}"):
             unborn.unlink(missing_ok=True)  # of an earlier life, which was killed as it made it
         try:
