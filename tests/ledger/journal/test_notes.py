@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
@@ -148,3 +149,51 @@ def test_bursts_travel_as_they_are() -> None:
     assert note.attempts[0].attempt().stall_ms == pytest.approx(3.0)
     assert note.attempts[0].attempt().ttft_ms == pytest.approx(7.0)
     assert stamps.burst_ns[0] == 5_008 * MS
+
+
+@pytest.mark.parametrize("bursts", [0, 1, 2, 5])
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("tokens_out", [None, 0, 1, 9])
+@pytest.mark.parametrize(
+    "connect", [(None,) * 4, (3, 5, 7, 11), (None, 5, None, 11), (3, None, 7, None)]
+)
+def test_the_numbers_for_sketches_are_those_of_the_record(
+    bursts: int, streamed: bool, tokens_out: int | None, connect: tuple[int | None, ...]
+) -> None:
+    stamps = marks(bursts)
+    parts = [None if part is None else part * MS for part in connect]
+    stamps.pool_wait_ns, stamps.dns_ns, stamps.tcp_ns, stamps.tls_ns = parts
+    stamps.answer = None if bursts < 2 else stamps.burst_ns[1]
+    tokens = count(stamps, Usage(tokens_out=tokens_out))
+    note = attempt_note("x", stamps, Called(tokens=tokens, streamed=streamed))
+    record = note.attempt()
+    expected = (
+        record.ttft_ms,
+        record.ttfa_ms,
+        record.speed_tps,
+        record.speed_total_tps,
+        record.e2e_ms,
+    )
+    assert note.metrics() == tuple(
+        None if one is None else pytest.approx(one, rel=1e-12) for one in expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "about", "measured"),
+    [
+        ({}, {}, True),
+        ({"outcome": Outcome.TIMEOUT}, {}, False),
+        ({"outcome": Outcome.CUT}, {}, False),
+        ({}, {"won": True}, True),
+        ({}, {"won": False}, False),
+        ({}, {"source": "probe"}, False),
+        ({}, {"source": "bench"}, False),
+    ],
+)
+def test_attempts_that_say_how_fast_a_provider_is(
+    changes: dict[str, Any], about: dict[str, Any], measured: bool
+) -> None:
+    note = attempt_note("x", None, Called(**changes), **about)
+    assert note.measured() is measured
+    assert not msgspec.structs.replace(note, void=True).measured()
