@@ -398,3 +398,16 @@ def test_a_rotation_that_fails_for_another_reason_is_an_error(
     journal.write(NOTES[0])
     assert journal.path != before
     journal.close()
+
+
+def test_a_file_is_full_at_exactly_its_limit(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "a", 0, now=lambda: T0)
+    size = first.size
+    first.close()
+    for limit, rotated in ((size, True), (size + 1, False)):
+        journal = Journal(tmp_path / str(limit), 0, now=lambda: T0, rotate_bytes=limit)
+        assert journal.size == size
+        before = journal.path
+        journal.write(NOTES[0])
+        assert (journal.path != before) is rotated
+        journal.close()

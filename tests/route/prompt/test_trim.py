@@ -316,3 +316,71 @@ def test_the_hint_follows_the_system_text(dialect: str, body: Any, expected: Any
 )
 def test_the_hint_never_raises(dialect: str, body: dict[str, Any]) -> None:
     assert set(with_hint(dialect, fields_of(body))) >= set(body)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "turn", "expected"),
+    [
+        ("openai-responses", {"type": "message", "role": "user", "content": "a  "}, "content"),
+        ("openai-responses", {"type": "reasoning", "role": "user", "content": "a  "}, None),
+        ("openai-responses", {"type": "message", "role": "assistant", "content": "a  "}, None),
+        ("openai-chat", {"role": "user", "content": "a  "}, "content"),
+        ("openai-chat", {"role": "user", "name": "n", "content": "a  "}, "content"),
+        ("openai-chat", {"role": "system", "content": "a  "}, "content"),
+        ("openai-chat", {"role": "developer", "content": "a  "}, "content"),
+        ("openai-chat", {"role": "function", "content": "a  "}, None),
+        ("openai-chat", {"content": "a  "}, None),  # nobody said it
+        ("openai-chat", {"role": "user"}, None),
+        ("openai-chat", {"role": "user", "content": None}, None),
+        ("openai-chat", {"role": "user", "content": 3}, None),
+        ("openai-chat", "a  ", None),
+    ],
+)
+def test_which_turns_are_trimmed(dialect: str, turn: Any, expected: str | None) -> None:
+    name = "input" if dialect == "openai-responses" else "messages"
+    (found,) = shown(trim(dialect, fields_of({name: [turn]})).fields)[name]
+    assert found == (turn if expected is None else {**turn, expected: "a"})
+
+
+@pytest.mark.parametrize("role", ["user", None, "model"])
+def test_turns_of_gemini_without_a_role_are_the_users(role: str | None) -> None:
+    turn = {"parts": [{"text": "a  "}], **({} if role is None else {"role": role})}
+    (found,) = shown(trim("gemini", fields_of({"contents": [turn]})).fields)["contents"]
+    assert found["parts"] == ([{"text": "a  "}] if role == "model" else [{"text": "a"}])
+
+
+@pytest.mark.parametrize(
+    ("instruction", "expected"),
+    [
+        ("a  ", "a  "),
+        ({"role": "x"}, {"role": "x"}),
+        ({"parts": [{"text": "a"}]}, {"parts": [{"text": "a"}]}),
+        ({"role": "x", "parts": [{"text": "a  "}]}, {"role": "x", "parts": [{"text": "a"}]}),
+        ({"parts": [{"text": "a"}, {"text": "a  "}]}, {"parts": [{"text": "a"}]}),
+        ({"parts": 3}, {"parts": 3}),
+    ],
+)
+def test_geminis_instruction(instruction: Any, expected: Any) -> None:
+    body = {"systemInstruction": instruction, "contents": [{"parts": [{"text": "b "}]}]}
+    new = shown(trim("gemini", fields_of(body)).fields)
+    assert new["systemInstruction"] == expected
+
+
+@pytest.mark.parametrize(
+    ("second", "dropped"),
+    [
+        ({"role": "system", "content": "a"}, True),
+        ({"role": "developer", "content": "a  "}, True),
+        ({"role": "system", "content": "a", "name": "n"}, False),  # it says more
+        ({"role": "system", "content": "b"}, False),
+        ({"role": "system", "content": "  "}, False),
+        ({"role": "user", "content": "a"}, False),
+    ],
+)
+def test_system_text_that_repeats_is_left_out(second: dict[str, str], dropped: bool) -> None:
+    first = {"role": "system", "content": "a"}
+    trimmed = trim("openai-chat", fields_of({"messages": [first, second]}))
+    assert len(shown(trimmed.fields)["messages"]) == (1 if dropped else 2)
+    assert trimmed.doubled == dropped
+    later = [first, {"role": "user", "content": "x"}, first]
+    assert len(shown(trim("openai-chat", fields_of({"messages": later})).fields)["messages"]) == 3
