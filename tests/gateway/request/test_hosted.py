@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from lightgate.gateway.request.body import read_request_body
@@ -143,3 +144,10 @@ def test_a_prompt_that_is_kept_for_an_hour() -> None:
     hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
     assert billed_parts(request(MESSAGES, system=[hour]))[1] is True
     assert billed_parts(request(MESSAGES, system="x"))[1] is False
+
+
+@pytest.mark.parametrize("raw", [b"{", b"nothing", b"[" * 5000, b"\xff"])
+def test_fields_that_are_no_json_offer_nothing(raw: bytes) -> None:
+    one = request(CHAT)
+    one.fields["tools"] = one.fields["plugins"] = msgspec.Raw(raw)
+    assert offered_tools(one) is NONE_OFFERED
