@@ -411,3 +411,51 @@ def test_a_file_is_full_at_exactly_its_limit(tmp_path: Path) -> None:
         journal.write(NOTES[0])
         assert (journal.path != before) is rotated
         journal.close()
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, MemoryError])
+def test_an_interrupted_making_of_a_file_leaves_nothing_and_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
+) -> None:
+    def broken(*_: object) -> None:
+        raise interruption
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", broken)
+        with pytest.raises(interruption):
+            Journal(tmp_path, 0)
+    assert list(tmp_path.iterdir()) == []
+    refused = OSError(errno.EACCES, "Permission denied")
+
+    def forbidden(*_: object) -> None:
+        raise refused
+
+    monkeypatch.setattr(Path, "rename", forbidden)
+    with pytest.raises(JournalFailed, match=r"No journal can be made in .*: Permission denied"):
+        Journal(tmp_path, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_room_is_taken_from_the_first_byte_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[int, int]] = []
+    real = os.pwrite
+
+    def noted(descriptor: int, data: bytes, offset: int) -> int:
+        assert not any(data)
+        taken.append((offset, len(data)))
+        return real(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    file = _Mapped(os.open(tmp_path / "j", os.O_RDWR | os.O_CREAT))
+    file.append(b"x")
+    assert taken[0] == (0, GROW_BYTES)
+    assert [offset for offset, _ in taken] == [GROW_BYTES * n for n in range(len(taken))]
+    assert sum(size for _, size in taken) == SPARE_BYTES + GROW_BYTES
+    count = len(taken)
+    file.append(b"y" * (GROW_BYTES - 16 - 8))  # up to the spare, to the byte
+    assert (file.size, len(taken)) == (GROW_BYTES, count)
+    file.append(b"z")
+    assert len(taken) == count + 1
+    file.close()

@@ -185,12 +185,10 @@ class _Mapped:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._room = 0  # bytes that the disk has given
-        self._ahead = 0  # a frame that ends behind this makes the file grow
-        self.short = False
+        # Bytes that the disk has given; a frame that ends behind `_ahead` makes the file grow.
+        self._room = self._ahead = self.size = 0
         self._map: mmap.mmap | None = None
         self._words = memoryview(b"")  # the same bytes, to store a head at once
-        self.size = 0
 
     def append(self, payload: bytes) -> None:
         """Copy a frame in, its head last; OSError when the disk gives no room."""
