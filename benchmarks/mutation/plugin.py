@@ -12,6 +12,7 @@ import gc
 import json
 import mmap
 import os
+import resource
 import select
 import signal
 import sys
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 ROLE: Final = os.environ.get("MUTATION_ROLE", "")
 NOTICED, UNNOTICED, UNCHANGED = 1, 0, 3  # exit codes of a child
+LARGEST: Final = 1 << 30  # bytes of a file: a mutation may write on and on
 
 
 class Mapper:
@@ -171,6 +173,8 @@ def _child(
     code = NOTICED
     try:
         os.setsid()
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, hard))
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)

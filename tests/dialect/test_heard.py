@@ -381,3 +381,14 @@ def test_a_scanner_that_has_heard_nothing() -> None:
         assert not fresh.explains
     silent = heard("openai-chat", {"choices": []})
     assert silent.facts() == (None, -1, None, None, False, None, NONE, 0, 0, 0)
+
+
+def test_an_event_without_choices_may_be_an_error_in_another_shape() -> None:
+    odd = heard("openai-chat", {"detail": "The model is gone.", "code": "gone"})
+    assert odd.error is not None
+    assert (odd.error.code, odd.error.message) == ("gone", "The model is gone.")
+    named = heard("openai-chat", {"choices": [], "message": "boom"}, name=b"error")
+    assert named.error is not None
+    assert named.error.message == "boom"
+    beside = heard("openai-chat", {"choices": [], "detail": "only a remark"})
+    assert beside.error is None

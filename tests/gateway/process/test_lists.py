@@ -159,3 +159,36 @@ def test_new_names_leave_the_keys_and_priors_of_the_snapshot_alone(
     assert found.names == {"gpt-8": ("openai/gpt-8",)}
     assert found.keys == (key,)
     assert found.priors == {"openai/gpt-4o": prior}
+
+
+async def test_a_look_that_takes_too_long_is_said_and_counts_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def late(order: ListOrder) -> ListNews | None:
+        raise TimeoutError(order)
+
+    monkeypatch.setattr(lists, "_ask", late)
+    clock = ManualClock()
+    keeper = ListKeeper(lambda: ORDER, tmp_path, Asked().changed, clock=clock)
+    assert await keeper.look() is True
+    assert caplog.messages == ["The lists of models were not fetched in time"]
+    assert await keeper.look() is False  # not again before it is due
+    clock.advance(FRESH_NS)
+    assert await keeper.look() is True
+
+
+async def test_looks_go_on_until_they_are_cancelled(asked: Asked, tmp_path: Path) -> None:
+    clock = ManualClock()
+    keeper = ListKeeper(lambda: ORDER, tmp_path, asked.changed, clock=clock)
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        assert keeper.looked.is_set()
+        pauses.append(seconds)
+        clock.advance(FRESH_NS)
+        if len(pauses) == 3:
+            raise StopAsyncIteration
+
+    with pytest.raises((StopAsyncIteration, RuntimeError)):
+        await keeper.run(pause)
+    assert (pauses, len(asked.orders)) == ([1.0] * 3, 3)
