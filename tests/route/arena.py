@@ -221,7 +221,7 @@ class Arena:
         self.flying[leg.place] += 1
         self.breakers.started(step.target, int(now * NS))
         if self.forms is not None:
-            self.forms.started(step.target)
+            self.forms.started(step.target, int(now * NS))
         leg.ok, after, leg.speed = self.outcome(number, leg.place, now)
         deadline = math.inf if step.ttft_ns is None else step.ttft_ns / NS
         if after > deadline:
@@ -238,7 +238,7 @@ class Arena:
         if self.forms is None:
             self.commit(now, number, leg)
             return
-        self.forms.first(name, 0, ns, int((now - leg.began) * NS))
+        self.forms.first(name, 0, ns, ns - int(leg.began * NS))
         if any(other.spoke for other in self.legs[number] if other is not leg):
             self.commit(now, number, leg)
         else:
@@ -277,13 +277,13 @@ class Arena:
         leg.over = True
         self.flying[leg.place] -= 1
         if self.forms is not None:
-            self.forms.ended(self.names[leg.place])
+            self.forms.ended(self.names[leg.place], int(leg.began * NS))
 
     def lose(self, now: float, number: int, leg: Leg) -> None:
         self.close(leg, now)
         name, world = self.names[leg.place], self.world
         if self.forms is not None and not leg.spoke:
-            self.forms.waited(name, 0, int(now * NS), int((now - leg.began) * NS))
+            self.forms.waited(name, 0, int(now * NS), int(now * NS) - int(leg.began * NS))
         out = 0.0
         if leg.ok:
             out = min(max(0.0, (now + LAG_S - leg.first) * leg.speed), world.tokens)
@@ -318,7 +318,8 @@ class Arena:
         self.breakers.succeeded(name, ns, int(leg.began * NS))
         if self.forms is not None:
             decode = int((leg.end - leg.first) * NS)
-            self.forms.finished(name, ns, self.world.tokens, decode)
+            took = ns - int(leg.began * NS)
+            self.forms.finished(name, ns, self.world.tokens, decode, took)
 
     # Probes: what the gateway does beside the traffic
 

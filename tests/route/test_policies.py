@@ -149,16 +149,16 @@ def test_the_incumbent_is_left_for_more_than_7_percent_only() -> None:
     assert first(2 * S) == "b/m"
 
 
-def test_under_load_near_equals_share() -> None:
+def test_under_load_equals_share() -> None:
     forms = Forms({name: Prior(300.0, 500.0, 100.0, 80.0) for name in NAMES})
-    for name in NAMES * 3:
-        forms.started(name)
     alias = Alias(name="m", targets=NAMES, policy="fastest")
     quiet = Breakers(Rules(), lambda: 0.5)
-    firsts = {
-        decide(PlanAsk(alias=alias), quiet, 0, n / 10, forms).steps[0].target for n in range(10)
-    }
-    assert firsts == set(NAMES)
+    firsts = []
+    for number in range(30):
+        firsts.append(decide(PlanAsk(alias=alias), quiet, 0, 0.5, forms).steps[0].target)
+        forms.started(firsts[-1], number + 1)
+    counts = [firsts.count(name) for name in NAMES]
+    assert max(counts) - min(counts) <= 2
 
 
 def test_deadlines_are_learned_and_the_last_has_none() -> None:
@@ -187,7 +187,7 @@ def test_a_hedge_has_its_learned_time_and_the_next_best() -> None:
     found = plan("fastest", alias={"hedge": "auto"}, budgets=paid())
     assert [step.role for step in found.steps] == ["primary", "hedge", "fallback"]
     assert found.hedge_ns == found.steps[1].start_ns
-    assert found.hedge_ns == pytest.approx(0.6 * 1.7166 * S, rel=0.01)  # p90 of the prior
+    assert found.hedge_ns == pytest.approx(0.6 * 1.6407 * S, rel=0.01)  # p88 of the prior
     assert (found.runner_up, found.finish) == ("mid/m", "whole")
     assert found.predicted_ttft_ns == pytest.approx(0.6 * S)
 

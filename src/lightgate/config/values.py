@@ -218,6 +218,7 @@ HourlyCost = Annotated[Decimal, BeforeValidator(_hourly), Field(ge=0, le=1_000_0
 Positive = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1_000_000)]
 Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1_000_000)]
 Policy = Literal[
+    "chat",
     "fastest",
     "cheapest",
     "balanced",

@@ -49,12 +49,20 @@ class Observer:
         return self.budgets.take(key, kind, plan.reserve_nano * part, plan.own_nano * part)
 
     def settled(
-        self, key: str, plan: Plan, beside: Sequence[Role], winner_nano: float, lost_nano: float
+        self,
+        key: str,
+        plan: Plan,
+        beside: Sequence[Role],
+        winner_nano: float,
+        lost_nano: float,
+        premium_nano: float = 0.0,
     ) -> None:
         """Settle a request that is over; `beside` are the roles that `may_start` let start.
 
-        `lost_nano` is the price of all attempts that did not win, in whatever role.
+        `lost_nano` is the price of all attempts that did not win, in whatever role;
+        `premium_nano` is the part of the winner's that the first target would not have cost.
         """
+        lost_nano += premium_nano
         for role in beside:
             kind = _COUNTED.get(role)
             if kind is not None:
@@ -62,7 +70,7 @@ class Observer:
                 reserve, own = plan.reserve_nano * part, plan.own_nano * part
                 self.budgets.settle(key, kind, reserve, lost_nano * part, own)
                 lost_nano = 0.0
-        self.budgets.paid(key, winner_nano)
+        self.budgets.paid(key, winner_nano - premium_nano)
 
     def answered(self, model: str, ttft_ns: int, decoded: tuple[int, int]) -> None:
         """Take in an answered request: its time to first token, then tokens and nanoseconds."""
@@ -78,7 +86,7 @@ class Observer:
         """Take in an attempt that starts."""
         if target in self.breakers.troubled:
             self.breakers.started(target, now_ns)
-        self.forms.started(target)
+        self.forms.started(target, now_ns)
 
     def spoke(self, target: str, size: int, now_ns: int, began_ns: int) -> None:
         """Take in the first useful token of an attempt."""
@@ -96,8 +104,8 @@ class Observer:
         """Take in the good end of an attempt: tokens, and nanoseconds since the first of them."""
         tokens, decode_ns = decoded
         self.breakers.succeeded(target, now_ns, began_ns)
-        self.forms.finished(target, now_ns, tokens, decode_ns)
-        self.forms.ended(target)
+        self.forms.finished(target, now_ns, tokens, decode_ns, now_ns - began_ns)
+        self.forms.ended(target, began_ns)
 
     def failed(
         self, target: str, size: int, now_ns: int, began_ns: int, end: tuple[Failure, float | None]
@@ -105,15 +113,15 @@ class Observer:
         """Take in the failure of an attempt, with the wait in seconds that the provider asked."""
         failure, wait_s = end
         self.breakers.failed(target, now_ns, failure, wait_s, began_ns)
-        self.forms.failed(target, size, now_ns, failure, wait_s)
-        self.forms.ended(target)
+        self.forms.failed(target, size, now_ns, failure, wait_s, began_ns)
+        self.forms.ended(target, began_ns)
 
     def lost(self, target: str, size: int, now_ns: int, began_ns: int, *, spoke: bool) -> None:
         """Take in an attempt that the gateway closed: another one won, or the client left."""
         self.breakers.failed(target, now_ns, CANCELLED, None, began_ns)
         if not spoke:
             self.forms.waited(target, size, now_ns, now_ns - began_ns)
-        self.forms.ended(target)
+        self.forms.ended(target, began_ns)
 
 
 def _part(plan: Plan, kind: Duplicate) -> float:

@@ -129,7 +129,9 @@ def test_load_is_counted_and_never_below_nothing() -> None:
         found.started(A)
     form = found.form(A)
     assert form.in_flight == 4
-    assert form.load == pytest.approx((5 / (form.usual_in_flight + 1)) ** 0.3)
+    assert form.load == 1.0  # its prior is trusted: it is no newcomer
+    found.started("new/m")
+    assert found.form("new/m").load == 2.0
 
 
 def test_who_was_not_seen_wants_a_probe_and_who_is_out_of_form_sooner() -> None:

@@ -6,12 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lightgate.route.form.forms import Forms, FormState
-from lightgate.route.form.in_flight import LEAST_QUEUED, PAUSE_NS, SAMPLES, InFlightLimit
+from lightgate.route.form.in_flight import HOLD_NS, InFlightLimit
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER
@@ -58,43 +57,67 @@ def test_without_a_complaint_there_is_no_limit() -> None:
     assert not known.crowded
 
 
-def test_a_429_halves_it_once_for_all_that_were_sent_together() -> None:
-    room = InFlightLimit(0.4)
-    for _ in range(10):
-        room.refused(20, 0)
-    assert room.most == 10
-    room.refused(20, PAUSE_NS)
-    assert room.most == 5
-    room.refused(0, 10 * PAUSE_NS)
-    assert room.most == 1
+def test_a_429_sets_it_to_what_was_in_flight_before() -> None:
+    room = InFlightLimit()
+    assert not room.firm
+    for flying in (9, 8, 7, 12):  # sent together: the seventh was the first too many
+        room.refused(flying, 0)
+    assert (room.most, room.firm) == (6.0, True)
+    room.refused(1, 0)
+    room.refused(0, 0)
+    assert room.most == 1.0
 
 
-def test_it_grows_by_one_for_each_round_while_it_is_used() -> None:
-    room = InFlightLimit(0.4)
-    room.refused(20, 0)
-    for _ in range(10):
-        room.answered(10)
-    assert room.most == pytest.approx(11, abs=0.1)
-    for _ in range(1000):
-        room.answered(1)
-    assert room.most < 12
+def test_one_more_is_tried_after_the_hold_and_later_if_that_was_refused() -> None:
+    room = InFlightLimit()
+    room.refused(7, 0)
+    room.answered(6, HOLD_NS - 1)
+    assert room.most == 6.0
+    room.answered(4, HOLD_NS)  # the limit is not used: nothing would be learned
+    assert room.most == 6.0
+    room.answered(5, HOLD_NS)
+    assert room.most == 7.0
+    room.refused(7, HOLD_NS + S)  # below the limit: the one more that was tried
+    assert room.most == 6.0
+    room.answered(6, 3 * HOLD_NS + S - 1)
+    assert room.most == 6.0
+    room.answered(6, 3 * HOLD_NS + S)
+    assert room.most == 7.0
+    room.refused(4, 4 * HOLD_NS)  # far fewer than before: the target itself has changed
+    assert room.most == 3.0
+    room.answered(3, 5 * HOLD_NS)
+    assert room.most == 4.0
 
 
-def test_a_tail_that_doubles_is_a_queue() -> None:
-    room = InFlightLimit(math.log(1.5))
-    for number in range(SAMPLES * 5):
-        room.first(0.4 if number % 10 == 0 else 0.0, 30, number)
+def test_the_hold_doubles_up_to_five_minutes_and_a_large_limit_is_none() -> None:
+    room = InFlightLimit()
+    now = 0
+    room.refused(3, now)
+    for held in (30, 60, 120, 240, 300, 300):
+        room.answered(2, now + held * S - 1)
+        assert room.most == 2.0
+        now += held * S
+        room.answered(2, now)
+        assert room.most == 3.0
+        room.refused(3, now)
+        assert room.most == 2.0
+    room.take(1024.0)
+    room.answered(1024, now + 400 * S)
     assert room.most == math.inf
-    for number in range(SAMPLES):
-        room.first(1.5 if number % 10 == 0 else 0.0, 30, number)
-    assert room.most == 15
-
-
-def test_a_tail_of_a_target_that_we_hardly_use_is_not_our_queue() -> None:
-    room = InFlightLimit(math.log(1.5))
-    for number in range(SAMPLES * 2):
-        room.first(1.5 if number % 10 == 0 else 0.0, int(LEAST_QUEUED) - 1, number)
+    room.take(5.0)
+    assert room.most == 5.0
+    room.take(None)
     assert room.most == math.inf
+
+
+def test_a_429_about_a_rate_sets_no_limit() -> None:
+    known = forms()
+    for number in range(5):
+        known.started(A, number + 1)
+    known.failed(A, 0, S, RATE_LIMITED, 2.5, 5)
+    assert known.form(A).limit.most == math.inf
+    known.failed(A, 0, S, RATE_LIMITED, 2.0, 4)  # the fourth: three were in flight before it
+    assert known.form(A).limit.most == 3.0
 
 
 def test_who_is_full_comes_behind_those_with_room() -> None:

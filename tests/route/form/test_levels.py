@@ -20,7 +20,8 @@ def form(**more: Any) -> Any:
         "p_error": 0.03, "prior": SimpleNamespace(weight=2.0), "variance": 0.01,
         "speed_variance": 0.01, "sizes": [SimpleNamespace(seen=7.0)],
         "fresh": lambda now: 0.5 if now == 5 else 1.0,
-        "log_ttft": lambda size, now: 0.1 * size, "log_speed": lambda now: math.log(100.0),
+        "ttfts_s": [1.0, math.exp(0.1), math.exp(0.2)], "log_speed": lambda now: math.log(100.0),
+        "wait_s": lambda now: 0.0, "curve": SimpleNamespace(holding_s=3.0),
     } | more  # fmt: skip
     return SimpleNamespace(**facts)
 
@@ -33,6 +34,17 @@ def test_without_levels_a_fifth_of_failures_is_too_many() -> None:
     asked = LevelsAsked(0, 100, 0)
     assert excess(None, form(p_error=0.25), asked) == pytest.approx(0.05)
     assert excess(None, form(p_error=0.15), asked) == pytest.approx(-0.05)
+
+
+def test_a_wait_counts_against_a_target() -> None:
+    asked = LevelsAsked(0, 100, 0)
+    patient = form(wait_s=lambda now: 5.0)
+    assert excess(None, patient, asked) == pytest.approx(0.03 - 0.2)  # 2 s and what a request takes
+    assert excess(None, form(wait_s=lambda now: 5.5), asked) == pytest.approx(0.03 - 0.2 + 0.5)
+    levels = ServiceLevels(ttft_p95=int(1.6 * NS))
+    late = above(math.log(1.6), math.log(1.5) + UNSURE * 0.1, 0.1) + 0.03
+    found = excess(levels, form(wait_s=lambda now: 0.5), asked)
+    assert found == pytest.approx(late - 0.05)
 
 
 UNSURE = 1.28 / math.sqrt(2.0 + 7.0)

@@ -185,9 +185,10 @@ def test_the_rows_of_policies() -> None:
     plain = {
         "order": "form", "reason": "by form", "tail": False, "ttft": 1.0, "decode": 1.0,
         "most": None, "failure": 1.0, "money": "none", "levels": False, "finish": "first",
-        "sticky": 0.0, "hedges": True,
+        "sticky": 0.0, "hedges": True, "silence": 1.0,
     }  # fmt: skip
     changes: dict[str, dict[str, Any]] = {
+        "chat": {"tail": True, "ttft": 2.4},
         "fastest": {"finish": "whole"},
         "cheapest": {"money": "first", "levels": True},
         "balanced": {"money": "beside"},
@@ -201,7 +202,16 @@ def test_the_rows_of_policies() -> None:
     }
     expected = {name: Policy(name=name, **plain | more) for name, more in changes.items()}  # type: ignore[arg-type]
     assert dict(POLICIES) == expected
-    assert BY_FORM == ("fastest", "cheapest", "balanced", "voice", "coding", "agent", "batch")
+    assert BY_FORM == (
+        "chat",
+        "fastest",
+        "cheapest",
+        "balanced",
+        "voice",
+        "coding",
+        "agent",
+        "batch",
+    )
     assert (*BY_FORM, "ordered", "weighted") == ASKABLE
     assert policy_of("cascade") == policy_of("unheard of") == POLICIES["ordered"]
     assert policy_of("voice") == POLICIES["voice"]

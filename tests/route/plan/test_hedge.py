@@ -48,10 +48,10 @@ def test_no_hedge_before_50_ms() -> None:
 
 
 def test_words_for_hedges() -> None:
-    assert quantile_of("auto", billed=False) == 0.90
-    assert quantile_of("auto", billed=True) == 0.95
-    assert quantile_of("p75", billed=True) == 0.75
-    assert quantile_of("800ms", billed=False) is None
+    assert quantile_of("auto", thrifty=False) == 0.88
+    assert quantile_of("auto", thrifty=True) == 0.95
+    assert quantile_of("p75", thrifty=True) == 0.75
+    assert quantile_of("800ms", thrifty=False) is None
 
 
 def test_an_early_hedge_is_planned_for_some_only() -> None:

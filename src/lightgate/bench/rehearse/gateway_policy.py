@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan, Step
     from lightgate.route.plan.plan import Role as StepRole
 
-STALE_NS: Final = 30_000_000_000  # without a sample for so long, a target is probed
+STALE_NS: Final = 10_000_000_000  # without a sample for so long, a target is probed
 NANO: Final = 1e9
 _SPREAD: Final = 2_654_435_761  # an odd number far from round: neighbours meet other workers
 _PER_TOKEN: Final = 1e3  # a dollar per million tokens is a thousand nano-dollars each
@@ -125,7 +125,8 @@ class GatewayPolicy(RehearsedPolicy):
         names, size = self._names, bucket(spoke.wanted.tokens_in)
         silent = [Rival(names[rival.place], rival.began_ns) for rival in rivals]
         speaker = Rival(names[spoke.place], first_ns)
-        return waits_ns(speaker, silent, self.forms, ExpectedAnswer(size, self._tokens), now_ns)
+        answer = ExpectedAnswer(size, self._tokens, plan.silence)
+        return waits_ns(speaker, silent, self.forms, answer, now_ns)
 
     def began(self, tried: RehearsedAttempt) -> None:
         """Take in that an attempt starts."""
@@ -164,14 +165,12 @@ class GatewayPolicy(RehearsedPolicy):
         self, plan: Plan, wanted: RehearsedRequest, beside: Sequence[StepRole], price: RequestPrice
     ) -> None:
         """Take in the price of a request that is over."""
-        nano = (price.winner_usd * NANO, price.lost_usd * NANO)
+        nano = (price.winner_usd * NANO, price.lost_usd * NANO, price.premium_usd * NANO)
         self._observer.settled(wanted.key, plan, beside, *nano)
 
     def engine(self, place: int, busy: int, now_ns: int) -> None:
         """Take in what an engine counts itself, where the form can use it."""
-        take = getattr(self.forms, "engine", None)
-        if take is not None:
-            take(self._names[place], busy, now_ns)
+        self.forms.engine(self._names[place], busy, now_ns)
 
     def stale(self, now_ns: int) -> list[int]:
         """The targets that want a probe and may be asked."""
@@ -256,7 +255,8 @@ class SharedWorkers(RehearsedPolicy):
 
     def stale(self, now_ns: int) -> list[int]:
         """Share between the workers, once a second; the first one says what wants a probe."""
-        read, self._written = self._written, [one.forms.export() for one in self._workers]
+        told = [one.forms.export(now_ns) for one in self._workers]
+        read, self._written = self._written, told
         for number, worker in enumerate(self._workers):
             for other, state in enumerate(read):
                 if other != number:

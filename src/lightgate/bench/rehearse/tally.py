@@ -98,9 +98,9 @@ class Tally:
         """Keep what a plan expects of its first attempt."""
         if plan.predicted_ttft_ns is not None:
             self.predicted_s[number] = plan.predicted_ttft_ns / NS
-        band = getattr(plan, "predicted_band_ns", None)
-        if band is not None:
-            self.low_s[number], self.high_s[number] = band[0] / NS, band[1] / NS
+        low_ns, high_ns = plan.predicted_low_ns, plan.predicted_high_ns
+        if low_ns is not None and high_ns is not None:
+            self.low_s[number], self.high_s[number] = low_ns / NS, high_ns / NS
 
     def came(self, number: int, fate: Fate) -> None:
         """Keep when the first attempt of a request speaks, as far as is known now."""

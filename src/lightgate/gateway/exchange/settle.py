@@ -9,7 +9,7 @@ from lightgate.gateway.exchange.attempt import Held
 from lightgate.gateway.exchange.told import story_of
 from lightgate.gateway.request.passed import traceparent_of
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts, Settled
-from lightgate.route.plan.finish import WORTH, ExpectedAnswer, Rival, waits_ns
+from lightgate.route.plan.finish import ExpectedAnswer, Rival, waits_ns
 from lightgate.route.plan.policy import USUAL_TOKENS
 
 if TYPE_CHECKING:
@@ -123,7 +123,10 @@ def _teach(state: State, exchange: ExchangeFacts) -> None:
     if plan is not alias.in_order:  # a plan that a budget had no part in
         key = exchange.caller.key
         key_id = "" if key is None else key.id
-        state.learned.observer.settled(key_id, plan, exchange.beside, won, lost)
+        premium = 0.0
+        if winner is not None and winner.step.role in {"hedge", "racer"}:
+            premium = won * plan.premium
+        state.learned.observer.settled(key_id, plan, exchange.beside, won, lost, premium)
     if alias.slo is not None:
         _judge(state, exchange)
     if winner is not None and winner.called is not None and winner.called.error is None:
@@ -269,7 +272,8 @@ def waits_for_another(exchange: ExchangeFacts, attempt: Attempt, now: int) -> bo
     expected = state.learned.expected_tokens(exchange.alias.name)
     tokens = expected or exchange.request.max_tokens or USUAL_TOKENS
     # A client that wants the whole has no use for an early first token.
-    answer = ExpectedAnswer(exchange.size, tokens, 0.0 if exchange.assembles else WORTH)
+    worth = 0.0 if exchange.assembles else exchange.plan.silence
+    answer = ExpectedAnswer(exchange.size, tokens, worth)
     spoke = Rival(attempt.step.target, attempt.marks.first or now)
     until = waits_ns(spoke, rivals, state.learned.forms, answer, now)
     if until is None:

@@ -56,7 +56,7 @@ class FormSharing:
                 continue
             self._seen[path] = changed
             if all(len(known.sizes) == len(OFFSETS) for known in state.targets.values()):
-                self._forms.adopt(state, self._now_ns())
+                self._forms.adopt(state, self._now_ns(), "" if path == self._own else path.stem)
                 taken += 1
         return taken
 
@@ -68,7 +68,7 @@ class FormSharing:
 
     def news(self) -> bytes | None:
         """The own form as the file's content; None if the file has it already."""
-        content = _encode(self._forms.export())
+        content = _encode(self._forms.export(self._now_ns()))
         return None if content == self._written else content
 
     def keep(self, content: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.route.form.change import FAR
+from lightgate.route.form.in_flight import RATE_S
 from lightgate.route.form.pairs import Pairs
 from lightgate.route.form.prior import DEFAULT, Prior
 from lightgate.route.form.size import BUCKETS, RECENT, bucket
@@ -29,6 +30,7 @@ MOST: Final = 4096  # targets that are kept in mind, as the breakers do
 MOST_SESSIONS: Final = 4096
 WARM_NS: Final = 600_000_000_000  # a provider's prompt cache is taken to be warm for that long
 SOONER: Final = 3  # times as often a target is probed that is out of form
+PEER_NS: Final = 3_000_000_000  # for which another worker's count is believed
 INCIDENT_NS: Final = 30_000_000_000
 _CONNECTS: Final = frozenset(("dns", "tls", "connect", "connect_timeout"))
 
@@ -50,6 +52,7 @@ class Forms:
     """The form of all targets. Instants in nanoseconds of one monotonic clock."""
 
     __slots__ = (
+        "_peers",
         "_priors",
         "_refusals",
         "_sessions",
@@ -62,6 +65,7 @@ class Forms:
     )
 
     def __init__(self, priors: Mapping[str, Prior]) -> None:
+        self._peers: dict[str, tuple[int, dict[str, int]]] = {}  # by worker: when, and in flight
         self._priors: dict[str, Prior] = {}
         self.by_target: dict[str, Form] = {}
         self._sessions: OrderedDict[str, tuple[str, int]] = OrderedDict()
@@ -91,17 +95,17 @@ class Forms:
 
     # What attempts teach
 
-    def started(self, target: str) -> None:
+    def started(self, target: str, began_ns: int = 0) -> None:
         """Count an attempt that begins: it is in flight until `ended`."""
         form = self.by_target.get(target) or self._new(target)
-        form.started()
+        form.started(began_ns)
         if form.limit.firm or self.crowded:
             self._count(target, form)
 
-    def ended(self, target: str) -> None:
+    def ended(self, target: str, began_ns: int = 0) -> None:
         """Count an attempt that is over, however it went."""
         form = self.by_target.get(target) or self._new(target)
-        form.ended()
+        form.ended(began_ns)
         if form.limit.firm or self.crowded:
             self._count(target, form)
 
@@ -113,9 +117,16 @@ class Forms:
         if form.first(bucket, now_ns, seconds):
             self.version += 1
 
-    def finished(self, target: str, now_ns: int, tokens: int, decode_ns: int) -> None:
-        """Take in a complete answer; `tokens` are those that came in `decode_ns`."""
+    def finished(
+        self, target: str, now_ns: int, tokens: int, decode_ns: int, took_ns: int = 0
+    ) -> None:
+        """Take in a complete answer; `tokens` are those that came in `decode_ns`.
+
+        `took_ns` is how long the whole attempt took; 0: not known.
+        """
         form = self.by_target.get(target) or self._new(target)
+        if took_ns:
+            form.curve.held(took_ns / NS)
         if form.finished(now_ns, tokens, decode_ns / NS):
             self.version += 1
 
@@ -127,20 +138,30 @@ class Forms:
         self.version += 1
 
     def failed(
-        self, target: str, bucket: int, now_ns: int, failure: Failure, wait_s: float | None
+        self,
+        target: str,
+        bucket: int,
+        now_ns: int,
+        failure: Failure,
+        wait_s: float | None,
+        began_ns: int = 0,
     ) -> None:
-        """Take in a failure; `wait_s` is what the provider asked for."""
+        """Take in a failure; `wait_s` is what the provider asked for, `began_ns` its start."""
         if failure.counts == "none":
             return
         form = self.form(target)
         form.failed(bucket, now_ns, wait_s or 0.0)
-        if failure is RATE_LIMITED:
-            form.limit.refused(form.in_flight, now_ns)
+        if failure is RATE_LIMITED and (wait_s or 0.0) <= RATE_S:
+            form.limit.refused(form.waiting.get(began_ns, form.in_flight), now_ns)
         if failure.kind in _CONNECTS:
             if len(self._refusals) >= MOST:
                 self._refusals.clear()
             self._refusals[target.partition("/")[0]] = now_ns
         self.version += 1
+
+    def engine(self, target: str, busy: int, now_ns: int) -> None:
+        """Take in how many requests a target's engine itself counts, running and waiting."""
+        (self.by_target.get(target) or self._new(target)).told(busy, now_ns)
 
     def stick(self, session: str, target: str, now_ns: int) -> None:
         """Remember the target that answered a session: its prompt cache is warm now."""
@@ -216,19 +237,32 @@ class Forms:
 
     # For other workers, and after a restart
 
-    def export(self) -> FormState:
+    def export(self, now_ns: int = 0) -> FormState:
         """Return what was learned of every target of which something was seen."""
-        seen = {
-            name: record(form) for name, form in self.by_target.items() if form.last_ns != NEVER
-        }
-        return FormState(seen, self.pairs.export())
+        forms = self.by_target.items()
+        seen = {name: record(form) for name, form in forms if form.last_ns != NEVER}
+        flying = {name: form.in_flight for name, form in forms if form.in_flight}
+        return FormState(seen, self.pairs.export(), flying, now_ns if flying else 0)
 
-    def adopt(self, state: FormState, now_ns: int) -> None:
-        """Take in what another worker, or this one before a restart, has learned."""
+    def adopt(self, state: FormState, now_ns: int, worker: str = "") -> None:
+        """Take in what another worker, or this one before a restart, has learned.
+
+        `worker` is the other's name: what it has in flight counts beside our own.
+        """
+        if worker:
+            self._peers[worker] = (state.at_ns, state.in_flight)
+            self._count_peers(now_ns)
         for target, known in state.targets.items():
             merge(self.form(target), known, now_ns)
         self.pairs.adopt(state.pairs)
         self.version += 1
+
+    def _count_peers(self, now_ns: int) -> None:
+        """Add up what the other workers have in flight, as far as they have told it of late."""
+        fresh = [told for told in self._peers.values() if now_ns - told[0] < PEER_NS]
+        at_ns = min((told[0] for told in fresh), default=NEVER)
+        for target, form in self.by_target.items():
+            form.beside(sum([told[1].get(target, 0) for told in fresh]), len(fresh), at_ns)
 
     def _count(self, target: str, form: Form) -> None:
         """Keep in mind whether a target is at its limit."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BOUND: Final = 1.28  # standard errors above the belief: wrong one time in ten
 SAMPLES: Final = 2.0 / 0.12  # that the short run remembers
+PATIENCE_S: Final = 2.0  # and the time that a request takes: a longer wait is a miss without levels
 TOLERATED: Final = 0.2  # of failures, where no level is set: the breaker's own ratio
 STEP: Final = 0.1  # of the margin: a promise of 95 % that holds 90 % is at its strictest after 200
 STRICTEST: Final = 0.9  # a tenth of the promised share is the least that is asked for
@@ -94,11 +95,12 @@ def excess(slo: ServiceLevels | None, form: Form, asked: LevelsAsked) -> float:
     size, tokens, now_ns, margins = asked
     weight = form.fresh(now_ns)
     p_error = form.p_error
+    wait_s = form.wait_s(now_ns)
     if slo is None:
-        return p_error - TOLERATED
+        return p_error - TOLERATED + max(0.0, wait_s - PATIENCE_S - form.curve.holding_s)
     unsure = BOUND / math.sqrt(form.prior.weight + weight * min(SAMPLES, form.sizes[size].seen))
     sigma = max(math.sqrt(form.variance), 0.05)
-    log = form.log_ttft(size, now_ns)
+    log = math.log(form.ttfts_s[size] + wait_s)
     worst = -1.0
     strict = iter(margins)
     for limit, share in slo.firsts:

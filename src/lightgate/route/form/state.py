@@ -46,7 +46,7 @@ class TargetState(msgspec.Struct, frozen=True, array_like=True):
     ends: float
     slowdown: tuple[float, float] = (0.0, 0.0)  # products and squares
     limit: float | None = None  # in flight; None: no limit
-    tail: float | None = None  # the usual log of p95/p50
+    curve: tuple[float, float, int, float] = (0.0, 0.0, 0, 0.0)  # room, slope, widest, holding
 
 
 class FormState(msgspec.Struct, frozen=True):
@@ -54,6 +54,8 @@ class FormState(msgspec.Struct, frozen=True):
 
     targets: dict[str, TargetState]
     pairs: tuple[PairState, ...] = ()
+    in_flight: dict[str, int] = {}  # by target, where there are any
+    at_ns: int = 0  # when those were counted; 0: there are none
 
 
 def record(form: Form) -> TargetState:
@@ -74,7 +76,7 @@ def record(form: Form) -> TargetState:
         form.ends,
         (form.slowdown.moved, form.slowdown.squares),
         form.limit.most if form.limit.firm else None,
-        form.limit.usual,
+        (form.curve.room, form.curve.slope, form.curve.widest, form.curve.holding_s),
     )
 
 
@@ -138,11 +140,8 @@ def _merge_limit(form: Form, known: TargetState, *, newer: bool) -> None:
     if squares > form.slowdown.squares:
         form.slowdown.moved, form.slowdown.squares = moved, squares
     if newer:
-        if known.limit is not None:
-            form.limit.most, form.limit.firm = max(1.0, known.limit), True
-        elif form.limit.firm:
-            form.limit.most, form.limit.firm = math.inf, False
-        form.limit.usual = form.limit.usual if known.tail is None else known.tail
+        form.limit.take(known.limit)
+    form.curve.take(known.curve)
 
 
 def _fresh(last_ns: int, now_ns: int) -> float:

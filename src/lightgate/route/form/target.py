@@ -7,13 +7,15 @@ forgotten in minutes. So a probe of 16 tokens also says that long prompts are sl
 
 from __future__ import annotations
 
-from math import exp, log, pi, sqrt
+from math import erfc, exp, log, pi, sqrt
 from typing import TYPE_CHECKING, Final
 
 from lightgate.route.form.change import FAR, SLACK, ChangeDetector, Slowdown
-from lightgate.route.form.in_flight import UNLIMITED, InFlightLimit
-from lightgate.route.form.prior import DOUBTFUL, Z80, Z95
+from lightgate.route.form.in_flight import InFlightLimit
+from lightgate.route.form.lateness import Lateness
+from lightgate.route.form.prior import DOUBTFUL, Z80
 from lightgate.route.form.size import ENOUGH, OFFSETS, PromptSize
+from lightgate.route.form.wait import WaitCurve
 from lightgate.route.health.window import CountWindow
 
 if TYPE_CHECKING:
@@ -25,7 +27,10 @@ SETTLED: Final = 9  # samples: a younger short run is a plain mean of what it ho
 CLIP: Final = 1.0  # of a residual: one stall, however long, moves the belief by e^0.12
 SPREAD_ALPHA: Final = 0.03
 SPREAD_CLIP: Final = 4.0  # of a squared residual
+SQRT2: Final = sqrt(2.0)
+ROOT_2PI: Final = sqrt(2.0 * pi)
 MEAN_TO_SIGMA: Final = sqrt(pi / 2.0)  # of a normal variable's mean deviation
+STILL: Final = 1.3  # times as late as it was when it was closed a silent attempt would have been
 CUT: Final = 0.4  # log: an attempt that was closed would have needed half as long again
 CUT_CHANGED: Final = 0.7  # and as long again, where it is a sign of a change
 OUT_OF_FORM: Final = 0.7  # log above the long run: twice as slow
@@ -37,8 +42,10 @@ FAILURE_S: Final = 5.0  # a failure counts as a first token that late, at least
 ERRORS: Final = 0.1  # of ERROR_WEIGHT: half a percent, before anything failed
 ERROR_WEIGHT: Final = 20.0
 ERROR_KEEP: Final = 0.97  # of old errors and successes, at each new one
-CROWD: Final = 0.3  # exponent of the load in the time to first token
-CROWD_ALPHA: Final = 0.05  # of the usual number in flight
+LEAST_ALONE: Final = 0.3  # of the expected time: what is left of a first token without its wait
+OVERDUE: Final = 2.0  # times the usual first token, beyond it and the wait
+PEERS_NS: Final = 1_000_000_000  # time constant in which other workers' counts fade
+TOLD_NS: Final = 3_000_000_000  # for which an engine's own count of its requests is believed
 TRIALS: Final = 3  # whole answers after which a newcomer is one of the others
 LEAST_TOKENS: Final = 8  # of an answer that says something about decode speed
 GLANCE_NS: Final = 250_000_000  # for which a prediction is good: 0.14 % is forgotten in it
@@ -63,12 +70,19 @@ class Form:
     """
 
     __slots__ = (
+        "_beside",
         "_calm_ns",
         "_change",
+        "_foreign",
+        "_peers",
+        "_peers_ns",
         "_since",
         "_speed_change",
         "_speed_since",
+        "_spoke_ns",
+        "_told_ns",
         "changed_ns",
+        "curve",
         "deviation",
         "dues_ns",
         "ends",
@@ -83,6 +97,7 @@ class Form:
         "p_error",
         "penalty",
         "prior",
+        "recent",
         "sizes",
         "slowdown",
         "slowness",
@@ -95,8 +110,8 @@ class Form:
         "trouble",
         "ttfts_s",
         "until_ns",
-        "usual_in_flight",
         "variance",
+        "waiting",
     )
 
     def __init__(self, prior: Prior) -> None:
@@ -105,6 +120,7 @@ class Form:
         self.sizes = tuple([PromptSize(prior.ttft_log + offset, sigma) for offset in OFFSETS])
         self.deviation = 0.0  # at last_ns
         self.penalty = 0.0  # the part of it that failures made
+        self.recent = Lateness()
         self.variance = sigma * sigma
         self.noise = max(sigma, 0.05)  # sigma without stalls and changes
         self.last_ns = NEVER
@@ -122,8 +138,12 @@ class Form:
         self.errors = 0.0
         self.ends = 0.0
         self.in_flight = 0
-        self.usual_in_flight = 0.0
-        self.limit = InFlightLimit(max(sigma, 0.05) * Z95)
+        self.waiting: dict[int, int] = {}  # start of an attempt without a token: in flight then
+        self.curve = WaitCurve()
+        self._spoke_ns = NEVER  # start of the youngest attempt that had a first token
+        self._foreign, self._told_ns = 0, NEVER  # others' requests by the engine, and when
+        self._beside, self._peers, self._peers_ns = 0, 0, NEVER  # other workers' requests
+        self.limit = InFlightLimit()
         self.trouble = CountWindow(10, 3_000_000_000)  # failures, ends: of the last 30 s
 
         self.until_ns = NEVER  # until when the following is good
@@ -133,8 +153,8 @@ class Form:
         self.mean = 1.0  # ... and its mean: what a tail costs on average
         self.slowness = 0.0  # seconds per token
         self.p_error = 0.0
-        self.load = 1.0  # what more or less load than usual makes of the time to first token
-        self.misses: dict[int, float] = {}  # what was found out about service levels
+        self.load = 1.0  # times as long is a first token of a newcomer taken to need
+        self.misses: dict[tuple[int, int], float] = {}  # what was found out about service levels
 
     def use_prior(self, prior: Prior) -> None:
         """Take another prior; what was seen stays, what was not begins with the prior."""
@@ -158,8 +178,9 @@ class Form:
         weather = exp(weight * self.deviation)
         sizes, sigma = self.sizes, sqrt(self.variance)
         ttfts_s = self.ttfts_s = [exp(size.long) * weather for size in sizes]
-        self.tail = exp(Z80 * sigma)
-        self.mean = exp(0.5 * min(self.noise, 1.5) ** 2)
+        recent = self.recent
+        self.tail = exp(Z80 * min(self.noise, 1.5)) * (1.0 + weight * (recent.tail - 1.0))
+        self.mean = exp(0.5 * min(self.noise, 1.5) ** 2) * (1.0 + weight * (recent.mean - 1.0))
         self.slowness = exp(0.5 * min(self.speed_variance, 0.5) - self.log_speed(now_ns))
         self.p_error = (weight * self.errors + ERRORS) / (weight * self.ends + ERROR_WEIGHT)
         far = DEADLINE * exp(Z99 * sigma)
@@ -215,41 +236,83 @@ class Form:
     # What is seen. These run for every request: comparisons stand where min() and max() would cost
     # 0.1 us each.
 
-    def started(self) -> None:
+    def started(self, began_ns: int) -> None:
         """Count an attempt that begins."""
         self.in_flight += 1
-        self.usual_in_flight += CROWD_ALPHA * (self.in_flight - self.usual_in_flight)
-        self.load = self._crowd()
+        if began_ns:
+            self.waiting[began_ns] = round(self.flying(began_ns))
+        self.load = self._newcomer()
 
-    def ended(self) -> None:
+    def ended(self, began_ns: int) -> None:
         """Count an attempt that is over, however it went."""
+        self.waiting.pop(began_ns, None)
         if self.in_flight:
             self.in_flight -= 1
-            self.load = self._crowd()
+            self.load = self._newcomer()
 
-    def _crowd(self) -> float:
-        """Return what the load makes of the time to first token.
-
-        A newcomer is not asked by many before it has answered: there each one counts in full.
-        """
-        flying = self.in_flight
+    def _newcomer(self) -> float:
+        """A newcomer is not asked by many before it has answered: there each one counts in full."""
         if self.speed_seen < TRIALS and self.prior.weight <= DOUBTFUL:
-            return flying + 1.0
-        crowd: float = ((flying + 1.0) / (self.usual_in_flight + 1.0)) ** CROWD
-        most = self.limit.most
-        return crowd if flying <= most else crowd * (flying / most)
+            return self.in_flight + 1.0
+        return 1.0
+
+    def flying(self, now_ns: int) -> float:
+        """Return how many requests the target has: ours, and those of others where they are known.
+
+        The count of other workers fades within a second; then they are taken to have as many each.
+        """
+        own = self.in_flight
+        if now_ns - self._told_ns < TOLD_NS:
+            return own + self._foreign
+        if not self._peers:
+            return own
+        known = exp((self._peers_ns - now_ns) / PEERS_NS)
+        return own + known * self._beside + (1.0 - known) * own * self._peers
+
+    def told(self, busy: int, now_ns: int) -> None:
+        """Take in how many requests the engine says it has, ours included."""
+        self._foreign, self._told_ns = max(0, busy - self.in_flight), now_ns
+
+    def beside(self, flying: int, workers: int, at_ns: int) -> None:
+        """Take in what other workers had in flight here at an instant."""
+        self._beside, self._peers, self._peers_ns = flying, workers, at_ns
+
+    def wait_s(self, now_ns: int) -> float:
+        """Return how long one more request would wait behind those in flight.
+
+        Where nothing has come for far too long, it is at least as long as the oldest one waits.
+        """
+        wait_s = self.curve.seconds(self.flying(now_ns) + 1.0)
+        if self.waiting:
+            oldest_ns = next(iter(self.waiting))
+            age_s = (now_ns - oldest_ns) / NS - self.ttfts_s[0]
+            if age_s > OVERDUE * self.ttfts_s[0] + wait_s and oldest_ns > self._spoke_ns:
+                return age_s
+        return wait_s
 
     def first(self, size: int, now_ns: int, ttft_s: float) -> bool:
         """Take in the time of a useful first token."""
-        ttft_log = log(ttft_s) if ttft_s > SOONEST_S else SOONEST_LOG
         at = self.sizes[size]
-        self.limit.first(ttft_log - at.long, self.in_flight, now_ns)
+        began_ns = now_ns - round(ttft_s * NS)
+        flying = self.waiting.pop(began_ns, self.in_flight)
+        self._spoke_ns = max(self._spoke_ns, began_ns)
+        belief = at.long + self.fresh(now_ns) * self.deviation
+        alone_s = exp(belief)
+        wait_s = self.curve.seconds(flying)
+        self.curve.saw(flying, ttft_s - alone_s, alone_s)
+        late = ttft_s / (alone_s + wait_s)
+        ttft_log = log(late) if late > SOONEST_S else SOONEST_LOG
+        blur_s = wait_s + self.curve.hidden(flying)
+        if blur_s:  # the more of it was spent waiting, the less it says of the rest
+            ttft_log *= sqrt(alone_s / (alone_s + blur_s))
+        ttft_log += belief
+        self.recent.saw(late, alone_s, self.noise)
         if self.penalty:  # it goes as what it is a part of goes
             self.penalty *= (1.0 - ALPHA) * self.fresh(now_ns)
         changed = self._sample(at, now_ns, ttft_log)
         if changed:
             self.penalty = 0.0
-        at.add(ttft_s)
+        at.add(late * alone_s)
         self.errors *= ERROR_KEEP
         self.ends = self.ends * ERROR_KEEP + 1.0
         self.trouble.add(now_ns, 0, 1)
@@ -257,9 +320,17 @@ class Form:
 
     def waited(self, size: int, now_ns: int, at_least_s: float) -> None:
         """Take in an attempt that was closed before its first token: it took longer than that."""
-        least_log = log(max(at_least_s, SOONEST_S))
-        if least_log > self.log_ttft(size, now_ns):  # less than what is expected says nothing
-            self._sample(self.sizes[size], now_ns, least_log + CUT, more=CUT_CHANGED - CUT)
+        flying = self.waiting.pop(now_ns - round(at_least_s * NS), self.in_flight)
+        belief = self.log_ttft(size, now_ns)
+        alone_s = exp(belief)
+        late = at_least_s / (alone_s + self.curve.seconds(flying))
+        least_log = log(max(late * alone_s, SOONEST_S))
+        if least_log > belief:  # less than what is expected says nothing
+            sigma = max(self.noise, NARROWEST)
+            z = (least_log - belief) / sigma
+            self.recent.saw(STILL * late, alone_s, self.noise)
+            cut = min(CUT, sigma * beyond(z) - (least_log - belief))
+            self._sample(self.sizes[size], now_ns, least_log + cut, more=CUT_CHANGED - cut)
 
     def failed(self, size: int, now_ns: int, wait_s: float) -> None:
         """Take in a failure; for the belief it was slow, whatever time it took."""
@@ -274,8 +345,8 @@ class Form:
 
     def finished(self, now_ns: int, tokens: int, decode_s: float) -> bool:
         """Take in the speed of a complete answer."""
-        if self.limit.most < UNLIMITED:
-            self.limit.answered(self.in_flight)
+        if self.limit.firm:
+            self.limit.answered(self.in_flight, now_ns)
         if tokens < LEAST_TOKENS or decode_s <= 0.0:
             return False
         speed = log(tokens / decode_s)
@@ -374,6 +445,12 @@ class Form:
 def without(penalty: float, age_ns: int) -> float:
     """Return the factor that takes the part of failures out of an expected first token."""
     return exp(-penalty * (exp(age_ns * RATE) if age_ns > 0 else 1.0))
+
+
+def beyond(z: float) -> float:
+    """Return the mean of a standard normal variable that is known to be above `z`."""
+    later = max(0.5 * erfc(z / SQRT2), 1e-9)
+    return exp(-0.5 * z * z) / (later * ROOT_2PI) if z < 5.0 else z
 
 
 def _long_step(weight: float, age_ns: int) -> float:

@@ -46,13 +46,13 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
     """What a plan was made of, in the order in which its ranking looked at the targets.
 
     `seen` has of each target its expected first token, the part of that which failures made (of its
-    logarithm), seconds per token, samples, the instant of the last one, requests in flight, and the
-    share of failures. The first `well` targets were
-    allowed, the next `full` ones at their limit.
+    logarithm), seconds per token, samples, the instant of the last one, requests in flight, the
+    share of failures, and the wait behind those in flight. The first `well` targets were allowed,
+    the next `full` ones at their limit.
     """
 
     order: Sequence[str]
-    seen: Sequence[tuple[float, float, float, int, int, int, float]]
+    seen: Sequence[tuple[float, float, float, int, int, int, float, float]]
     values: Sequence[float]
     over: Sequence[float]  # misses of service levels, where they decide
     prices: Mapping[str, TargetPrice] | None
@@ -87,9 +87,10 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
 
     def _candidate(self, place: int) -> Candidate:
         target = self.order[place]
-        ttft_s, penalty, slowness, samples, last_ns, in_flight, p_error = self.seen[place]
+        ttft_s, penalty, slowness, samples, last_ns, in_flight, p_error, wait_s = self.seen[place]
         if penalty:
             ttft_s *= without(penalty, self.now_ns - last_ns)
+        ttft_s += wait_s
         price = None if self.prices is None else self.prices.get(target)
         return Candidate(
             target,

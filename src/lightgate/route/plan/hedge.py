@@ -20,8 +20,8 @@ RACE_SPEND: Final = 1.0  # of what a key pays may go to each racer: a race of k 
 SAVED: Final = 20.0  # hedges that a quiet time saves up
 FLOOR_S: Final = 0.05  # no hedge sooner: it would be a race
 CEILING: Final = 1.5  # times the long run's quantile: a sick target does not put its hedge off
-AUTO: Final = 0.90
-AUTO_BILLED: Final = 0.95  # where the first attempt is billed in full though it is closed
+AUTO: Final = 0.88
+AUTO_THRIFTY: Final = 0.95  # where the first is billed in full though it is closed, or money counts
 SICK: Final = 0.10  # of failures in 30 s: no hedge is sent to such a target
 SICK_ENDS: Final = 5
 LAG_TOKENS: Final = 15  # that a provider makes, and bills, after a stream was closed
@@ -45,10 +45,10 @@ class TargetPrice(msgspec.Struct, frozen=True):
         return tokens_in * self.tokens_in + tokens_out * self.tokens_out
 
 
-def quantile_of(hedge: str, *, billed: bool) -> float | None:
+def quantile_of(hedge: str, *, thrifty: bool) -> float | None:
     """Return the quantile of "auto" or "p75" to "p99"; None for off and for fixed times."""
     if hedge == "auto":
-        return AUTO_BILLED if billed else AUTO
+        return AUTO_THRIFTY if thrifty else AUTO
     return int(hedge[1:]) / 100 if hedge.startswith("p") else None
 
 

@@ -44,8 +44,10 @@ class Plan(msgspec.Struct, frozen=True, dict=True):
     runner_up: str | None = None  # the target that would have been first otherwise
     hedge_ns: int | None = None  # when the second attempt starts; None: none was planned
     finish: Finish = "first"
+    silence: float = 1.0  # seconds of the end that a second without a token is worth
     reserve_nano: float = 0.0  # for `HedgeBudgets.take`: what one more attempt can cost
     own_nano: float = 0.0  # what the request costs in any case
+    premium: float = 0.0  # part of a second attempt's price that the first target does not cost
     level: Level | None = None
     points: float = 0.0  # that the level goes by
     # Between these lie 80 % of such first tokens, with `in_flight` requests at the target.

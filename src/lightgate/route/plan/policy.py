@@ -40,6 +40,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
               first: the cheapest that is good enough, seconds between equals
     levels    whether the model's service levels say which targets are good enough
     finish    first: the first useful token wins a race; whole: the predicted end of the answer
+    silence   seconds of the end that one second of silence is worth, where two attempts answer
     sticky    part of the time that staying with a warm prompt cache is worth, beyond what it saves
     hedges    whether a second attempt may start beside the first
     """
@@ -55,12 +56,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     money: Money = "none"
     levels: bool = False
     finish: Finish = "first"
+    silence: float = 1.0
     sticky: float = 0.0
     hedges: bool = True
 
 
 ORDERED: Final = Policy(name="ordered", order="configured", reason="configured order")
 _ALL: Final = (
+    Policy(name="chat", tail=True, ttft=2.4),
     Policy(name="fastest", finish="whole"),
     Policy(name="cheapest", money="first", levels=True),
     Policy(name="balanced", money="beside"),

@@ -18,7 +18,6 @@ from lightgate.route.plan.policy import USUAL_TOKENS
 from lightgate.route.plan.score import (
     CACHED_SHARE,
     LOADED,
-    NEAR,
     PREFILL_SAVED,
     STAY,
     costs,
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
     from lightgate.route.plan.policy import Policy
 
 NS: Final = 1e9
+FOLLOWERS: Final = 4.0  # times the wait counts: it also delays the requests behind this one
+PATIENCE: Final = 4.0  # times the expected wait, before a target is taken for dead
+DEARER: Final = 0.25  # of its price: where money comes first, no hedge costs so much more
 BILLED: Final = 1.10  # a target that bills closed streams in full counts as 10 % worse
 
 
@@ -54,6 +56,7 @@ class Ranking:
         "_nanos",
         "_over",
         "_seat",
+        "_waits",
         "ask",
         "forms",
         "full",
@@ -85,7 +88,8 @@ class Ranking:
         self._over: list[float] = []  # misses of levels, and dollars, which decide before seconds
         self._nanos: list[float] = []
         self._seat = (ask.alias.name, policy.name)  # under which the first is remembered
-        self._leads: dict[int, _Lead] = {}  # by the place of the first target
+        self._waits: list[float] = []  # of each target, for one more request
+        self._leads: dict[int, _Lead] = {}  # by the place of the first target, with these waits
 
     def line_up(self, order: list[str], well: int) -> None:
         """Take the candidates, the first `well` of them allowed, and weigh those."""
@@ -102,7 +106,13 @@ class Ranking:
 
     def plan(self, draw: float, key: str, budgets: HedgeBudgets | None) -> Plan:
         """Make the plan of one request; `draw` is in [0, 1), `key` is whose hedges are counted."""
-        first, values, keys = self._first(draw) if self._loaded else (0, [], ())
+        waits = [form.wait_s(self.now_ns) for form in self.known]
+        if waits != self._waits:
+            self._waits = waits
+            self._leads.clear()
+            if self._over:
+                self._judge()
+        first, values, keys = self._first() if self._loaded else (0, [], ())
         lead = self._leads.get(first)
         if lead is None:
             lead = self._leads[first] = self._lead(first, values, keys)
@@ -133,23 +143,25 @@ class Ranking:
             self._loaded[place] *= rest
             self._fixed[place] *= rest
         if policy.money == "first":
-            self._save(policy, order, known, warm)
+            self._save(order, warm)
         elif policy.money == "beside" and ask.prices:
             nanos = self._costs(order, warm)
             least = min([nano for nano in nanos if nano > 0.0], default=1.0)
             self._dollars = [nano / least for nano in nanos]
 
-    def _first(self, draw: float) -> tuple[int, list[float], Sequence[Any]]:
+    def _first(self) -> tuple[int, list[float], Sequence[Any]]:
         """Choose the place of the first target; return all values, and the keys to sort them by.
 
-        The target that was first the last time stays if it is nearly the best. Under load, one of
-        those near the best is drawn, so that they share it. Where money counts beside seconds, both
-        are multiples of the best: twice as dear is as bad as twice as slow.
+        The target that was first the last time stays if it is nearly the best and nobody waits:
+        under load the waits say who is next. Where money counts beside seconds, both are multiples
+        of the best: twice as dear is as bad as twice as slow.
         """
         values: list[float] = []
         flying = 0
-        for form, loaded, fixed in zip(self.known, self._loaded, self._fixed, strict=False):
-            values.append(loaded * form.load + fixed)
+        weight = FOLLOWERS * self.policy.ttft
+        rows = zip(self.known, self._loaded, self._fixed, self._waits, strict=False)
+        for form, loaded, fixed, wait_s in rows:
+            values.append(loaded * form.load + fixed + weight * wait_s)
             flying += form.in_flight
         if self._over:
             keys = list(zip(self._over, self._nanos, values, strict=True))
@@ -159,36 +171,35 @@ class Ranking:
             pairs = zip(values, self._dollars, strict=True)
             values = [value / quickest + dollars for value, dollars in pairs]
         order, incumbents, key = self.order, self.forms.incumbents, self._seat
-        if flying >= LOADED * len(values):
-            limit = NEAR * min(values)
-            near = [place for place, value in enumerate(values) if value <= limit]
-            best = near[int(draw * len(near))]
-        else:
-            incumbent = incumbents.get(key)
-            if incumbent in order:
-                place = order.index(incumbent)
-                if place < len(values):  # else it is not allowed just now
-                    values[place] *= STAY
-            best = values.index(min(values))
+        incumbent = incumbents.get(key) if flying < LOADED * len(values) else None
+        if incumbent in order:
+            place = order.index(incumbent)
+            if place < len(values):  # else it is not allowed just now
+                values[place] *= STAY
+        best = values.index(min(values))
         incumbents[key] = order[best]
         return best, values, values
 
-    def _save(self, policy: Policy, order: list[str], known: list[Form], warm: str | None) -> None:
+    def _save(self, order: list[str], warm: str | None) -> None:
         """Rank by misses, then dollars, then seconds: the cheapest that is good enough.
 
         Where no target is good enough, the one that misses its levels least comes first.
         """
+        self._judge()
+        self._nanos = self._costs(order, warm) if self.ask.prices else [0.0] * len(order)
+
+    def _judge(self) -> None:
+        """Find out by how much each target may miss its service levels with the load of now."""
         ask = self.ask
-        slo = (ask.slo or ask.alias.slo) if policy.levels else None
+        slo = (ask.slo or ask.alias.slo) if self.policy.levels else None
         margins: tuple[float, ...] = ()
         if slo is not None and slo is ask.alias.slo:
             promise = self.forms.promises.get(ask.alias.name)
             if promise is None or promise.slo is not slo:
                 promise = self.forms.promise(ask.alias.name, slo)
             margins = promise.margins
-        over = misses(slo, known, LevelsAsked(self.size, self.tokens, self.now_ns, margins))
-        self._over = over
-        self._nanos = self._costs(order, warm) if ask.prices else [0.0] * len(order)
+        asked = LevelsAsked(self.size, self.tokens, self.now_ns, margins)
+        self._over = misses(slo, self.known[: self.well], asked)
 
     def _costs(self, order: list[str], warm: str | None) -> list[float]:
         ask = self.ask
@@ -231,7 +242,10 @@ class Ranking:
         race = alias.race if ask.race is None else ask.race
         if race > 1:
             lead.race = min(race, self.well)
+            first, others = lead.order[0], lead.order[1 : lead.race]
+            premium, lead.premium = max([self._premium(first, target) for target in others])
             lead.reserve_nano = max([self._lost(target) for target in lead.order[: lead.race]])
+            lead.reserve_nano += premium
             lead.role = "racer"
             return
         hedge = alias.hedge if ask.hedge is None else ask.hedge
@@ -256,17 +270,22 @@ class Ranking:
         hedge = alias.hedge if ask.hedge is None else ask.hedge
         first = lead.order[0]
         price = ask.prices.get(first) if ask.prices else None
-        q = quantile_of(hedge, billed=price is not None and not price.abort_stops)
+        thrifty = self.policy.money == "first" or (price is not None and not price.abort_stops)
+        q = quantile_of(hedge, thrifty=thrifty)
         if q is None:
             hedge_ns = alias.hedge_ns if ask.hedge is None else fixed_hedge_ns(hedge)
         else:
             lead.chance, hedge_ns = chance(q), delay_ns(lead.known[0].sizes[self.size], q)
+            form = lead.known[0]
+            hedge_ns = int(hedge_ns * (1.0 + form.wait_s(self.now_ns) / form.ttfts_s[self.size]))
         if hedge_ns is None or self.forms.incident(self.now_ns):
             return
         if alias.timeout_ns - hedge_ns < lead.known[place].ttfts_s[self.size] * NS:
             return
         lead.hedge_ns, lead.backup, lead.role = hedge_ns, place, "hedge"
-        lead.reserve_nano = max(self._lost(first), self._lost(lead.order[place]))
+        second = lead.order[place]
+        premium, lead.premium = self._premium(first, second)
+        lead.reserve_nano = max(self._lost(first) + premium, self._lost(second))
 
     def _backup(self, lead: _Lead, values: list[float]) -> int | None:
         """Find the best second: by its value, its correlation, and what closing it costs."""
@@ -274,10 +293,14 @@ class Ranking:
         first, worse = order[0], self.forms.pairs.worse
         best, least = None, 0.0
         for place in range(1, self.well):
-            if sick(known[place], self.now_ns):
+            form = known[place]
+            if sick(form, self.now_ns) or not form.curve.spare(form.flying(self.now_ns) + 1.0):
                 continue
             if not values:
                 return place  # in the order of the configuration
+            if self._over:  # in the order of money
+                dear = self._premium(first, order[place])[1] > DEARER
+                return None if dear else place
             value = values[place]
             if best is not None and value >= least:
                 break  # a factor makes no value smaller, and the values rise
@@ -300,6 +323,21 @@ class Ranking:
         if price is not None:
             return reserve_nano(price, ask.tokens_in, most)
         return max([reserve_nano(known, ask.tokens_in, most) for known in prices.values()])
+
+    def _premium(self, first: str, second: str) -> tuple[float, float]:
+        """Return what the second costs more than the first if it wins, and as a part of its price.
+
+        The answer may be as long as it is allowed to be; what is not known costs the same.
+        """
+        ask, prices = self.ask, self.ask.prices
+        one = prices.get(first) if prices else None
+        other = prices.get(second) if prices else None
+        if one is None or other is None:
+            return 0.0, 0.0
+        most = ask.max_tokens or self.tokens
+        dear = other.nano(ask.tokens_in, most)
+        more = dear - one.nano(ask.tokens_in, most)
+        return (more, more / dear) if more > 0.0 else (0.0, 0.0)
 
     def _own_nano(self, first: str) -> float:
         """Return what the request costs in any case; an unknown price is the lowest known."""
@@ -333,7 +371,7 @@ class Ranking:
         ask, size, policy = self.ask, self.size, self.policy
         alias = ask.alias
         due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
-        dues = [form.dues_ns[size] for form in known] if due_ns is None else ()
+        dues = [_due(form, size, self.now_ns) for form in known] if due_ns is None else ()
         race, hedge_ns = (lead.race, lead.hedge_ns) if doubled else (1, None)
         layout = Layout(alias.retries, due_ns, race, hedge_ns, dues)
         reason = policy.reason
@@ -344,7 +382,7 @@ class Ranking:
             reason += f", {held} held" if self.well else ", all held: soonest first"
         twice = doubled and lead.role == "hedge" and not lead.backup
         basis, first = lead.basis or self._basis(lead), known[0]
-        predicted = first.answered_s(size, self.now_ns) * NS
+        predicted = (first.answered_s(size, self.now_ns) + first.wait_s(self.now_ns)) * NS
         low, high = first.sizes[size].band()
         return Plan(
             lay_out_twice(order[0], layout) if twice else lay_out(order, self.well, layout),
@@ -354,8 +392,10 @@ class Ranking:
             order[1] if len(order) > 1 else None,
             hedge_ns,
             policy.finish,
+            policy.silence,
             lead.reserve_nano if doubled else 0.0,
             lead.own_nano,
+            lead.premium if doubled else 0.0,
             predicted_low_ns=int(predicted * low),
             predicted_high_ns=int(predicted * high),
             in_flight=first.in_flight,
@@ -376,8 +416,9 @@ class Ranking:
                     form.last_ns,
                     form.in_flight,
                     form.p_error,
+                    wait_s,
                 )
-                for form in self.known
+                for form, wait_s in zip(self.known, self._waits, strict=True)
             ],
             lead.values,
             self._over,
@@ -388,6 +429,12 @@ class Ranking:
             self.now_ns,
         )
         return lead.basis
+
+
+def _due(form: Form, size: int, now_ns: int) -> int | None:
+    """Return how long a first token is waited for: the wait behind others may be far longer."""
+    due_ns, wait_s = form.dues_ns[size], form.wait_s(now_ns)
+    return due_ns if due_ns is None or not wait_s else due_ns + int(PATIENCE * wait_s * NS)
 
 
 class _Lead:
@@ -403,6 +450,7 @@ class _Lead:
         "known",
         "order",
         "own_nano",
+        "premium",
         "race",
         "reserve_nano",
         "role",
@@ -413,6 +461,7 @@ class _Lead:
         self.order = order
         self.known = known
         self.own_nano = own_nano
+        self.premium = 0.0  # part of the second's price that the first does not cost
         self.race = 1
         self.hedge_ns: int | None = None
         self.backup = 1  # the place of a hedge's target

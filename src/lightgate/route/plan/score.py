@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from lightgate.route.plan.policy import Policy
 
 STAY: Final = 0.93  # the target that was first the last time counts as 7 % better
-NEAR: Final = 1.10  # a value within 10 % of the best is as good
-LOADED: Final = 2  # in flight for each target: from here on the near-equals share the load
+LOADED: Final = 2  # in flight for each target: from here on the last choice is not preferred
+GRAIN: Final = 20.0  # a wait is read in twentieths of a second: misses that it enters are kept
 PREFILL_SAVED: Final = (0.0, 0.15, 0.4)  # of the time, by prompt size, where the prompt is cached
 CACHED_SHARE: Final = 0.9  # of a warm prompt's tokens that are read from the cache
 
@@ -62,8 +62,9 @@ def misses(slo: ServiceLevels | None, known: Sequence[Form], look: LevelsAsked) 
     key = hash((0 if slo is None else slo.mark, look.size, look.tokens, look.margins))
     found = []
     for form in known:
-        over = form.misses.get(key)
+        waiting = (key, int(form.wait_s(look.now_ns) * GRAIN))
+        over = form.misses.get(waiting)
         if over is None:
-            over = form.misses[key] = max(0.0, excess(slo, form, look))
+            over = form.misses[waiting] = max(0.0, excess(slo, form, look))
         found.append(over)
     return found

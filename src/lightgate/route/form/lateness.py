@@ -1,0 +1,56 @@
+"""The lateness of a target's last first tokens: how much later than expected they came.
+
+A mean and a spread hide a target that is quick five times and stalls the sixth. So the last first
+tokens are kept, each as a multiple of what was expected of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import exp
+from typing import Final
+
+KEPT: Final = 64
+WORST: Final = 0.2  # the part of first tokens that the tail is the mean of
+CHANCE_MEAN: Final = 1.15  # times what the spread explains, by chance
+CHANCE_TAIL: Final = 1.25
+PRIOR: Final = 8.0  # samples for which the lognormal prior counts
+EVERY: Final = 4
+RESCUE_S: Final = 2.0  # beyond twice the usual time: longer stalls count as this much
+RESCUE: Final = 2.0
+
+
+class Lateness:
+    """The last first tokens of one target, as multiples of what was expected.
+
+    `mean` and `tail` say how many times larger the mean of all of them, and of the slowest fifth,
+    is than the spread alone explains; 1: as explained.
+    """
+
+    __slots__ = ("_until", "last", "mean", "tail")
+
+    def __init__(self) -> None:
+        self.last: deque[float] = deque(maxlen=KEPT)
+        self.mean = self.tail = 1.0
+        self._until = EVERY
+
+    def saw(self, times: float, alone_s: float, sigma: float) -> None:
+        """Take in a first token that took so many times as long as expected."""
+        most = RESCUE + RESCUE_S / alone_s
+        self.last.append(min(most, times))
+        self._until -= 1
+        if self._until <= 0:
+            self._until = EVERY
+            self._rank(sigma)
+
+    def _rank(self, sigma: float) -> None:
+        last = self.last
+        n = len(last)
+        usual = exp(0.5 * sigma * sigma)
+        late = (sum(last) + PRIOR * usual) / (n + PRIOR) / usual - CHANCE_MEAN
+        self.mean = 1.0 + late if late > 0.0 else 1.0
+        usual = exp(1.4 * sigma + 0.1 * sigma * sigma)
+        worst, prior = int(WORST * n), WORST * PRIOR
+        top = sum(sorted(last)[n - worst :]) if worst else 0.0
+        late = (top + prior * usual) / (worst + prior) / usual - CHANCE_TAIL
+        self.tail = 1.0 + late if late > 0.0 else 1.0
