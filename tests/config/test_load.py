@@ -68,7 +68,9 @@ output = 0.40
 """
 
 DURATION_RULE = 'a duration is a number and a unit in quotes, such as "800ms", "5s" or "1h"'
-POLICIES = "fastest, cheapest, balanced, ordered, weighted, voice, coding, agent, batch, cascade"
+POLICIES = (
+    "chat, fastest, cheapest, balanced, ordered, weighted, voice, coding, agent, batch, cascade"
+)
 
 
 def found_in(text: str) -> tuple[str, ...]:

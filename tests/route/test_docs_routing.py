@@ -116,13 +116,11 @@ def test_the_numbers_of_form_and_hedges() -> None:
         "probed sooner": f"{change.FAR}",
         "failure": f"{belief.FAILURE_S:g} s",
         "errors": f"{belief.ERRORS} of {belief.ERROR_WEIGHT:g}",
-        "load": f"{belief.CROWD}",
         "prior": f"{prior.Prior(1.0, 1.0, 1.0, 1.0).weight:g} samples",
         "newcomer": f"{prior.HOPE:g} x",
         "quantiles": f"{size.RECENT} samples",
         "first-token deadline": f"{belief.DEADLINE:g} x p99",
         "stay": f"{1 - score.STAY:.0%}".replace("%", " %"),
-        "near": f"{score.NEAR - 1:.0%}".replace("%", " %"),
         "warm": f"{minutes} s",
         "memory": f"{form.MOST} targets",
     }
@@ -142,7 +140,7 @@ def test_the_numbers_of_form_and_hedges() -> None:
     assert f"{default} and counts for {prior.DEFAULT.weight:g}" in text
     expected = {
         "`auto`": f"p{hedge.AUTO * 100:g}",
-        "`auto`, billed": f"p{hedge.AUTO_BILLED * 100:g}",
+        "`auto`, thrifty": f"p{hedge.AUTO_THRIFTY * 100:g}",
         "ceiling": f"{hedge.CEILING} x",
         "delay floor": f"{hedge.FLOOR_S * 1e3:g} ms",
         "requests": f"{hedge.SHARE * 100:g} %",
@@ -180,12 +178,10 @@ def test_the_numbers_of_limits_and_promises() -> None:
     from lightgate.route.form import pairs, slo
 
     found = rows("Appendix: numbers of limits in flight")
-    assert found["complaint"][0] == "half"
-    assert f"within {room.PAUSE_NS // SECOND_NS} s" in found["complaint"][1]
-    assert f"the last {room.SAMPLES} first" in found["queue"][1]
-    assert f"four times {room.CHANCE / 4:g} of" in found["queue"][1]
-    assert f"below {room.LEAST_QUEUED:g} in flight" in found["queue"][1]
-    assert f"from {room.MOST:g} on" in found["growth"][1]
+    assert found["rate"][0] == f"{room.RATE_S:g} s"
+    assert found["hold"][0] == f"{room.HOLD_NS // SECOND_NS} s"
+    assert f"up to {room.LONGEST_NS // SECOND_NS} s" in found["hold"][1]
+    assert f"From {room.MOST:g} on" in found["hold"][1]
     found = rows("Appendix: numbers of promises")
     assert found["step"][0] == f"{slo.STEP}"
     assert found["strictest"][0] == f"{slo.STRICTEST}"
@@ -199,3 +195,36 @@ def test_the_numbers_of_kept_plans() -> None:
     assert found["kept"][0] == f"{kept.KEEP_NS / 1e6:g} ms"
     assert found["memory"][0] == f"{kept.MOST}"
     assert f"for at most {kept.KEEP_NS / 1e6:g} ms" in PAGE
+
+
+def test_the_numbers_of_waits_and_stalls() -> None:
+    from lightgate.route.form import lateness, target, wait
+    from lightgate.route.plan import ranking
+    from lightgate.route.plan.policy import POLICIES
+
+    expected = {
+        "memory": f"{wait.KEEP}",
+        "refit": f"{wait.REFIT} samples",
+        "better": f"{1 - wait.BETTER:.0%}".replace("%", " %"),
+        "unknown room": f"{wait.ROOM}",
+        "followers": f"{ranking.FOLLOWERS:g} x",
+        "changed": f"{wait.ALARM:g}",
+        "spare": f"{wait.SPARE * 100:g} %",
+        "overdue": f"{target.OVERDUE:g} x",
+        "engine's count": f"{target.TOLD_NS // SECOND_NS} s",
+        "workers' counts": f"{target.PEERS_NS // SECOND_NS} s",
+    }
+    found = rows("Appendix: numbers of waits")
+    found.pop("number")
+    assert {name: cells[0] for name, cells in found.items()} == expected
+    assert f"from {wait.ROOMS[0]} to {wait.ROOMS[-1]}" in found["refit"][1]
+    assert f"for {wait.HOLDING_S:g} s" in found["unknown room"][1]
+    assert wait.FORGET == 5.0, "count a fifth"
+    found = rows("Appendix: numbers of stalls")
+    assert found["kept"][0] == f"{lateness.KEPT}"
+    assert found["worst"][0] == f"{lateness.WORST * 100:g} %"
+    assert found["by chance"][0] == f"{lateness.CHANCE_TAIL:g} x"
+    assert f"{lateness.CHANCE_MEAN:g} x" in found["by chance"][1]
+    assert found["rescued"][0] == f"{lateness.RESCUE:g} x + {lateness.RESCUE_S:g} s"
+    chat = rows("From a request to a plan")["`chat`"][0]
+    assert f"{POLICIES['chat'].ttft:g} times the time" in chat

@@ -110,6 +110,6 @@ _MODELS = """\
 # slow: at another target, or with one target on a second connection; that costs up to a tenth more.
 # [models.fast]
 # targets = [{targets}]
-# policy = "fastest"
+# policy = "chat"
 # hedge = "auto"
 """

@@ -61,7 +61,7 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
     "policies",
     multiple=True,
     type=click.Choice(POLICIES),
-    help="Policy to rehearse; repeatable.  [default: fastest, voice]",
+    help="Policy to rehearse; repeatable.  [default: chat, fastest, voice]",
 )
 @click.option(
     "--race",
@@ -117,7 +117,7 @@ def command(**given: Any) -> None:
     from lightgate.bench.rehearse.rehearse import BEFORE, EDGES, OTHERS, baseline, rehearse
 
     stage, facts = _stage(given)
-    chosen = dict.fromkeys(given["policies"] or ("fastest", "voice"))
+    chosen = dict.fromkeys(given["policies"] or ("chat", "fastest", "voice"))
     _check_hedge(given["hedge"])
     middle = [
         baseline(name)

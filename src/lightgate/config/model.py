@@ -69,7 +69,7 @@ class ProbesTable(ConfigTable):
 
     on: Flag = Field(default=True, description="whether targets are probed at all")
     every: Duration = Field(
-        default=parse_duration("30s"),
+        default=parse_duration("10s"),
         description="how long a target must have been without a request before it is probed",
     )
     share: Share = Field(
@@ -298,7 +298,7 @@ class ModelTable(ConfigTable):
 
     targets: tuple[TargetName, ...] = Field(default=(), description="candidates, provider/model")
     policy: Policy = Field(
-        default="fastest", description=f"how a target is chosen: {', '.join(get_args(Policy))}"
+        default="chat", description=f"how a target is chosen: {', '.join(get_args(Policy))}"
     )
     weights: tuple[Share, ...] = Field(
         default=(),

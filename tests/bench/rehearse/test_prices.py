@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from bench.rehearse.price_worlds import CAP, spent
 
 

@@ -187,7 +187,7 @@ def test_what_is_remembered_of_an_answer() -> None:
     plan = Plan((won.step, lost.step), "fastest", "by form")
     settle(where, exchange(won, lost, rejected, winner=won, plan=plan, beside=2))
     assert where.learned.spent_nano == 137
-    assert where.learned.observer.said == [("settled", "k-1", plan, 2, 107, 30)]
+    assert where.learned.observer.said == [("settled", "k-1", plan, 2, 107, 30, 0.0)]
     assert where.learned.answers == [("fast", 5)]
     assert (where.learned.whole_times.said, where.learned.forms.said) == ([], [])
     quiet = state()

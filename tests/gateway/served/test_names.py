@@ -97,7 +97,7 @@ def test_auto_makes_an_alias_of_every_keyed_provider_of_the_model() -> None:
             "cerebras/llama-3.3-70b",
             "together/meta-llama/Llama-3.3-70B-Instruct-Turbo",
         }
-        assert (alias.policy, alias.hedge) == ("fastest", "auto")
+        assert (alias.policy, alias.hedge) == ("chat", "auto")
 
 
 def test_auto_puts_no_other_model_beside_one() -> None:

@@ -76,7 +76,7 @@ def test_the_plan_of_a_tier_is_decides_over_its_targets() -> None:
     plan = decide(tier_ask(cascade, 0, ask), breakers, 0, 0.5)
 
     assert tuple(step.target for step in plan.steps) == SMALL
-    assert tier_ask(cascade, 0, ask).alias.policy == "fastest"
+    assert tier_ask(cascade, 0, ask).alias.policy == "chat"
     assert tier_ask(cascade, 0, ask).policy is None
     assert tier_ask(cascade, 0, PlanAsk(alias=ALIAS, policy="cheapest")).policy == "cheapest"
 

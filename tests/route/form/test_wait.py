@@ -1,4 +1,4 @@
-"""The wait behind requests in flight: rooms and slopes that are found, and what is done with them."""
+"""The wait behind requests in flight: rooms and slopes that are found, and their use."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ class SharedWorkers(RehearsedPolicy):
         for number, worker in enumerate(self._workers):
             for other, state in enumerate(read):
                 if other != number:
-                    worker.forms.adopt(state, now_ns)
+                    worker.forms.adopt(state, now_ns, str(other))
         return self._workers[0].stale(now_ns)
 
     def _of(self, wanted: RehearsedRequest) -> GatewayPolicy:

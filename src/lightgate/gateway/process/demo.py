@@ -73,7 +73,7 @@ def with_simulated(config: Config, facts: SimFacts, world: World) -> Config:
             prices |= _price(f"{ours}/{title}", model)
     aliases = {title: targets for title, targets in homes.items() if len(targets) > 1}
     aliases[ALIAS] = first_targets(world)
-    models = {name: {"targets": targets, "policy": "fastest"} for name, targets in aliases.items()}
+    models = {name: {"targets": targets, "policy": "chat"} for name, targets in aliases.items()}
     added = Checked.model_validate({"providers": providers, "models": models, "prices": prices})
     return config.model_copy(
         update={

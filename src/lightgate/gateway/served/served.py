@@ -79,7 +79,7 @@ class Served:
         loose = self._loose[model] = Alias(
             name=model,
             targets=targets,
-            policy="fastest" if len(targets) > 1 else "ordered",
+            policy="chat" if len(targets) > 1 else "ordered",
             hedge="auto" if self.snapshot.auto and bare else "off",
             self_hedge=True if self.snapshot.auto and bare else None,
         )

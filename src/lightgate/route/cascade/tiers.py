@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightgate.route.plan.alias import PlanAsk
 
 TurnRole = Literal["start", "ahead", "next", "below"]
-WITHIN: Final = "fastest"  # the policy inside a tier, where the client asks for none
+WITHIN: Final = "chat"  # the policy inside a tier, where the client asks for none
 _RANK: Final = {level: rank for rank, level in enumerate(LEVELS)}
 
 

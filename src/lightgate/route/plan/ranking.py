@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 NS: Final = 1e9
 FOLLOWERS: Final = 4.0  # times the wait counts: it also delays the requests behind this one
 PATIENCE: Final = 4.0  # times the expected wait, before a target is taken for dead
+LONGEST: Final = 4  # times the expected tokens: what is set aside where a request has no max_tokens
 DEARER: Final = 0.25  # of its price: where money comes first, no hedge costs so much more
 BILLED: Final = 1.10  # a target that bills closed streams in full counts as 10 % worse
 
@@ -318,7 +319,7 @@ class Ranking:
         prices = ask.prices
         if not prices:
             return 0.0
-        most = ask.max_tokens or self.tokens
+        most = ask.max_tokens or LONGEST * self.tokens
         price = prices.get(target)
         if price is not None:
             return reserve_nano(price, ask.tokens_in, most)
@@ -334,7 +335,7 @@ class Ranking:
         other = prices.get(second) if prices else None
         if one is None or other is None:
             return 0.0, 0.0
-        most = ask.max_tokens or self.tokens
+        most = ask.max_tokens or LONGEST * self.tokens
         dear = other.nano(ask.tokens_in, most)
         more = dear - one.nano(ask.tokens_in, most)
         return (more, more / dear) if more > 0.0 else (0.0, 0.0)
