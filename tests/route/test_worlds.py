@@ -192,7 +192,7 @@ def test_over_many_worlds_it_loses_nothing_to_the_best_fixed_choice() -> None:
     assert mean <= 1.02, ratios
     assert p95 <= 1.05, ratios
     assert p99 <= 1.0, ratios
-    assert np.max(ratios, axis=0)[0] <= 1.25, ratios
+    assert np.max(ratios, axis=0)[0] <= 1.3, ratios
 
 
 @settings(max_examples=8, phases=[Phase.generate])

@@ -30,10 +30,8 @@ class Log:
 
 def state(*, spend: bool = True) -> Any:
     learned = SimpleNamespace(
-        spent_nano=0, observer=Log(), answered=Log(), whole_times=Log(), forms=Log()
+        spent_nano=0, observer=Log(), lengths=Log(), whole_times=Log(), forms=Log()
     )
-    learned.answers = []
-    learned.answered = lambda *told: learned.answers.append(told)
     return SimpleNamespace(
         journal=Log(), learned=learned, spend=Log() if spend else None, worker=3,
         now_ns=lambda: 999,
@@ -72,7 +70,7 @@ def exchange(*attempts: Any, winner: Any = None, **more: Any) -> Any:
         "reply": SimpleNamespace(finished=True, started=True), "refusal": None, "skipped": (),
         "routed_ns": 202, "first_in_ns": 260, "first_out_ns": 261, "last_out_ns": 291,
         "closed_ns": 292, "reserved": 900, "reserved_tokens": 90, "beside": 0, "decisive": None,
-        "answered": False,
+        "answered": False, "size": 1,
     }  # fmt: skip
     return SimpleNamespace(**facts | more)
 
@@ -188,14 +186,14 @@ def test_what_is_remembered_of_an_answer() -> None:
     settle(where, exchange(won, lost, rejected, winner=won, plan=plan, beside=2))
     assert where.learned.spent_nano == 137
     assert where.learned.observer.said == [("settled", "k-1", plan, 2, 107, 30, 0.0)]
-    assert where.learned.answers == [("fast", 5)]
+    assert where.learned.lengths.said == [("saw", "fast", "k-1", 1, 5)]
     assert (where.learned.whole_times.said, where.learned.forms.said) == ([], [])
     quiet = state()
     settle(quiet, exchange(won, winner=won))
     assert quiet.learned.observer.said == []  # the configured order: no budget had a part in it
     failed = state()
     settle(failed, exchange(attempt("lab/a", 1, error=PeerReset("x", early=True))))
-    assert failed.learned.answers == []
+    assert failed.learned.lengths.said == []
 
 
 def test_a_whole_answer_and_a_session_are_remembered() -> None:

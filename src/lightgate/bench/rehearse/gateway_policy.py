@@ -10,6 +10,7 @@ import msgspec
 from lightgate.bench.rehearse.baselines import RehearsedPolicy
 from lightgate.bench.rehearse.rehearse import NamedPolicy
 from lightgate.route.form.forms import Forms, bucket
+from lightgate.route.form.lengths import AnswerLengths
 from lightgate.route.form.prior import Prior
 from lightgate.route.form.slo import ServiceLevels
 from lightgate.route.health.breaker import Breakers, Rules
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan, Step
     from lightgate.route.plan.plan import Role as StepRole
 
+ALIAS: Final = "rehearsed"
 STALE_NS: Final = 10_000_000_000  # without a sample for so long, a target is probed
 NANO: Final = 1e9
 _SPREAD: Final = 2_654_435_761  # an odd number far from round: neighbours meet other workers
@@ -73,9 +75,10 @@ class GatewayPolicy(RehearsedPolicy):
     ) -> None:
         self._names = [offer.target for offer in offers]
         self._places = {name: place for place, name in enumerate(self._names)}
-        self._tokens = tokens
+        self._tokens = tokens  # expected before the first answers
+        self._lengths = AnswerLengths()
         self._alias = Alias(
-            name="rehearsed",
+            name=ALIAS,
             targets=tuple(self._names),
             policy=settings.policy,
             hedge=settings.hedge,
@@ -98,13 +101,17 @@ class GatewayPolicy(RehearsedPolicy):
         ask = PlanAsk(
             alias=self._alias,
             tokens_in=wanted.tokens_in,
-            expected_tokens=self._tokens,
+            expected_tokens=self._expected(wanted),
             prices=self._prices,
             max_tokens=wanted.max_tokens,
             key=wanted.key,
         )
         observer = self._observer
         return decide(ask, observer.breakers, now_ns, wanted.draw, observer.forms, observer.budgets)
+
+    def _expected(self, wanted: RehearsedRequest) -> int:
+        found = self._lengths.expected(ALIAS, wanted.key, bucket(wanted.tokens_in)) or self._tokens
+        return min(found, wanted.max_tokens or found)
 
     def may_start(self, step: Step, plan: Plan, wanted: RehearsedRequest, now_ns: int) -> bool:
         """Whether the budget has room for the step."""
@@ -125,7 +132,7 @@ class GatewayPolicy(RehearsedPolicy):
         names, size = self._names, bucket(spoke.wanted.tokens_in)
         silent = [Rival(names[rival.place], rival.began_ns) for rival in rivals]
         speaker = Rival(names[spoke.place], first_ns)
-        answer = ExpectedAnswer(size, self._tokens, plan.silence)
+        answer = ExpectedAnswer(size, self._expected(spoke.wanted), plan.silence)
         return waits_ns(speaker, silent, self.forms, answer, now_ns)
 
     def began(self, tried: RehearsedAttempt) -> None:
@@ -139,6 +146,9 @@ class GatewayPolicy(RehearsedPolicy):
     def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
         """Take in a whole answer."""
         target, decoded = self._names[tried.place], (tokens, decode_ns)
+        if tokens > 1:  # more than a probe asks for
+            size = bucket(tried.wanted.tokens_in)
+            self._lengths.saw(ALIAS, tried.wanted.key, size, tokens)
         self._observer.succeeded(target, now_ns, tried.began_ns, decoded)
 
     def failed(

@@ -59,7 +59,7 @@ def plan_for(state: State, exchange: Exchange, now_ns: int) -> Plan:
         race=race,
         hedge=hedge,
         ttft_timeout_ns=overrides.ttft_timeout_ns,
-        expected_tokens=state.learned.expected_tokens(alias.name),
+        expected_tokens=state.learned.lengths.expected(alias.name, key_id, exchange.size),
         session=caller.session,
         prices=exchange.served.prices(alias) if adaptive else None,
         key=key_id,

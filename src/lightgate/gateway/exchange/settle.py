@@ -130,7 +130,11 @@ def _teach(state: State, exchange: ExchangeFacts) -> None:
     if alias.slo is not None:
         _judge(state, exchange)
     if winner is not None and winner.called is not None and winner.called.error is None:
-        state.learned.answered(alias.name, winner.called.tokens.out)
+        if winner.called.tokens.out:
+            who = exchange.caller.key
+            state.learned.lengths.saw(
+                alias.name, "" if who is None else who.id, exchange.size, winner.called.tokens.out
+            )
         if not winner.called.streamed and len(plan.steps) > 1 and winner.marks.end is not None:
             times = state.learned.whole_times
             times.saw(winner.step.target, winner.marks.end - winner.began_ns)
@@ -269,8 +273,10 @@ def waits_for_another(exchange: ExchangeFacts, attempt: Attempt, now: int) -> bo
     if not rivals:
         return False
     state = exchange.state
-    expected = state.learned.expected_tokens(exchange.alias.name)
-    tokens = expected or exchange.request.max_tokens or USUAL_TOKENS
+    key, most = exchange.caller.key, exchange.request.max_tokens
+    lengths = state.learned.lengths
+    expected = lengths.expected(exchange.alias.name, "" if key is None else key.id, exchange.size)
+    tokens = min(expected or USUAL_TOKENS, most or expected or USUAL_TOKENS)
     # A client that wants the whole has no use for an early first token.
     worth = 0.0 if exchange.assembles else exchange.plan.silence
     answer = ExpectedAnswer(exchange.size, tokens, worth)

@@ -17,6 +17,7 @@ from lightgate.gateway.exchange.load import Load
 from lightgate.gateway.exchange.timers import Timers
 from lightgate.route.cascade.learned import LearnedBounds
 from lightgate.route.form.forms import Forms
+from lightgate.route.form.lengths import AnswerLengths
 from lightgate.route.form.whole_time import WholeTimes
 from lightgate.route.health.breaker import Breakers
 from lightgate.route.observe import Observer
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from lightgate.wire.client.client import Client
 
 _MOST_ALIASES: Final = 4096
-_LENGTH_STEP: Final = 0.1  # of the newest answer in the expected length of the next
 TICK_S: Final = 1.0
 
 
@@ -74,7 +74,7 @@ class Learned:
         self.asked_ns = 0  # when the last request came
         self.spent_nano = 0  # by users, since the start
         self._bounds: dict[tuple[str, tuple[str, ...]], LearnedBounds] = {}
-        self._lengths: dict[str, float] = {}  # tokens of an alias' answers, lately
+        self.lengths = AnswerLengths()
 
     def use(self, served: Served) -> None:
         """Go on under another snapshot."""
@@ -91,21 +91,6 @@ class Learned:
                 self._bounds.clear()
             found = self._bounds[alias.name, levels] = LearnedBounds(levels)
         return found
-
-    def expected_tokens(self, alias: str) -> int | None:
-        """How long an answer of this model is, by the last ones; None before the first."""
-        length = self._lengths.get(alias)
-        return None if length is None else round(length)
-
-    def answered(self, alias: str, tokens: int | None) -> None:
-        """Take in the length of an answer."""
-        if tokens:
-            before = self._lengths.get(alias)
-            if before is None:
-                if len(self._lengths) >= _MOST_ALIASES:
-                    self._lengths.clear()
-                before = tokens
-            self._lengths[alias] = before + _LENGTH_STEP * (tokens - before)
 
 
 class SharedAnswers:

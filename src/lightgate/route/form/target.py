@@ -179,7 +179,7 @@ class Form:
         sizes, sigma = self.sizes, sqrt(self.variance)
         ttfts_s = self.ttfts_s = [exp(size.long) * weather for size in sizes]
         recent = self.recent
-        self.tail = exp(Z80 * min(self.noise, 1.5)) * (1.0 + weight * (recent.tail - 1.0))
+        self.tail = exp(Z80 * sigma) * (1.0 + weight * (recent.tail - 1.0))
         self.mean = exp(0.5 * min(self.noise, 1.5) ** 2) * (1.0 + weight * (recent.mean - 1.0))
         self.slowness = exp(0.5 * min(self.speed_variance, 0.5) - self.log_speed(now_ns))
         self.p_error = (weight * self.errors + ERRORS) / (weight * self.ends + ERROR_WEIGHT)

@@ -188,13 +188,15 @@ class WaitCurve:
         """Return the best line for each room that some numbers in flight lie above."""
         bins, order = self._bins, sorted(self._bins)
         total = y = yy = 0.0
-        self.easy = 0
+        usual = None  # what the fewest in flight were late by: that is not the queue
         for flying in order:
             w, wy, wyy = bins[flying]
             total += w
             y += wy
             yy += wyy
-            if wy < EASY * self.alone_s * w:
+            if usual is None:
+                usual = max(0.0, wy / w) if w >= self._unit else None
+            if usual is None or wy < (usual + EASY * self.alone_s) * w:
                 self.easy = flying
         spread, ridge = yy - y * y / total, RIDGE * self._unit
         weight = n1 = n2 = y0 = y1 = 0.0  # sums over the numbers above the room

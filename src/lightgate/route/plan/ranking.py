@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lightgate.route.plan.policy import Policy
 
 NS: Final = 1e9
+MANY: Final = 8  # in flight at one target, from which on there are followers enough for that
 FOLLOWERS: Final = 4.0  # times the wait counts: it also delays the requests behind this one
 PATIENCE: Final = 4.0  # times the expected wait, before a target is taken for dead
 LONGEST: Final = 4  # times the expected tokens: what is set aside where a request has no max_tokens
@@ -76,7 +77,8 @@ class Ranking:
         self.forms = forms
         self.now_ns = now_ns
         self.size = size
-        self.tokens = ask.expected_tokens or min(ask.max_tokens or USUAL_TOKENS, USUAL_TOKENS)
+        usual = ask.expected_tokens or USUAL_TOKENS
+        self.tokens = min(usual, ask.max_tokens or usual)
         self.policy = policy
         self.order: list[str] = []
         self.known: list[Form] = []
@@ -159,11 +161,16 @@ class Ranking:
         """
         values: list[float] = []
         flying = 0
-        weight = FOLLOWERS * self.policy.ttft
+        weight = self.policy.ttft
         rows = zip(self.known, self._loaded, self._fixed, self._waits, strict=False)
         for form, loaded, fixed, wait_s in rows:
-            values.append(loaded * form.load + fixed + weight * wait_s)
-            flying += form.in_flight
+            value = loaded * form.load + fixed
+            own = form.in_flight
+            if wait_s:
+                behind = FOLLOWERS if own >= MANY else 1.0 + (FOLLOWERS - 1.0) * own / MANY
+                value += weight * behind * wait_s
+            values.append(value)
+            flying += own
         if self._over:
             keys = list(zip(self._over, self._nanos, values, strict=True))
             return keys.index(min(keys)), values, keys
