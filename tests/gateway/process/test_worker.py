@@ -27,6 +27,7 @@ from lightgate.gateway.served.snapshot import FILE, LoadTerms, put_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import alive
 from lightgate.ledger.store.keys import KeyTerms, new_key
+from lightgate.provider import engine_follower
 from sim.conftest import Line
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ async def test_a_worker_takes_its_limits_from_the_snapshot(
 async def test_once_a_second_gauges_form_and_wants_are_told(make: Make, tmp_path: Path) -> None:
     worker = make()
     names = [getattr(one, "__name__", "") for one in worker.state.each_second]
-    assert names == ["_show_gauges", "_share", "_want_lists"]
+    assert names == ["_show_gauges", "_share", "_want_lists", "_follow_engines"]
     worker.state.second()
     first = (worker._gauging, worker._keeping)
     worker.state.second()  # the disk has not taken the last ones yet
@@ -310,3 +311,43 @@ def test_a_worker_that_cannot_start_says_why(
     config = '[providers.lab]\nbase_url = "http://h/v1"\napi_key = "env:LAB_KEY"\n'
     put_snapshot(tmp_path, make_snapshot(parse_config(config), (), {"LAB_KEY": "sk-1"}))
     assert module._key_variables(tmp_path) == ["LAB_KEY"]
+
+
+async def test_engines_are_asked_for_their_load_while_there_is_traffic(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, asked = b"tgi_batch_current_size 3\ntgi_queue_size 4\n", asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(page), page))
+        writer.close()
+
+    monkeypatch.setattr(engine_follower, "EVERY_S", 0.0)
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        text = f'engine_metrics = "http://127.0.0.1:{port}/metrics"\n' + MODEL.format("m")
+        worker = make(snapshot(text))
+        told: asyncio.Future[tuple[str, int]] = worker.state.loop.create_future()
+        monkeypatch.setattr(
+            worker._engines,
+            "_tell",
+            lambda target, busy, at_ns: None if told.done() else told.set_result((target, busy)),
+        )
+        worker.state.second()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not asked.is_set()  # nobody has asked for anything
+        worker.state.learned.asked_ns = worker.state.now_ns()
+        assert await told == ("lab/m", 7)
+        await worker._engines.close()
+
+
+async def test_what_an_engine_says_reaches_the_form_of_its_targets(make: Make) -> None:
+    worker = make(snapshot(MODEL.format("m")))
+    assert worker._engines._tell == worker.state.learned.forms.engine
+    assert worker._follow_engines in worker.state.each_second
+    assert not worker._has_traffic()
+    worker.state.learned.asked_ns = worker.state.now_ns()
+    assert worker._has_traffic()

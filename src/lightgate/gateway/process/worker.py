@@ -43,6 +43,7 @@ from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.locate import LedgerPlace
 from lightgate.provider.cloud.tokens import TokenKeepers
+from lightgate.provider.engine_follower import EngineFollower
 from lightgate.provider.kept_lists import WANTED
 from lightgate.wire.client.client import Client
 from lightgate.wire.door.crowd import CrowdLimits
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.store.store import Ledger
 
 logger = logging.getLogger(__name__)
+TRAFFIC_NS: Final = 10_000_000_000  # after a request, engines are still asked for their load
 CHARGE_TICKS: Final = 10  # seconds between two looks for workers that died with reservations
 TOO_LARGE: Final = " Raise max_body_bytes under [gateway] in lightgate.toml, or send less."
 LOOK_S: Final = 0.5  # between two looks at the snapshot
@@ -120,6 +122,8 @@ class Worker:
         state.each_second.append(self._want_lists)
         if options.supervised:
             state.each_second.append(beat)
+        self._engines = EngineFollower(state.learned.forms.engine, self._has_traffic)
+        state.each_second.append(self._follow_engines)
         if options.probes:
             prober = Prober(state, self.client, state.learned.observer, state.journal)
             state.each_second.append(lambda: None if self._gentle else prober.look())
@@ -136,6 +140,14 @@ class Worker:
                 loop = self.state.loop
                 self._keeping = loop.run_in_executor(None, self._sharing.keep, news)
         self._sharing.adopt()
+
+    def _has_traffic(self) -> bool:
+        state = self.state
+        return bool(state.exchanges) or state.now_ns() - state.learned.asked_ns < TRAFFIC_NS
+
+    def _follow_engines(self) -> None:
+        """Follow the engines of the targets that are served now."""
+        self._engines.follow(self.state.served.engine_pages())
 
     def _show_gauges(self) -> None:
         """Write the gauges for the console, unless the disk has not taken the last ones yet."""
@@ -212,6 +224,7 @@ class Worker:
         for task in tasks:
             task.cancel()
         await state.cache.single_flight.settled(1.0)  # exchanges that outlived their clients
+        await self._engines.close()
         await self.client.close()
         for writing in (self._keeping, self._gauging):
             if writing is not None:
