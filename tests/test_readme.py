@@ -221,19 +221,34 @@ async def test_a_simulated_provider_is_examined_and_benched(
     assert (tmp_path / "runs" / "first" / "report.html").exists()
 
 
-def test_the_rehearsed_numbers_are_those_of_the_command() -> None:
-    row = next(line for line in README.splitlines() if "`lightgate rehearse" in line)
+def rehearsed(world: str) -> tuple[str, dict[str, Any]]:
+    """The row of the README that names a rehearsal of this world, and what the command prints."""
+    row = next(
+        line for line in README.splitlines() if f"`lightgate rehearse --world {world}" in line
+    )
     (command,) = INLINE.findall(row)
     done = subprocess.run(
         [sys.executable, "-m", "lightgate", *words_of(command), "--json"],
         capture_output=True, text=True, timeout=280, check=True,
     )  # fmt: skip
-    rows = {one["policy"]: one for one in json.loads(done.stdout)["policies"]}
-    fixed, ours = rows["fixed-best"], rows["fastest, hedge auto"]
+    return row, {one["policy"]: one for one in json.loads(done.stdout)["policies"]}
+
+
+def test_the_rehearsed_weather_is_that_of_the_command() -> None:
+    row, rows = rehearsed("T4")
+    fixed, ours = rows["fixed-best"], rows["chat, hedge auto"]
     shares = [f"{100 * one['over_1s']['mean']:.1f} %" for one in (fixed, ours)]
     assert f"**{' down to '.join(shares)}**" in row
     tails = [f"{one['ttft_p99_s']['mean']:.1f}" for one in (fixed, ours)]
     assert f"p99 from {' to '.join(tails)} s" in row
+    spent = [f"{100 * ours[bill]['mean']:.0f}" for bill in ("spend_honoured", "spend_mixed")]
+    assert f"for {' to '.join(spent)} % more money" in row
+
+
+def test_the_rehearsed_queue_is_that_of_the_command() -> None:
+    row, rows = rehearsed("queue")
+    ours, knows = rows["chat, hedge auto"]["ttft_p95_s"], rows["oracle"]["ttft_p95_s"]
+    assert f"**{ours['mean']:.2f} s** beside {knows['mean']:.2f} s" in row
 
 
 def test_the_picture_is_there_and_of_a_page() -> None:
