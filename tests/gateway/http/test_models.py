@@ -133,5 +133,5 @@ async def test_auto_routes_a_bare_name_over_all_that_have_it(start: Start) -> No
     answer = await rig.chat("plain")
     assert answer.status == 200
     assert (await rig.ask("/v1/models/plain")).json["owned_by"] == "lightgate"
-    assert rig.settled()[-1].exchange.policy == "fastest"
+    assert rig.settled()[-1].exchange.policy == "chat"
     assert rig.settled()[-1].exchange.model_asked == "plain"
