@@ -98,6 +98,7 @@ class Form:
         "penalty",
         "prior",
         "recent",
+        "shared",
         "sizes",
         "slowdown",
         "slowness",
@@ -140,6 +141,7 @@ class Form:
         self.in_flight = 0
         self.waiting: dict[int, int] = {}  # start of an attempt without a token: in flight then
         self.curve = WaitCurve()
+        self.shared = False  # whether others than this worker may have requests here
         self._spoke_ns = NEVER  # start of the youngest attempt that had a first token
         self._foreign, self._told_ns = 0, NEVER  # others' requests by the engine, and when
         self._beside, self._peers, self._peers_ns = 0, 0, NEVER  # other workers' requests
@@ -272,22 +274,29 @@ class Form:
     def told(self, busy: int, now_ns: int) -> None:
         """Take in how many requests the engine says it has, ours included."""
         self._foreign, self._told_ns = max(0, busy - self.in_flight), now_ns
+        self.shared = True
 
     def beside(self, flying: int, workers: int, at_ns: int) -> None:
         """Take in what other workers had in flight here at an instant."""
         self._beside, self._peers, self._peers_ns = flying, workers, at_ns
+        self.shared = self.shared or workers > 0
 
     def wait_s(self, now_ns: int) -> float:
         """Return how long one more request would wait behind those in flight.
 
         Where nothing has come for far too long, it is at least as long as the oldest one waits.
         """
-        wait_s = self.curve.seconds(self.flying(now_ns) + 1.0)
-        if self.waiting:
-            oldest_ns = next(iter(self.waiting))
-            age_s = (now_ns - oldest_ns) / NS - self.ttfts_s[0]
-            if age_s > OVERDUE * self.ttfts_s[0] + wait_s and oldest_ns > self._spoke_ns:
-                return age_s
+        flying = self.flying(now_ns) + 1.0 if self.shared else self.in_flight + 1.0
+        curve = self.curve
+        easily = flying <= curve.known and (flying <= curve.room or not curve.slope)
+        wait_s = 0.0 if easily else curve.seconds(flying)
+        for oldest_ns in self.waiting:  # the first one
+            if oldest_ns > self._spoke_ns:
+                usual_s = self.ttfts_s[0]
+                age_s = (now_ns - oldest_ns) / NS - usual_s
+                if age_s > OVERDUE * usual_s + wait_s:
+                    return age_s
+            break
         return wait_s
 
     def first(self, size: int, now_ns: int, ttft_s: float) -> bool:

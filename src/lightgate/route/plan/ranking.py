@@ -109,7 +109,11 @@ class Ranking:
 
     def plan(self, draw: float, key: str, budgets: HedgeBudgets | None) -> Plan:
         """Make the plan of one request; `draw` is in [0, 1), `key` is whose hedges are counted."""
-        waits = [form.wait_s(self.now_ns) for form in self.known]
+        now_ns = self.now_ns
+        # Most targets have nothing in flight at most times: those need no call.
+        waits = [
+            form.wait_s(now_ns) if form.in_flight or form.shared else 0.0 for form in self.known
+        ]
         if waits != self._waits:
             self._waits = waits
             self._leads.clear()
@@ -285,7 +289,9 @@ class Ranking:
         else:
             lead.chance, hedge_ns = chance(q), delay_ns(lead.known[0].sizes[self.size], q)
             form = lead.known[0]
-            hedge_ns = int(hedge_ns * (1.0 + form.wait_s(self.now_ns) / form.ttfts_s[self.size]))
+            if form.in_flight or form.shared:
+                wait_s = form.wait_s(self.now_ns)
+                hedge_ns = int(hedge_ns * (1.0 + wait_s / form.ttfts_s[self.size]))
         if hedge_ns is None or self.forms.incident(self.now_ns):
             return
         if alias.timeout_ns - hedge_ns < lead.known[place].ttfts_s[self.size] * NS:
@@ -302,7 +308,10 @@ class Ranking:
         best, least = None, 0.0
         for place in range(1, self.well):
             form = known[place]
-            if sick(form, self.now_ns) or not form.curve.spare(form.flying(self.now_ns) + 1.0):
+            if sick(form, self.now_ns) or (
+                (form.in_flight or form.shared)
+                and not form.curve.spare(form.flying(self.now_ns) + 1.0)
+            ):
                 continue
             if not values:
                 return place  # in the order of the configuration
@@ -379,7 +388,11 @@ class Ranking:
         ask, size, policy = self.ask, self.size, self.policy
         alias = ask.alias
         due_ns = alias.ttft_timeout_ns if ask.ttft_timeout_ns is None else ask.ttft_timeout_ns
-        dues = [_due(form, size, self.now_ns) for form in known] if due_ns is None else ()
+        dues: Sequence[int | None] = ()
+        if due_ns is None:
+            dues = [form.dues_ns[size] for form in known]
+            if any(self._waits):
+                dues = [_due(form, size, self.now_ns) for form in known]
         race, hedge_ns = (lead.race, lead.hedge_ns) if doubled else (1, None)
         layout = Layout(alias.retries, due_ns, race, hedge_ns, dues)
         reason = policy.reason
@@ -390,7 +403,8 @@ class Ranking:
             reason += f", {held} held" if self.well else ", all held: soonest first"
         twice = doubled and lead.role == "hedge" and not lead.backup
         basis, first = lead.basis or self._basis(lead), known[0]
-        predicted = (first.answered_s(size, self.now_ns) + first.wait_s(self.now_ns)) * NS
+        wait_s = first.wait_s(self.now_ns) if first.in_flight or first.shared else 0.0
+        predicted = (first.answered_s(size, self.now_ns) + wait_s) * NS
         low, high = first.sizes[size].band()
         return Plan(
             lay_out_twice(order[0], layout) if twice else lay_out(order, self.well, layout),

@@ -62,7 +62,8 @@ def misses(slo: ServiceLevels | None, known: Sequence[Form], look: LevelsAsked) 
     key = hash((0 if slo is None else slo.mark, look.size, look.tokens, look.margins))
     found = []
     for form in known:
-        waiting = (key, int(form.wait_s(look.now_ns) * GRAIN))
+        busy = form.in_flight or form.shared
+        waiting = (key, int(form.wait_s(look.now_ns) * GRAIN) if busy else 0)
         over = form.misses.get(waiting)
         if over is None:
             over = form.misses[waiting] = max(0.0, excess(slo, form, look))
