@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 import click
 
@@ -79,16 +79,24 @@ def _base(url: str | None, config: Config | None) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{gateway.port}"
 
 
+class _StaysHere(HTTPRedirectHandler):
+    """A redirect, which a gateway never sends, is not followed: it would take the key along."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow nothing: the answer counts as a refusal."""
+
+
 def _from_gateway(request_id: str, base: str, key: str) -> dict[str, Any] | None:
     """Ask the gateway, over several connections if its workers know different requests."""
     if not base.startswith(("http://", "https://")):
         raise LightgateError(f"{base} is no address of a gateway.", hint="http://HOST:PORT")
     headers = {"authorization": f"Bearer {key}"} if key else {}
     asked = Request(f"{base}/v1/requests/{quote(request_id, safe='')}", headers=headers)  # noqa: S310 - http only
+    opener = build_opener(ProxyHandler({}), _StaysHere)  # the key goes to the gateway alone
     best: dict[str, Any] | None = None
     for _ in range(_TRIES):
         try:
-            with urlopen(asked, timeout=_WAIT_S) as answer:  # noqa: S310 - http only, see above
+            with opener.open(asked, timeout=_WAIT_S) as answer:
                 told = json.load(answer)
         except HTTPError as refused:
             if refused.code == 401:

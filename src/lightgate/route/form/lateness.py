@@ -13,11 +13,11 @@ from typing import Final
 KEPT: Final = 64
 WORST: Final = 0.2  # the part of first tokens that the tail is the mean of
 CHANCE_MEAN: Final = 1.15  # times what the spread explains, by chance
-CHANCE_TAIL: Final = 1.25
+CHANCE_TAIL: Final = 1.25  # the same for the slowest fifth
 PRIOR: Final = 8.0  # samples for which the lognormal prior counts
-EVERY: Final = 4
-RESCUE_S: Final = 2.0  # beyond twice the usual time: longer stalls count as this much
-RESCUE: Final = 2.0
+EVERY: Final = 4  # samples after which they are ranked anew
+RESCUE: Final = 2.0  # times the time alone, and
+RESCUE_S: Final = 2.0  # seconds: a longer stall counts as this much, because a hedge ends it
 
 
 class Lateness:
