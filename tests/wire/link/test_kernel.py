@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lightgate.wire.link.kernel import KernelLink
+from lightgate.wire.link.kernel import SLICE, KernelLink
 from lightgate.wire.link.link import HIGH_WATER, LOW_WATER
 
 if TYPE_CHECKING:
@@ -218,3 +218,55 @@ def test_facts_of_a_link(scene: Scene) -> None:
     scene.link.abort()
     assert scene.link.info("peername") is None
     assert found.fileno() == -1
+
+
+class Hungry:
+    """A socket whose other side takes bytes as fast as they are written."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+
+    def fileno(self) -> int:
+        return 3
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag
+
+    def setsockopt(self, *_: int) -> None:
+        """Take every option."""
+
+    def send(self, data: bytes | memoryview) -> int:
+        self.taken.append(bytes(data))
+        return len(data)
+
+
+def test_a_large_body_is_sent_in_slices_however_fast_it_is_taken() -> None:
+    hungry: Any = Hungry()
+    poller, anchor = Still(), Anchor()
+    link = KernelLink(hungry, anchor, poller, memoryview(bytearray(64)))  # type: ignore[arg-type]
+    link.attach(Owner())
+    large = bytes(range(256)) * (SLICE // 256 * 2) + b"end"
+    link.write(large)
+    assert [len(piece) for piece in hungry.taken] == [SLICE]
+    assert poller.events == IN | OUT
+    for piece in (b"1", b"2"):
+        link.write(piece)
+    poller.fire(OUT)
+    assert [len(piece) for piece in hungry.taken[1:]] == [SLICE]
+    assert link.unsent == len(b"end12")
+    poller.fire(OUT)
+    assert b"".join(hungry.taken) == large + b"12"
+    assert (link.unsent, poller.events) == (0, IN)
+
+
+def test_a_slice_is_shared_by_all_that_is_queued() -> None:
+    hungry: Any = Hungry()
+    poller, anchor = Still(), Anchor()
+    link = KernelLink(hungry, anchor, poller, memoryview(bytearray(64)))  # type: ignore[arg-type]
+    link.attach(Owner())
+    link.write(bytes(SLICE + 10))
+    link.write(bytes(SLICE))
+    poller.fire(OUT)
+    assert [len(piece) for piece in hungry.taken[1:]] == [10, SLICE - 10]
+    poller.fire(OUT)
+    assert [len(piece) for piece in hungry.taken[3:]] == [10]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _TIMESPEC: Final = struct.Struct("@qq")
 _CONTROL_SIZE: Final = socket.CMSG_SPACE(_TIMESPEC.size)
+SLICE: Final = 1 << 20  # bytes that one link sends in a turn of the loop: a peer that reads as fast
+# as they are written would have a whole body of 32 MiB taken by one call, in some 50 ms
 BATCH: Final = 512  # sockets served in one turn of the loop; then the others get theirs
 
 
@@ -180,7 +182,7 @@ class KernelLink:
             self._enqueue(memoryview(data))
             return
         try:
-            sent = self._sock.send(data)
+            sent = self._sock.send(data if len(data) <= SLICE else memoryview(data)[:SLICE])
         except (BlockingIOError, InterruptedError):
             sent = 0
         except OSError as error:
@@ -303,16 +305,17 @@ class KernelLink:
             self._peer.pause_writing()
 
     def _writable(self) -> None:
-        queue = self._queue
-        while queue:
+        queue, most = self._queue, SLICE
+        while queue and most:
             try:
-                sent = self._sock.send(queue[0])
+                sent = self._sock.send(queue[0][:most])
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
                 self._lose(error)
                 return
             self._queued -= sent
+            most -= sent
             if sent < len(queue[0]):
                 queue[0] = queue[0][sent:]
                 break
