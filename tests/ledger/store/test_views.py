@@ -64,6 +64,7 @@ EXCHANGE = st.fixed_dictionaries(
             st.none() | st.integers(0, 10**12),
         ),
         "in_flight": st.none() | st.integers(0, 1000),
+        "fingerprint": st.none() | st.integers(-(2**63), 2**63 - 1),
         "wall_ns": st.integers(0, 4 * 10**18),
         "cost_nano": st.none() | st.integers(0, 10**15),
         "loser_cost_nano": st.none() | st.integers(0, 10**15),
@@ -143,6 +144,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PREDICTED = ("predicted_ttft", "predicted_low", "predicted_high")
 LATER = (
     "end", "provider_request_id", "first_bound_ms", "last_bound_ms", "traceparent", "in_flight",
+    "fingerprint",
     *(f"{name}_ms" for name in PREDICTED),
 )  # fmt: skip
 
@@ -171,7 +173,7 @@ def test_an_older_ledger_gives_the_same_answers(
             ("ended_by", "provider_request_id", "first_since", "last_since")
         )
         one = msgspec.structs.replace(attempt_note(f"x-{at}"), **before)
-        new = ("traceparent", "in_flight", *(f"{name}_ns" for name in PREDICTED))
+        new = ("traceparent", "in_flight", "fingerprint", *(f"{name}_ns" for name in PREDICTED))
         kept = exchange | dict.fromkeys(new)
         notes.append(Settled(exchange_note(f"x-{at}", **kept), (one,)))
     shutil.copy(older, folder)

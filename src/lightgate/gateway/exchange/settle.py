@@ -233,6 +233,7 @@ def _exchange(state: State, exchange: ExchangeFacts) -> ExchangeNote:
         plan.predicted_low_ns,
         plan.predicted_high_ns,
         plan.in_flight,
+        state.prints.of(request, "" if key is None else key.id),
     )
 
 

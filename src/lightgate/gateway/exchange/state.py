@@ -15,6 +15,7 @@ from lightgate.gateway.cache.memory import MemoryCache
 from lightgate.gateway.cache.single_flight import SingleFlight
 from lightgate.gateway.exchange.load import Load
 from lightgate.gateway.exchange.timers import Timers
+from lightgate.gateway.request.prints import PromptPrints
 from lightgate.route.cascade.learned import LearnedBounds
 from lightgate.route.form.forms import Forms
 from lightgate.route.form.lengths import AnswerLengths
@@ -119,6 +120,7 @@ class State:
         self.journal = journal
         self.spend = spend
         self.worker = worker
+        self.prints = PromptPrints.of_process()  # a worker uses its folder's
         self.now_ns = clock.now_ns
         self.wall_ns = clock.wall_ns
         self.draw = random.random

@@ -37,6 +37,7 @@ from lightgate.gateway.process.logs import secrets_of, start_child
 from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.sharing import SHARE_TICKS, FormSharing
 from lightgate.gateway.process.shelter import most_connections
+from lightgate.gateway.request.prints import PromptPrints
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
@@ -95,6 +96,7 @@ class Worker:
             spend=_counters(options, served),
             worker=options.index,
         )
+        self.state.prints = PromptPrints.of_folder(options.data)
         self._keep_answers(served)
         self._learn()
         limits = DoorLimits(body_bytes=served.terms.max_body_bytes, body_hint=TOO_LARGE)

@@ -289,7 +289,7 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     useful token came and `first_out_ns` when it was handed on. `traceparent` is the client's.
     What was predicted is the first token of the plan's first target, from the start of its attempt,
     with the ends of the band that holds 80 % of them; `in_flight` is how many requests that target
-    had then.
+    had then. `fingerprint` is that of the client's request; see `gateway.request.prints`.
     """
 
     id: str
@@ -328,6 +328,7 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     predicted_low_ns: int | None = None
     predicted_high_ns: int | None = None
     in_flight: int | None = None
+    fingerprint: int | None = None
 
     def row(self, attempts: int) -> tuple[Any, ...]:
         """The values of EXCHANGE_COLUMNS."""
@@ -380,6 +381,7 @@ class ExchangeNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
             predicted_low_ms=ms(self.predicted_low_ns),
             predicted_high_ms=ms(self.predicted_high_ns),
             in_flight=self.in_flight,
+            fingerprint=self.fingerprint,
         )
 
     def overhead_ms(self) -> float | None:
@@ -414,7 +416,7 @@ EXCHANGE_COLUMNS: Final = (
     "routed_ns", "sent_ns", "first_in_ns", "first_out_ns", "last_in_ns", "last_out_ns",
     "closed_ns", "tokens_in", "tokens_out", "cost_nano", "cost_source", "worker", "attempts",
     "tags", "loser_cost_nano", "error", "traceparent", "predicted_ttft_ns", "predicted_low_ns",
-    "predicted_high_ns", "in_flight",
+    "predicted_high_ns", "in_flight", "fingerprint",
 )  # fmt: skip
 
 

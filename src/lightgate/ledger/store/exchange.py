@@ -26,6 +26,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     is of the winner, `loser_cost_usd` of everybody else who was paid. `predicted_ttft_ms` is of the
     plan's first target alone, from the start of its attempt; 80 % of such first tokens were
     expected between `predicted_low_ms` and `predicted_high_ms`, with `in_flight` requests there.
+    Equal `fingerprint`s are equal requests of one key.
     """
 
     id: str
@@ -68,6 +69,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     predicted_low_ms: float | None = None
     predicted_high_ms: float | None = None
     in_flight: int | None = None
+    fingerprint: int | None = None
 
 
 def exchange_of(row: Sequence[Any]) -> ExchangeRecord:

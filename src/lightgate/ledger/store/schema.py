@@ -29,7 +29,7 @@ _COUNTS: Final = frozenset(
 )
 _BIG: Final = frozenset(
     {"bytes_in", "bytes_out", "tokens_in", "tokens_out", "tokens_streamed", "tokens_reasoning",
-     "tokens_cached"}
+     "tokens_cached", "fingerprint"}
 )  # fmt: skip
 _NULL_NEVER: Final = frozenset(
     {"id", "exchange_id", "source", "target", "provider", "model", "dialect", "role", "outcome",

@@ -21,11 +21,17 @@ def upgrade() -> None:
     for name in _PREDICTED:
         op.add_column("exchange_notes", sa.Column(f"{name}_ns", sa.BigInteger()))
     op.add_column("exchange_notes", sa.Column("in_flight", sa.Integer()))
+    columns, more = columns_with_predictions()
+    op.execute(v0003_notes.make_view("exchanges", "exchange_notes", columns | more))
+
+
+def columns_with_predictions() -> tuple[dict[str, str], dict[str, str]]:
+    """The columns of the view as this version has them, and those that stand behind all others."""
     columns, more = _columns()
     for name in _PREDICTED:
         columns[f"{name}_ms"] = f"CAST({name}_ns AS DOUBLE PRECISION) / 1000000"
     columns["in_flight"] = '"in_flight"'
-    op.execute(v0003_notes.make_view("exchanges", "exchange_notes", columns | more))
+    return columns, more
 
 
 def downgrade() -> None:

@@ -1,0 +1,75 @@
+"""Fingerprints of requests: the ledger can tell that a request came again, never what it said.
+
+A fingerprint is 63 bits of a keyed hash of the body and the client's key, and one bit that says
+whether the request asked for a temperature of 0. The hash key is random, lies in the data folder
+and never leaves it: without it no fingerprint can be tried against a guessed prompt, and
+fingerprints of two folders have nothing in common. A body that is spelled in another way has
+another fingerprint, so repeats are counted too low rather than too high.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from lightgate.route.prompt.cache_key import cacheable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lightgate.gateway.request.body import ClientRequest
+
+FILE: Final = "fingerprint.key"  # in the data folder; without it, repeats begin to count anew
+LONGEST: Final = 64 * 1024  # bytes of a body: some 70 us of hashing
+EXACT: Final = 1  # the bit of a request that `cache = { mode = "exact" }` would take
+_KEY_BYTES: Final = 32
+
+
+class PromptPrints:
+    """Makes fingerprints under one hash key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @classmethod
+    def of_process(cls) -> PromptPrints:
+        """Use a hash key that is forgotten with this process."""
+        return cls(secrets.token_bytes(_KEY_BYTES))
+
+    @classmethod
+    def of_folder(cls, data: Path) -> PromptPrints:
+        """Use the hash key of a data folder; the first process to ask makes it.
+
+        A folder that cannot be written or read gets a key for the life of this process.
+        """
+        path = data / FILE
+        fresh = secrets.token_bytes(_KEY_BYTES)
+        with contextlib.suppress(OSError):
+            made = data / f".{FILE}.{os.getpid()}"
+            made.touch(mode=0o600)
+            made.write_bytes(fresh)
+            with contextlib.suppress(FileExistsError):
+                os.link(made, path)  # whole, or not at all: another worker may read it now
+            made.unlink()
+        with contextlib.suppress(OSError):
+            kept = path.read_bytes()
+            if len(kept) == _KEY_BYTES:
+                return cls(kept)
+        return cls(fresh)
+
+    def of(self, request: ClientRequest, tenant: str) -> int | None:
+        """Return the fingerprint of a request; None where an equal one may want another answer."""
+        body, dialect = request.body, request.endpoint.dialect
+        if request.found is not None or not body or len(body) > LONGEST or request.form is not None:
+            return None
+        exact = cacheable(dialect, request.fields, "exact")
+        if not exact and not cacheable(dialect, request.fields, "any"):
+            return None
+        digest = blake2b(tenant.encode(), digest_size=8, key=self._key, person=b"lightgate.repeat")
+        digest.update(b"\0")
+        digest.update(body)
+        found = int.from_bytes(digest.digest(), "big", signed=True)
+        return found | EXACT if exact else found & ~EXACT
