@@ -33,6 +33,7 @@ SECTIONS: dict[str, type[worlds.WorldTable]] = {
     "Stall": worlds.Stall,
     "Rate": worlds.WorldRate,
     "Prompt cache": worlds.WorldCache,
+    "Batch API": worlds.WorldBatch,
     "Price": worlds.WorldPrice,
     "Fault rule": worlds.FaultRule,
     "Weather": worlds.Weather,
@@ -58,8 +59,9 @@ def default_in_words(field: msgspec.structs.FieldInfo) -> str:
         return str(default).lower()
     if isinstance(default, worlds.AnswerShape):
         return "plain"
-    if isinstance(default, int | float):
-        return str(default)
+    numbers = default if isinstance(default, tuple) else (default,)
+    if numbers and isinstance(numbers[0], int | float):
+        return ", ".join(map(str, numbers))
     return f"`{default}`" if default else "empty"
 
 

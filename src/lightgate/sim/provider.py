@@ -57,9 +57,17 @@ class SimProvider:
         self.in_flight = 0
 
     def plan(
-        self, request: SimRequest, received_ns: int, fault: FaultCall | None
+        self,
+        request: SimRequest,
+        received_ns: int,
+        fault: FaultCall | None,
+        *,
+        batched: bool = False,
     ) -> PlannedRequest:
-        """Decide everything about a request; the model must be one of this provider's."""
+        """Decide everything about a request; the model must be one of this provider's.
+
+        A line of a batch job (`batched`) waits in no queue and counts towards no rate limit.
+        """
         number, self._number = self._number, self._number + 1
         self.in_flight += 1
         model = self.spec.models[request.model_name]
@@ -68,7 +76,7 @@ class SimProvider:
         fault = fault or self._rule(model, number, dice)
         if fault is not None and fault.fault.streams_only and not request.stream:
             fault = None
-        wait_s = self._bucket.take(received_ns) if self._bucket else None
+        wait_s = self._bucket.take(received_ns) if self._bucket and not batched else None
         scripted = script_turn(model.turns, request)
         counts, reason = _length(request, model.shape, scripted)
         plan = AnswerPlan(
@@ -97,7 +105,7 @@ class SimProvider:
                 fault.fault.late(plan, fault.argument)
                 if plan.error is not None:
                     _write_error(plan, plan.script.end_ns)
-        start_ns, slot = self._admit(plan, received_ns)
+        start_ns, slot = (received_ns, None) if batched else self._admit(plan, received_ns)
         return PlannedRequest(
             number=number,
             id=blake2b(f"{self._seed}/{self.name}/{number}".encode(), digest_size=12).hexdigest(),

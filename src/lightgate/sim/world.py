@@ -119,6 +119,25 @@ class FaultRule(WorldTable, frozen=True):
     share: float = 0.0
 
 
+class WorldBatch(WorldTable, frozen=True):
+    """A batch API: its form, when its jobs finish and what becomes of their lines.
+
+    The time of a whole job is lognormal; its lines finish one after the other until then. Shares
+    are of lines, drawn by their numbers.
+    """
+
+    form: Literal["openai", "groq", "together", "mistral"] | None = None  # None: the dialect's own
+    finish_s: tuple[float, float] = (420.0, 3600.0)  # p50 and p90 of the time of a job
+    window_s: float = 86_400.0  # what is not finished then expires
+    cancel_s: float = 0.0  # from a cancel to its end; lines finish meanwhile
+    keep_s: float = 2_592_000.0  # how long results are kept after the end
+    errors: float = 0.0  # share of lines that end in an error
+    stuck: float = 0.0  # share of lines that never finish
+    lost_every: int = 0  # every n-th job is made, and the answer that says so is lost
+    refused_every: int = 0  # every n-th submission is refused with 429
+    most_lines: int = 50_000
+
+
 class WorldPrice(WorldTable, frozen=True):
     """Dollars per million tokens."""
 
@@ -164,6 +183,7 @@ class WorldProvider(WorldTable, frozen=True):
     cache: WorldCache | None = None  # None: every prompt is read anew
     weather: Weather | None = None
     faults: tuple[FaultRule, ...] = ()
+    batch: WorldBatch | None = None  # None: it has no batch API
     hourly_cost: Decimal | None = None
     models: dict[str, WorldModel] = {}
 

@@ -15,7 +15,7 @@ import msgspec
 
 from lightgate.errors import ConfigError, UsageError
 from lightgate.sim.faults import FAULTS, parse_fault
-from lightgate.sim.world import LoadPoint, World, WorldCache, WorldModel
+from lightgate.sim.world import LoadPoint, World, WorldCache, WorldModel, WorldProvider
 
 _SHIPPED = resources.files("lightgate.sim") / "worlds"
 
@@ -119,6 +119,7 @@ def _problems(world: World) -> list[str]:
         found.extend(
             f"providers.{name}.cache: {fault}" for fault in _cache_problems(provider.cache)
         )
+        found.extend(f"providers.{name}.batch: {said}" for said in _batch_problems(provider))
         rules = [(f"providers.{name}", rule) for rule in provider.faults]
         for title, model in provider.models.items():
             place = f"providers.{name}.models.{title}"
@@ -148,6 +149,20 @@ def _cache_problems(cache: WorldCache | None) -> list[str]:
     if cache is None or (0 <= cache.saves <= 1 and min(cache.block, cache.blocks) >= 1):
         return []
     return ["saves is a share, block and blocks are at least 1"]
+
+
+def _batch_problems(provider: WorldProvider) -> list[str]:
+    batch = provider.batch
+    if batch is None:
+        return []
+    found = []
+    if batch.form is not None and provider.dialect != "openai":
+        found.append(f"the form {batch.form!r} is not one of the dialect {provider.dialect!r}")
+    if not 0 < batch.finish_s[0] <= batch.finish_s[1]:
+        found.append("finish_s is p50, p90 with 0 < p50 <= p90")
+    if min(batch.errors, batch.stuck) < 0 or batch.errors + batch.stuck > 1:
+        found.append("errors and stuck are shares, together at most 1")
+    return found
 
 
 def _curve_problems(curve: tuple[LoadPoint, ...]) -> list[str]:

@@ -15,6 +15,8 @@ from lightgate.sim.answer.pacer import SimPacer
 from lightgate.sim.answer.player import Content, ScriptPlayer
 from lightgate.sim.answer.request import FAMILY_OF, SOUND, BadSimRequest, SimRequest, read_request
 from lightgate.sim.answer.script import CUT, FINISH, USAGE, WHOLE
+from lightgate.sim.batch.endpoints import SimCall
+from lightgate.sim.batch.registry import batch_api
 from lightgate.sim.dialects.registry import error_body, error_event, renderer_of
 from lightgate.sim.faults import FaultCall, parse_fault
 from lightgate.sim.log import PAGE, SimLog, SimLogEntry
@@ -37,8 +39,10 @@ from lightgate.wire.link.stamper import best_source
 
 if TYPE_CHECKING:
     from lightgate.clock.marks import StampSource
+    from lightgate.clock.source import Clock
     from lightgate.sim.answer.answer import Renderer
     from lightgate.sim.answer.plan import AnswerPlan, PlannedRequest
+    from lightgate.sim.batch.endpoints import SimBatchApi
     from lightgate.sim.world import World
 
 _JSON: Final = (b"content-type", b"application/json")
@@ -75,6 +79,7 @@ class SimServer:
         stamp: StampSource | None = None,
         own_ports: bool = False,
         trouble: bool = False,
+        batch_clock: Clock = SYSTEM,
     ) -> None:
         self.world = world
         self.seed = seed
@@ -86,6 +91,8 @@ class SimServer:
         self._trouble = TroublePorts() if trouble else None
         self._providers: dict[str, SimProvider] = {}
         self._stored: dict[str, StoredResponses] = {}
+        self._batches: dict[str, SimBatchApi] = {}
+        self._batch_clock = batch_clock  # of jobs alone: a test may let a day pass
         self._doors: list[Door] = []
         self._pacer: SimPacer | None = None
         self._used = UsedConnections()
@@ -106,6 +113,10 @@ class SimServer:
             for name in self.world.providers
         }
         self._stored = {name: StoredResponses() for name in self.world.providers}
+        for name, provider in self._providers.items():
+            api = batch_api(provider, seed=self.seed, clock=self._batch_clock)
+            if api is not None:
+                self._batches[name] = api
         try:
             bound = await self._open(host, port, None)
             if self._own_ports:
@@ -147,6 +158,8 @@ class SimServer:
         headers = (_JSON, (b"x-request-id", request_id.encode()))
         try:
             _check_key(provider.spec.key, find_key(inbound.headers, path.query) or "")
+            if self._answer_batch(inbound, reply, path, own, headers):
+                return
             stored = self._stored[path.provider]
             if (
                 path.path.startswith(RESPONSES)
@@ -176,6 +189,30 @@ class SimServer:
         if request.kind == "responses" and planned.plan.error is None:
             stored.put(request, renderer.whole())
         await self._play(_player(entry, planned.plan, request, renderer, reply), entry, planned)
+
+    def _answer_batch(
+        self,
+        inbound: Inbound,
+        reply: Reply,
+        path: SimPath,
+        own: str | None,
+        headers: tuple[tuple[bytes, bytes], ...],
+    ) -> bool:
+        """Answer a request about files or batch jobs; False where it is about something else."""
+        api = self._batches.get(path.provider or "")
+        if api is None:
+            return False
+        host = (inbound.header(b"host") or b"127.0.0.1").decode("latin-1")
+        root = f"http://{host}" if own is not None else f"http://{host}/{path.provider}"
+        call = SimCall(inbound.method, path.path, path.query, inbound.headers, inbound.body, root)
+        found = api.answer(call)
+        if found is None:
+            return False
+        if found.lost:
+            reply.abort()
+        else:
+            reply.whole(found.status, (*found.headers, *headers[1:]), found.body)
+        return True
 
     def _answer_own(self, inbound: Inbound, reply: Reply, path: SimPath) -> None:
         """Answer with one of the simulator's own pages."""
