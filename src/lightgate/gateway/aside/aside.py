@@ -16,10 +16,10 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from lightgate.errors import LightgateError
-from lightgate.gateway.aside.frames import FrameReader, Segments, pieces, value_of
+from lightgate.gateway.aside.frames import FrameReader, Segments, pieces, sliced, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Job = Callable[..., tuple[Any, list[bytes]]]
 
@@ -63,6 +63,8 @@ class Aside:
         self._transport: asyncio.SubprocessTransport | None = None
         self._pipe: _Pipe | None = None  # of the last process
         self._starting: asyncio.Task[None] | None = None
+        self._left: Iterator[memoryview] = iter(())  # of the job that runs, not handed over yet
+        self._full = False  # the pipe takes no more for now
         self.jobs = 0  # that were done
 
     async def do(
@@ -139,13 +141,29 @@ class Aside:
             self._send(self._running)
 
     def _send(self, order: _Order) -> None:
+        self._timer = self._loop.call_later(JOB_S, self._too_late)
+        self._left = sliced(pieces((order.job, order.arguments), order.bodies))
+        self._write_on()
+
+    def _write_on(self) -> None:
+        """Hand over the next slice of the job, one in each turn of the loop, if the pipe has room.
+
+        A process that reads as fast as it is written to never fills the pipe.
+        """
         transport = self._transport
         pipe = None if transport is None else transport.get_pipe_transport(_STDIN)
-        if pipe is None:
-            return  # it has just died, and is about to say so
-        self._timer = self._loop.call_later(JOB_S, self._too_late)
-        for piece in pieces((order.job, order.arguments), order.bodies):
+        piece = None if pipe is None or self._full else next(self._left, None)
+        if piece is not None:
             cast("asyncio.WriteTransport", pipe).write(piece)
+            if not self._full:
+                self._loop.call_soon(self._write_on)
+
+    def flow(self, transport: asyncio.SubprocessTransport | None, *, full: bool) -> None:
+        """Stop handing over while the pipe is full, and go on when it is not."""
+        if transport is self._transport:
+            self._full = full
+            if not full:
+                self._loop.call_soon(self._write_on)
 
     def take(self, segments: Segments) -> None:
         """Take the result of the job that runs."""
@@ -169,7 +187,7 @@ class Aside:
         """
         if transport is not self._transport or transport is None:
             return
-        self._transport = None
+        self._forget()
         transport.close()
         if self._running is not None:
             _log.error("The process for large bodies died (%s)", transport.get_returncode())
@@ -194,11 +212,16 @@ class Aside:
     def _end(self) -> None:
         """End the process."""
         self._stop_timer()
-        transport, self._transport = self._transport, None
+        transport = self._transport
+        self._forget()
         if transport is not None:
             with contextlib.suppress(ProcessLookupError):
                 transport.kill()
             transport.close()
+
+    def _forget(self) -> None:
+        """Have no process, and nothing to hand over to it."""
+        self._transport, self._left, self._full = None, iter(()), False
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -222,6 +245,14 @@ class _Pipe(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - there is one
         """Take a piece of a result."""
         self._reader.feed(data)
+
+    def pause_writing(self) -> None:
+        """Tell that the process has not read what it was sent."""
+        self._aside.flow(self._transport, full=True)
+
+    def resume_writing(self) -> None:
+        """Tell that the process has read nearly all of it."""
+        self._aside.flow(self._transport, full=False)
 
     def process_exited(self) -> None:
         """Tell that the process is gone."""

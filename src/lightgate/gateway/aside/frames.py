@@ -12,10 +12,12 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _COUNT: Final = struct.Struct("<I")
 _LENGTH: Final = struct.Struct("<Q")
+SLICE: Final = 1 << 20  # bytes that are written in one turn of a loop: a reader on another core can
+# take a body of 32 MiB as fast as it is written, and one write would last for all of it
 
 Segments = list[bytes]
 
@@ -27,6 +29,14 @@ def pieces(value: object, bodies: Sequence[bytes]) -> Iterator[bytes]:
     lengths = b"".join([_LENGTH.pack(len(segment)) for segment in segments])
     yield _COUNT.pack(len(segments)) + lengths
     yield from segments
+
+
+def sliced(pieces: Iterable[bytes]) -> Iterator[memoryview]:
+    """Cut pieces into slices that a loop can write in one turn."""
+    for piece in pieces:
+        whole = memoryview(piece)
+        for start in range(0, len(whole), SLICE):
+            yield whole[start : start + SLICE]
 
 
 def value_of(segments: Segments) -> Any:
