@@ -174,7 +174,7 @@ def test_every_policy_has_its_row() -> None:
 
 
 def test_the_numbers_of_limits_and_promises() -> None:
-    from lightgate.route.form import in_flight as room
+    from lightgate.route.admission import in_flight as room
     from lightgate.route.form import pairs, slo
 
     found = rows("Appendix: numbers of limits in flight")

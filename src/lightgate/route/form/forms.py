@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lightgate.route.admission.in_flight import RATE_S
 from lightgate.route.form.change import FAR
-from lightgate.route.form.in_flight import RATE_S
 from lightgate.route.form.pairs import Pairs
 from lightgate.route.form.prior import DEFAULT, Prior
 from lightgate.route.form.size import BUCKETS, RECENT, bucket

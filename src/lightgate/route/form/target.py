@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import erfc, exp, log, pi, sqrt
 from typing import TYPE_CHECKING, Final
 
+from lightgate.route.admission.in_flight import InFlightLimit
 from lightgate.route.form.change import FAR, SLACK, ChangeDetector, Slowdown
-from lightgate.route.form.in_flight import InFlightLimit
 from lightgate.route.form.lateness import Lateness
 from lightgate.route.form.prior import DOUBTFUL, Z80
 from lightgate.route.form.size import ENOUGH, OFFSETS, PromptSize

@@ -9,8 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightgate.route.admission.in_flight import HOLD_NS, InFlightLimit
 from lightgate.route.form.forms import Forms, FormState
-from lightgate.route.form.in_flight import HOLD_NS, InFlightLimit
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Breakers, Rules
 from lightgate.route.health.failure import RATE_LIMITED, SERVER

@@ -1,0 +1,1 @@
+"""Admission: how many requests a target may be sent now, learnt from its answers."""
