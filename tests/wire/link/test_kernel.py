@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lightgate.wire.link.kernel import SLICE, KernelLink
-from lightgate.wire.link.link import HIGH_WATER, LOW_WATER
+from lightgate.wire.link.kernel import KernelLink
+from lightgate.wire.link.link import HIGH_WATER, LOW_WATER, SLICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ import uvloop
 
 from lightgate.clock.source import ManualClock
 from lightgate.wire.link.kernel import KernelLink, Poller
-from lightgate.wire.link.link import FULL_READ, HIGH_WATER, READ_SIZE, ReadLink
+from lightgate.wire.link.link import FULL_READ, HIGH_WATER, READ_SIZE, SLICE, ReadLink
 from lightgate.wire.link.stamps import (
     JITTER_NS,
     SO_TIMESTAMPNS,
@@ -159,6 +159,32 @@ def test_a_slow_reader_pauses_and_resumes_the_writer(on: Callable[[Scene], None]
             return received == sent
 
         await rig.until(read_on)
+        assert rig.peer.said == ["pause", "resume"]
+        assert rig.link.unsent == 0
+
+    on(scene)
+
+
+def test_a_large_body_goes_in_slices_and_what_follows_it_comes_after(
+    on: Callable[[Scene], None],
+) -> None:
+    async def scene(rig: Rig) -> None:
+        large = os.urandom(3 * SLICE + 5)
+        rig.link.write(large)
+        rig.link.write(b"and more")
+        assert rig.peer.said == ["pause"]
+        assert rig.link.unsent >= 2 * SLICE  # the first turn takes a slice at most
+        rig.far.setblocking(False)
+        received = bytearray()
+
+        def read_on() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                received.extend(rig.far.recv(1 << 20))
+            return len(received) == len(large) + 8
+
+        await rig.until(read_on)
+        assert received == large + b"and more"
+        await rig.until(lambda: "resume" in rig.peer.said)
         assert rig.peer.said == ["pause", "resume"]
         assert rig.link.unsent == 0
 

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from lightgate.wire.link.link import HIGH_WATER, LOW_WATER
+from lightgate.wire.link.link import HIGH_WATER, LOW_WATER, SLICE
 from lightgate.wire.link.stamps import RECHECK_NS, SO_TIMESTAMPNS, WAKE_NS, BusyTime
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _TIMESPEC: Final = struct.Struct("@qq")
 _CONTROL_SIZE: Final = socket.CMSG_SPACE(_TIMESPEC.size)
-SLICE: Final = 1 << 20  # bytes that one link sends in a turn of the loop: a peer that reads as fast
-# as they are written would have a whole body of 32 MiB taken by one call, in some 50 ms
 BATCH: Final = 512  # sockets served in one turn of the loop; then the others get theirs
 
 

@@ -15,9 +15,12 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lightgate.wire.link.stamps import LoopLag
 
 READ_SIZE: Final = 65536
@@ -25,6 +28,9 @@ READ_SIZE: Final = 65536
 FULL_READ: Final = 131_072
 HIGH_WATER: Final = 65536  # unsent bytes at which the peer is asked to pause
 LOW_WATER: Final = 16384  # ... and at which it may go on
+# Bytes that one link sends in a turn of the loop: a peer that reads as fast as they are written
+# would have a whole body of 32 MiB taken by one call, in some 50 ms.
+SLICE: Final = 1 << 20
 
 
 class Peer(Protocol):
@@ -86,7 +92,8 @@ class ReadLink(asyncio.Protocol):
     """A link on the loop's own transport, stamped when the loop reads."""
 
     __slots__ = (
-        "_halted", "_lag", "_peer", "_plain", "_resting", "_sock", "_transport", "is_open",
+        "_after", "_full", "_halted", "_held", "_lag", "_peer", "_plain", "_resting", "_sock",
+        "_transport", "is_open",
     )  # fmt: skip
 
     def __init__(self, lag: LoopLag | None = None, sock: socket.socket | None = None) -> None:
@@ -97,12 +104,17 @@ class ReadLink(asyncio.Protocol):
         self._plain: socket.socket | None = None  # where it may be written to past the transport
         self._halted = False  # the owner wants no bytes
         self._resting = False  # nothing is read until the next turn of the loop
+        self._held: deque[memoryview] = deque()  # of large bodies, not given to the transport yet
+        self._after: Callable[[], None] | None = None  # what ends the link once all is given
+        self._full = False  # the owner was asked to pause
         self.is_open = False  # whether bytes may still be written
 
     @property
     def unsent(self) -> int:
         """Bytes that the transport still holds."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size() + sum([len(data) for data in self._held])
 
     def attach(self, peer: Peer) -> None:
         """Name the owner."""
@@ -114,6 +126,9 @@ class ReadLink(asyncio.Protocol):
         Only where the socket is ours to use (a client's, without TLS) and nothing is queued before.
         """
         if not self.is_open or self._transport is None or not data:
+            return
+        if len(data) > SLICE or self._held:
+            self._hold(memoryview(data))
             return
         sock = self._plain
         if sock is not None and not self._transport.get_write_buffer_size():
@@ -128,6 +143,25 @@ class ReadLink(asyncio.Protocol):
             self._transport.write(memoryview(data)[sent:])  # a large rest is not copied
             return
         self._transport.write(data)
+
+    def _hold(self, data: memoryview) -> None:
+        """Send a large body in slices, one in each turn of the loop."""
+        first = not self._held
+        self._held.extend([data[at : at + SLICE] for at in range(0, len(data), SLICE)])
+        if first:
+            self.pause_writing()
+            self._send_on()
+
+    def _send_on(self) -> None:
+        """Give the transport the next slice, unless it is full: then it will say that it is not."""
+        transport = self._transport
+        if not self._held or transport is None or transport.get_write_buffer_size() > HIGH_WATER:
+            return
+        transport.write(self._held.popleft())
+        if not self._held and self._after is not None:
+            self._after()
+        elif transport.get_write_buffer_size() <= HIGH_WATER:
+            self.resume_writing()
 
     def pause_reading(self) -> None:
         """Stop reading."""
@@ -157,14 +191,20 @@ class ReadLink(asyncio.Protocol):
         """Send what is queued, then close."""
         self._peer = None
         if self._transport is not None:
-            self._transport.close()
+            if self._held:
+                self._after = self._transport.close
+            else:
+                self._transport.close()
         self.is_open = False
 
     def end_writing(self) -> bool:
         """Send what is queued, then end our half; False where that cannot be (TLS)."""
         if not self.is_open or self._transport is None or not self._transport.can_write_eof():
             return False
-        self._transport.write_eof()
+        if self._held:
+            self._after = self._transport.write_eof
+        else:
+            self._transport.write_eof()
         self.is_open = False
         return True
 
@@ -172,6 +212,7 @@ class ReadLink(asyncio.Protocol):
         """Close in this turn: the FIN leaves now, the transport tidies up after it."""
         self._peer = None
         self.is_open = False
+        self._held.clear()
         if self._transport is None:
             return
         # The transport itself closes in its next turn only, so the connection is shut under it.
@@ -217,15 +258,20 @@ class ReadLink(asyncio.Protocol):
         """Tell the owner once."""
         peer, self._peer, self.is_open = self._peer, None, False
         self._transport = None
+        self._held.clear()
         if peer is not None:
             peer.on_lost(exc)
 
     def pause_writing(self) -> None:
-        """Tell the owner that the transport's buffer is full."""
-        if self._peer is not None:
+        """Tell the owner that the transport's buffer is full, unless it knows."""
+        if self._peer is not None and not self._full:
+            self._full = True
             self._peer.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell the owner that the transport's buffer has drained."""
-        if self._peer is not None:
+        """Tell the owner that the transport's buffer has drained, and all before it."""
+        if self._held:
+            asyncio.get_running_loop().call_soon(self._send_on)
+        elif self._peer is not None and self._full:
+            self._full = False
             self._peer.resume_writing()
