@@ -27,6 +27,7 @@ PARTS_OF_VERBS = {
     "priors": "models",
     "bench_file": "bench",
     "bench_consent": "bench",
+    "bench_checks": "bench",
     "bench_wish": "bench",
     "examine": "config",
     "first_config": "init",

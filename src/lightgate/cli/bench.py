@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lightgate.cli.bench_checks import as_asked, case_count, cases_of, checked, checks_options
 from lightgate.cli.bench_consent import agree, folder_of, options_of, take_up
 from lightgate.cli.bench_file import file_option
 from lightgate.cli.bench_wish import (
@@ -38,6 +39,7 @@ from lightgate.errors import LightgateError, NotJudged, ThresholdMissed, UsageEr
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lightgate.bench.checks.cases import CaseSet
     from lightgate.bench.judge.slo import Check
     from lightgate.bench.load.shape import Shape
     from lightgate.bench.run.engine import Bench
@@ -61,8 +63,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
 @click.option("--world", help="Bench every simulated provider of this world instead.")
 @click.option(
     "--concurrency",
-    default="1,8,32",
-    show_default=True,
+    show_default="1,8,32; 1 with --checks",
     help="Requests in flight at once; one load for each number.",
 )
 @click.option("--requests", type=click.IntRange(1), help="Requests per target and load.")
@@ -103,6 +104,7 @@ PROFILES = ("voice", "coding", "agent", "batch")
     type=click.Path(path_type=Path),
     help="Own prompts or conversations: a file of JSON lines or of plain ones.",
 )
+@checks_options
 @click.option("--cached", is_flag=True, help="Let prompts share a long beginning, on purpose.")
 @click.option(
     "--temperature",
@@ -158,11 +160,14 @@ def command(**given: Any) -> int:
     from lightgate.bench.watch.watch import EngineWatch
 
     checks = [parse(text) for text in given["limits"]]
+    cases = cases_of(given)
+    if cases is None and any(check.name.startswith("pass") for check in checks):
+        raise UsageError("A limit on the pass rate needs cases.", hint="Add --checks FILE.")
     paced = given["rate"] is not None and not given["find_rate"]
     given["shape"] = given["shape"] or ("poisson" if paced else "closed")
     take_up(given)
     with _targets(given) as targets:
-        order = _order(given, targets)
+        order = _order(given, targets, cases)
         explorer = _explorer(given, order, checks)
         order = agree(order, explorer, yes=given["yes"])
         folder = folder_of(given)
@@ -263,17 +268,20 @@ def _dollars(option: str, text: str | None) -> Decimal | None:
     return dollars
 
 
-def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
+def _order(
+    given: dict[str, Any], targets: tuple[Target, ...], cases: CaseSet | None = None
+) -> RunOrder:
     from datetime import UTC, datetime
 
     from lightgate.bench.run.order import RunOrder
     from lightgate.wire.link.stamper import best_source
 
     seed = given["seed"] if given["seed"] is not None else secrets.randbelow(1 << 31)
-    wish = wish_of(given, seed)
+    wish = as_asked(wish_of(given, seed), cases)
     return RunOrder(
         targets=targets,
-        loads=tuple(_loads(given, seed, wish, targets)),
+        loads=tuple(_loads(given, seed, wish, targets, cases)),
+        cases=cases,
         talk=_talk(given, wish),
         wish=wish,
         seed=seed,
@@ -295,7 +303,11 @@ def _order(given: dict[str, Any], targets: tuple[Target, ...]) -> RunOrder:
 
 
 def _loads(
-    given: dict[str, Any], seed: int, wish: WorkloadWish, targets: tuple[Target, ...]
+    given: dict[str, Any],
+    seed: int,
+    wish: WorkloadWish,
+    targets: tuple[Target, ...],
+    cases: CaseSet | None = None,
 ) -> list[Loading]:
     from lightgate.bench.load.shape import Closed, parse_shape
     from lightgate.bench.run.order import Loading, enough
@@ -318,7 +330,7 @@ def _loads(
             concurrency=workers,
             requests=None
             if duration is not None
-            else given["requests"] or enough(workers, len(targets)),
+            else case_count(cases, workers) or given["requests"] or enough(workers, len(targets)),
             duration_ns=duration,
             cap=_cap(duration, workers, wish.tokens_out, targets),
             precision=precision,
@@ -471,14 +483,15 @@ def _carry_out(
         interrupted, failure = uvloop.run(_until_signal(bench))
     if failure is not None and not bench.measured.attempts:
         raise failure
+    run = checked(bench.run, order, bench, folder)
     if failure is not None:
         note(f"lightgate: {failure}")
-        return bench.run, failure.exit_code
+        return run, failure.exit_code
     if bench.given_up:
         first = bench.given_up[0]
         note(f"lightgate: {first}")
-        return bench.run, first.exit_code
-    return bench.run, Exit.INTERRUPTED if interrupted else Exit.OK
+        return run, first.exit_code
+    return run, Exit.INTERRUPTED if interrupted else Exit.OK
 
 
 def _watched(run: Run, watch: EngineWatch, folder: RunFolder | None) -> Run:

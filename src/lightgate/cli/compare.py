@@ -50,7 +50,8 @@ def command(**given: Any) -> None:
 
     Medians, slow ends (p95, of speeds the slow 5 %), failures and costs, each with its interval; a
     tie is called a tie. A regression is a change whose whole interval lies beyond the tolerance
-    (5 % unless --fail-on-regression says), or surely more failures, by more than a point.
+    (5 % unless --fail-on-regression says), or surely more failures or fewer passed cases of
+    --checks, by more than a point.
     """
     import numpy as np
 
@@ -82,8 +83,8 @@ def command(**given: Any) -> None:
 
 
 _CAPTION = (
-    "1.10 is ten percent worse, whatever the figure; failed is in points. The interval holds what"
-    " varies inside the runs, not what changes between them."
+    "1.10 is ten percent worse, whatever the figure; failed and pass are in points. The interval"
+    " holds what varies inside the runs, not what changes between them."
 )
 
 
@@ -120,9 +121,9 @@ def _place(change: Change) -> str:
 
 
 def _limit(change: Change, compared: Compared) -> str:
-    from lightgate.bench.statistics.regress import FAILED
+    from lightgate.bench.statistics.regress import IN_POINTS
 
-    if change.metric == FAILED:
+    if change.metric in IN_POINTS:
         return f"{compared.points * 100:.3g} points"
     return f"{compared.tolerance * 100:.3g} %"
 
@@ -150,9 +151,9 @@ def _share(text: str) -> float:
 
 
 def _row(change: Change) -> tuple[str, ...]:
-    from lightgate.bench.statistics.regress import COST, FAILED
+    from lightgate.bench.statistics.regress import COST, FAILED, PASSED
 
-    shown = {FAILED: "{:.1%}", COST: "${:,.4g}"}.get(change.metric, "{:,.1f}")
+    shown = {FAILED: "{:.1%}", PASSED: "{:.1%}", COST: "${:,.4g}"}.get(change.metric, "{:,.1f}")
     cells = ("·" if value is None else shown.format(value) for value in (change.old, change.new))
     counts = f"{_count(change, new=False)}, {_count(change, new=True)}"
     return (
@@ -181,17 +182,17 @@ def _count(change: Change, *, new: bool) -> str:
 
 
 def _by(change: Change) -> str:
-    from lightgate.bench.statistics.regress import FAILED
+    from lightgate.bench.statistics.regress import IN_POINTS
 
     if change.worse is None or change.interval is None:
         return "·"
-    return f"{change.worse:+.1%}" if change.metric == FAILED else f"{change.worse:.3f}"
+    return f"{change.worse:+.1%}" if change.metric in IN_POINTS else f"{change.worse:.3f}"
 
 
 def _interval(change: Change) -> str:
-    from lightgate.bench.statistics.regress import FAILED
+    from lightgate.bench.statistics.regress import IN_POINTS
 
     if change.interval is None:
         return "·"
-    form = "{:+.1%} to {:+.1%}" if change.metric == FAILED else "{:.3f} to {:.3f}"
+    form = "{:+.1%} to {:+.1%}" if change.metric in IN_POINTS else "{:.3f} to {:.3f}"
     return form.format(change.interval.low, change.interval.high)

@@ -12,7 +12,7 @@ from lightgate.dialect.neutral.items import KeptItems
 from lightgate.dialect.registry import DIALECTS, TRANSLATED
 from lightgate.dialect.request import ToolCall
 from lightgate.errors import TooLarge
-from lightgate.wire.sse import SseSplitter
+from lightgate.wire.sse import Event, SseSplitter
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +80,39 @@ class AnswerReader:
             finish=self._items.ending().reason,
             logprob=sum(sure) / len(sure) if sure else None,
         )
+
+
+class Kept:
+    """Keeps one answer while it comes, and reads it later: it is called while the clock runs.
+
+    A read that completes no event is not handed to a sink, so of a stream the events are kept, and
+    of an answer in one piece its bytes.
+    """
+
+    __slots__ = ("_events", "_parts")
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._parts: list[bytes] = []
+
+    def keep(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - Sink's
+        """Keep the events of one read, or its bytes where there are none."""
+        if events:
+            self._events += events
+        else:
+            self._parts.append(data)
+
+    def answer(self, dialect: str, *, streamed: bool) -> Answer | None:
+        """Read what was kept; None where it is no answer, or in a dialect not read here."""
+        if dialect not in TRANSLATED:
+            return None
+        reader = AnswerReader(dialect)
+        if streamed:
+            for name, event in self._events:
+                reader.event(name, event)
+        else:
+            reader.whole(b"".join(self._parts))
+        return reader.answer()
 
 
 def reads(dialect: str) -> bool:

@@ -32,6 +32,10 @@ SHARES: Final[dict[str, Callable[[CellSummary], float | None]]] = {
     "retain": lambda cell: cell.retain,
     "batch_eff": lambda cell: cell.batch_eff,
     "offered_share": lambda cell: cell.offered_share,
+    "pass": lambda cell: None if cell.checks is None else cell.checks.rate,
+    "pass_low": lambda cell: (
+        None if cell.checks is None or cell.checks.interval is None else cell.checks.interval.low
+    ),
 }
 PLAIN: Final[dict[str, Callable[[CellSummary], float | None]]] = {
     "throughput": lambda cell: cell.throughput_tps,
@@ -65,7 +69,7 @@ _DEMAND: Final = re.compile(
     r"\s*(?P<name>[a-z0-9_]+)\s*(?P<sign><=?|>=?)\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z/]*)\s*"
 )
 _SLO_HINT: Final = f'Write "ttft<500ms,tpot<40ms"; there are {", ".join(_DEMANDS)}.'
-EXAMPLE: Final = 'Write it like "ttft_p95>500ms", "speed_p50<80", "error_rate>1%".'
+EXAMPLE: Final = 'Write it like "ttft_p95>500ms", "speed_p50<80", "error_rate>1%", "pass<90%".'
 
 
 def parse_slo(text: str) -> Slo:
@@ -342,7 +346,8 @@ def _scaled(text: str, name: str, metric: str | None, number: float, unit: str) 
 def _unknown(check: Check, cell: CellSummary) -> str:
     """Why nobody can say whether a cell keeps a limit; nothing where it can be said."""
     if check.metric is None or check.q is None:
-        return "unknown" if (SHARES | PLAIN)[check.name](cell) is None else ""
+        known = (SHARES | PLAIN)[check.name](cell) is not None
+        return _unasked(check, cell) if known else "unknown"
     seen = cell.estimate(check.metric, check.q)
     if seen is None or seen.value is None:
         count = 0 if seen is None else seen.worth
@@ -352,6 +357,17 @@ def _unknown(check: Check, cell: CellSummary) -> str:
         if better is None or not _COMPARE[check.sign](better, check.limit):
             return f"could not be judged: {doubt(check.metric, seen)}"
     return ""
+
+
+def _unasked(check: Check, cell: CellSummary) -> str:
+    """Why cases without an answer leave a limit on the pass rate open; else nothing."""
+    if check.name != "pass" or cell.checks is None:
+        return ""
+    ends = (cell.checks.lowest, cell.checks.highest)
+    if len({_COMPARE[check.sign](end, check.limit) for end in ends}) == 1:
+        return ""
+    missing = cell.checks.count("unanswered")
+    return f"could not be judged: {missing} of {cell.checks.cases} cases have no answer"
 
 
 def _broken(check: Check, cell: CellSummary) -> str:

@@ -263,7 +263,7 @@ class _Driver:
 
     def _launch(self, job: Job, plan_ns: int) -> tuple[Call, Marks]:
         marks = Marks(plan=plan_ns)
-        call = Call(job.prepared, marks)
+        call = Call(job.prepared, marks, None if job.kept is None else job.kept.keep)
         self._calls.add(call)
         self._started += 1
         return call, marks

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 import msgspec
 
 from lightgate.clock.source import SYSTEM
+from lightgate.provider.answer import Kept
 from lightgate.provider.prepare import Prepared
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ NS_PER_S: Final = 1_000_000_000
 class Job(msgspec.Struct, frozen=True):
     """One request to be made: `id` joins its records, `number` is that of its prompt.
 
-    `cancel_ns` after its start the client cancels it; 0 is at its first token, None never.
+    `cancel_ns` after its start the client cancels it; 0 is at its first token, None never. `kept`
+    takes the answer in, where its words are wanted.
     """
 
     id: str
@@ -39,6 +41,7 @@ class Job(msgspec.Struct, frozen=True):
     number: int = 0
     part: Part = "counted"
     cancel_ns: int | None = None
+    kept: Kept | None = None
 
 
 class Start(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lightgate.bench.checks.rates import AskedCase
 from lightgate.bench.load.blocks import Blocks, InBlock, Interleaved, Lane, LaneTurn
 from lightgate.bench.load.drive import Driving, Finished
 from lightgate.bench.load.jobs import Job
@@ -54,6 +55,7 @@ from lightgate.errors import (
     Unreachable,
 )
 from lightgate.ledger.runs.run import Health, Run
+from lightgate.provider.answer import Kept
 from lightgate.provider.prepare import prepare
 from lightgate.wire.client.client import Client
 from lightgate.wire.origin import split_url
@@ -61,6 +63,7 @@ from lightgate.wire.origin import split_url
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lightgate.bench.checks.cases import CaseSet
     from lightgate.bench.run.order import Explorer, Loading, RunObserver, RunOrder
     from lightgate.bench.workload.conversation import Talk
     from lightgate.bench.workload.conversation import Turn as SessionTurn
@@ -102,6 +105,7 @@ class Bench:
         self._takes_ns: dict[str, dict[str, int]] = {}  # by load and target: the time of a request
         self._notes: list[str] = []
         self.given_up: list[LightgateError] = []  # targets that went away, or refused their key
+        self.asked: list[AskedCase] = []  # of the user's own cases, with their answers
         self.run = Run(
             id=self._ids.new(),
             started=wall_time(SYSTEM.wall_ns()),
@@ -261,6 +265,8 @@ class Bench:
             deadlines=order.deadlines,
         )
         take = self._recorder.taker(load, reached.begun, unbroken=unbroken)
+        if order.cases is not None:
+            take = self._keeper(take, load, workload, order.cases)
         run = Interleaved(client, plan, driving, take, load.pacer)
         run.takes_ns = self._takes_ns.setdefault(load.label, {})
         if processes > 1:
@@ -420,9 +426,38 @@ class Bench:
             self._recorder.under_way[target.name] += 1
             request = workload.request(target, index + first, size)
             prepared = prepare(target, request, (("x-request-id", identity),))
-            return Job(identity, prepared, index, cancel_ns=workload.wish.cancel_ns(index + first))
+            cancel_ns = workload.wish.cancel_ns(index + first)
+            kept = None if self._order.cases is None else Kept()
+            return Job(identity, prepared, index, cancel_ns=cancel_ns, kept=kept)
 
         return job
+
+    def _keeper(
+        self, take: Callable[[InBlock], None], load: Loading, workload: Workload, cases: CaseSet
+    ) -> Callable[[InBlock], None]:
+        """Make the function that also keeps the answers to the user's own cases."""
+
+        def keep(item: InBlock) -> None:
+            take(item)
+            job, called = item.finished.job, item.finished.called
+            if job.kept is None or job.part != "counted":
+                return
+            answer, error = None, called.error
+            if called.outcome is Outcome.OK:
+                answer = job.kept.answer(job.prepared.dialect.name, streamed=called.streamed)
+            number = job.number + workload.first_number(load.label, twin=item.lane.endswith(TWIN))
+            self.asked.append(
+                AskedCase(
+                    item.lane,
+                    load.label,
+                    job.id,
+                    number % len(cases.cases),
+                    answer,
+                    "" if error is None else error.message,
+                )
+            )
+
+        return keep
 
     def _in_one_piece(self) -> Iterator[str]:
         """Name the targets that answer in one piece although a stream was asked for."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from lightgate import __version__
+from lightgate.bench.checks.cases import CaseSet
 from lightgate.bench.load.jobs import most_fillers, most_ramp
 from lightgate.bench.load.processes import SPARE, processes_for, shares
 from lightgate.bench.load.shape import Pacer
@@ -145,6 +146,7 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: Deadlines = Deadlines()
     options: dict[str, str] = {}
     talk: Talk | None = None  # conversations instead of single requests
+    cases: CaseSet | None = None  # whose prompts the workload has: answers are kept to be judged
 
 
 def enough(workers: int, targets: int) -> int:

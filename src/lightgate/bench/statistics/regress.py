@@ -19,6 +19,8 @@ from lightgate.bench.statistics.dependence import Moods, effective_n, inflation,
 from lightgate.clock.compare import ALPHA, ROUNDS, SMALLEST, holm
 from lightgate.clock.load import in_statistics
 from lightgate.clock.quantile import Interval, quantile, quantiles, smallest_n
+from lightgate.clock.share import unpaired
+from lightgate.ledger.runs.checked import paired
 from lightgate.ledger.runs.doubt import doubt
 from lightgate.ledger.runs.samples import UNTOLD, Samples, load_of, untold
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lightgate.clock.attempt import AttemptRecord
+    from lightgate.ledger.runs.checked import ChecksRecord
     from lightgate.ledger.runs.recording import Recording
     from lightgate.ledger.runs.run import CellSummary, Run
 
@@ -39,6 +42,8 @@ METRICS: Final = (
 )  # fmt: skip
 FAILED: Final = "failed"  # the share of requests that failed; its change is in points, not a ratio
 COST: Final = "cost_1k"  # dollars per 1,000 requests
+PASSED: Final = "pass"  # the share of the user's own cases that passed; in points, too
+IN_POINTS: Final = frozenset((FAILED, PASSED))
 TOLERANCE: Final = 0.05
 POINTS: Final = 0.01  # more failures than this share of the requests are a regression
 # A tie is no answer where a change of this size could hide in it: half as slow again, or one
@@ -70,9 +75,9 @@ class Limits(NamedTuple):
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One figure of one cell in two runs: a quantile of a metric, the failed requests, the cost.
 
-    `worse` is a ratio, above 1 for worse; of `failed` it is the difference of shares, above 0 for
-    worse. `n_eff` are the independent samples among the `n`. `p_value` is Holm's, for "no worse
-    than the tolerance" (of failures: "no more than before").
+    `worse` is a ratio, above 1 for worse; of `failed` and `pass` it is a difference of shares,
+    above 0 for worse. `n_eff` are the independent samples among the `n`. `p_value` is Holm's, for
+    "no worse than the tolerance" (of failures and passed cases: "no worse than before").
     """
 
     target: str
@@ -138,6 +143,7 @@ def compare_runs(
             tail = 0.05 if metric.endswith("_tps") else 0.95
             changes += [_change(pair, metric, q, (rng, limits)) for q in (0.5, tail)]
         changes += [_failures(pair), _cost(pair, limits)]
+        changes += _passes(pair, (old.run.checks, new.run.checks))
     known = [c for c in changes if c.n_old or c.n_new]
     return Compared(
         old=old.run.id,
@@ -294,16 +300,10 @@ def _failures(pair: tuple[_Cell, _Cell]) -> Change:
         return plain
     old, new = (sum(values) / len(values) for values, _ in (before, after))
     n_old, n_new = plain.n_eff_old, plain.n_eff_new
-    low_old, high_old = _wilson(old, n_old)
-    low_new, high_new = _wilson(new, n_new)
-    gap = new - old
-    interval = Interval(
-        gap - math.hypot(new - low_new, high_old - old),
-        gap + math.hypot(high_new - new, old - low_old),
-    )
+    interval = unpaired((old, n_old), (new, n_new))
     p_value = more_failures((round(old * n_old), n_old), (round(new * n_new), n_new))
     return msgspec.structs.replace(
-        plain, old=old, new=new, worse=gap, interval=interval, p_value=p_value
+        plain, old=old, new=new, worse=new - old, interval=interval, p_value=p_value
     )
 
 
@@ -349,6 +349,41 @@ def _cost(pair: tuple[_Cell, _Cell], limits: Limits) -> Change:
     )
 
 
+def _passes(
+    pair: tuple[_Cell, _Cell], checks: tuple[ChecksRecord | None, ChecksRecord | None]
+) -> list[Change]:
+    """Compare the pass rates: case by case where both runs asked the same ones."""
+    before, after = (None if one.summary is None else one.summary.checks for one in pair)
+    if before is None or after is None or before.rate is None or after.rate is None:
+        return []
+    same = None not in checks and len({one.sha256 for one in checks if one is not None}) == 1
+    found = paired(before, after, checks[0].ids if checks[0] is not None else ())
+    if same and found.n:
+        interval, p_value, n = found.interval, found.p_value, (found.n, found.n)
+    else:
+        n = (before.answered, after.answered)
+        interval = unpaired((after.rate, n[1]), (before.rate, n[0]))
+        failed = (n[0] - before.passed, n[0]), (n[1] - after.passed, n[1])
+        p_value = 2 * more_failures(*failed)
+    (target, load), worse = pair[0].cell, before.rate - after.rate
+    return [
+        Change(
+            target=target,
+            load=load,
+            metric=PASSED,
+            n_old=n[0],
+            n_new=n[1],
+            n_eff_old=n[0],
+            n_eff_new=n[1],
+            old=before.rate,
+            new=after.rate,
+            worse=worse,
+            interval=interval,
+            p_value=min(1.0, p_value) / 2 if worse > 0 else 1.0,
+        )
+    ]
+
+
 def _relative_error(values: Sequence[float], count: int) -> float:
     """Standard error of the mean over the mean; of a single independent sample it is unknown."""
     mean = math.fsum(values) / len(values) if values else 0.0
@@ -366,7 +401,7 @@ def needed(change: Change) -> int | None:
     short = 1.0 if change.q is None else smallest_n(change.q) / effective
     if change.interval is not None and change.worse is not None:
         wide, blind = change.interval.high - change.worse, BLIND_POINTS
-        if change.metric != FAILED:
+        if change.metric not in IN_POINTS:
             wide, blind = math.log(change.interval.high / change.worse), math.log1p(BLIND)
         short = max(short, (wide / blind) ** 2)
     return math.ceil(fewest * max(short, 1.0) * _MARGIN / 10) * 10
@@ -375,10 +410,10 @@ def needed(change: Change) -> int | None:
 def _called(changes: Sequence[Change], limits: Limits) -> list[Change]:
     """Name every change; having looked many times makes a regression harder to claim.
 
-    Times and speeds, failures, and costs are three questions, each with a level of its own.
+    Times and speeds, failures, costs and quality are questions with a level of their own each.
     """
     called = list(changes)
-    for kind in (None, FAILED, COST):
+    for kind in (None, FAILED, COST, PASSED):
         tested = [
             at
             for at, change in enumerate(changes)
@@ -397,7 +432,7 @@ def _called(changes: Sequence[Change], limits: Limits) -> list[Change]:
 def _name(change: Change, p_value: float, limits: Limits) -> Call:
     if change.interval is None or change.worse is None:
         return "n too small"
-    failed = change.metric == FAILED
+    failed = change.metric in IN_POINTS
     nothing, least = (0.0, 0.0) if failed else (1.0, SMALLEST)
     interval = change.interval
     if failed:
@@ -414,14 +449,6 @@ def _name(change: Change, p_value: float, limits: Limits) -> Call:
         blind = BLIND_POINTS if failed else BLIND
         return "unclear" if interval.high > nothing + blind else "tie"
     return "better" if interval.high < nothing else "worse"
-
-
-def _wilson(share: float, n: int) -> tuple[float, float]:
-    square = _Z * _Z
-    middle = share + square / (2 * n)
-    reach = _Z * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
-    scale = 1 + square / n
-    return max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale)
 
 
 def _warnings(old: Side, new: Side, alone: set[Cell], shared: Sequence[Cell]) -> list[str]:

@@ -21,7 +21,7 @@ from lightgate.clock.timing import e2e_plan
 from lightgate.clock.tokens import CHARS_PER_TOKEN
 from lightgate.dialect.request import Message, Tool, ToolCall
 from lightgate.errors import UsageError
-from lightgate.provider.answer import Answer, read_answer
+from lightgate.provider.answer import Answer, Kept
 from lightgate.provider.call import Call
 from lightgate.provider.prepare import prepare
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lightgate.provider.target import Target
     from lightgate.wire.client.client import Client
     from lightgate.wire.client.roundtrip import Deadlines
-    from lightgate.wire.sse import Event
 
 Ended = Literal["complete", "failed", "no tool call", "broken tool call"]
 TOOL: Final = Tool(
@@ -172,12 +171,12 @@ class Conversation:
             tooling = Tooling((TOOL,), "none" if last else talk.tool_choice)
         own = self._own[number - 1].max_tokens if self._own else None
         request = self._workload.ask(self._target, history, own or talk.tokens_out, tooling)
-        prepared, kept = prepare(self._target, request), _Kept()
+        prepared, kept = prepare(self._target, request), Kept()
         marks = Marks(plan=time.monotonic_ns())
         called = await Call(prepared, marks, kept.keep).run(client, deadlines)
         answer = NOTHING
         if called.outcome is Outcome.OK:
-            answer = read_reply(prepared.dialect.name, kept.body, streamed=called.streamed)
+            answer = read_reply(kept, prepared.dialect.name, streamed=called.streamed)
         return Turn(number, request, marks, called, answer)
 
     def _after(self, turn: Turn) -> Ended:
@@ -230,25 +229,9 @@ def _session(turns: tuple[Turn, ...], ended: Ended) -> Session:
     return Session(turns, ended, end - begin, sum(known))
 
 
-class _Kept:
-    """Keeps the bytes of an answer and does nothing else: it is called while the clock runs."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def keep(self, data: bytes, events: list[Event], kinds: int) -> None:  # noqa: ARG002 - Sink's
-        """Keep the body bytes of one read."""
-        self._parts.append(data)
-
-    @property
-    def body(self) -> bytes:
-        """All bytes of the body."""
-        return b"".join(self._parts)
-
-
-def read_reply(dialect: str, body: bytes, *, streamed: bool) -> Answer:
+def read_reply(kept: Kept, dialect: str, *, streamed: bool) -> Answer:
     """Read the text and the named calls of an answer; nothing where it cannot be read."""
-    found = read_answer(dialect, body, streamed=streamed) or NOTHING
+    found = kept.answer(dialect, streamed=streamed) or NOTHING
     return structs.replace(found, calls=tuple([call for call in found.calls if call.name]))
 
 

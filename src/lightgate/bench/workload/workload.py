@@ -56,6 +56,7 @@ class WorkloadWish(msgspec.Struct, frozen=True, kw_only=True):
     lengths_in: DrawnLengths | None = None
     lengths_out: DrawnLengths | None = None
     cancel: Cancelling | None = None  # requests that the client cancels on purpose
+    natural: bool = False  # answers end where the model ends them, or at the limit
 
     @property
     def streams(self) -> bool:
@@ -138,6 +139,8 @@ class Workload:
         Answers that are only capped must be compared by their length.
         """
         quirks, extra = target.provider.quirks, self.wish.extra
+        if self.wish.natural:
+            return "capped"
         if extra.get("ignore_eos") is True or extra.get("min_tokens") == self.wish.tokens_out:
             return "fixed"
         known = self.wish.kind != "responses" and (quirks.ignore_eos or quirks.min_tokens)
@@ -179,7 +182,7 @@ class Workload:
             return Request(
                 model=target.model, kind=wish.kind, inputs=(_text(messages),), extra=wish.extra
             )
-        fixing = tooling is None and wish.kind != "responses"
+        fixing = tooling is None and wish.kind != "responses" and not wish.natural
         line = self.calibrations.get(target.name)
         choosable = line is None or line.temperature
         return Request(

@@ -19,12 +19,13 @@ from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.run import SCHEMA, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 RUN: Final = "run.json"
 ATTEMPTS: Final = "attempts.jsonl"
 BURSTS: Final = "bursts.jsonl"
+CHECKS: Final = "checks.jsonl"
 _REPEATED: Final = ("run_id", "target", "provider", "model", "dialect", "finish_reason")
 
 
@@ -55,12 +56,20 @@ class RunFolder:
     def write_run(self, run: Run) -> None:
         """Replace run.json as a whole."""
         text = msgspec.json.format(msgspec.json.Encoder(decimal_format="number").encode(run))
-        temporary = self.path / f".{RUN}.{os.getpid()}"
+        self._replace(RUN, text + b"\n")
+
+    def _replace(self, name: str, data: bytes) -> None:
+        temporary = self.path / f".{name}.{os.getpid()}"
         try:
-            temporary.write_bytes(text + b"\n")
-            temporary.replace(self.path / RUN)
+            temporary.write_bytes(data)
+            temporary.replace(self.path / name)
         except OSError as error:
-            raise DiskFailed(f"{self.path / RUN} cannot be written: {error.strerror}.") from None
+            raise DiskFailed(f"{self.path / name} cannot be written: {error.strerror}.") from None
+
+    def write_answers(self, lines: Iterable[msgspec.Struct]) -> None:
+        """Replace checks.jsonl as a whole: the answers to the user's own cases, one a line."""
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        self._replace(CHECKS, data)
 
     def run(self) -> Run:
         """Read run.json."""

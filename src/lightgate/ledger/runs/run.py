@@ -14,6 +14,7 @@ import msgspec
 
 from lightgate.clock.compare import BoardRow, Comparison
 from lightgate.clock.quantile import Interval
+from lightgate.ledger.runs.checked import ChecksRecord, PassRate
 
 SCHEMA: Final = 1  # of this record
 DEFINITIONS: Final = "2026-11"  # of docs/reference/metrics.md
@@ -167,6 +168,7 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_s: float | None = None
     tokens_in_per_s: float | None = None
     machine_cpu: float | None = None  # how busy all cores of the client's machine were
+    checks: PassRate | None = None  # of the user's own cases, where they were asked
 
     def estimate(self, metric: str, q: float, *, failures: bool = False) -> Estimate | None:
         """Look one quantile up; None where the cell has no such metric or quantile."""
@@ -294,3 +296,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     health: Health | None = None
     notes: tuple[str, ...] = ()
     answers: tuple[RunAnswer, ...] = ()
+    checks: ChecksRecord | None = None
+
+    def pass_rate(self, target: str) -> PassRate | None:
+        """How many of the user's own cases a target passed, at its lightest load; None: unknown."""
+        found = [cell for cell in self.cells if cell.target == target and cell.checks is not None]
+        found.sort(key=lambda cell: cell.concurrency or 0)
+        return found[0].checks if found else None

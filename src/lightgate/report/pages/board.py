@@ -26,6 +26,7 @@ from lightgate.report.tables.figures import (
     probability,
     shown,
 )
+from lightgate.report.tables.passes import rate_bounds, rate_of
 from lightgate.report.tables.sentences import cell_remark
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ _HEADS: Final = (
     ("in flight", "inflight"),
     ("errors", "errors"),
     ("good\u00adput", "goodput"),
+    ("passed", "passed"),
     ("$/1k", "cost"),
     ("grade", "grade"),
     ("P(fast\u00adest)", "p_fastest"),
@@ -79,6 +81,8 @@ def _table(run: Run, first: str, rows: Sequence[tuple[CellRow, str]], block: Blo
     series = {target: at for at, target in enumerate(targets(run))}
     scale = whisker_scale([row.cell for row, _ in rows], metric)
     heads = _heads(first, metric, wordless=block.wordless)
+    if all(row.cell.checks is None for row, _ in rows):
+        heads = [head for head in heads if head[0] != "passed"]
     body = "".join(
         _row(row, name, [head for head, _ in heads], metric, (series[row.cell.target], scale))
         for row, name in rows
@@ -165,6 +169,9 @@ def _figures(row: CellRow, metric: str) -> dict[str, BoardFigure]:
         "errors": BoardFigure(percent(error_share(cell), digits=1), _errors(cell)),
         "goodput": BoardFigure(
             percent(cell.goodput), f"n = {cell.requests:,}. {DEFINITIONS['goodput'].text}"
+        ),
+        "passed": BoardFigure(
+            rate_of(cell), f"95 %: {rate_bounds(cell)}. {DEFINITIONS['passed'].text}"
         ),
         "$/1k": BoardFigure(dollars(cell.cost.per_1k), _cost(cell)),
         "grade": BoardFigure(grade_of(cell) or DOT, f"{graded} {DEFINITIONS['grade'].text}"),

@@ -25,6 +25,7 @@ from lightgate.report.tables.figures import (
     milliseconds,
     probability,
 )
+from lightgate.report.tables.passes import CHECKS_HEADING
 from lightgate.report.tables.sentences import failing_sentence, health_sentence, run_remarks
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def _parts(material: Material) -> list[PagePart]:
     return [
         PagePart("picks", "Which to take", sections.picks(run) if run.picks else ""),
         PagePart("leaderboard", "Leaderboard", _boards(run, blocks(run))),
+        PagePart("checks", CHECKS_HEADING, sections.checks(run)),
         PagePart("remarks", "Before you trust it", _remarks(run)),
         PagePart("degradation", "Under load", _degradation(run)),
         PagePart("verdicts", "Why", sections.why(run)),

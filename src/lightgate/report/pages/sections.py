@@ -18,6 +18,14 @@ from lightgate.report.tables.figures import (
     shorten,
 )
 from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
+from lightgate.report.tables.passes import (
+    FAILED_HEADS,
+    PAIR_MEANS,
+    RATE_HEADS,
+    failed_rows,
+    pair_sentences,
+    rate_rows,
+)
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
     answered,
@@ -91,6 +99,23 @@ def why(run: Run) -> str:
     told = listing(engine_sentences(run))
     said = element("h3", "What the engine says") + told if told else ""
     return (verdicts(run) if run.verdicts else "") + said
+
+
+def checks(run: Run) -> str:
+    """Write who passed how many of the user's own cases, and fold up what did not pass."""
+    rows = [tuple(map(escape, row)) for row in rate_rows(run)]
+    if not rows or run.checks is None:
+        return ""
+    made = table(RATE_HEADS, rows, class_="plain")
+    pairs = listing(pair_sentences(run))
+    made += (pairs + paragraph(PAIR_MEANS, class_="soft")) if pairs else ""
+    bad = [tuple(map(escape, row)) for row in failed_rows(run)]
+    if bad:
+        left = f", {run.checks.left_out:,} more in checks.jsonl" if run.checks.left_out else ""
+        summary = element("summary", escape(f"{len(bad):,} cases that did not pass{left}"))
+        made += element("details", summary + table(FAILED_HEADS, bad, class_="plain"))
+    told = f"{len(run.checks.ids):,} cases of {run.checks.file}, SHA-256 {run.checks.sha256[:16]}…"
+    return made + paragraph(told, class_="soft")
 
 
 def verdicts(run: Run) -> str:

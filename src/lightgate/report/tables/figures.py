@@ -39,6 +39,9 @@ DEFINITIONS: Final = {
     "inflight": Definition("in flight", "Time-weighted mean of requests in flight in the window."),
     "errors": Definition("errors", "Failed requests as a share of those that came to an end."),
     "goodput": Definition("goodput", "Share of the offered requests that met every SLO."),
+    "passed": Definition(
+        "passed", "Share of your own cases whose answers passed all checks, of those answered."
+    ),
     "cost": Definition(
         "$/1k",
         "Dollars per 1,000 requests of this workload: prompts, answers and reasoning as billed, or"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.timing import SHOWN
+from lightgate.ledger.runs.checked import STATES
 from lightgate.report.tables.arrange import error_share, grade_of
 from lightgate.report.tables.figures import reached
 
@@ -60,6 +61,10 @@ _COSTS: Final = (
     "source",
 )
 _PLAIN_ADDED: Final = ("requests_per_s", "tokens_in_per_s")
+_CHECKED: Final = (
+    *("check_cases", "pass_rate", "pass_rate_low", "pass_rate_high"),
+    *(f"check_{state}" for state in STATES),
+)
 _COSTS_ADDED: Final = ("per_1k", "tokens_per_dollar", "speed_per_dollar")
 
 
@@ -82,6 +87,7 @@ def columns() -> tuple[str, ...]:
         *(name for metric in (*_DURATIONS, *_ADDED) for name in _bound_columns(metric, _TAILS)),
         *(name for metric in _RATES for name in _bound_columns(metric, _SLOW)),
         *_PLAIN_ADDED,
+        *_CHECKED,
     )
 
 
@@ -143,9 +149,21 @@ def _row(run: Run, cell: CellSummary, facts: TargetFacts | None) -> dict[str, ob
     for metric in (*_DURATIONS, *_ADDED, *_RATES):
         row |= _bounds(cell, metric, _SLOW if metric in _RATES else _TAILS)
     row |= {name: harmless(getattr(cell, name)) for name in (*_PLAIN, *_PLAIN_ADDED)}
+    row |= _checked(cell)
     return row | {
         f"cost_{name}": harmless(getattr(cell.cost, name)) for name in (*_COSTS, *_COSTS_ADDED)
     }
+
+
+def _checked(cell: CellSummary) -> dict[str, object]:
+    """Write the pass rate of the user's own checks; empty columns where there were none."""
+    found = cell.checks
+    if found is None:
+        return {}
+    interval = found.interval
+    ends = (None, None) if interval is None else (interval.low, interval.high)
+    counts = (found.count(state) for state in STATES)
+    return dict(zip(_CHECKED, (found.cases, found.rate, *ends, *counts), strict=True))
 
 
 def _quantiles(cell: CellSummary, metric: str, tails: dict[str, float]) -> dict[str, object]:

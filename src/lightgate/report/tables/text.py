@@ -42,6 +42,7 @@ from lightgate.report.tables.figures import (
 )
 from lightgate.report.tables.layout import PIPE_WIDTH, TextColumn, print_columns
 from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
+from lightgate.report.tables.passes import CHECKS_HEADING, pass_sentences, rate_bounds, rate_of
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
     answered,
@@ -174,6 +175,7 @@ def _columns(block: Block) -> list[list[TextColumn]]:
     well = [
         _column("errors", rows, lambda row: _errors(row.cell)),
         _column("goodput", rows, lambda row: percent(row.cell.goodput)),
+        *_passed(rows),
         _column("$/1k", rows, lambda row: dollars(row.cell.cost.per_1k)),
         *([] if block.wordless else [_column("grade", rows, lambda r: grade_of(r.cell) or DOT)]),
         _column("rank", rows, _rank),
@@ -182,6 +184,16 @@ def _columns(block: Block) -> list[list[TextColumn]]:
     ]
     target = tuple(shorten(row.name, _LONGEST_NAME) for row in rows)
     return [[TextColumn("target", target, right=False)], fast, system, well]
+
+
+def _passed(rows: Iterable[CellRow]) -> list[TextColumn]:
+    """Return the pass rates of the user's own checks, where there are some."""
+    if all(row.cell.checks is None for row in rows):
+        return []
+    return [
+        _column("passed", rows, lambda row: rate_of(row.cell)),
+        _column("95 %", rows, lambda row: rate_bounds(row.cell)),
+    ]
 
 
 def _times(title: str, rows: Iterable[CellRow]) -> TextColumn:
@@ -253,6 +265,7 @@ def _sections(run: Run) -> Iterator[tuple[str, list[str]]]:
     """Return the headings and their lines; headings without lines are left out."""
     found = [
         ("Who is faster", _versus_lines(run)),
+        (CHECKS_HEADING, pass_sentences(run)),
         ("Why", _verdict_lines(run)),
         ("What the engine says", engine_sentences(run)),
         ("Which to take", _pick_lines(run)),

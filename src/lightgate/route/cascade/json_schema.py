@@ -215,6 +215,31 @@ _BOUNDS: Final = {  # what is measured, and whether the bound is from above
     "maxProperties": ("object", True),
 }
 
+_CHECKED: Final = frozenset(
+    ("type", "enum", "const", "items", "$ref", *_BRANCHING, *_OF_OBJECTS, *_BOUNDS)
+)
+
+
+def unchecked_words(schema: Any) -> list[str]:
+    """List the words of a schema that `check` would leave unchecked, wherever they stand in it."""
+    found: list[str] = []
+    left = [schema]
+    while left and len(found) < MOST_STEPS:
+        one = left.pop()
+        if not isinstance(one, dict):
+            continue
+        found += [word for word in one if word not in _IGNORED and word not in _CHECKED]
+        if isinstance(one.get("items"), list):
+            found.append("items")
+        for word in ("properties", "$defs", "definitions"):
+            if isinstance(one.get(word), dict):
+                left += one[word].values()
+        for word in _BRANCHING:
+            if isinstance(one.get(word), list):
+                left += one[word]
+        left += [one[word] for word in ("items", "additionalProperties") if word in one]
+    return list(dict.fromkeys(found))
+
 
 def same(one: Any, other: Any) -> bool:
     """Say whether two JSON values are equal: 1 is 1.0, but true is not 1."""

@@ -1,0 +1,58 @@
+"""Shares: Wilson's interval, McNemar's exact test, Newcombe's intervals of differences."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightgate.clock.share import Paired, unpaired, wilson
+
+COUNTS = st.integers(0, 60)
+
+
+def test_wilson_of_a_published_example() -> None:
+    """81 of 263: Newcombe, Statistics in Medicine 17 (1998) 857, method 3."""
+    found = wilson(81 / 263, 263)
+    assert (round(found.low, 4), round(found.high, 4)) == (0.2553, 0.3662)
+    assert wilson(0.0, 20).low == 0.0
+    assert wilson(1.0, 20).high == 1.0
+    assert round(wilson(0.0, 20).high, 4) == 0.1611
+
+
+def test_the_paired_difference_of_a_published_example() -> None:
+    """36, 12, 2, 0: Newcombe, Statistics in Medicine 17 (1998) 2635, method 10."""
+    found = Paired(36, 12, 2, 0)
+    assert found.difference == pytest.approx(0.2)
+    assert found.interval is not None
+    assert (round(found.interval.low, 4), round(found.interval.high, 4)) == (0.0569, 0.3404)
+
+
+def test_mcnemar_is_the_binomial_test_of_the_disagreements() -> None:
+    assert Paired(50, 0, 0, 3).p_value == 1.0
+    assert Paired(9, 5, 0, 9).p_value == pytest.approx(2 / 32)
+    assert Paired(0, 0, 6, 0).p_value == pytest.approx(2 / 64)
+    by_hand = 2 * sum(math.comb(12, k) for k in (0, 1, 2)) / 4096
+    assert Paired(7, 2, 10, 1).p_value == pytest.approx(by_hand)
+
+
+@given(COUNTS, COUNTS, COUNTS, COUNTS)
+def test_sides_can_be_exchanged(both: int, a: int, b: int, neither: int) -> None:
+    one, other = Paired(both, a, b, neither), Paired(both, b, a, neither)
+    assert one.p_value == other.p_value
+    if not one.n:
+        assert one.interval is None
+        assert one.difference is None
+        return
+    assert one.interval is not None
+    assert other.interval is not None
+    assert one.interval.low == pytest.approx(-other.interval.high, abs=1e-9)
+    assert one.interval.low - 1e-9 <= (one.difference or 0.0) <= one.interval.high + 1e-9
+
+
+def test_unpaired_of_a_published_example() -> None:
+    """56 of 70 against 48 of 80: Newcombe, Statistics in Medicine 17 (1998) 873, method 10."""
+    found = unpaired((48 / 80, 80), (56 / 70, 70))
+    assert (round(found.low, 4), round(found.high, 4)) == (0.0524, 0.3339)
