@@ -24,7 +24,7 @@ from lightgate.provider.catalogue import catalogue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lightgate.provider.catalogue import Provider
+    from lightgate.provider.catalogue import BatchOffer, Provider
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 UNITS_NS = {"d": 86_400_000_000_000, "h": 3_600_000_000_000, "s": 1_000_000_000}
@@ -105,6 +105,33 @@ def test_every_variable_and_note_has_its_row() -> None:
     assert rows("providers", "## Variables in base URLs") == variable_rows()
     assert rows("providers", "## Base URLs of the official SDKs") == sdk_rows()
     assert rows("providers", "## Notes") == note_rows()
+
+
+def batch_row(name: str, offer: BatchOffer) -> str:
+    def hours(count: int | None) -> str:
+        return "·" if count is None else f"{count} h" if count < 72 else f"{count // 24} days"
+
+    share = offer.discount
+    told = msgspec.structs.asdict(share) if share is not None else {}
+    said = ", ".join(f"`{kind}` {part}" for kind, part in told.items() if part is not None)
+    cells = (
+        f"`{name}`",
+        offer.form,
+        ", ".join(offer.endpoints),
+        f"{offer.lines:,}",
+        "·" if offer.bytes is None else f"{offer.bytes >> 20:,}",
+        hours(offer.window_h),
+        hours(offer.keep_h),
+        said or "·",
+        offer.source,
+        offer.as_of,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def test_every_batch_api_has_its_row() -> None:
+    offers = [(row.name, row.batch) for row in catalogue().values() if row.batch is not None]
+    assert rows("providers", "## Batch APIs") == [batch_row(*pair) for pair in offers]
 
 
 def test_abort_sources_are_named() -> None:

@@ -58,7 +58,7 @@ def test_unknown_is_null_and_a_dot(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_column_that_says_nothing_is_left_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert main(["prices", "groq/llama-3.3-70b-versatile"]) == 0
+    assert main(["prices", "together/meta-llama/Llama-3.3-70B-Instruct-Turbo"]) == 0
     head, _, caption = capsys.readouterr().out.splitlines()
     assert head.split() == ["target", "input", "output"]
     assert "Prices as of 20" in caption
@@ -102,3 +102,18 @@ def test_own_prices_come_first(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 )
 def test_dollars(amount: Decimal | None, shown: str) -> None:
     assert dollars(amount) == shown
+
+
+def test_a_batch_price_that_follows_from_a_discount_is_marked(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The list's own batch prices are plain, and a provider without a known discount has none."""
+    found = rates(capsys, "groq/llama-3.3-70b-versatile").popitem()[1]
+    assert found["batch_source"] == "discount"
+    assert found["batch_input"] == found["input"] / 2
+    assert main(["prices", "groq/*"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "~0.295" in next(line for line in shown if "llama-3.3-70b-versatile" in line)
+    assert "~ = the list price with the provider's batch discount" in shown[-1]
+    assert rates(capsys, "openai/*")["openai/gpt-4o-mini"]["batch_source"] == "list"
+    assert rates(capsys, "together/*llama-3.3*").popitem()[1]["batch_source"] is None

@@ -3,12 +3,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightgate.clock.tokens import Usage
 from lightgate.price.cost import Cost, PriceTerms, price_of
-from lightgate.price.rates import Rates, TierRates
+from lightgate.price.rates import BatchDiscount, Rates, TierRates, with_discount
 
 AT = datetime(2026, 11, 15, tzinfo=UTC)
 OWN = Rates(
@@ -109,3 +110,53 @@ def test_the_list_prices_by_service_tier() -> None:
     )
     assert plain is not None
     assert (flex, warp) == (plain / 2, None)
+
+
+def test_a_batch_is_priced_by_its_own_rates_and_cached_tokens_by_theirs() -> None:
+    rates = Rates(
+        input=Decimal(4),
+        output=Decimal(8),
+        cached=Decimal(1),
+        batch_input=Decimal(2),
+        batch_output=Decimal(4),
+        batch_cached=Decimal("0.5"),
+    )
+    usage = Usage(tokens_in=1_000_000, tokens_out=0, tokens_cached=500_000)
+    terms = PriceTerms(override=rates, batch=True)
+    assert price_of(None, "m", usage, AT, terms=terms).cost_usd == Decimal("1.25")
+    named = msgspec.structs.replace(usage, tier="batch")  # what an answer of a job says itself
+    assert price_of(None, "m", named, AT, terms=PriceTerms(override=rates)).cost_usd == Decimal(
+        "1.25"
+    )
+    without = msgspec.structs.replace(rates, batch_cached=None)
+    terms = PriceTerms(override=without, batch=True)
+    assert price_of(None, "m", usage, AT, terms=terms).cost_usd == Decimal("1.5")
+
+
+def test_a_discount_is_for_models_without_a_batch_price_of_their_own() -> None:
+    half = BatchDiscount(input=Decimal("0.5"), output=Decimal("0.5"))
+    tenth = BatchDiscount(input=Decimal("0.1"), output=Decimal("0.1"))
+    usage = Usage(tokens_in=1_000_000, tokens_out=1_000_000)
+    model = "llama-3.3-70b-versatile"
+    usual = price_of("groq", model, usage, AT).cost_usd
+    assert usual is not None
+
+    def batch(name: str, discount: BatchDiscount | None, used: Usage = usage) -> Decimal | None:
+        terms = PriceTerms(batch=True, discount=discount)
+        return price_of("groq", name, used, AT, terms=terms).cost_usd
+
+    assert batch(model, half) == usual / 2
+    assert batch(model, None) is None
+    listed = "openai/gpt-oss-120b"  # whose batch price the list has
+    assert batch(listed, tenth) == batch(listed, None)
+    # What cached tokens cost in a batch nobody says: the cost is unknown, and not a guess.
+    cached = msgspec.structs.replace(usage, tokens_cached=10)
+    assert batch(model, half, cached) is None
+
+
+def test_a_discount_is_not_taken_where_longer_prompts_cost_more() -> None:
+    half = BatchDiscount(input=Decimal("0.5"), output=Decimal("0.5"))
+    rates = Rates(input=Decimal(2), output=Decimal(4), tiered=True)
+    assert with_discount(rates, half).batch_input is None
+    plain = with_discount(msgspec.structs.replace(rates, tiered=False), half)
+    assert (plain.batch_input, plain.batch_source) == (Decimal(1), "discount")

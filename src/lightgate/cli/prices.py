@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from lightgate.config.model import Config
     from lightgate.price.rates import Rates
 
-_KINDS = ("input", "output", "cached", "cache_write", "batch_input", "batch_output")
+_KINDS = (
+    "input",
+    "output",
+    "cached",
+    "cache_write",
+    "batch_input",
+    "batch_output",
+    "batch_cached",
+)
+_MARK = "~"  # before a price that follows from a discount
+_BATCH = ("batch_input", "batch_output", "batch_cached")
 
 
 @click.command("prices", epilog="Example: lightgate prices 'groq/*llama*'")
@@ -44,6 +54,8 @@ def command(*, pattern: str | None, config_file: Path | None, as_json: bool) -> 
     columns, cells = _columns(rows)
     dates = {rates.as_of or UNKNOWN for rates in rows.values()}
     dated = f" Prices as of {dates.pop()}." if len(dates) == 1 else ""
+    if any(rates.batch_source == "discount" for rates in rows.values()):
+        dated = f" {_MARK} = the list price with the provider's batch discount.{dated}"
     emit_table(
         columns,
         cells,
@@ -62,7 +74,7 @@ def _columns(rows: dict[str, Rates]) -> tuple[list[Column], list[list[str]]]:
     ]
     columns = [
         Column("target"),
-        *(Column(kind.replace("_", " "), "right", joined=kind == "batch_output") for kind in kinds),
+        *(Column(kind.replace("_", " "), "right", joined=kind in _BATCH[1:]) for kind in kinds),
     ]
     cells = [[name, *_cells(rates, kinds)] for name, rates in rows.items()]
     if any(rates.source != "list" for rates in rows.values()):
@@ -78,16 +90,21 @@ def _columns(rows: dict[str, Rates]) -> tuple[list[Column], list[list[str]]]:
 
 def _cells(rates: Rates, kinds: list[str]) -> list[str]:
     cells = [dollars(getattr(rates, kind), DOT) for kind in kinds]
+    if rates.batch_source == "discount":
+        marked = zip(kinds, cells, strict=True)
+        cells = [f"{_MARK}{c}" if k in _BATCH and c != DOT else c for k, c in marked]
     return [f"{cells[0]}+", *cells[1:]] if rates.tiered else cells
 
 
 def _all_rates(config: Config | None) -> dict[str, Rates]:
     """Prices by target: the lists of all known providers, the user's own over them."""
-    from lightgate.price.rates import models_of
+    from lightgate.price.rates import models_of, with_discount
 
     at = datetime.now(UTC)
     rates = {
-        f"{provider.name}/{model.id}": model.rates
+        f"{provider.name}/{model.id}": with_discount(
+            model.rates, provider.batch.discount if provider.batch is not None else None
+        )
         for provider in known_providers(config).values()
         if provider.price_provider is not None
         for model in models_of(provider.price_provider, at)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from lightgate.price.rates import USUAL_TIERS, Rates, TierRates, list_as_of, list_cost
+from lightgate.price.rates import (
+    USUAL_TIERS,
+    BatchDiscount,
+    Rates,
+    TierRates,
+    list_as_of,
+    list_cost,
+    rates_of,
+    with_discount,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,6 +26,7 @@ if TYPE_CHECKING:
 
 CostSource = Literal["list", "override", "hourly"]
 MTOK: Final = Decimal(1_000_000)
+BATCH_TIER: Final = "batch"  # the service tier that an answer of a batch job names
 HOURS_PER_MONTH: Final = Decimal(730)  # 365 x 24 / 12
 
 
@@ -29,11 +39,15 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PriceTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The terms that differ from the list: own rates, dollars per hour, the batch tier."""
+    """The terms that differ from the list: own rates, dollars per hour, the batch tier.
+
+    `discount` is for models whose batch price the list does not have.
+    """
 
     override: Rates | None = None
     hourly_cost: Decimal | None = None
     batch: bool = False
+    discount: BatchDiscount | None = None
 
 
 LIST_TERMS: Final = PriceTerms()
@@ -64,21 +78,41 @@ def price_of(
     """
     if terms.hourly_cost is not None:
         return Cost(cost_source="hourly")
+    batch = terms.batch or usage.tier == BATCH_TIER
     if terms.override is not None:
-        dollars = _at_rates(terms.override, usage, batch=terms.batch)
+        dollars = _at_rates(terms.override, usage, batch=batch)
         if dollars is None:
             return Cost()
         return Cost(cost_usd=dollars, cost_source="override", price_as_of=terms.override.as_of)
     if price_provider is None:
         return Cost()
-    dollars = list_cost(price_provider, model, usage, at, batch=terms.batch)
+    dollars = list_cost(price_provider, model, usage, at, batch=batch)
+    if dollars is None and batch:
+        dollars = _discounted(price_provider, model, usage, at, terms.discount)
     if dollars is None:
         return Cost()
     return Cost(cost_usd=dollars, cost_source="list", price_as_of=list_as_of(at))
 
 
+def _discounted(
+    price_provider: str, model: str, usage: Usage, at: datetime, discount: BatchDiscount | None
+) -> Decimal | None:
+    """Dollars of a batch by its provider's discount; None where the list has a batch price."""
+    rates = rates_of(price_provider, model, at)
+    rates = None if rates is None else with_discount(rates, discount)
+    if rates is None or rates.batch_source != "discount":
+        return None
+    unknown = (usage.tokens_cached and rates.batch_cached is None) or (
+        usage.tokens_cache_write and rates.batch_cache_write is None
+    )
+    return None if unknown else _at_rates(rates, usage, batch=True)
+
+
 def _at_rates(rates: Rates, usage: Usage, *, batch: bool) -> Decimal | None:
-    """Dollars at own rates; cached tokens without a rate of their own cost what others do."""
+    """Dollars at own rates; cached tokens without a rate of their own cost what others do.
+
+    In a batch they cost what the batch's own rate for them says, else the usual rate for them.
+    """
     tier: Rates | TierRates = rates
     if not batch and usage.tier not in USUAL_TIERS:
         tier = rates.tiers.get(usage.tier or "", TierRates())
@@ -90,8 +124,13 @@ def _at_rates(rates: Rates, usage: Usage, *, batch: bool) -> Decimal | None:
     fresh = usage.tokens_in - cached - written
     if fresh < 0:
         return None  # more tokens cached than sent: the usage contradicts itself
-    price_cached = price_in if tier.cached is None else tier.cached
-    price_written = price_in if tier.cache_write is None else tier.cache_write
+    price_cached, price_written = tier.cached, tier.cache_write
+    if batch:
+        price_cached = rates.batch_cached if rates.batch_cached is not None else price_cached
+        own = rates.batch_cache_write
+        price_written = own if own is not None else price_written
+    price_cached = price_in if price_cached is None else price_cached
+    price_written = price_in if price_written is None else price_written
     total = (
         fresh * price_in
         + cached * price_cached

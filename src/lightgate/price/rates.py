@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lightgate.clock.tokens import Usage
 
 RateSource = Literal["list", "override"]
+BatchSource = Literal["list", "discount", "override"]
 BATCH: Final = {"processing": "batch"}
 GROUNDED: Final = "grounded_request"
 _CALLS: Final = {
@@ -52,6 +53,19 @@ class TierRates(msgspec.Struct, frozen=True, kw_only=True):
     cache_write: Decimal | None = None
 
 
+class BatchDiscount(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The shares of its usual prices that a provider asks in a batch, where it says so for all.
+
+    `cached` and `cache_write` are shares of their own usual prices; None where nobody says what
+    tokens of the cache cost in a batch.
+    """
+
+    input: Decimal
+    output: Decimal
+    cached: Decimal | None = None
+    cache_write: Decimal | None = None
+
+
 class LongRates(msgspec.Struct, frozen=True, kw_only=True):
     """Prices of all tokens of a request whose prompt has more tokens than `above`."""
 
@@ -68,7 +82,8 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
     `cached` and `cache_write` are None where the list has no price of their own for them. `tiered`
     says that longer prompts cost more than shown, `long` how much, the shortest first. `tiers` are
-    by the name of a service tier.
+    by the name of a service tier. `batch_source` says where the prices of a batch come from: from
+    the list, from a provider's `discount` on all its prices, or from the user.
     `input_audio` is for tokens of sound; `characters` is for a million characters that are spoken,
     `audio_hour` for an hour of a recording. `calls` are for a thousand calls of a tool that the
     provider carries out itself, by kind, and of the model itself (`request`). `cache_write_1h` is
@@ -81,6 +96,9 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     cache_write: Decimal | None = None
     batch_input: Decimal | None = None
     batch_output: Decimal | None = None
+    batch_cached: Decimal | None = None
+    batch_cache_write: Decimal | None = None
+    batch_source: BatchSource | None = None
     tiers: dict[str, TierRates] = {}
     input_audio: Decimal | None = None
     characters: Decimal | None = None
@@ -116,6 +134,29 @@ def with_calls(rates: Rates, calls: Mapping[str, Decimal]) -> Rates:
         if kind != "web_search" or GROUNDED not in rates.calls
     }
     return msgspec.structs.replace(rates, calls={**more, **rates.calls})
+
+
+def with_discount(rates: Rates, discount: BatchDiscount | None) -> Rates:
+    """Rates with the prices of a batch that they lack, by what the provider says of all models.
+
+    Where longer prompts cost more, a share of the shown price would be too little: they stay as
+    they are.
+    """
+    known = rates.batch_input is not None or rates.batch_output is not None
+    if discount is None or known or rates.tiered or rates.input is None:
+        return rates
+    return msgspec.structs.replace(
+        rates,
+        batch_input=_share(rates.input, discount.input),
+        batch_output=_share(rates.output, discount.output),
+        batch_cached=_share(rates.cached, discount.cached),
+        batch_cache_write=_share(rates.cache_write, discount.cache_write),
+        batch_source="discount",
+    )
+
+
+def _share(price: Decimal | None, share: Decimal | None) -> Decimal | None:
+    return None if price is None or share is None else price * share
 
 
 def rates_of(price_provider: str, model: str, at: datetime) -> Rates | None:
@@ -235,6 +276,9 @@ def _rates(info: ModelInfo, at: datetime) -> Rates:
         cache_write=_base(standard, "cache_write_mtok"),
         batch_input=_base(batch, "input_mtok"),
         batch_output=_base(batch, "output_mtok"),
+        batch_cached=_base(batch, "cache_read_mtok"),
+        batch_cache_write=_base(batch, "cache_write_mtok"),
+        batch_source="list" if batch is not None else None,
         tiers=_tiers(info, at),
         input_audio=_base(standard, "input_audio_mtok"),
         characters=_base(standard, "input_mchars"),

@@ -17,6 +17,7 @@ import msgspec
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.request import RARE, Kind
 from lightgate.errors import ConfigError, UsageError
+from lightgate.price.rates import BatchDiscount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -74,6 +75,26 @@ class PartTokens(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reasoning: int = 0
 
 
+class BatchOffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider's batch API: the form of its requests, its limits and its terms.
+
+    `lines` and `bytes` are the most that one job may have, `window_h` the hours after which it
+    expires, `keep_h` how many hours its results are kept; None where no source says so. `discount`
+    is for models whose batch price the price list does not have; without it their price is unknown.
+    `endpoints` are those that lines may ask, by their kind.
+    """
+
+    form: Literal["openai", "groq", "together", "mistral", "anthropic", "gemini"]
+    lines: int
+    bytes: int | None = None
+    window_h: int = 24
+    keep_h: int | None = None
+    discount: BatchDiscount | None = None
+    endpoints: tuple[Kind, ...] = ("chat",)
+    source: str = ""
+    as_of: str = ""
+
+
 class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A service that answers requests; `price_provider` is its id in genai-prices.
 
@@ -113,6 +134,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kinds: tuple[Kind, ...] = ("chat",)
     kinds_known: bool = False  # there are no others
     part_tokens: PartTokens = PartTokens()
+    batch: BatchOffer | None = None  # None: it has no batch API, or none that is known
     calls: dict[str, Decimal] = {}
     hardware: str = ""  # that it says its models run on, where it is not GPUs of all kinds
     notes: str = ""

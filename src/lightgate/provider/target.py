@@ -113,7 +113,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def cost(self, usage: Usage, at: datetime, *, batch: bool = False) -> Cost:
         """The cost of one request at this target; the first call reads the price list (0.5 s)."""
-        terms = PriceTerms(override=self.rates, hourly_cost=self.hourly_cost, batch=batch)
+        offer = self.provider.batch
+        terms = PriceTerms(
+            override=self.rates,
+            hourly_cost=self.hourly_cost,
+            batch=batch,
+            discount=offer.discount if offer is not None else None,
+        )
         return price_of(self.provider.price_provider, self.model, usage, at, terms=terms)
 
 
@@ -187,6 +193,7 @@ def own_rates(table: PriceTable) -> Rates:
         cache_write=table.cache_write,
         batch_input=table.batch_input,
         batch_output=table.batch_output,
+        batch_source="override" if table.batch_input is not None else None,
         characters=table.characters,
         audio_hour=table.audio_hour,
         calls=dict(table.calls),

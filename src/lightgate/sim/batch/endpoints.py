@@ -66,6 +66,8 @@ class SimReply(NamedTuple):
 class SimBatchApi(Protocol):
     """The batch endpoints of one form."""
 
+    jobs: SimJobs
+
     def answer(self, call: SimCall) -> SimReply | None:
         """Answer a request; None where the path is no batch endpoint."""
         ...

@@ -55,7 +55,7 @@ class Client:
         `request.over` is called when all is over, at the earliest before this returns. A pooled
         connection that the server closed under us before any byte of the answer came is replaced
         once by a fresh one: the request cannot have been answered on it. All instants are then of
-        the second time.
+        the second time. A request that says `once` is not.
         """
         trip = Roundtrip(self, request)
         pool = self._pools.get(request.origin)
@@ -146,7 +146,8 @@ class Client:
             self._release(connection)
         else:
             self._drop(connection)
-        if isinstance(error, PeerReset) and error.early and connection.pooled:
+        again = isinstance(error, PeerReset) and error.early and not trip.request.once
+        if again and connection.pooled:
             pool = self._pools.get(connection.origin)
             if pool is not None:
                 pool.ended_soon(connection, trip.sent_ns or time.monotonic_ns())

@@ -79,7 +79,8 @@ class Outbound(msgspec.Struct, frozen=True, gc=False):
     """What is sent, who takes the answer, and `over`: called once with the error or None.
 
     `rest` are pieces of a large body, sent after the payload as they are: to put them together
-    would hold the loop for the time of a copy.
+    would hold the loop for the time of a copy. `once`: never a second time, not even where the
+    server closed a pooled connection before any byte of the answer: what was asked for may be done.
     """
 
     origin: Origin
@@ -89,6 +90,7 @@ class Outbound(msgspec.Struct, frozen=True, gc=False):
     deadlines: Deadlines
     over: Callable[[BaseException | None], None]
     rest: tuple[bytes | memoryview, ...] = ()
+    once: bool = False
 
 
 class TripOwner(Protocol):
