@@ -90,6 +90,10 @@ class Admission:
                 wait_ns = max(wait_ns, gate.wait_ns(_amount(what, need), now_ns))
         return wait_ns
 
+    def need(self, size: int, cap: int | None) -> Need:
+        """Return the tokens that a request is taken to need."""
+        return self._reserve.need(size, cap)
+
     def sent(self, size: int, cap: int | None, now_ns: int) -> Pass:
         """Count a request that goes now."""
         self.in_flight += 1
