@@ -171,9 +171,10 @@ def sizes(torch: Any, names: list[str]) -> None:
 def batches(torch: Any, model: Decoder, counts: list[int]) -> None:
     print("\n| requests in the batch | ms per token | tok/s of one | tok/s of all | batch_eff |")
     print("|---|---|---|---|---|")
-    alone = step_ms(torch, model, 1)
+    alone = None
     for count in counts:
         took = step_ms(torch, model, count)
+        alone = took if alone is None else alone
         print(
             f"| {count} | {took:.2f} | {1000 / took:.0f} | {1000 * count / took:,.0f} |"
             f" {alone / took:.2f} |",
@@ -208,6 +209,7 @@ def main() -> int:
         print("This needs an NVIDIA GPU.", file=sys.stderr)
         return 2
     torch.set_grad_enabled(False)
+    step_ms(torch, Decoder(torch, SHAPES["1B"], "bfloat16"), 1)  # warms the GPU up
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
     names = ["1B", "3B"] if given.quick else list(SHAPES)
     sizes(torch, names)
