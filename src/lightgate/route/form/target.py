@@ -7,6 +7,7 @@ forgotten in minutes. So a probe of 16 tokens also says that long prompts are sl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import erfc, exp, log, pi, sqrt
 from typing import TYPE_CHECKING, Final
 
@@ -61,6 +62,12 @@ SOONEST_S: Final = 1e-4  # a first token is not taken to come sooner: its logari
 SOONEST_LOG: Final = log(SOONEST_S)
 
 
+# What is believed of a target, as plans keep it: expected first token by prompt size, the part of
+# that which failures made (of its logarithm), seconds per token, samples by prompt size, the
+# instant of the last one, the share of failures.
+Belief = tuple[Sequence[float], float, float, Sequence[int], int, float]
+
+
 class Form:
     """The form of one target. Instants in nanoseconds of one monotonic clock.
 
@@ -81,6 +88,7 @@ class Form:
         "_speed_since",
         "_spoke_ns",
         "_told_ns",
+        "belief",
         "changed_ns",
         "curve",
         "deviation",
@@ -136,8 +144,7 @@ class Form:
         self.speed_deviation = 0.0
         self.speed_seen = 0
         self.speed_last_ns = NEVER
-        self.errors = 0.0
-        self.ends = 0.0
+        self.errors = self.ends = 0.0
         self.in_flight = 0
         self.waiting: dict[int, int] = {}  # start of an attempt without a token: in flight then
         self.curve = WaitCurve()
@@ -156,6 +163,7 @@ class Form:
         self.slowness = 0.0  # seconds per token
         self.p_error = 0.0
         self.load = 1.0  # times as long is a first token of a newcomer taken to need
+        self.belief: Belief = ((), 0.0, 0.0, (), NEVER, 0.0)  # never changed, only replaced
         self.misses: dict[tuple[int, int], float] = {}  # what was found out about service levels
 
     def use_prior(self, prior: Prior) -> None:
@@ -192,6 +200,8 @@ class Form:
         ]
         if self.misses:
             self.misses.clear()
+        seen = [size.seen for size in sizes]
+        self.belief = (ttfts_s, self.penalty, self.slowness, seen, self.last_ns, self.p_error)
         self.until_ns = now_ns + GLANCE_NS
 
     def fresh(self, now_ns: int) -> float:

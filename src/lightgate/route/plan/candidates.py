@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from lightgate.route.form.target import without
+from lightgate.route.form.target import Belief, without
 from lightgate.route.plan.hedge import TargetPrice
 
 NS: Final = 1e9
@@ -45,14 +45,15 @@ class Candidate(msgspec.Struct, frozen=True):
 class Basis(msgspec.Struct, frozen=True, eq=False):
     """What a plan was made of, in the order in which its ranking looked at the targets.
 
-    `seen` has of each target its expected first token, the part of that which failures made (of its
-    logarithm), seconds per token, samples, the instant of the last one, requests in flight, the
-    share of failures, and the wait behind those in flight. The first `well` targets were allowed,
-    the next `full` ones at their limit.
+    Of each target there are its form's belief, its requests in flight, and the wait behind those.
+    The first `well` targets were allowed, the next `full` ones at their limit.
     """
 
     order: Sequence[str]
-    seen: Sequence[tuple[float, float, float, int, int, int, float, float]]
+    size: int  # of the prompt
+    beliefs: Sequence[Belief]
+    flying: Sequence[int]
+    waits: Sequence[float]
     values: Sequence[float]
     over: Sequence[float]  # misses of service levels, where they decide
     prices: Mapping[str, TargetPrice] | None
@@ -87,10 +88,11 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
 
     def _candidate(self, place: int) -> Candidate:
         target = self.order[place]
-        ttft_s, penalty, slowness, samples, last_ns, in_flight, p_error, wait_s = self.seen[place]
+        ttfts_s, penalty, slowness, seen, last_ns, p_error = self.beliefs[place]
+        ttft_s, samples = ttfts_s[self.size], seen[self.size]
         if penalty:
             ttft_s *= without(penalty, self.now_ns - last_ns)
-        ttft_s += wait_s
+        ttft_s += self.waits[place]
         price = None if self.prices is None else self.prices.get(target)
         return Candidate(
             target,
@@ -98,7 +100,7 @@ class Basis(msgspec.Struct, frozen=True, eq=False):
             ttft_s + slowness * self.tokens[1],
             samples,
             (self.now_ns - last_ns) / NS if samples else None,
-            in_flight,
+            self.flying[place],
             p_error,
             None if price is None else price.nano(*self.tokens),
             self.values[place] if place < len(self.values) else None,

@@ -117,17 +117,19 @@ class Ranking:
         if waits != self._waits:
             self._waits = waits
             self._leads.clear()
-            if self._over:
+            if self._nanos:
                 self._judge()
         first, values, keys = self._first() if self._loaded else (0, [], ())
         lead = self._leads.get(first)
         if lead is None:
             lead = self._leads[first] = self._lead(first, values, keys)
+        # Another uniform number, from the later digits of the draw.
+        if draw * 1024.0 % 1.0 >= lead.chance:
+            return lead.alone or self._alone(lead)
+        if not lead.looked:
+            self._second(lead)
         role = lead.role
         if role is None:
-            return lead.alone or self._alone(lead)
-        # Another uniform number, from the later digits of the draw.
-        if lead.chance < 1.0 and draw * 1024.0 % 1.0 >= lead.chance:
             return lead.alone or self._alone(lead)
         if budgets is not None and not budgets.may(
             key, role, lead.reserve_nano, lead.own_nano if role == "racer" else 0.0
@@ -195,9 +197,9 @@ class Ranking:
     def _save(self, order: list[str], warm: str | None) -> None:
         """Rank by misses, then dollars, then seconds: the cheapest that is good enough.
 
-        Where no target is good enough, the one that misses its levels least comes first.
+        Where no target is good enough, the one that misses its levels least comes first. The misses
+        depend on the load, and are found out once that is known.
         """
-        self._judge()
         self._nanos = self._costs(order, warm) if self.ask.prices else [0.0] * len(order)
 
     def _judge(self) -> None:
@@ -211,7 +213,7 @@ class Ranking:
                 promise = self.forms.promise(ask.alias.name, slo)
             margins = promise.margins
         asked = LevelsAsked(self.size, self.tokens, self.now_ns, margins)
-        self._over = misses(slo, self.known[: self.well], asked)
+        self._over = misses(slo, self.known[: self.well], self._waits, asked)
 
     def _costs(self, order: list[str], warm: str | None) -> list[float]:
         ask = self.ask
@@ -240,70 +242,75 @@ class Ranking:
             order = [order[place] for place in places]
             known = [known[place] for place in places]
         lead = _Lead(order, known, self._own_nano(order[0]))
-        lead.values = values
-        if self.together > 1:
-            self._second(lead, ranked)
-        elif self.ask.alias.hedges_itself(self.ask.hedge) and self.well:
-            self._itself(lead)
+        lead.values, lead.ranked = values, ranked
+        lead.wait_s = self._waits[first]
+        lead.chance = self._chance(lead)
         return lead
 
-    def _second(self, lead: _Lead, values: list[float]) -> None:
-        """Prepare a race or a hedge, if one is wanted and can help."""
-        ask = self.ask
-        alias = ask.alias
-        race = alias.race if ask.race is None else ask.race
-        if race > 1:
-            lead.race = min(race, self.well)
+    def _chance(self, lead: _Lead) -> float:
+        """Return how often something may start beside the first target; 0: never.
+
+        A hedge at a quantile is planned for a part of the requests. Whether a second target is any
+        good is looked at only for those.
+        """
+        ask, alias = self.ask, self.ask.alias
+        if self.together > 1:
+            race = alias.race if ask.race is None else ask.race
+            if race > 1:
+                lead.race = min(race, self.well)
+                return 1.0
+        elif not (alias.hedges_itself(ask.hedge) and self.well):
+            return 0.0
+        hedge = alias.hedge if ask.hedge is None else ask.hedge
+        if hedge == "off" or not self.policy.hedges:
+            return 0.0
+        price = ask.prices.get(lead.order[0]) if ask.prices else None
+        thrifty = self.policy.money == "first" or (price is not None and not price.abort_stops)
+        lead.quantile = quantile_of(hedge, thrifty=thrifty)
+        return 1.0 if lead.quantile is None else chance(lead.quantile)
+
+    def _second(self, lead: _Lead) -> None:
+        """Prepare a race or a hedge, if it can help."""
+        lead.looked = True
+        if lead.race > 1:
             first, others = lead.order[0], lead.order[1 : lead.race]
             premium, lead.premium = max([self._premium(first, target) for target in others])
             lead.reserve_nano = max([self._lost(target) for target in lead.order[: lead.race]])
             lead.reserve_nano += premium
             lead.role = "racer"
             return
-        hedge = alias.hedge if ask.hedge is None else ask.hedge
-        place = None if hedge == "off" or not self.policy.hedges else self._backup(lead, values)
+        place = self._backup(lead) if self.together > 1 else self._itself(lead)
         if place is not None:
             self._hedge(lead, place)
 
-    def _itself(self, lead: _Lead) -> None:
-        """Prepare a hedge at the one target itself, unless it is in trouble or at its limit."""
-        target = lead.order[0]
-        if (
-            self.policy.hedges
-            and target not in self.forms.crowded
-            and not sick(lead.known[0], self.now_ns)
-        ):
-            self._hedge(lead, 0)
+    def _itself(self, lead: _Lead) -> int | None:
+        """Hedge at the one target itself, unless it is in trouble or at its limit."""
+        fit = lead.order[0] not in self.forms.crowded and not sick(lead.known[0], self.now_ns)
+        return 0 if fit else None
 
     def _hedge(self, lead: _Lead, place: int) -> None:
         """Prepare a hedge at the target of this place, if there is time for it."""
         ask = self.ask
-        alias = ask.alias
-        hedge = alias.hedge if ask.hedge is None else ask.hedge
-        first = lead.order[0]
-        price = ask.prices.get(first) if ask.prices else None
-        thrifty = self.policy.money == "first" or (price is not None and not price.abort_stops)
-        q = quantile_of(hedge, thrifty=thrifty)
+        alias, q = ask.alias, lead.quantile
         if q is None:
-            hedge_ns = alias.hedge_ns if ask.hedge is None else fixed_hedge_ns(hedge)
+            hedge_ns = alias.hedge_ns if ask.hedge is None else fixed_hedge_ns(ask.hedge)
         else:
-            lead.chance, hedge_ns = chance(q), delay_ns(lead.known[0].sizes[self.size], q)
-            form = lead.known[0]
-            if form.in_flight or form.shared:
-                wait_s = form.wait_s(self.now_ns)
-                hedge_ns = int(hedge_ns * (1.0 + wait_s / form.ttfts_s[self.size]))
+            hedge_ns = delay_ns(lead.known[0].sizes[self.size], q)
+            if lead.wait_s:
+                alone_s = lead.known[0].ttfts_s[self.size]
+                hedge_ns = int(hedge_ns * (1.0 + lead.wait_s / alone_s))
         if hedge_ns is None or self.forms.incident(self.now_ns):
             return
         if alias.timeout_ns - hedge_ns < lead.known[place].ttfts_s[self.size] * NS:
             return
         lead.hedge_ns, lead.backup, lead.role = hedge_ns, place, "hedge"
-        second = lead.order[place]
+        first, second = lead.order[0], lead.order[place]
         premium, lead.premium = self._premium(first, second)
         lead.reserve_nano = max(self._lost(first) + premium, self._lost(second))
 
-    def _backup(self, lead: _Lead, values: list[float]) -> int | None:
+    def _backup(self, lead: _Lead) -> int | None:
         """Find the best second: by its value, its correlation, and what closing it costs."""
-        order, known, prices = lead.order, lead.known, self.ask.prices
+        order, known, prices, values = lead.order, lead.known, self.ask.prices, lead.ranked
         first, worse = order[0], self.forms.pairs.worse
         best, least = None, 0.0
         for place in range(1, self.well):
@@ -403,8 +410,7 @@ class Ranking:
             reason += f", {held} held" if self.well else ", all held: soonest first"
         twice = doubled and lead.role == "hedge" and not lead.backup
         basis, first = lead.basis or self._basis(lead), known[0]
-        wait_s = first.wait_s(self.now_ns) if first.in_flight or first.shared else 0.0
-        predicted = (first.answered_s(size, self.now_ns) + wait_s) * NS
+        predicted = (first.answered_s(size, self.now_ns) + lead.wait_s) * NS
         low, high = first.sizes[size].band()
         return Plan(
             lay_out_twice(order[0], layout) if twice else lay_out(order, self.well, layout),
@@ -426,22 +432,13 @@ class Ranking:
 
     def _basis(self, lead: _Lead) -> Basis:
         """Keep what the candidates of a plan are made of, should somebody ask."""
-        ask, size = self.ask, self.size
+        ask = self.ask
         lead.basis = Basis(
             self.order,
-            [
-                (
-                    form.ttfts_s[size],
-                    form.penalty,
-                    form.slowness,
-                    form.sizes[size].seen,
-                    form.last_ns,
-                    form.in_flight,
-                    form.p_error,
-                    wait_s,
-                )
-                for form, wait_s in zip(self.known, self._waits, strict=True)
-            ],
+            self.size,
+            [form.belief for form in self.known],
+            [form.in_flight for form in self.known],
+            self._waits,
             lead.values,
             self._over,
             ask.prices,
@@ -470,13 +467,17 @@ class _Lead:
         "doubled",
         "hedge_ns",
         "known",
+        "looked",
         "order",
         "own_nano",
         "premium",
+        "quantile",
         "race",
+        "ranked",
         "reserve_nano",
         "role",
         "values",
+        "wait_s",
     )
 
     def __init__(self, order: list[str], known: list[Form], own_nano: float) -> None:
@@ -487,10 +488,14 @@ class _Lead:
         self.race = 1
         self.hedge_ns: int | None = None
         self.backup = 1  # the place of a hedge's target
-        self.chance = 1.0  # of a hedge to be planned
+        self.chance = 0.0  # of a second attempt to be planned
+        self.quantile: float | None = None  # of first tokens, at which a hedge starts
+        self.looked = False  # for a second attempt
         self.role: Duplicate | None = None  # of what may start beside the first; None: nothing
         self.reserve_nano = 0.0
         self.values: Sequence[float] = ()  # in the ranking's order
+        self.ranked: Sequence[float] = ()  # in this order
+        self.wait_s = 0.0  # of one more request at the first
         self.basis: Basis | None = None
         self.alone: Plan | None = None
         self.doubled: Plan | None = None

@@ -56,14 +56,15 @@ def costs(
     return [dearest if nano < 0.0 else nano for nano in nanos]
 
 
-def misses(slo: ServiceLevels | None, known: Sequence[Form], look: LevelsAsked) -> list[float]:
+def misses(
+    slo: ServiceLevels | None, known: Sequence[Form], waits: Sequence[float], look: LevelsAsked
+) -> list[float]:
     """Return by how much each target may miss its service levels; 0: it is good enough."""
     # Hashed once, not once for each target.
     key = hash((0 if slo is None else slo.mark, look.size, look.tokens, look.margins))
     found = []
-    for form in known:
-        busy = form.in_flight or form.shared
-        waiting = (key, int(form.wait_s(look.now_ns) * GRAIN) if busy else 0)
+    for form, wait_s in zip(known, waits, strict=False):
+        waiting = (key, int(wait_s * GRAIN))
         over = form.misses.get(waiting)
         if over is None:
             over = form.misses[waiting] = max(0.0, excess(slo, form, look))
