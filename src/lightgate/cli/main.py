@@ -35,6 +35,7 @@ VERBS = (
     Verb("reread", "Read a run by other tools' definitions."),
     Verb("schedule", "Repeat benchmarks and tell when something changes."),
     Verb("rehearse", "Show what each routing policy would have done."),
+    Verb("advise", "Say what would make this traffic faster or cheaper."),
     Verb("explain", "Show why a request went where it went."),
     Verb("sim", "Serve simulated providers alone."),
     Verb("selftest", "Measure the error of the stopwatch on this machine."),

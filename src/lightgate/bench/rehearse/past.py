@@ -30,6 +30,8 @@ from lightgate.route.health.failure import Failure, by_status
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from lightgate.config.model import Config
     from lightgate.ledger.store.store import Ledger
 
@@ -133,6 +135,11 @@ class PastSource:
     def requests(self) -> int:
         """Number of exchanges."""
         return len(self._asked)
+
+    @property
+    def asked_ns(self) -> NDArray[np.int64]:
+        """When each exchange began, by the wall clock."""
+        return np.array([one.wall_ns for one in self._asked], dtype=np.int64)
 
     def drawn(self, seed: int) -> Callable[[], RehearsalInput]:
         """Draw for one seed: the traffic is the same for every seed."""

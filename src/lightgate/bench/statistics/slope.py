@@ -44,10 +44,10 @@ def prompt_slope(attempts: Iterable[AttemptRecord], seed: int = 0) -> PromptSlop
     if longest < LEAST_RANGE * shortest:
         return None
     rng = np.random.default_rng(seed)
-    drawn = [_theil_sen(points[rng.integers(0, len(points), len(points))]) for _ in range(ROUNDS)]
+    drawn = [theil_sen(points[rng.integers(0, len(points), len(points))]) for _ in range(ROUNDS)]
     tail = (1.0 - CONFIDENCE) / 2.0
     low, high = np.quantile([slope for slope in drawn if slope is not None], (tail, 1.0 - tail))
-    slope = _theil_sen(points)
+    slope = theil_sen(points)
     if slope is None:
         return None
     return PromptSlope(
@@ -59,7 +59,7 @@ def prompt_slope(attempts: Iterable[AttemptRecord], seed: int = 0) -> PromptSlop
     )
 
 
-def _theil_sen(points: NDArray[np.float64]) -> float | None:
+def theil_sen(points: NDArray[np.float64]) -> float | None:
     """The median slope over all pairs of different length, per 1,000 tokens."""
     first, second = np.triu_indices(len(points), k=1)
     apart = points[second] - points[first]

@@ -15,7 +15,7 @@ import secrets
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from lightgate.route.prompt.cache_key import cacheable
+from lightgate.route.prompt.cache_key import may_share
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,9 +65,12 @@ class PromptPrints:
         body, dialect = request.body, request.endpoint.dialect
         if request.found is not None or not body or len(body) > LONGEST or request.form is not None:
             return None
-        exact = cacheable(dialect, request.fields, "exact")
-        if not exact and not cacheable(dialect, request.fields, "any"):
+        fields = request.fields
+        if not may_share(dialect, fields, "any"):
             return None
+        # Most requests name no temperature; only Gemini has it elsewhere.
+        named = "temperature" in fields or dialect in {"gemini", "openai-embeddings"}
+        exact = named and may_share(dialect, fields, "exact")
         digest = blake2b(tenant.encode(), digest_size=8, key=self._key, person=b"lightgate.repeat")
         digest.update(b"\0")
         digest.update(body)

@@ -167,8 +167,11 @@ def cacheable(dialect: str, fields: Mapping[str, msgspec.Raw], mode: Mode) -> bo
     request wants one answer only, and no tool that the provider itself runs: its results change.
     Function tools are run by the client, which gets the same call to make as from the model.
     """
-    if mode == "off" or not _modest(fields.values()):
-        return False
+    return mode != "off" and _modest(fields.values()) and may_share(dialect, fields, mode)
+
+
+def may_share(dialect: str, fields: Mapping[str, msgspec.Raw], mode: Mode) -> bool:
+    """Return the same for a body that is known to be small, in any mode but "off"."""
     if dialect == "openai-embeddings":
         return True
     try:

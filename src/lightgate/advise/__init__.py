@@ -1,0 +1,1 @@
+"""Advice: what would make this traffic faster or cheaper, with the evidence for it."""

@@ -1,0 +1,277 @@
+"""Advice about where requests go: another target, a second attempt, a smaller model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from lightgate.advise.advice import FEWEST, Advice, Touched
+from lightgate.advise.effect import Effect, change_of, evidence_of, standard_error
+from lightgate.advise.words import alias_lines, ms, per_1k, quoted, seconds
+from lightgate.provider.identity import identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lightgate.advise.advice import AdvisedChange
+    from lightgate.advise.history import Wholes
+    from lightgate.advise.scope import AdviceScope
+    from lightgate.advise.times import TargetTimes
+
+MORE_FAILURES: Final = 0.02  # of attempts that another target may fail more often
+HEDGE_Q: Final = 0.95  # of first tokens, after which a second attempt is started
+NEEDS_CHECK: Final = (
+    "informative: the answers of another model may be worse; check them first:"
+    " lightgate bench A B --checks FILE"
+)
+
+
+class TargetMove(NamedTuple):
+    """Requests of one model that went to one target, and what another would have done."""
+
+    model: str
+    here: str
+    there: str
+    rows: Wholes
+    times: TargetTimes
+
+
+def target_advice(scope: AdviceScope, model: str) -> Iterator[Touched]:
+    """Hold every target of a model against every other one that answers for it."""
+    among = scope.history.of_model(model)
+    if model in scope.history.cascades:
+        return  # its targets are steps, not each other's like
+    used = scope.history.target[among]
+    for here in dict.fromkeys(used.tolist()):
+        rows = among[used == here]
+        moves = list(_moves(scope, model, here, rows))
+        found = [_other_target(scope, move, among) for move in moves]
+        best = max(found, key=_gain, default=None)
+        if best is not None:
+            yield best
+        if moves and not scope.history.beside[rows].any():
+            quick = min(moves, key=lambda move: float(np.median(move.times.first_s)))
+            yield _hedge(scope, quick, among)
+            yield _race(scope, quick, among)
+        yield from _smaller(scope, model, here, (rows, among))
+
+
+def _gain(one: Touched) -> float:
+    change = one.advice.change
+    if change is None or one.advice.because:
+        return -1.0
+    return max(change.seconds_share.low, change.dollars_share.low)
+
+
+def _moves(scope: AdviceScope, model: str, here: str, rows: Wholes) -> Iterator[TargetMove]:
+    """The targets that could have answered instead: of the same alias, or of the same model."""
+    history = scope.history
+    mine = set(scope.targets_of(model))
+    same = identity(history.counts[here].model)
+    for there, count in history.counts.items():
+        if there == here or (there not in mine and identity(count.model) != same):
+            continue
+        times = scope.times(there)
+        if times is not None and times.n >= FEWEST:
+            yield TargetMove(model, here, there, rows, times)
+
+
+def _moved(scope: AdviceScope, move: TargetMove) -> Effect:
+    history, rows = scope.history, move.rows
+    _, after = move.times.draw(history, rows, seed=len(rows))
+    price = scope.prices.get(move.there)
+    tokens = (history.tokens_in[rows], history.tokens_out[rows])
+    usd = np.full(len(rows), np.nan) if price is None else price.usd(*tokens)
+    error = standard_error(move.times.first_s)
+    error += float(history.tokens_out[rows].mean()) * standard_error(move.times.token_s)
+    return Effect(
+        rows, history.e2e_s[rows], after, history.usd[rows], usd, "replayed", spread_s=error
+    )
+
+
+def _other_target(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
+    history, effect = scope.history, _moved(scope, move)
+    change = change_of(history, effect, among)
+    before, after = effect.before_s.mean(), effect.after_s.mean()
+    paid, instead = per_1k(effect.before_usd), per_1k(effect.after_usd)
+    more = history.failures(move.there) - history.failures(move.here)
+    tokens = history.tokens_out[move.rows]
+    because = ""
+    if more > MORE_FAILURES:
+        because = f"{move.there} fails more often, by {more:.1%} of attempts"
+    slower = "the answers come later" if after > before else "the answers cost more"
+    advice = Advice(
+        id=f"other-target:{move.model}:{move.here}",
+        kind="other target",
+        model=move.model,
+        target=move.here,
+        moves_to=move.there,
+        state="refused" if because else "advised",
+        because=because,
+        finding=(
+            f"{len(move.rows):,} requests for {move.model} went to {move.here}, which took"
+            f" {seconds(before)} on average and {paid} per 1,000; {move.there} would have taken"
+            f" {seconds(after)} and {instead}."
+        ),
+        evidence=evidence_of(
+            history,
+            move.rows,
+            f"model_asked = {quoted(move.model)} AND winner = {quoted(move.here)}",
+        ),
+        change=change,
+        worse=f"The load moves to {move.there}{_loss(change, slower)}.",
+        effort="config",
+        apply=alias_lines(scope, move.model, (move.there, move.here), policy="ordered"),
+        verify="lightgate report --by alias --last 24h",
+        expect=(
+            f"{move.model} with {float(np.median(tokens / effect.after_s)):.3g} tok/s at the median"
+            f" and {instead} per 1,000 requests"
+        ),
+    )
+    return Touched(advice, move.rows, scope.weight(among), _needs(scope, move))
+
+
+def _needs(scope: AdviceScope, move: TargetMove) -> str:
+    """What has to be known first: two targets of one model give answers that are alike."""
+    counts = scope.history.counts
+    same = identity(counts[move.here].model) == identity(counts[move.there].model)
+    return "" if same else NEEDS_CHECK
+
+
+def _loss(change: AdvisedChange, words: str) -> str:
+    low = min(change.seconds_share.value, change.dollars_share.value)
+    return f"; {words}" if low < -0.01 else ""
+
+
+def _second(scope: AdviceScope, move: TargetMove, delay_s: float) -> Effect:
+    """A second attempt at another target, `delay_s` after the first one; the sooner token wins.
+
+    The loser is taken as billed to its end, which is the most that it can cost.
+    """
+    history = scope.history
+    rows = move.rows[~np.isnan(history.ttft_s[move.rows])]
+    own = history.ttft_s[rows]
+    first, end = move.times.draw(history, rows, seed=len(rows) + 1)
+    wins = delay_s + first < own
+    after = np.where(wins, delay_s + end, history.e2e_s[rows])
+    fired = own > delay_s
+    price = scope.prices.get(move.there)
+    tokens = (history.tokens_in[rows], history.tokens_out[rows])
+    more = np.full(len(rows), np.nan) if price is None else price.usd(*tokens)
+    before_usd = history.usd[rows]
+    after_usd = before_usd + np.where(fired, more, 0.0)
+    return Effect(rows, history.e2e_s[rows], after, before_usd, after_usd, "replayed")
+
+
+def _hedge(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
+    history = scope.history
+    own = history.ttft_s[move.rows]
+    own = own[~np.isnan(own)]
+    delay = float(np.quantile(own, HEDGE_Q)) if len(own) else 0.0
+    effect = _second(scope, move, delay)
+    advice = Advice(
+        id=f"hedge:{move.model}:{move.here}",
+        kind="hedging",
+        model=move.model,
+        target=move.here,
+        moves_to=move.there,
+        finding=(
+            f"{HEDGE_Q:.0%} of first tokens of {move.here} came within {ms(delay)}; a second"
+            f" attempt at {move.there} after that would have saved"
+            f" {seconds(_mean_saved(effect))} a request on average."
+        ),
+        evidence=evidence_of(
+            history,
+            effect.rows,
+            f"model_asked = {quoted(move.model)} AND winner = {quoted(move.here)}",
+        ),
+        change=change_of(history, effect, among),
+        worse="Every twentieth request is sent twice: its loser is paid for, and adds load.",
+        effort="config",
+        apply=alias_lines(
+            scope, move.model, (move.here, move.there), hedge=f"p{HEDGE_Q * 100:.0f}"
+        ),
+        verify="lightgate report --bill --last 24h",
+        expect=f"about {float(np.mean(own > delay)) if len(own) else 0:.0%} of requests hedged",
+    )
+    return Touched(advice, effect.rows, scope.weight(among), _needs(scope, move))
+
+
+def _race(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
+    history, effect = scope.history, _second(scope, move, 0.0)
+    advice = Advice(
+        id=f"race:{move.model}:{move.here}",
+        kind="racing",
+        model=move.model,
+        target=move.here,
+        moves_to=move.there,
+        finding=(
+            f"Asking {move.there} at once beside {move.here} would have saved"
+            f" {seconds(_mean_saved(effect))} a request on average."
+        ),
+        evidence=evidence_of(
+            history,
+            effect.rows,
+            f"model_asked = {quoted(move.model)} AND winner = {quoted(move.here)}",
+        ),
+        change=change_of(history, effect, among),
+        worse="Every request is paid twice, and both targets carry the load.",
+        effort="config",
+        apply=alias_lines(scope, move.model, (move.here, move.there), race=2),
+        verify="lightgate report --bill --last 24h",
+        expect="100 % of requests raced",
+    )
+    return Touched(advice, effect.rows, scope.weight(among), _needs(scope, move))
+
+
+def _mean_saved(effect: Effect) -> float:
+    return float((effect.before_s - effect.after_s).mean()) if len(effect.rows) else 0.0
+
+
+def _smaller(
+    scope: AdviceScope, model: str, here: str, places: tuple[Wholes, Wholes]
+) -> Iterator[Touched]:
+    """Hold a target against cheaper models of its own provider that this history knows."""
+    history, (rows, among) = scope.history, places
+    own, price = history.counts[here], scope.prices.get(here)
+    if price is None:
+        return
+    mine = set(scope.targets_of(model))
+    for there, count in history.counts.items():
+        other = scope.prices.get(there)
+        if count.provider != own.provider or there == here or there in mine or other is None:
+            continue
+        times = scope.times(there)
+        if identity(count.model) == identity(own.model) or other.per_out >= price.per_out:
+            continue
+        if times is None or times.n < FEWEST:
+            continue
+        effect = _moved(scope, TargetMove(model, here, there, rows, times))
+        advice = Advice(
+            id=f"smaller-model:{model}:{there}",
+            kind="smaller model",
+            model=model,
+            finding=(
+                f"{there} would have answered {len(rows):,} requests of {here} in"
+                f" {seconds(effect.after_s.mean())} instead of {seconds(effect.before_s.mean())},"
+                f" for {per_1k(effect.after_usd)} instead of {per_1k(effect.before_usd)} per 1,000."
+            ),
+            evidence=evidence_of(history, rows, f"winner = {quoted(here)}"),
+            change=change_of(history, effect, among),
+            worse="The answers may be worse. Simple requests alone could go there: see cascades.",
+            effort="config",
+            apply=_cascade_lines(model, there, here),
+            verify=f"lightgate bench {here} {there} --checks FILE",
+            expect="a pass rate whose interval is not below that of the larger model",
+        )
+        yield Touched(advice, rows, scope.weight(among), NEEDS_CHECK)
+
+
+def _cascade_lines(model: str, small: str, large: str) -> str:
+    return (
+        f'[models.{quoted(model)}]\npolicy = "cascade"\n'
+        f'tiers = [ {{ upto = "simple", targets = [{quoted(small)}] }},'
+        f" {{ targets = [{quoted(large)}] }} ]\n"
+        'verify = ["not_refused", "not_truncated"]\n'
+    )

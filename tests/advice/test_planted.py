@@ -1,0 +1,227 @@
+"""Advice on simulated histories: planted waste is found, none is invented, savings come as said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advice.histories import (
+    PLANTED,
+    T0,
+    Caller,
+    Host,
+    SimWorld,
+    clean,
+    keep_in,
+    said_saved,
+    simulate,
+    truly_saved,
+)
+from lightgate.cli.advise import advise_ledger
+from lightgate.ledger.store.store import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lightgate.advise.advice import Advice
+    from lightgate.advise.advise import AdviceReport
+
+SEED = 31
+NORTH = Host(name="north/m", ttft_s=0.4, speed=80.0, price_in=1.0, price_out=4.0)
+SOUTH = Host(name="south/m", ttft_s=0.4, speed=80.0, price_in=1.0, price_out=4.0)
+
+
+def report_of(world: SimWorld, folder: Path, *, rehearse: bool = False) -> AdviceReport:
+    calls = simulate(world, SEED, SEED + 1000)
+    with Ledger.open("sqlite", folder) as ledger:
+        keep_in(ledger, calls)
+        end = max(call.at_s for call in calls) + 60.0
+        period = (datetime.fromtimestamp(T0, UTC), datetime.fromtimestamp(T0 + end, UTC))
+        return advise_ledger(ledger, period, None, rehearse=rehearse)
+
+
+def of(report: AdviceReport, made: str) -> Advice:
+    return next(one for one in report.advice if one.id == made)
+
+
+def chat(**more: object) -> Caller:
+    given: dict[str, object] = {
+        "key": "k", "model": "chat", "targets": ("north/m", "south/m"), "shares": (1.0, 1.0),
+        "requests": 700, **more,
+    }  # fmt: skip
+    return Caller(**given)  # type: ignore[arg-type]
+
+
+def world(*callers: Caller, south: Host = SOUTH, days: float = 4.0) -> SimWorld:
+    return SimWorld(hosts=(NORTH, south), callers=callers, days=days)
+
+
+@pytest.mark.parametrize("make", PLANTED, ids=lambda make: make.__name__)
+def test_planted_waste_is_found_and_saves_what_was_said(
+    make: Callable[[int], SimWorld], tmp_path: Path
+) -> None:
+    made = make(SEED)
+    report = report_of(made, tmp_path, rehearse=True)
+    assert sorted(one.id for one in report.offered) == sorted(PLANTED[make])
+    for advice in report.offered:
+        said, true = said_saved(advice), truly_saved(made, advice, SEED, SEED + 5000)
+        change = advice.change
+        assert change is not None
+        if change.seconds_share.low > 0.05:
+            assert said.seconds == pytest.approx(true.seconds, rel=0.2)
+        if change.dollars_share.low > 0.05:
+            assert said.usd == pytest.approx(true.usd, rel=0.2)
+        told = advice.rehearsal
+        if advice.kind == "other target":
+            assert told is not None
+            if change.seconds_share.low > 0.05:
+                assert told.advised_seconds_mean == pytest.approx(told.seconds_mean, rel=0.2)
+            else:
+                assert told.advised_dollars_per_1k == pytest.approx(told.dollars_per_1k, rel=0.2)
+
+
+def test_everything_that_is_not_offered_says_why(tmp_path: Path) -> None:
+    report = report_of(clean(SEED), tmp_path)
+    assert not report.offered
+    kinds = {one.kind for one in report.advice}
+    assert kinds >= {"other target", "hedging", "racing", "caching", "single flight"}
+    assert all(one.because for one in report.advice)
+    assert "only you can say" in of(report, "prompts:chat").worse
+
+
+def test_faster_and_dearer_is_a_trade_and_no_advice(tmp_path: Path) -> None:
+    """Two hosts that are both worth their money."""
+    south = Host(name="south/m", ttft_s=0.2, speed=160.0, price_in=2.0, price_out=8.0)
+    report = report_of(world(chat(), south=south), tmp_path)
+    assert not report.offered
+    assert of(report, "other-target:chat:north/m").because.startswith("a trade")
+
+
+def test_much_cheaper_and_a_little_slower_is_advice(tmp_path: Path) -> None:
+    south = Host(name="south/m", ttft_s=0.36, speed=90.0, price_in=6.0, price_out=24.0)
+    report = report_of(world(chat(), south=south), tmp_path)
+    assert [one.id for one in report.offered] == ["other-target:chat:south/m"]
+    assert "the answers come later" in report.offered[0].worse
+    assert 'targets = ["north/m", "south/m"]' in report.offered[0].apply
+
+
+def test_a_host_that_fails_more_often_is_no_advice(tmp_path: Path) -> None:
+    south = Host(name="south/m", ttft_s=0.1, speed=300.0, price_in=1.0, price_out=4.0, failing=0.1)
+    report = report_of(world(chat(), south=south), tmp_path)
+    assert "fails more often" in of(report, "other-target:chat:north/m").because
+
+
+def test_another_model_needs_a_check_of_quality(tmp_path: Path) -> None:
+    small = Host(name="south/tiny", ttft_s=0.1, speed=300.0, price_in=0.1, price_out=0.4)
+    caller = chat(targets=("north/m", "south/tiny"))
+    report = report_of(world(caller, south=small), tmp_path)
+    assert not report.offered
+    found = of(report, "other-target:chat:north/m")
+    assert found.state == "informative"
+    assert "--checks" in found.because
+
+
+def test_a_smaller_model_of_the_same_provider_is_told_of(tmp_path: Path) -> None:
+    small = Host(name="north/tiny", ttft_s=0.1, speed=300.0, price_in=0.1, price_out=0.4)
+    large = chat(targets=("north/m",), shares=(1.0,))
+    short = chat(key="b", model="short", targets=("north/tiny",), shares=(1.0,))
+    report = report_of(world(large, short, south=small), tmp_path)
+    found = of(report, "smaller-model:chat:north/tiny")
+    assert found.state == "informative"
+    assert found.change is not None
+    assert found.change.dollars_share.low > 0.5
+    assert 'policy = "cascade"' in found.apply
+
+
+def test_a_tail_of_hangs_is_worth_a_hedge(tmp_path: Path) -> None:
+    stuck = Host(
+        name="south/m", ttft_s=0.4, speed=80.0, price_in=1.0, price_out=4.0, ttft_spread=2.2
+    )
+    caller = chat(shares=(1.0, 3.0), answer=60.0)
+    found = of(report_of(world(caller, south=stuck), tmp_path), "hedge:chat:south/m")
+    assert found.change is not None
+    assert found.change.seconds_mean.low > 0.0
+    assert found.change.dollars_share.value == pytest.approx(-0.05 * 0.75, rel=0.3)
+
+
+def test_long_answers_to_other_prompts_are_other_work(tmp_path: Path) -> None:
+    """A caller whose prompts of 50 tokens ask for 4,000, beside one with usual answers."""
+    report = report_of(
+        world(chat(requests=600), chat(requests=60, prompt=50.0, prompt_spread=0.1, answer=4000.0)),
+        tmp_path,
+    )
+    assert "other work" in of(report, "cap:chat").because
+    assert not report.offered
+
+
+def test_a_tail_of_usual_answers_is_no_runaway(tmp_path: Path) -> None:
+    report = report_of(world(chat(answer_spread=1.0, requests=1500)), tmp_path)
+    assert not report.offered
+
+
+def test_a_cap_of_one_key_leaves_the_others_alone(tmp_path: Path) -> None:
+    runaway = chat(key="wild", runaway=0.08, runaway_tokens=6000)
+    author = chat(key="author", answer=6000.0, answer_spread=0.1)
+    report = report_of(world(runaway, author), tmp_path)
+    found = of(report, "cap:chat:wild")
+    assert found.effort == "code"
+    assert "author" not in "".join(one.id for one in report.advice if one.kind == "output cap")
+
+
+def test_a_conversation_is_no_loop_that_could_be_parallel(tmp_path: Path) -> None:
+    caller = chat(loop=True, grows=True, prompt_spread=0.1, answer_spread=0.2)
+    report = report_of(world(caller), tmp_path)
+    assert "has to wait" in of(report, "batch:chat:k").because
+
+
+def test_chance_and_timers_are_no_loops(tmp_path: Path) -> None:
+    busy = chat(requests=2000)
+    assert not [
+        one for one in report_of(world(busy, days=0.1), tmp_path).advice if "batch" in one.id
+    ]
+
+
+def test_repeats_that_come_together_share_one_call(tmp_path: Path) -> None:
+    caller = chat(requests=1500, repeats=0.5, repeat_s=5.0, answer=900.0)
+    report = report_of(world(caller, days=0.03), tmp_path)
+    found = of(report, "single-flight:chat")
+    assert found.state == "advised"
+    assert 'cache = { mode = "exact"' in found.apply
+    cached = of(report, "cache:chat")
+    assert set(cached.evidence.ids).isdisjoint(found.evidence.ids)
+
+
+def test_repeats_of_warm_requests_need_the_other_mode(tmp_path: Path) -> None:
+    report = report_of(world(chat(repeats=0.5, exact=False)), tmp_path)
+    found = of(report, "cache:chat")
+    assert 'mode = "any"' in found.apply
+    assert "no longer vary" in found.worse
+
+
+def test_whole_answers_to_people_are_worth_a_stream(tmp_path: Path) -> None:
+    whole = chat(key="whole", streamed=False)
+    report = report_of(world(chat(), whole), tmp_path)
+    found = of(report, "stream:chat")
+    assert found.state == "advised"
+    assert found.change is not None
+    assert found.change.of == "first token"
+    assert found.change.dollars_per_1k.value == 0.0
+
+
+def test_savings_of_the_same_requests_are_not_added(tmp_path: Path) -> None:
+    slow = Host(name="south/m", ttft_s=1.6, speed=20.0, price_in=1.0, price_out=4.0)
+    report = report_of(world(chat(repeats=0.5), south=slow), tmp_path)
+    moved = of(report, "other-target:chat:south/m")
+    assert "cache:chat" in moved.excludes
+    assert "other-target:chat:south/m" in of(report, "cache:chat").excludes
+
+
+def test_too_few_requests_are_no_evidence(tmp_path: Path) -> None:
+    slow = Host(name="south/m", ttft_s=4.0, speed=10.0, price_in=1.0, price_out=4.0)
+    report = report_of(world(chat(shares=(1.0, 0.02)), south=slow), tmp_path)
+    found = of(report, "other-target:chat:south/m")
+    assert found.state == "refused"
+    assert found.because.startswith("n too small")
