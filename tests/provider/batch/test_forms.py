@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from batch_lab import KEY, TOOK_S, body
 from lightgate.errors import AttemptError, HttpRefused, Malformed, RateLimited
 from lightgate.provider.batch.exchange import BatchExchange
 from lightgate.provider.batch.files import read_result, said_of, wall_s
 from lightgate.provider.batch.job import JobState, JobStatus, surely_not_made
 from lightgate.provider.batch.registry import FORMS
 from lightgate.provider.catalogue import catalogue
-from provider.batch.conftest import KEY, TOOK_S, body
 
 if TYPE_CHECKING:
-    from provider.batch.conftest import Lab
+    from batch_lab import Lab
 
 
 async def test_a_job_from_its_submission_to_its_results(lab: Lab, form: str) -> None:

@@ -16,7 +16,7 @@ from lightgate.provider.batch.files import said_of, wall_s
 from lightgate.provider.batch.job import MOST_PAGES, SKEW_S, JobResult, JobState, JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from lightgate.provider.batch.exchange import BatchExchange
     from lightgate.provider.batch.job import JobAsked, JobLine
@@ -84,7 +84,7 @@ class MessageJobs:
         """Ask for the end of the job."""
         await self._exchange.ask("POST", f"{self._path}/{quote(id, safe='')}/cancel")
 
-    async def results(self, status: JobStatus) -> AsyncIterator[JobResult]:
+    async def results(self, status: JobStatus) -> AsyncGenerator[JobResult, None]:
         """Read the results from where the job says they are, if that is at the provider."""
         for url in status.results:
             async for raw in self._exchange.lines(self._exchange.path_of(url)):

@@ -12,7 +12,7 @@ from lightgate.errors import Malformed
 from lightgate.provider.batch.job import MOST_PAGES, SKEW_S, JobResult, JobState, JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from lightgate.provider.batch.exchange import BatchExchange
     from lightgate.provider.batch.job import JobAsked, JobLine
@@ -100,7 +100,7 @@ class FileJobs:
         path = f"{self._root}{self.jobs_path}/{quote(id, safe='')}/cancel"
         await self._exchange.ask("POST", path)
 
-    async def results(self, status: JobStatus) -> AsyncIterator[JobResult]:
+    async def results(self, status: JobStatus) -> AsyncGenerator[JobResult, None]:
         """Read the output file, then the error file; either may be missing."""
         for name in status.results:
             path = f"{self._root}/files/{quote(name, safe='')}/content"

@@ -16,7 +16,7 @@ from lightgate.provider.batch.files import said_of, wall_s
 from lightgate.provider.batch.job import MOST_PAGES, SKEW_S, JobResult, JobState, JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from lightgate.provider.batch.exchange import BatchExchange
     from lightgate.provider.batch.job import JobAsked, JobLine
@@ -112,7 +112,7 @@ class GeminiJobs:
         """Ask for the end of the job; it may finish all the same."""
         await self._exchange.ask("POST", f"{self._root}/{quote(id, safe='/')}:cancel")
 
-    async def results(self, status: JobStatus) -> AsyncIterator[JobResult]:
+    async def results(self, status: JobStatus) -> AsyncGenerator[JobResult, None]:
         """Read the file of answers."""
         for name in status.results:
             path = f"{self._root}/{quote(name, safe='/')}:download?alt=media"

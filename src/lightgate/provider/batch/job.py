@@ -20,7 +20,7 @@ from lightgate.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
 MOST_PAGES: Final = 10  # of a list in which a job is looked for
 SKEW_S: Final = 300.0  # by which a provider's clock may differ from ours
@@ -121,7 +121,7 @@ class JobApi(Protocol):
         """Ask for the end of a job; what has been done is kept."""
         ...
 
-    def results(self, status: JobStatus) -> AsyncIterator[JobResult]:
+    def results(self, status: JobStatus) -> AsyncGenerator[JobResult, None]:
         """Read the results of a job that is over, in no order, a few at a time."""
         ...
 
