@@ -239,9 +239,11 @@ def _is_for_types(statement: ast.stmt) -> bool:
 
 
 def _is_left_alone(node: ast.AST, field: str) -> bool:
-    """Whether a field holds types, or the parts of a sentence."""
+    """Whether a field holds types, the parts of a sentence, or an assertion."""
     if field in {"annotation", "returns", "decorator_list", "format_spec"}:
         return True
+    if isinstance(node, ast.keyword) and field == "value":
+        return node.arg == "strict" and isinstance(node.value, ast.Constant)  # of a zip
     if isinstance(node, ast.Subscript) and field == "slice":
         return isinstance(node.value, ast.Name) and node.value.id == "Literal"
     return _is_typing(node) and field in {"args", "keywords"}

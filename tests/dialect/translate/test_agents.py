@@ -83,9 +83,26 @@ def test_what_codex_sends_is_named_where_it_cannot_be_told() -> None:
     }
 
 
+PLACE = "tools[0].functionDeclarations[0].behavior"
+
+
 def test_what_gemini_cli_sends_is_named_where_it_cannot_be_told() -> None:
     dropped = built(GEMINI, GEMINI_CLI, CHAT).dropped
     assert set(dropped) == {"generationConfig.topK", "contents[1].parts[0].thoughtSignature"}
+
+
+@pytest.mark.parametrize(
+    ("behavior", "dropped"), [("UNSPECIFIED", ()), ("BLOCKING", ()), ("NON_BLOCKING", (PLACE,))]
+)
+def test_a_tool_of_gemini_that_does_not_block_is_named(
+    behavior: str, dropped: tuple[str, ...]
+) -> None:
+    declared = {"name": "f", "behavior": behavior}
+    body = {
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+        "tools": [{"functionDeclarations": [declared]}],
+    }
+    assert built(GEMINI, body, CHAT).dropped == dropped
 
 
 def test_what_a_framework_sends_is_told_or_named() -> None:

@@ -134,6 +134,16 @@ async def test_a_flex_tier_needs_no_price_of_its_own(start: Start, upstream: Ups
     assert rig.reserved()[0].nano_usd == text(size)
 
 
+async def test_a_tier_that_is_no_word_is_the_providers_to_refuse(
+    start: Start, upstream: Upstream
+) -> None:
+    upstream.script = whole(chat_body())
+    rig = await started(start, upstream)
+    answer, size = await asked(rig, model="raw/m", service_tier=5)
+    assert answer.status == 200
+    assert rig.reserved()[0].nano_usd == text(size)
+
+
 async def test_what_was_called_is_paid(start: Start, upstream: Upstream) -> None:
     rig = await started(start, upstream, CALLS)
     usage = {

@@ -482,6 +482,27 @@ async def test_a_slow_reader_slows_nobody_and_is_cut(monkeypatch: pytest.MonkeyP
     assert one.reply.finished
 
 
+async def test_a_reader_is_behind_by_what_it_was_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_flight, "BEHIND_BYTES", 20)
+    both = group()
+    one, slow = Ride(both), Ride(both)
+    await turn()
+    for _ in range(3):
+        one.exchange.say(b"data: 456789")
+    await turn()
+    assert slow.reply.body == b"data: 456789" * 3
+    slow.reply.crowded = True
+    for _ in range(2):  # the first of them it still takes
+        one.exchange.say(b"data: 456789")
+    await turn()
+    assert slow.reply.body == b"data: 456789" * 4  # it is 12 bytes behind, and may be 20
+    assert not slow.reply.aborted
+    slow.reply.catch_up()
+    one.exchange.end()
+    await turn()
+    assert slow.reply.body == one.reply.body == b"data: 456789" * 5
+
+
 async def test_when_all_are_slow_the_provider_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single_flight, "BEHIND_BYTES", 20)
     both = group()

@@ -58,6 +58,9 @@ def test_parts_of_a_nano_dollar_are_rounded() -> None:
     cheap = prices(input=D("0.0001"), output=D(0))  # a tenth of a nano-dollar
     assert [cheap.bill(tokens(n, 0)).nano_usd for n in (4, 5, 14, 15)] == [0, 1, 1, 2]
     assert [cheap.estimate(n, 0).nano_usd for n in (4, 5, 14, 15)] == [0, 1, 1, 2]
+    least = prices(input=D("0.000001"), output=D(0))  # a thousandth of one
+    assert [least.bill(tokens(n, 0)).nano_usd for n in (499, 500, 1499, 1500)] == [0, 1, 1, 2]
+    assert [least.estimate(n, 0).nano_usd for n in (499, 500, 1499, 1500)] == [0, 1, 1, 2]
     bare = prices(input=D("0.0001"), output=D(0), cache_write=None, cache_write_1h=None)
     assert [bare.worst(n, 0) for n in (0, 1, 10, 11)] == [0, 1, 1, 2]
 
