@@ -179,6 +179,7 @@ async def start(tmp_path: Path, own: OwnTime) -> AsyncIterator[Start]:
         gateway = Gateway(state, data)
         limits = more.get("limits") or DoorLimits()
         door = Door(gateway.handle, limits=limits, gate=gateway.gate)
+        door.sink_bodies(gateway.sink_of)
         rig = Rig(sim, state, door, await door.listen("127.0.0.1", 0), data)
         rig.gateway = gateway
         rig.keys = {name: secret for name, (secret, _) in made.items()}

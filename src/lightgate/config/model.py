@@ -94,6 +94,32 @@ class ResponsesTable(ConfigTable):
     )
 
 
+class BatchesTable(ConfigTable):
+    """Files and batches that clients leave with the gateway; read by the gateway."""
+
+    on: Flag = Field(default=True, description="serve /v1/files, /v1/batches, /v1/messages/batches")
+    max_file_bytes: Whole = Field(
+        default=200 * 1_048_576, ge=1024, le=1_073_741_824, description="largest file"
+    )
+    max_lines: Whole = Field(default=50_000, ge=1, le=1_000_000, description="lines of one batch")
+    files_per_key: Whole = Field(default=1_000, ge=1, description="files of one key")
+    bytes_per_key: Whole = Field(
+        default=2_048 * 1_048_576, ge=1024, description="bytes of all files of one key"
+    )
+    max_bytes: Whole = Field(
+        default=8_192 * 1_048_576, ge=1024, description="bytes of all files of all keys"
+    )
+    batches_per_key: Whole = Field(
+        default=20, ge=1, description="batches of one key that are under way"
+    )
+    keep: Duration = Field(
+        default=parse_duration("30d"), description="how long files and results are kept"
+    )
+    at_once: Whole = Field(
+        default=16, ge=1, le=256, description="lines of all batches that are under way"
+    )
+
+
 class LimitsTable(ConfigTable):
     """What all clients of one worker may hold together; 0 is no limit; read by the gateway."""
 
@@ -158,6 +184,9 @@ class GatewayTable(ConfigTable):
     traces: TracesTable = Field(default_factory=TracesTable, description="traces by OTLP")
     responses: ResponsesTable = Field(
         default_factory=ResponsesTable, description="responses that are kept"
+    )
+    batches: BatchesTable = Field(
+        default_factory=BatchesTable, description="files and batches that are kept"
     )
 
 

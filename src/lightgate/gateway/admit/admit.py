@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.gateway.admit.overrides import forbidden
 from lightgate.gateway.admit.plan import plan_for
+from lightgate.gateway.admit.spare import check_spare
 from lightgate.gateway.admit.worst import leave_out, reserve_plan, worst
 from lightgate.gateway.exchange.exchange import Exchange
 from lightgate.gateway.request.body import read_request_body
@@ -81,6 +82,8 @@ def admit(state: State, exchange: Exchange) -> None:
     exchange.plan = plan = plan_for(state, exchange, now)
     if state.learned.breakers.troubled:
         _check_reachable(state, plan, now)
+    if exchange.caller.batch:
+        check_spare(state, plan, now)
     _reserve(state, exchange, plan)
     exchange.routed_ns = state.now_ns()
     request, key = exchange.request, exchange.caller.key

@@ -9,6 +9,7 @@ from lightgate.gateway.admit.overrides import forbidden, read_headers
 from lightgate.gateway.exchange.caller import NEVER, Caller
 from lightgate.gateway.request.passed import check_hops
 from lightgate.gateway.request.refusal import UNAUTHORIZED, Refusing
+from lightgate.gateway.served.inner import PREFIX
 from lightgate.gateway.served.keys import presented_key
 from lightgate.ledger.store.keys import instant_ns
 
@@ -25,12 +26,17 @@ _OWN_ORIGIN: Final = re.compile(
 
 def read_caller(state: State, inbound: Inbound, endpoint: Endpoint) -> Caller:
     """Read the caller from a head and keep it; Refusing where it has no right to what it asks."""
-    key = authorize(state, inbound, state.wall_ns())
+    presented = presented_key(inbound.headers)
+    batch = presented is not None and presented.startswith(PREFIX)
+    if batch:
+        key = _authorize_line(state, inbound, presented or b"")
+    else:
+        key = authorize(state, inbound, state.wall_ns())
     overrides, request_id, passed = read_headers(inbound, key)
     if passed:
         check_hops(passed, state.served.instance)
     until = NEVER if key is None or key.expires is None else instant_ns(key.expires)
-    caller = Caller(state.served, until, endpoint, key, overrides, request_id, passed)
+    caller = Caller(state.served, until, endpoint, key, overrides, request_id, passed, batch)
     inbound.notes.read = caller
     return caller
 
@@ -45,6 +51,20 @@ def authorize(state: State, inbound: Inbound, wall_ns: int) -> KeyRecord | None:
         return None
     presented = presented_key(inbound.headers)
     key = None if presented is None else keyring.find(presented, wall_ns)
+    if key is None:
+        raise Refusing(UNAUTHORIZED)
+    return key
+
+
+def _authorize_line(state: State, inbound: Inbound, presented: bytes) -> KeyRecord | None:
+    """The key that a line of a batch is sent for; None where the gateway has no keys."""
+    inner, keyring = state.inner, state.served.keyring
+    owner = None if inner is None else inner.owner_of(presented, inbound.peer)
+    if owner is None:
+        raise Refusing(UNAUTHORIZED)
+    if not owner and not len(keyring):
+        return None
+    key = keyring.of_id(owner, state.wall_ns())
     if key is None:
         raise Refusing(UNAUTHORIZED)
     return key

@@ -48,6 +48,7 @@ class Caller(NamedTuple):
     overrides: Overrides
     request_id: bytes  # the client's own; empty where it has none
     passed: Passed  # header fields that providers may be told
+    batch: bool = False  # a line of a batch, sent by the gateway itself
 
     @property
     def session(self) -> str | None:

@@ -177,6 +177,7 @@ def _attempt(exchange: ExchangeFacts, attempt: Attempt, place: int) -> AttemptNo
         bill.nano_usd,
         bill.source,
         bill.as_of,
+        "batch" if exchange.caller.batch else "gateway",
     )
     return AttemptNote.of(facts, attempt.marks, called)
 

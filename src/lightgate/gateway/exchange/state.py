@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lightgate.clock.source import Clock
+    from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.journal import JournalWriter
     from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.served.inner import InnerCaller
     from lightgate.gateway.served.served import Served
     from lightgate.gateway.spend.counters import SpendCounters
     from lightgate.route.plan.alias import Alias
@@ -46,6 +48,7 @@ class UnderWay(Protocol):
     """An exchange, as far as its worker looks after it."""
 
     request: ClientRequest
+    caller: Caller
 
     @property
     def heard_ns(self) -> int:
@@ -135,6 +138,7 @@ class State:
         self.turns = Turns(self.loop)
         self.exchanges: set[UnderWay] = set()
         self.refused: Counter[str] = Counter()  # requests that got no attempt, by the code of why
+        self.inner: InnerCaller | None = None  # who may send lines of batches, if anyone
         self.draining = False
         self.each_second: list[Callable[[], object]] = []
         self._tasks: set[asyncio.Task[None]] = set()

@@ -12,6 +12,7 @@ from lightgate.errors import LightgateError
 from lightgate.gateway.admit.admit import admit, open_exchange
 from lightgate.gateway.admit.auth import authorize, read_caller
 from lightgate.gateway.admit.overrides import SOUND_ID
+from lightgate.gateway.batches.desk import BatchDesk
 from lightgate.gateway.exchange.caller import NEVER, Caller
 from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.http.array import ArrayReply
@@ -24,7 +25,7 @@ from lightgate.gateway.http.responses import Responses
 from lightgate.gateway.http.shared import Shared, shared_name
 from lightgate.gateway.http.usage import usage_body
 from lightgate.gateway.kept.talk import previous_of
-from lightgate.gateway.request.endpoint import Endpoint, dialect_of, find
+from lightgate.gateway.request.endpoint import STORED, Endpoint, dialect_of, find
 from lightgate.gateway.request.refusal import Refusal, Refusing, of_error
 from lightgate.gateway.request.weight import LIGHT_BYTES, is_heavy
 
@@ -59,6 +60,8 @@ class Gateway:
         self._unready = unready
         self._responses = Responses(state, data)
         self._models = ModelPages(state)
+        self._batches = BatchDesk(state, data)
+        self.sink_of = self._batches.sink_of
 
     def gate(self, inbound: Inbound, reply: Reply) -> str | None:
         """Refuse a request by its head alone: a body without a key is never read.
@@ -77,6 +80,8 @@ class Gateway:
                 state.load.check(len(state.exchanges), key)
             elif endpoint.verb not in _OPEN:
                 key = authorize(state, inbound, state.wall_ns())
+                if inbound.notes.sink is not None:
+                    self._batches.begin(inbound.notes.sink, key)
         except Refusing as refusing:
             self._refuse(refusing.refusal, inbound, reply)
             return None
@@ -174,6 +179,7 @@ class Gateway:
     def close(self) -> None:
         """Write what waits to be written."""
         self._responses.close()
+        self._batches.close()
 
     def _tasks(self, inbound: Inbound, reply: Reply, work: Coroutine[None, None, None]) -> None:
         """Carry out what has to wait for something, as a task that ends with its client."""
@@ -213,6 +219,8 @@ class Gateway:
                 reply.whole(200, _JSON, self._models.one(key, _shape(inbound), path.model or ""))
             elif path.verb == "usage":
                 self._tasks(inbound, reply, self._tell_usage(inbound, reply, key))
+            elif path.verb in STORED:
+                self._tasks(inbound, reply, self._batches.answer(inbound, reply, path, key))
             elif path.id is not None and path.verb != "request":
                 self._tasks(inbound, reply, self._responses.answer(inbound, reply, path, key))
             else:

@@ -38,6 +38,7 @@ from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.sharing import SHARE_TICKS, FormSharing
 from lightgate.gateway.process.shelter import most_connections
 from lightgate.gateway.request.prints import PromptPrints
+from lightgate.gateway.served.inner import SECRET_ENV, InnerCaller
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
@@ -97,6 +98,7 @@ class Worker:
             worker=options.index,
         )
         self.state.prints = PromptPrints.of_folder(options.data)
+        self.state.inner = InnerCaller.of(os.environ, options.host)
         self._keep_answers(served)
         self._learn()
         limits = DoorLimits(body_bytes=served.terms.max_body_bytes, body_hint=TOO_LARGE)
@@ -109,6 +111,7 @@ class Worker:
             body_bytes=own.body_bytes,
         )
         self._door = Door(gateway.handle, limits=limits, gate=gateway.gate, crowd=crowd)
+        self._door.sink_bodies(gateway.sink_of)
         self._gauges = GaugeFile(options.data, self.state, self._door)
 
     def _learn(self) -> None:
@@ -276,8 +279,8 @@ def _key_variables(data: Path) -> list[str]:
     try:
         reaches = read_snapshot(data).providers.values()
     except LightgateError:
-        return []  # the worker itself says why it cannot start
-    return [name for reach in reaches for name in reach.secret_variables]
+        return [SECRET_ENV]  # the worker itself says why it cannot start
+    return [SECRET_ENV, *(name for reach in reaches for name in reach.secret_variables)]
 
 
 def _counters(options: WorkerOptions, served: Served) -> SpendCounters:

@@ -23,6 +23,16 @@ Verb = Literal[
     "response",
     "response_items",
     "response_cancel",
+    "files",
+    "file",
+    "file_content",
+    "batches",
+    "batch",
+    "batch_cancel",
+    "message_batches",
+    "message_batch",
+    "message_batch_cancel",
+    "message_batch_results",
     "live",
     "ready",
 ]
@@ -88,12 +98,34 @@ _RESPONSE_VERBS: Final[dict[bytes, tuple[Verb, tuple[bytes, ...]]]] = {
     b"/input_items": ("response_items", (b"GET", b"HEAD")),
     b"/cancel": ("response_cancel", (b"POST",)),
 }
+_MESSAGES: Final = "anthropic-messages"
+# Files and batches that clients leave here: paths, and what may be done with one of them.
+_STORES: Final = {
+    b"/v1/files": Endpoint("files"),
+    b"/v1/batches": Endpoint("batches"),
+    b"/v1/messages/batches": Endpoint("message_batches", _MESSAGES),
+}
+_STORED: Final = re.compile(
+    rb"/v1/(files|batches|messages/batches)/([A-Za-z0-9_-]{1,100})(/content|/cancel|/results|)"
+)
+_STORED_VERBS: Final[dict[bytes, tuple[Verb, tuple[bytes, ...]]]] = {
+    b"files": ("file", (b"GET", b"HEAD", b"DELETE")),
+    b"files/content": ("file_content", (b"GET", b"HEAD")),
+    b"batches": ("batch", (b"GET", b"HEAD")),
+    b"batches/cancel": ("batch_cancel", (b"POST",)),
+    b"messages/batches": ("message_batch", (b"GET", b"HEAD", b"DELETE")),
+    b"messages/batches/cancel": ("message_batch_cancel", (b"POST",)),
+    b"messages/batches/results": ("message_batch_results", (b"GET", b"HEAD")),
+}
+STORED: Final = frozenset(
+    [one.verb for one in _STORES.values()] + [verb for verb, _ in _STORED_VERBS.values()]
+)
 _REQUEST: Final = re.compile(rb"/v1/requests/([A-Za-z0-9_.:-]{1,128})")
 
 
 # The first part of a path under /v1: many base URLs are given without that.
 _PLAIN: Final = re.compile(
-    rb"/(?:chat/|completions|responses|embeddings|messages|models|audio/|usage)"
+    rb"/(?:chat/|completions|responses|embeddings|messages|models|audio/|usage|files|batches)"
 )
 
 
@@ -115,6 +147,9 @@ def find(target: bytes) -> Found | None:
     read = _READS.get(path)
     if read is not None:
         return Found(read, (b"GET", b"HEAD"))
+    store = _STORES.get(path)
+    if store is not None:
+        return Found(store, (b"GET", b"HEAD", b"POST"))
     for form, found in _FORMS:
         match = form.fullmatch(path)
         if match is not None:
@@ -165,6 +200,14 @@ def _response(match: re.Match[bytes], _query: bytes) -> Found:
     return Found(Endpoint(verb, "openai-responses", id=match[1].decode()), methods)
 
 
+def _stored(match: re.Match[bytes], _query: bytes) -> Found | None:
+    known = _STORED_VERBS.get(match[1] + match[3])
+    if known is None:
+        return None
+    dialect = _MESSAGES if match[1].startswith(b"messages") else "openai-chat"
+    return Found(Endpoint(known[0], dialect, id=match[2].decode()), known[1])
+
+
 def _request(match: re.Match[bytes], _query: bytes) -> Found:
     return Found(Endpoint("request", id=match[1].decode()), (b"GET", b"HEAD"))
 
@@ -177,4 +220,5 @@ _FORMS: Final[
     (_MODEL, _model),
     (_RESPONSE, _response),
     (_REQUEST, _request),
+    (_STORED, _stored),
 )

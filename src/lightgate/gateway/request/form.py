@@ -35,7 +35,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 def read_form(endpoint: Endpoint, body: bytes, content_type: bytes | None) -> ClientRequest:
     """Read the facts of a form; UsageError says what is wrong with it."""
-    boundary = _boundary(content_type)
+    boundary = boundary_of(content_type)
     found: dict[str, tuple[int, int]] = {}
     largest = 0
     for name, start, end in _parts(body, b"--" + boundary):
@@ -70,7 +70,8 @@ def read_form(endpoint: Endpoint, body: bytes, content_type: bytes | None) -> Cl
     )
 
 
-def _boundary(content_type: bytes | None) -> bytes:
+def boundary_of(content_type: bytes | None) -> bytes:
+    """The boundary of a form; UsageError where its type names none that is sound."""
     match = _TYPE.fullmatch(content_type or b"")
     found = None if match is None else match[1] or match[2]
     if found is None or _BOUNDARY.fullmatch(found) is None:
@@ -89,7 +90,7 @@ def _parts(body: bytes, mark: bytes) -> list[tuple[str, int, int]]:
         end = body.find(b"\r\n" + mark, max(head_end + 2, at))
         if head_end < 0 or end < 0 or len(parts) >= _MOST_PARTS:
             raise UsageError("The form is cut off, or has too many fields.", hint=_HINT)
-        parts.append((_name(body[at:head_end]), head_end + 4, max(end, head_end + 4)))
+        parts.append((part_name(body[at:head_end]), head_end + 4, max(end, head_end + 4)))
         at = end + 2 + len(mark)
         after = body[at : at + 2]
         if after == b"--":
@@ -99,7 +100,7 @@ def _parts(body: bytes, mark: bytes) -> list[tuple[str, int, int]]:
         at += 2
 
 
-def _name(head: bytes) -> str:
+def part_name(head: bytes) -> str:
     """The name of a part, from a header that can be read in one way only."""
     name = None
     for line in head.split(b"\r\n"):

@@ -43,6 +43,13 @@ class Keyring:
     def __len__(self) -> int:
         return self._count
 
+    def of_id(self, id_: str, wall_ns: int) -> KeyRecord | None:
+        """The record of the key with this id, if it is good at this time."""
+        for entry in self._by_digest.values():
+            if entry.key.id == id_:
+                return entry.key if wall_ns < entry.until_ns else None
+        return None
+
     def find(self, presented: bytes, wall_ns: int) -> KeyRecord | None:
         """The record of a presented key that is good at this time, or None for whatever reason.
 

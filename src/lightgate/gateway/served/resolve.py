@@ -13,6 +13,7 @@ from lightgate.gateway.served.names import bare_names, maker_rows, offers_of
 from lightgate.gateway.served.own_address import check_not_own
 from lightgate.gateway.served.priors import gather_priors, priors_of
 from lightgate.gateway.served.snapshot import (
+    BatchTerms,
     KeptTerms,
     LoadTerms,
     ProbeTerms,
@@ -33,7 +34,7 @@ from lightgate.route.prompt.cache_key import CacheRule
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lightgate.config.model import Config, ModelTable, ProbesTable
+    from lightgate.config.model import BatchesTable, Config, ModelTable, ProbesTable
     from lightgate.ledger.store.keys import KeyRecord
     from lightgate.provider.model_list import ModelList
     from lightgate.provider.target import Target
@@ -72,6 +73,7 @@ def make_snapshot(
                 ttl_ns=config.gateway.responses.ttl,
                 max_bytes=config.gateway.responses.max_bytes,
             ),
+            batches=_batch_terms(config.gateway.batches),
             probes=_probe_terms(config.gateway.probes),
             limits=LoadTerms(**config.gateway.limits.model_dump()),
             breaker=Rules(
@@ -83,6 +85,11 @@ def make_snapshot(
         auto=config.gateway.auto,
         makers=maker_rows(),
     )
+
+
+def _batch_terms(table: BatchesTable) -> BatchTerms:
+    given = table.model_dump()
+    return BatchTerms(keep_ns=given.pop("keep"), **given)
 
 
 def _probe_terms(table: ProbesTable) -> ProbeTerms:

@@ -88,6 +88,20 @@ class KeptTerms(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 256 * 1024 * 1024
 
 
+class BatchTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether files and batches are served, how much of them is kept, and for how long."""
+
+    on: bool = True
+    max_file_bytes: int = 200 * 1024 * 1024
+    max_lines: int = 50_000
+    files_per_key: int = 1_000
+    bytes_per_key: int = 2_048 * 1024 * 1024
+    max_bytes: int = 8_192 * 1024 * 1024
+    batches_per_key: int = 20
+    keep_ns: int = 30 * 86_400 * 1_000_000_000
+    at_once: int = 16
+
+
 class ProbeTerms(msgspec.Struct, frozen=True, kw_only=True):
     """Whether and when targets are probed, and what that may cost: of users' spend, and a day."""
 
@@ -116,6 +130,7 @@ class WorkerTerms(msgspec.Struct, frozen=True, kw_only=True):
     cors: tuple[str, ...] = ()
     breaker: Rules = Rules()
     responses: KeptTerms = KeptTerms()
+    batches: BatchTerms = BatchTerms()
     limits: LoadTerms = LoadTerms()
     probes: ProbeTerms = ProbeTerms()
 

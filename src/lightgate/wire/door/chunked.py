@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from io import BytesIO
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lightgate.wire.door.inbound import RequestError
+
+if TYPE_CHECKING:
+    from lightgate.wire.door.inbound import BodySink
 
 LINE_BYTES: Final = 256  # one size line with its extension
 EXTRA_BYTES: Final = 8192  # all extensions and trailers of one body together
@@ -24,10 +27,11 @@ class ChunkedBody:
 
     __slots__ = ("_body", "_extra", "_held", "_hint", "_left", "_limit", "_state")
 
-    def __init__(self, limit: int, hint: str) -> None:
+    def __init__(self, limit: int, hint: str, sink: BodySink | None = None) -> None:
         self._limit = limit
         self._hint = hint  # what to do about a body that is too large
-        self._body = BytesIO()  # whose memory is not copied at the end
+        # The memory of the one is not copied at the end, the other is no memory.
+        self._body: BytesIO | BodySink = BytesIO() if sink is None else sink
         self._held = b""  # an unfinished line
         self._left = 0  # bytes of the current chunk still to come
         self._extra = 0
@@ -35,8 +39,8 @@ class ChunkedBody:
 
     @property
     def body(self) -> bytes:
-        """Everything decoded so far."""
-        return self._body.getvalue()
+        """Everything decoded so far; nothing where it went to a sink."""
+        return self._body.getvalue() if isinstance(self._body, BytesIO) else b""
 
     @property
     def untouched(self) -> bool:

@@ -25,12 +25,13 @@ from lightgate.wire.link.timers import Deadline
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from lightgate.wire.door.inbound import RequestHead
+    from lightgate.wire.door.inbound import BodySink, RequestHead
     from lightgate.wire.door.service import Service
 
 logger = logging.getLogger(__name__)
 
 _READING, _BUSY, _FLUSH, _LINGER, _GONE = range(5)
+SINK_BYTES: Final = 1 << 20  # of a large body that must come within the time of a body
 _JSON: Final = ((b"content-type", b"application/json"),)
 _LATER: Final = ((b"retry-after", b"1"),)
 _REFUSAL: Final = b'{"error":{"type":"invalid_request_error","message":"%b"}}'
@@ -78,7 +79,7 @@ class ServerConnection:
         self._accepted_ns = accepted_ns
         self._loop = asyncio.get_running_loop()
         self._state = _READING
-        self._intake = Intake(service.limits)
+        self._intake = Intake(service.limits, service.sink_of)
         self._queue: list[tuple[bytes, int]] = []  # pipelined reads with their stamps
         self._queued = 0
         self._reading_paused = False
@@ -86,7 +87,8 @@ class ServerConnection:
         self._unqueuing = False  # whether what was kept is being read
         self._serving = False  # whether a request is being handed over in this turn
         self._drained: asyncio.Future[None] | None = None
-        self._mark = 0  # unsent bytes when the write deadline was set
+        # Unsent bytes when the write deadline was set; parts of a body that went to a sink.
+        self._mark = 0
         self._held = 0  # bytes of a body that did not come with its head
         self._owner: Hashable = None  # of those bytes
         self._deadline = Deadline(self._loop, self._expire)
@@ -179,13 +181,13 @@ class ServerConnection:
 
     def _take(self, data: bytes, stamp: int) -> None:
         intake = self._intake
-        phase = intake.phase
+        phase, sink = intake.phase, intake.sink
         try:
             rest = intake.take(data, stamp)
         except RequestError as error:
             self._refuse(error.status, error.reason)
             return
-        if phase == BODY and not self._hold(len(data)):
+        if phase == BODY and not self._hold(len(data), sink):
             return
         if rest is not None:
             self._serve(intake, rest, stamp)
@@ -194,18 +196,32 @@ class ServerConnection:
             self._deadline.set(limits.body_s if intake.phase == BODY else limits.head_s)
             if intake.phase == BODY:
                 self._owner = address_of(self._peer)
-                if self._turned_away(intake.head, stamp) or not self._hold(len(data)):
+                if self._turned_away(intake.head, stamp):
+                    return
+                if not self._hold(len(data), intake.sink):
                     return
             if intake.awaits_go:
                 self.link.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _hold(self, size: int) -> bool:
+    def _hold(self, size: int, sink: BodySink | None) -> bool:
         """Count a read of a body; whether there is room for it."""
+        if sink is not None:
+            return self._sink(sink)
         if self.service.crowd.hold(self._owner, size):
             self._held += size
             return True
         self._refuse(503, "Too many request bodies are held at the moment.", _LATER)
         return False
+
+    def _sink(self, sink: BodySink) -> bool:
+        """Give a body that goes elsewhere more time for each of its parts; it holds no memory."""
+        parts = sink.tell() // SINK_BYTES + 1
+        if self._mark == 0:
+            sink.attach(self.link.pause_reading, self.link.resume_reading)
+        if parts > self._mark:
+            self._mark = parts
+            self._deadline.set(self.service.limits.body_s)
+        return True
 
     def _let_go(self) -> None:
         self.service.crowd.release(self._owner, self._held)
@@ -246,6 +262,8 @@ class ServerConnection:
     def _hand_over(self, inbound: Inbound, reply: Reply) -> None:
         """Let the handler answer a request, unless its client has left meanwhile."""
         if self._state == _GONE or reply is not self._reply:
+            if inbound.notes.sink is not None:
+                inbound.notes.sink.drop()
             return
         self._serving = True
         try:
@@ -309,6 +327,7 @@ class ServerConnection:
             self._end()
             return
         self._state = _READING
+        self._mark = 0
         self._deadline.set(self.service.limits.idle_s)
         if self._queue and not self._unqueuing:
             self._unqueuing = True  # replies that are finished at once come back here

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lightgate.clock.marks import StampSource
     from lightgate.wire.door.connection import ServedLink
     from lightgate.wire.door.crowd import Crowd, CrowdLimits
+    from lightgate.wire.door.intake import SinkOf
     from lightgate.wire.door.service import AsyncHandler, Gate, Handler
 
 __all__ = ["Door", "DoorLimits", "Inbound", "Reply"]
@@ -80,6 +81,13 @@ class Door:
     def crowd(self) -> Crowd:
         """What the clients hold together."""
         return self._service.crowd
+
+    def sink_bodies(self, sink_of: SinkOf) -> None:
+        """Ask for a place for each body that does not come with its head; None: into memory.
+
+        The handler finds the place in the request's notes, and the request without its body.
+        """
+        self._service.sink_of = sink_of
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Start accepting; the port that was bound (a free one for 0)."""

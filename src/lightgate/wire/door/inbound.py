@@ -8,10 +8,13 @@ second space, versions of other protocols, codings before `chunked`, two hosts) 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import httptools
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Header = tuple[bytes, bytes]
 
@@ -62,13 +65,37 @@ class RequestError(Exception):
         self.reason = reason
 
 
-class Notes:
-    """The handler's reading of a head, kept for requests that repeat the head on its connection."""
+class BodySink(Protocol):
+    """Takes a body that is too large for memory, as it comes; made before a key was looked at."""
 
-    __slots__ = ("read",)
+    limit: int  # bytes
+
+    def write(self, data: bytes, /) -> int:
+        """Take bytes of the body; all of them."""
+        ...
+
+    def tell(self) -> int:
+        """The bytes that have come."""
+        ...
+
+    def attach(self, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+        """Name what stops the client's bytes, and what lets them come again."""
+
+    def drop(self) -> None:
+        """Forget what has come: the rest will not."""
+
+
+class Notes:
+    """The handler's reading of a head, kept for requests that repeat the head on its connection.
+
+    `sink` is where the body of this one request went, if the handler gave it a place.
+    """
+
+    __slots__ = ("read", "sink")
 
     def __init__(self) -> None:
         self.read: object = None
+        self.sink: BodySink | None = None
 
 
 class Inbound(msgspec.Struct, frozen=True, kw_only=True, gc=False):

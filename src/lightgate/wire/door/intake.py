@@ -16,7 +16,12 @@ from lightgate.wire.door.inbound import (
 )
 
 if TYPE_CHECKING:
-    from lightgate.wire.door.inbound import DoorLimits
+    from collections.abc import Callable
+
+    from lightgate.wire.door.inbound import BodySink, DoorLimits
+
+    # Where the body of a request goes that does not come with its head; None: into memory.
+    SinkOf = Callable[[RequestHead], BodySink | None]
 
 IDLE: Final = 0  # nothing of a request has come
 HEAD: Final = 1  # its head is unfinished
@@ -34,27 +39,31 @@ class Intake:
         "_part",
         "_repeat",
         "_scanned",
+        "_sink_of",
         "body",
         "first_ns",
         "head",
         "phase",
+        "sink",
     )
 
     head: RequestHead  # of the request that came last; unset until the first one
 
-    def __init__(self, limits: DoorLimits) -> None:
+    def __init__(self, limits: DoorLimits, sink_of: SinkOf | None = None) -> None:
         self._limits = limits
+        self._sink_of = sink_of
         self._buffer = b""  # an unfinished head
         self._scanned = 0  # bytes of it known to be sound
         # An unfinished body of known length. Its memory is taken as it comes and never copied:
         # to join 32 MiB of reads at their end would hold the loop for 20 ms.
-        self._part: BytesIO | None = None
+        self._part: BytesIO | BodySink | None = None
         self._left = 0
         self._chunks: ChunkedBody | None = None
         self._repeat: Repeat | None = None
         self.phase = IDLE
         self.first_ns = 0  # stamp of the read that held the request's first byte
         self.body = b""  # of the request that came last
+        self.sink: BodySink | None = None  # where an unfinished body goes instead
 
     @property
     def awaits_go(self) -> bool:
@@ -115,6 +124,9 @@ class Intake:
         """Let go of what is unfinished."""
         self._buffer = b""
         self._part = self._chunks = None
+        sink, self.sink = self.sink, None
+        if sink is not None:
+            sink.drop()
 
     def _check_part(self, data: bytes) -> None:
         """What can never become a head is refused before it is complete."""
@@ -126,12 +138,15 @@ class Intake:
 
     def _begin_body(self, head: RequestHead, length: int, rest: bytes) -> bytes | None:
         limit = self._limits.body_bytes
+        sink = self.sink = None if self._sink_of is None else self._sink_of(head)
+        if sink is not None:
+            limit, head.notes.sink = sink.limit, sink
+            self._repeat = None  # the notes are this request's alone
+        hint = "" if sink is not None else self._limits.body_hint
         if head.chunked:
-            self._chunks = ChunkedBody(limit, self._limits.body_hint)
+            self._chunks = ChunkedBody(limit, hint, sink)
         elif length > limit:
-            raise RequestError(
-                413, f"The body is larger than {limit} bytes.{self._limits.body_hint}"
-            )
+            raise RequestError(413, f"The body is larger than {limit} bytes.{hint}")
         self.phase = BODY
         self._left = length
         return self._take_body(rest) if rest else None
@@ -143,14 +158,14 @@ class Intake:
             if rest is not None:
                 self.phase = IDLE
                 self.body = chunks.body
-                self._chunks = None
+                self._chunks = self.sink = None
             return rest
         if self._part is None:
-            self._part = BytesIO()
+            self._part = self.sink or BytesIO()
         self._left = left - self._part.write(data[:left])
         if self._left:
             return None
         self.phase = IDLE
-        self.body = self._part.getvalue()
-        self._part = None
+        self.body = self._part.getvalue() if isinstance(self._part, BytesIO) else b""
+        self._part = self.sink = None
         return data[left:]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
     from lightgate.wire.door.inbound import DoorLimits, Inbound
+    from lightgate.wire.door.intake import SinkOf
     from lightgate.wire.door.reply import Reply
 
     Handler = Callable[[Inbound, Reply], None]
@@ -53,6 +54,7 @@ class Service:
         "gate",
         "handler",
         "limits",
+        "sink_of",
     )
 
     def __init__(
@@ -65,6 +67,7 @@ class Service:
     ) -> None:
         self.handler = handler
         self.gate = gate
+        self.sink_of: SinkOf | None = None  # set before the first connection
         self.limits = limits
         self.closing = False  # every reply from here on says that it is its connection's last
         self.ending = False  # connections end now, also those whose last reply did not say so

@@ -1,0 +1,1 @@
+"""Batches that clients leave with the gateway: files, jobs, and the answers about them."""
