@@ -43,6 +43,7 @@ from lightgate.gateway.process.prepare import (
 )
 from lightgate.gateway.process.shelter import ENOUGH, keep_private, raise_descriptors
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
+from lightgate.gateway.served.inner import SECRET_ENV, new_secret
 from lightgate.gateway.spend.shares import WORKERS as MOST_WORKERS
 from lightgate.ledger.store.keys import KeyRecord, instant_text
 
@@ -55,12 +56,14 @@ if TYPE_CHECKING:
 CONSOLE_HOST: Final = "127.0.0.1"
 AFTER_DRAIN_S: Final = 5.0
 CONSOLE_STOP_S: Final = 20.0
+BATCHES_STOP_S: Final = 10.0  # for the lines of batches that are under way
 SILENT_S: Final = 5  # after which a worker or the console is taken for hung
 # After the start, until the ledger is asked what is known of targets: soon, since the snapshot of
 # the start does not wait for it; then when a new target may have answered; then now and then.
 PRIORS_S: Final = (2.0, 60.0, 600.0)
 LISTS_S: Final = 3.0  # that the greeting waits for the providers' lists of models, at the most
-# The order of stopping: demo traffic, workers (streams finish), simulator, console (ships last).
+# The order of stopping: batches and demo traffic, workers (streams finish), simulator, console
+# (ships last).
 TRAFFIC, WORKERS, PROVIDERS, CONSOLE = range(4)
 AUTO: Final = (
     "on: a model that several of your providers have is routed, hedged and failed over between"
@@ -158,6 +161,8 @@ class Launch:
         self._generation = 0  # how often the processes were replaced
         self._served = ServedNames(providers=(), model=None)  # known once there is a snapshot
         self._lists: ListKeeper | None = None
+        # For the lines of batches; the program before this one has left it, or it is made now.
+        self._secret = os.environ.pop(SECRET_ENV, "") or new_secret()
 
     def require_keys(self) -> None:
         """Read the keys; a gateway that other machines can reach must have a usable one."""
@@ -209,7 +214,8 @@ class Launch:
                         started=started,
                         children=supervisor.hands(),
                         facts=None if self._prepare.facts is None else dict(self._prepare.facts),
-                    )
+                    ),
+                    {SECRET_ENV: self._secret},
                 )
 
         supervisor = Supervisor(
@@ -231,9 +237,9 @@ class Launch:
                 if not self._demo:  # the configuration of a demo names all models
                     tasks.append(await self._keep_lists(supervisor))
                 self._greet(self._served)
-                if before is None and self._demo and not self._usable():
+                if before is None:
                     with contextlib.suppress(StoppedEarly):  # it serves already: an end in order
-                        await supervisor.start(self._traffic())
+                        await supervisor.start(*self._beside())
                 await supervisor.run()
             finally:
                 for task in tasks:
@@ -252,7 +258,7 @@ class Launch:
     async def _adopt(self, supervisor: Supervisor, before: Handover) -> None:
         """Go on with the processes of the program before, and start those that did not serve."""
         self._generation, self._prepare.facts = before.generation, before.facts
-        specs = [*self._workers(), self._console()]
+        specs = [*self._workers(), self._console(), self._batches()]
         if self._demo:
             specs.append(self._simulator())
             specs += [] if self._usable() else [self._traffic()]
@@ -342,7 +348,7 @@ class Launch:
         if 2 * len(self.sockets) > MOST_WORKERS:
             raise LightgateError(f"More than {MOST_WORKERS // 2} workers need a restart.")
         self._generation += 1
-        return [*self._workers(), self._console()]
+        return [*self._workers(), self._console(), self._batches()]
 
     def _workers(self) -> list[ChildSpec]:
         """One worker for each set of sockets.
@@ -358,7 +364,7 @@ class Launch:
                 argv=_module("lightgate.gateway.process.worker", *where, "--index",
                              str(first + index), "--drain-s", f"{drain_s:g}",
                              *(() if index else ("--probes",))),
-                env=self._environment(),
+                env={**self._environment(), SECRET_ENV: self._secret},
                 stage=WORKERS,
                 stop_s=drain_s + AFTER_DRAIN_S,
                 reloads=True,
@@ -368,6 +374,24 @@ class Launch:
             )
             for index, sockets in enumerate(self.sockets)
         ]  # fmt: skip
+
+    def _beside(self) -> list[ChildSpec]:
+        """What is started once requests are served."""
+        demo = self._demo and not self._usable()
+        return [self._batches(), *([self._traffic()] if demo else [])]
+
+    def _batches(self) -> ChildSpec:
+        """The process that sends the lines of batches through the gateway."""
+        where = ("--data", str(self.data), "--url", self._base())
+        return ChildSpec(
+            name="batches",
+            argv=_module("lightgate.gateway.runner", *where),
+            env={**self._environment(), SECRET_ENV: self._secret},
+            without=self._key_variables(),
+            stage=TRAFFIC,
+            stop_s=BATCHES_STOP_S,
+            silent_s=SILENT_S,
+        )
 
     def _console(self) -> ChildSpec:
         where = ("--data", str(self.data), "--host", CONSOLE_HOST)

@@ -149,11 +149,13 @@ def test_the_arguments_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     what = Handover(
         lock=ends[0], gateway=port, console=port, generation=1, reloads=2, started="", children=()
     )
-    become: Callable[[Handover], object] = handover.hand_over  # the real one does not return
-    become(what)
+    become: Callable[[Handover, dict[str, str]], object] = handover.hand_over  # never returns
+    become(what, {"LIGHTGATE_BATCH_SECRET": "s3cret"})
     [(program, arguments, env)] = done
     assert (program, arguments) == (sys.executable, sys.orig_argv)
     assert msgspec.json.decode(env[ENV], type=Handover) == what
+    assert env["LIGHTGATE_BATCH_SECRET"] == "s3cret"
+    assert "LIGHTGATE_BATCH_SECRET" not in os.environ
     assert os.get_inheritable(ends[0])
     for number, action in usual.items():
         assert signal.getsignal(number) is signal.SIG_IGN

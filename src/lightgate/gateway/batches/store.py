@@ -76,6 +76,11 @@ class BatchStore:
         """Seconds of the wall."""
         return self._clock.wall_ns() // 1_000_000_000
 
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever kept here."""
+        return (self.folder / BASE).exists()
+
     def path(self, file_id: str) -> Path:
         """Where the contents of a file are; the id is one that this gateway made."""
         return self.folder / FILES / file_id

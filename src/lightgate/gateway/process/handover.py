@@ -19,7 +19,7 @@ import msgspec
 from lightgate.errors import LightgateError
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Mapping, MutableMapping
 
 ENV: Final = "LIGHTGATE_HANDOVER"
 CHECK_S: Final = 60.0  # for the installed version to show that it can be loaded
@@ -91,13 +91,16 @@ async def check_installed() -> None:
         raise LightgateError("The installed version cannot be loaded; the one that runs goes on.")
 
 
-def hand_over(what: Handover) -> NoReturn:
-    """Become the installed version, with the same arguments; nothing of this program returns."""
+def hand_over(what: Handover, secrets: Mapping[str, str]) -> NoReturn:
+    """Become the installed version, with the same arguments; nothing of this program returns.
+
+    `secrets` are variables that the new program takes out of its environment at once.
+    """
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     for descriptor in what.descriptors():
         os.set_inheritable(descriptor, True)
-    env = {**os.environ, ENV: msgspec.json.encode(what).decode()}
+    env = {**os.environ, **secrets, ENV: msgspec.json.encode(what).decode()}
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - our own arguments, no shell
