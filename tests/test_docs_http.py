@@ -53,8 +53,14 @@ def test_every_row_is_an_endpoint(row: list[str]) -> None:
 
 
 def test_every_endpoint_has_its_row() -> None:
-    fixed = [path.decode() for path in (*endpoint._CALLS, *endpoint._READS)]
+    fixed = [path.decode() for path in (*endpoint._CALLS, *endpoint._READS, *endpoint._STORES)]
     assert sorted(path for path, *_ in ENDPOINTS if "{" not in path) == sorted(fixed)
+    for stored in endpoint._STORED_VERBS:
+        name, _, action = stored.decode().rpartition("/")
+        if stored.decode() in {"files", "batches", "messages/batches"}:
+            name, action = stored.decode(), ""
+        path = f"/v1/{name}/{{id}}/{action}".removesuffix("/")
+        assert path in [row[0] for row in ENDPOINTS]
     for version in ("v1", "v1beta"):
         for verb in (*map(bytes.decode, endpoint._VERBS), "streamGenerateContent?alt=sse"):
             assert f"/{version}/models/{{model}}:{verb}" in [path for path, *_ in ENDPOINTS]

@@ -36,6 +36,8 @@ LOCKED = {
         "/v1beta/models/lab/plain:embedContent", "/v1beta/models/lab/plain:batchEmbedContents",
         "/v1/models/lab/plain:countTokens",
         "/v1beta/models/lab/plain:countTokens",
+        "/v1/files", "/v1/batches", "/v1/batches/batch_1/cancel",
+        "/v1/messages/batches", "/v1/messages/batches/msgbatch_1/cancel",
     ),
     "GET": (
         "/v1/models",
@@ -46,11 +48,17 @@ LOCKED = {
         "/v1/usage",
         "/v1/responses/resp_1",
         "/v1/responses/resp_1/input_items",
+        "/v1/files", "/v1/files/file-1", "/v1/files/file-1/content",
+        "/v1/batches", "/v1/batches/batch_1",
+        "/v1/messages/batches", "/v1/messages/batches/msgbatch_1",
+        "/v1/messages/batches/msgbatch_1/results",
     ),
 }  # fmt: skip
 CHANGING = (
     ("DELETE", "/v1/responses/resp_1"),
     ("POST", "/v1/responses/resp_1/cancel"),
+    ("DELETE", "/v1/files/file-1"),
+    ("DELETE", "/v1/messages/batches/msgbatch_1"),
 )
 NOWHERE = (
     "/", "//", "/v1", "/v1/", "/v1/chat", "/v1/chat/completions//", "/V1/chat/completions",
@@ -66,7 +74,10 @@ NOWHERE = (
     "/v1beta/models/a/../b:generateContent", "/v1beta/models/a%2f%2e%2e%2fb:generateContent",
     "/v1beta/models/%00:generateContent", "/v1beta/models/a%0d%0ab:generateContent",
     "/v1beta/models/lab/plain:countToken", "/v1/v1/chat/completions", "/v1/usage/me",
-    "/v1beta/models//:generateContent", "/v1beta/files", "/v1/files", "/v1/batches", "/sim/log",
+    "/v1beta/models//:generateContent", "/v1beta/files", "/sim/log",
+    "/v1/files/../snapshot.json", "/v1/files/..%2fstore.sqlite", "/v1/files/a/b", "/v1/files/%2e",
+    "/v1/files/store.sqlite", "/v1/batches/a.b", "/v1/batches/a/content", "/v1/files/a/cancel",
+    "/v1/messages/batches/a/content", "/v1/batches/" + "x" * 101,
     "/lab/v1/chat/completions", "/healthy", "/health/live//", "/health/live%20", "/v1/models;x",
 )  # fmt: skip
 

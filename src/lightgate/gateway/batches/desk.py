@@ -68,6 +68,7 @@ class BatchDesk:
         self._store = BatchStore(data)
         self._pool = ThreadPoolExecutor(1, "lightgate-batches")  # the store's
         self._disk = ThreadPoolExecutor(2, "lightgate-files")
+        self._closed = False
         self._coming: Counter[str] = Counter()  # uploads by owner
 
     @property
@@ -76,7 +77,9 @@ class BatchDesk:
 
     def close(self) -> None:
         """End the threads."""
-        self._pool.submit(self._store.close)
+        if not self._closed:
+            self._closed = True
+            self._pool.submit(self._store.close)
         self._pool.shutdown(wait=True)
         self._disk.shutdown(wait=True)
 

@@ -64,7 +64,7 @@ _kept: Final = msgspec.json.Decoder(_Kept)
 _body: Final = msgspec.json.Decoder(_Body)
 
 
-class Tally:
+class LineTally:
     """How many lines ended in which way, and the tokens of the answers."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class ResultFiles:
         self._job = job
         self._openai = job.kind == "openai"
         self._descriptors: dict[str, int] = {}
-        self.tally = Tally()
+        self.tally = LineTally()
         self.done: set[int | str] = set()  # of lines that have their result
 
     def name_of(self, line: BatchLine | BadLine) -> int | str | None:

@@ -1,0 +1,214 @@
+"""The store of files and batches: owners apart, quotas, requests that come twice, age."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from lightgate.clock.source import ManualClock
+from lightgate.gateway.batches.records import INPUT, OUTPUT, BatchJob, StoredFile, new_id
+from lightgate.gateway.batches.store import AGAIN_S, FORGET_S, PART, STALE_S, BatchStore, ListPage
+from lightgate.gateway.request.refusal import Refusing
+from lightgate.gateway.served.snapshot import BatchTerms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NS = 1_000_000_000
+DAY_S = 86_400
+TERMS = BatchTerms()
+ALL = ListPage(limit=100)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(wall_ns=1_800_000_000 * NS)
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: ManualClock) -> BatchStore:
+    made = BatchStore(tmp_path, clock)
+    made.folder.mkdir(mode=0o700)
+    (made.folder / "files").mkdir(mode=0o700)
+    return made
+
+
+def add(store: BatchStore, owner: str = "k", terms: BatchTerms = TERMS, **more: Any) -> StoredFile:
+    id_ = new_id("file-")
+    store.path(id_ + PART).write_bytes(b"x" * more.get("size", 10))
+    facts: dict[str, Any] = {
+        "purpose": INPUT, "filename": "a.jsonl", "size": 10, "created_s": store.now_s,
+        "expires_s": store.now_s + 30 * DAY_S, "digest": id_,
+    }  # fmt: skip
+    return store.add_file(StoredFile(id=id_, owner=owner, **(facts | more)), terms)
+
+
+def job_of(store: BatchStore, file: StoredFile, **more: Any) -> BatchJob:
+    facts: dict[str, Any] = {
+        "id": new_id("batch_"), "owner": file.owner, "kind": "openai",
+        "endpoint": "/v1/chat/completions", "input_file": file.id, "output_file": new_id("file-"),
+        "error_file": new_id("file-"), "created_s": store.now_s,
+        "expires_s": store.now_s + DAY_S, "keep_s": 2 * DAY_S, "digest": "d",
+    }  # fmt: skip
+    return BatchJob(**(facts | more))
+
+
+def code_of(refusing: pytest.ExceptionInfo[Refusing]) -> tuple[int, str]:
+    return refusing.value.refusal.status, refusing.value.refusal.code
+
+
+def test_another_owners_file_and_batch_do_not_exist(store: BatchStore) -> None:
+    file = add(store, "mine")
+    job = store.add_job(job_of(store, file), TERMS, repeated=False)
+    assert store.file("mine", file.id) == file
+    assert store.file("other", file.id) is None
+    assert store.job("other", job.id, "openai") is None
+    assert store.job("mine", job.id, "anthropic") is None
+    assert store.files("other", ALL) == ([], False)
+    assert store.jobs("other", ALL, "openai") == ([], False)
+    assert store.files("other", ListPage(limit=5, after=file.id)) == ([], False)
+    assert not store.drop_file("other", file.id)
+    assert store.path(file.id).exists()
+
+
+def test_only_the_owner_of_the_process_may_read_it(store: BatchStore) -> None:
+    add(store)
+    base = store.folder / "store.sqlite"
+    assert stat.S_IMODE(base.stat().st_mode) == 0o600
+    assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
+
+
+def test_pages_go_on_after_the_last_id(store: BatchStore) -> None:
+    ids = [add(store).id for _ in range(5)]
+    newest, more = store.files("k", ListPage(limit=2))
+    assert ([file.id for file in newest], more) == ([ids[4], ids[3]], True)
+    rest, more = store.files("k", ListPage(limit=3, after=ids[3]))
+    assert ([file.id for file in rest], more) == ([ids[2], ids[1], ids[0]], False)
+    oldest, more = store.files("k", ListPage(limit=2, newest_first=False, after=ids[0]))
+    assert ([file.id for file in oldest], more) == ([ids[1], ids[2]], True)
+    before, more = store.files("k", ListPage(limit=2, before=ids[1]))
+    assert ([file.id for file in before], more) == ([ids[3], ids[2]], True)
+    assert store.files("k", ALL, "batch_output") == ([], False)
+    assert len(store.files("k", ALL, "batch")[0]) == 5
+
+
+def test_the_same_upload_again_is_the_same_file(store: BatchStore, clock: ManualClock) -> None:
+    first = add(store, digest="same")
+    assert add(store, digest="same").id == first.id
+    assert add(store, "other", digest="same").id != first.id
+    clock.advance((AGAIN_S + 1) * NS)
+    assert add(store, digest="same").id != first.id
+
+
+def test_a_batch_that_still_runs_is_not_made_twice(store: BatchStore, clock: ManualClock) -> None:
+    file = add(store)
+    first = store.add_job(job_of(store, file), TERMS, repeated=False)
+    assert store.add_job(job_of(store, file), TERMS, repeated=False).id == first.id
+    assert store.add_job(job_of(store, file, digest="e"), TERMS, repeated=False).id != first.id
+    clock.advance((AGAIN_S + 1) * NS)
+    assert store.add_job(job_of(store, file), TERMS, repeated=True).id != first.id
+
+
+@pytest.mark.parametrize(
+    ("state", "repeated", "same"),
+    [
+        ("completed", False, False),  # its file is run once more on purpose
+        ("completed", True, True),  # the SDK says that it asks again
+        ("cancelled", True, False),
+        ("cancelling", True, False),
+        ("failed", True, False),
+        ("finalizing", False, True),
+    ],
+)
+def test_what_has_ended_is_given_again_to_a_repeat_alone(
+    store: BatchStore, state: Any, repeated: bool, same: bool
+) -> None:
+    file = add(store)
+    first = store.add_job(job_of(store, file), TERMS, repeated=False)
+    store.change(first.id, lambda job: job.moved(state, store.now_s))
+    again = store.add_job(job_of(store, file), TERMS, repeated=repeated)
+    assert (again.id == first.id) is same
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [BatchTerms(files_per_key=2), BatchTerms(bytes_per_key=29), BatchTerms(max_bytes=29)],
+)
+def test_a_key_has_no_more_than_its_quota(store: BatchStore, terms: BatchTerms) -> None:
+    add(store, terms=terms)
+    kept = add(store, terms=terms)
+    with pytest.raises(Refusing) as refusing:
+        add(store, terms=terms)
+    assert code_of(refusing) == (429, "quota")
+    assert refusing.value.refusal.exhausted
+    assert store.drop_file("k", kept.id)
+    add(store, terms=terms)
+    if terms.max_bytes == TERMS.max_bytes:
+        add(store, "other", terms=terms)  # another key has its own
+
+
+def test_a_key_has_so_many_batches_under_way(store: BatchStore) -> None:
+    terms, file = BatchTerms(batches_per_key=1), add(store)
+    first = store.add_job(job_of(store, file), terms, repeated=False)
+    with pytest.raises(Refusing) as refusing:
+        store.add_job(job_of(store, file, digest="e"), terms, repeated=False)
+    assert code_of(refusing) == (429, "batch_limit")
+    store.change(first.id, lambda job: job.moved("completed", store.now_s))
+    store.add_job(job_of(store, file, digest="e"), terms, repeated=False)
+
+
+def test_a_file_that_a_batch_reads_stays(store: BatchStore) -> None:
+    file = add(store)
+    job = store.add_job(job_of(store, file), TERMS, repeated=False)
+    with pytest.raises(Refusing) as refusing:
+        store.drop_file("k", file.id)
+    assert code_of(refusing) == (409, "file_in_use")
+    store.change(job.id, lambda now: now.moved("completed", store.now_s))
+    assert store.drop_file("k", file.id)
+    assert not store.path(file.id).exists()
+
+
+def test_old_files_go_and_their_batches_say_so(store: BatchStore, clock: ManualClock) -> None:
+    file = add(store, expires_s=store.now_s + DAY_S)
+    job = store.add_job(job_of(store, file), TERMS, repeated=False)
+    clock.advance(2 * DAY_S * NS)
+    assert store.file("k", file.id) is None  # a client does not see it any more
+    assert store.sweep() == 0  # and the batch still reads it
+    store.path(job.output_file).write_bytes(b"{}\n")
+    output = StoredFile(
+        id=job.output_file, owner="k", purpose=OUTPUT, filename="o", size=3,
+        created_s=store.now_s, expires_s=store.now_s + DAY_S,
+    )  # fmt: skip
+    done = store.change(
+        job.id,
+        lambda now: msgspec.structs.replace(now.moved("completed", store.now_s), has_output=True),
+        output,
+    )
+    assert done is not None
+    assert done.document()["output_file_id"] == job.output_file
+    assert store.sweep() == 1
+    assert not store.path(file.id).exists()
+    clock.advance(DAY_S * NS)
+    assert store.sweep() == 1
+    kept = store.job("k", job.id, "openai")
+    assert kept is not None
+    assert kept.document()["output_file_id"] is None
+    clock.advance(FORGET_S * NS)
+    store.sweep()
+    assert store.job("k", job.id, "openai") is None
+
+
+def test_what_no_row_names_is_swept(store: BatchStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, running = add(store), add(store)
+    job = store.add_job(job_of(store, running), TERMS, repeated=False)
+    broken = store.path(new_id("file-") + PART)
+    for path in (broken, store.path(job.output_file)):
+        path.write_bytes(b"x")
+    monkeypatch.setattr("lightgate.gateway.batches.store.STALE_S", -STALE_S)
+    store.sweep()
+    assert not broken.exists()
+    assert store.path(job.output_file).exists()
+    assert store.path(kept.id).exists()
