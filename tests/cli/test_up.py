@@ -176,7 +176,7 @@ async def test_it_serves_drains_and_keeps_the_books(serve: Serve, config: Path) 
         assert (await up.get("/health/ready"))[0] == 200
         status, body = await http(up.state.port, "POST", "/v1/chat/completions", ask())
         assert (status, body.count(b"[DONE]")) == (200, 1)
-        assert set(up.children) == {"console", "worker-0", "worker-1"}
+        assert set(up.children) == {"batches", "console", "worker-0", "worker-1"}
         # A stream that is under way when the signal comes is finished.
         begun = asyncio.Event()
         slow = asyncio.ensure_future(
@@ -225,7 +225,7 @@ async def test_with_nothing_at_all_it_is_alive(serve: Serve) -> None:
 
 async def test_a_key_in_the_environment_is_served_and_never_told(serve: Serve) -> None:
     async with serve(OPENAI_API_KEY=CANARY) as up:
-        assert set(up.children) == {"console", "worker-0"}
+        assert set(up.children) == {"batches", "console", "worker-0"}
         assert up.lines[-1]["providers"] == ["openai"]
         everybody = [psutil.Process(up.process.pid), *psutil.Process(up.process.pid).children()]
         assert not any(CANARY in word for one in everybody for word in one.cmdline())
@@ -329,7 +329,7 @@ async def test_a_reload_under_load_fails_no_request(
         assert ran.code == 0, ran.err
         assert json.loads(ran.out)["workers"] == names
         if upgrade:
-            await up.said("goes on with 3 processes")
+            await up.said("goes on with 4 processes")
         after = {name: up.pid(name) for name in names}
         assert not set(before.values()) & set(after.values())
         stop.set()
@@ -510,9 +510,9 @@ async def test_only_workers_get_the_keys_of_providers(serve: Serve, config: Path
     async with serve("--no-demo", GROQ_API_KEY=CANARY) as up:
         told = {
             name: CANARY in psutil.Process(up.pid(name)).environ().values()
-            for name in ("worker-0", "console")
+            for name in ("worker-0", "console", "batches")
         }
-    assert told == {"worker-0": True, "console": False}
+    assert told == {"worker-0": True, "console": False, "batches": False}
 
 
 async def test_the_data_folder_is_closed_to_others(

@@ -237,9 +237,9 @@ class Launch:
                 if not self._demo:  # the configuration of a demo names all models
                     tasks.append(await self._keep_lists(supervisor))
                 self._greet(self._served)
-                if before is None:
+                if before is None and self._demo and not self._usable():
                     with contextlib.suppress(StoppedEarly):  # it serves already: an end in order
-                        await supervisor.start(*self._beside())
+                        await supervisor.start(self._traffic())
                 await supervisor.run()
             finally:
                 for task in tasks:
@@ -247,8 +247,8 @@ class Launch:
                 await asyncio.wait(tasks)
 
     async def _start_all(self, supervisor: Supervisor) -> None:
-        # Workers need no console: the two start side by side.
-        console = asyncio.ensure_future(supervisor.start(self._console()))
+        # Workers need neither of these: all start side by side.
+        console = asyncio.ensure_future(supervisor.start(self._console(), self._batches()))
         try:
             self._served = await self._start_data_plane(supervisor)
             await console
@@ -374,11 +374,6 @@ class Launch:
             )
             for index, sockets in enumerate(self.sockets)
         ]  # fmt: skip
-
-    def _beside(self) -> list[ChildSpec]:
-        """What is started once requests are served."""
-        demo = self._demo and not self._usable()
-        return [self._batches(), *([self._traffic()] if demo else [])]
 
     def _batches(self) -> ChildSpec:
         """The process that sends the lines of batches through the gateway."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.served.snapshot import BatchTerms
 
 LOCK: Final = "runner.lock"
-LOCK_S: Final = 0.1  # between two tries to have it
+LOOK_S: Final = 0.1  # between two tries to have it, or the first snapshot
 BEAT_S: Final = 1.0
 NICE: Final = 5  # the workers' turn comes first where both want the same core
 
@@ -68,12 +68,23 @@ class RunnerProcess:
             await sender.close()
 
     async def _work(self, sender: LineSender) -> None:
-        runner = BatchRunner(BatchStore(self._data), sender.send, self._terms(), SYSTEM.now_ns)
+        terms = await self._first_terms()
+        if terms is None:
+            return
+        runner = BatchRunner(BatchStore(self._data), sender.send, terms, SYSTEM.now_ns)
         following = asyncio.create_task(self._follow(runner))
         try:
             await runner.run(self._stop)
         finally:
             following.cancel()
+
+    async def _first_terms(self) -> BatchTerms | None:
+        """The terms of the first snapshot, which may be still to come; None: told to stop."""
+        while not self._stop.is_set():
+            with contextlib.suppress(SnapshotFailed):
+                return self._terms()
+            await asyncio.sleep(LOOK_S)
+        return None
 
     def _terms(self) -> BatchTerms:
         return read_snapshot(self._data).terms.batches
@@ -107,7 +118,7 @@ class _alone:  # noqa: N801 - reads as a word in `async with`
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                await asyncio.sleep(LOCK_S)
+                await asyncio.sleep(LOOK_S)
             else:
                 return
 
