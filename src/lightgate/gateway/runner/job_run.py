@@ -19,7 +19,7 @@ from lightgate.gateway.batches.records import (
     StoredFile,
 )
 from lightgate.gateway.runner.results import CANCELLED, EXPIRED, ResultFiles
-from lightgate.gateway.runner.sender import LineAnswer, judge
+from lightgate.gateway.runner.sender import GatewayAnswer, judge
 from lightgate.gateway.runner.window import WindowClosed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lightgate.gateway.batches.store import BatchStore
     from lightgate.gateway.runner.window import SendWindow
 
-    Send = Callable[[BatchJob, BatchLine, str], Awaitable[LineAnswer]]
+    Send = Callable[[BatchJob, BatchLine, str], Awaitable[GatewayAnswer]]
 
 T = TypeVar("T")
 AHEAD: Final = 64  # lines of one batch that are read ahead of their turn
@@ -341,7 +341,7 @@ def _streams(body: bytes) -> bool:
         return False
 
 
-def _result(answer: LineAnswer, line: BatchLine, request_id: str) -> LineResult:
+def _result(answer: GatewayAnswer, line: BatchLine, request_id: str) -> LineResult:
     if answer.status == 0:
         error = LineError("no_answer", "The gateway did not answer.")
         return LineResult(id=request_id, custom_id=line.custom_id, error=error)

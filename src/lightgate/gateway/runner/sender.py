@@ -28,7 +28,7 @@ _LATER: Final = frozenset((408, 500, 502, 503, 504, 529))
 _HERE: Final = frozenset(("overloaded", "draining", "journal", "shortage"))
 
 
-class LineAnswer(NamedTuple):
+class GatewayAnswer(NamedTuple):
     """The answer to a line; `status` 0 where no answer came, and `sent` tells if it may have."""
 
     status: int
@@ -67,7 +67,7 @@ class LineSender:
         self._secret = secret
         self._client = Client(proxies=Proxies(), watch_lag=False)
 
-    async def send(self, job: BatchJob, line: BatchLine, request_id: str) -> LineAnswer:
+    async def send(self, job: BatchJob, line: BatchLine, request_id: str) -> GatewayAnswer:
         """Send a line and wait for its whole answer."""
         headers = (
             ("authorization", f"Bearer {credential(self._secret, job.owner)}"),
@@ -81,11 +81,11 @@ class LineSender:
         try:
             got = await fetch_bounded(self._client, self._origin, asked, _DEADLINES)
         except Unreachable:
-            return LineAnswer(0, sent=False)
+            return GatewayAnswer(0, sent=False)
         except AttemptError:
-            return LineAnswer(0)
+            return GatewayAnswer(0)
         found = {name.decode(): value.decode("latin-1") for name, value in got.headers}
-        return LineAnswer(
+        return GatewayAnswer(
             status=got.status,
             body=got.body,
             request_id=found.get("x-request-id", ""),
@@ -98,7 +98,7 @@ class LineSender:
         await self._client.close()
 
 
-def judge(answer: LineAnswer, tries: int, *, alone: bool) -> Verdict:
+def judge(answer: GatewayAnswer, tries: int, *, alone: bool) -> Verdict:
     """Decide what follows an answer to a line that has been tried so often.
 
     `alone`: no other line of its batch is under way. A refusal of the gateway itself, or a rate
