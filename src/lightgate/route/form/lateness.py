@@ -16,6 +16,8 @@ CHANCE_MEAN: Final = 1.15  # times what the spread explains, by chance
 CHANCE_TAIL: Final = 1.25  # the same for the slowest fifth
 PRIOR: Final = 8.0  # samples for which the lognormal prior counts
 EVERY: Final = 4  # samples after which they are ranked anew
+BAND: Final = 0.1  # the part of first tokens below the band, and above it
+ENOUGH: Final = 20  # samples that a band needs
 RESCUE: Final = 2.0  # times the time alone, and
 RESCUE_S: Final = 2.0  # seconds: a longer stall counts as this much, because a hedge ends it
 
@@ -24,14 +26,16 @@ class Lateness:
     """The last first tokens of one target, as multiples of what was expected.
 
     `mean` and `tail` say how many times larger the mean of all of them, and of the slowest fifth,
-    is than the spread alone explains; 1: as explained.
+    is than the spread alone explains; 1: as explained. Between the multiples of `band` lie 80 % of
+    them, and what was expected; None while they are too few.
     """
 
-    __slots__ = ("_until", "last", "mean", "tail")
+    __slots__ = ("_until", "band", "last", "mean", "tail")
 
     def __init__(self) -> None:
         self.last: deque[float] = deque(maxlen=KEPT)
         self.mean = self.tail = 1.0
+        self.band: tuple[float, float] | None = None
         self._until = EVERY
 
     def saw(self, times: float, alone_s: float, sigma: float) -> None:
@@ -44,13 +48,16 @@ class Lateness:
             self._rank(sigma)
 
     def _rank(self, sigma: float) -> None:
-        last = self.last
+        last = sorted(self.last)
         n = len(last)
+        if n >= ENOUGH:
+            below = int(BAND * n)
+            self.band = min(1.0, last[below]), max(1.0, last[n - 1 - below])
         usual = exp(0.5 * sigma * sigma)
         late = (sum(last) + PRIOR * usual) / (n + PRIOR) / usual - CHANCE_MEAN
         self.mean = 1.0 + late if late > 0.0 else 1.0
         usual = exp(1.4 * sigma + 0.1 * sigma * sigma)
         worst, prior = int(WORST * n), WORST * PRIOR
-        top = sum(sorted(last)[n - worst :]) if worst else 0.0
+        top = sum(last[n - worst :]) if worst else 0.0
         late = (top + prior * usual) / (worst + prior) / usual - CHANCE_TAIL
         self.tail = 1.0 + late if late > 0.0 else 1.0

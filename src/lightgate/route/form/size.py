@@ -10,7 +10,6 @@ BUCKETS: Final = (1024, 8192)  # prompt tokens at which the next size begins: 0-
 OFFSETS: Final = (0.0, 0.25, 0.9)  # log of what a longer prompt usually costs, until it is known
 RECENT: Final = 100  # first tokens of which quantiles are taken
 ENOUGH: Final = 20  # of those, below which the long run speaks for them
-SPREAD: Final = (0.1, 0.5, 0.9)  # quantiles: between the outer ones lie 80 %
 Z90: Final = 1.2816  # of the standard normal distribution
 RERANK: Final = 5  # samples after which the quantiles are taken anew
 
@@ -23,7 +22,7 @@ def bucket(tokens_in: int) -> int:
 class PromptSize:
     """One prompt size: logarithms of seconds in the long run, seconds of the last samples."""
 
-    __slots__ = ("_band", "_ranked", "_until_rank", "delays", "long", "recent", "seen", "variance")
+    __slots__ = ("_ranked", "_until_rank", "delays", "long", "recent", "seen", "variance")
 
     def __init__(self, long: float, sigma: float) -> None:
         self.long = long
@@ -32,7 +31,6 @@ class PromptSize:
         self.recent: deque[float] = deque(maxlen=RECENT)
         self.delays: dict[float, int] = {}  # hedge delays by quantile, until they are taken anew
         self._ranked: list[float] = []
-        self._band: tuple[float, float] | None = None
         self._until_rank = 0
 
     def add(self, ttft_s: float) -> None:
@@ -59,18 +57,9 @@ class PromptSize:
         return ranked[min(len(ranked) - 1, int(q * len(ranked)))]
 
     def band(self) -> tuple[float, float]:
-        """Return the factors around the expected first token between which 80 % of them lie.
-
-        They are those of the last first tokens; while these are too few, of the long run.
-        """
-        known = self._band
-        if known is None or self._until_rank <= 0:
-            low, middle, high = [self.own(q) for q in SPREAD]
-            if low is None or middle is None or high is None or middle <= 0.0:
-                far = math.exp(Z90 * math.sqrt(self.variance))
-                return 1.0 / far, far
-            known = self._band = low / middle, high / middle
-        return known
+        """Return the factors around the expected first token between which 80 % of them lie."""
+        far = math.exp(Z90 * math.sqrt(self.variance))
+        return 1.0 / far, far
 
     def usual(self, z: float) -> float:
         """Return a quantile of the long run, seconds; `z` is that of the standard normal."""

@@ -411,7 +411,7 @@ class Ranking:
         twice = doubled and lead.role == "hedge" and not lead.backup
         basis, first = lead.basis or self._basis(lead), known[0]
         predicted = (first.answered_s(size, self.now_ns) + lead.wait_s) * NS
-        low, high = first.sizes[size].band()
+        low, high = first.recent.band or first.sizes[size].band()
         return Plan(
             lay_out_twice(order[0], layout) if twice else lay_out(order, self.well, layout),
             policy.name,
