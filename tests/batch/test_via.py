@@ -294,10 +294,12 @@ async def test_what_a_job_did_after_it_was_given_up_is_counted_as_double(
         for kept in list(jobs._lines.values()):
             jobs._desk._files.record(kept.line.number, kept.key, 0, b"{}\n")  # type: ignore[attr-defined]  # the desk of this test
         at.advance(1000)
-        assert await jobs.sweep() == 4
 
     summary = await run.start(ViaOrder(job_lines=4, safe_s=safe_s), then=in_parallel)
-    assert (summary.answered, summary.doubles) == (0, 4)
+    assert (summary.answered, summary.back) == (0, 4)
+    again = await run.start()
+    assert (again.answered, again.doubles, run.made) == (0, 4, 1)
+    assert (await run.start()).doubles == 0
 
 
 async def test_a_refusal_for_now_is_waited_for_and_a_final_one_is_not(
@@ -387,3 +389,10 @@ async def test_cost_is_that_of_the_batch_tier(lab: Lab, tmp_path: Path) -> None:
     assert run.cost_nano == wanted
     assert sum(note.exchange.cost_nano or 0 for note in run.notes) == wanted
     assert {note.attempts[0].facts.cost_source for note in run.notes} == {"override"}
+
+
+async def test_no_more_lines_go_into_jobs_than_may_be_paid(lab: Lab, tmp_path: Path) -> None:
+    run = Run(await lab("openai"), tmp_path, file_of(12))
+    summary = await run.start(ViaOrder(job_lines=4, most_lines=6))
+    assert (summary.answered, run.made) == (6, 2)
+    assert summary.stopped == "no more may be spent"

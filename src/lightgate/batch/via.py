@@ -80,14 +80,17 @@ class ViaOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What the jobs of a run are to keep to; instants are wall-clock seconds.
 
     `safe_s` is the last moment at which lines can still be sent in parallel and be in time, None
-    without a deadline. `affords` says whether a job of so many lines and bytes may be paid for.
+    without a deadline. `most_lines` go into jobs at all, None for as many as there are: what is
+    submitted will be paid. `keep_s` is how long the provider keeps results.
     """
 
     job_lines: int = JOB_LINES
     job_bytes: int = JOB_BYTES
     most_jobs: int = MOST_JOBS
+    most_lines: int | None = None
     keep_s: float | None = None
     safe_s: float | None = None
+    late: str = "the deadline is near"  # why jobs are cancelled at `safe_s`
 
 
 class ViaSummary(msgspec.Struct, kw_only=True):
@@ -161,6 +164,7 @@ class ProviderJobs:
         self._refusals = 0  # in a row
         self._wait_s = 0.0  # until which nothing is submitted
         self._closed = ""  # why nothing more is submitted at all
+        self._filled = 0  # lines that went into jobs
         self.summary = ViaSummary()
 
     async def run(self, read: Callable[[], Iterator[BatchLine]]) -> ViaSummary:
@@ -268,8 +272,12 @@ class ProviderJobs:
     def _fill(self, lines: Iterator[BatchLine]) -> tuple[_Filled, bool]:
         """The lines of the next job, all for one endpoint, and whether the file has more."""
         rows: list[tuple[KeptLine, bytes]] = []
-        endpoint, size = "", 0
-        while len(rows) < self._order.job_lines and size < self._order.job_bytes:
+        endpoint, size, most = "", 0, self._order.job_lines
+        if self._order.most_lines is not None:
+            most = min(most, self._order.most_lines - self._filled)
+            if most <= 0:
+                self._closed = "no more may be spent"
+        while len(rows) < most and size < self._order.job_bytes:
             line = self._held or next(lines, None)
             self._held = None
             if line is None:
@@ -290,6 +298,7 @@ class ProviderJobs:
             self._known.add(key)
             slim = msgspec.structs.replace(line, body=b"")
             rows.append((KeptLine(slim, key), written.body))
+            self._filled += 1
         return _Filled(rows, endpoint), True
 
     async def _submit(self, facts: JobFacts, rows: list[JobLine]) -> None:
@@ -434,10 +443,10 @@ class ProviderJobs:
     async def _give_up(self) -> None:
         """Cancel all jobs, take what they have, and leave the rest open.
 
-        A job that does not end at once stays in the record: `sweep` counts what it did in vain.
+        A job that does not end at once stays in the record; a later start counts what it did.
         """
-        self._told(f"{len(self._live)} batch jobs are cancelled: the deadline is near.")
-        self._closed = "the deadline is near"
+        self._told(f"{len(self._live)} batch jobs are cancelled: {self._order.late}.")
+        self._closed = self._order.late
         for one in self._live:
             one.cancelled = True
             try:
@@ -456,19 +465,6 @@ class ProviderJobs:
         for one in list(self._live):
             self.summary.back += len(one.facts.planned.numbers)
             self._live.remove(one)
-
-    async def sweep(self) -> int:
-        """Look once at jobs that were left behind; the number of lines that they did in vain."""
-        before = self.summary.doubles
-        for facts in self._log.live:
-            if facts.submitting is None or not facts.ids:
-                continue
-            one = _Live(facts, facts.submitting.wall_s)
-            one.cancelled = True
-            back = self.summary.back
-            await self._poll(one)
-            self.summary.back = back
-        return self.summary.doubles - before
 
     # Small parts
 

@@ -131,6 +131,7 @@ class WorldBatch(WorldTable, frozen=True):
     window_s: float = 86_400.0  # what is not finished then expires
     cancel_s: float = 0.0  # from a cancel to its end; lines finish meanwhile
     keep_s: float = 2_592_000.0  # how long results are kept after the end
+    price: float = 0.5  # share of the usual price
     errors: float = 0.0  # share of lines that end in an error
     stuck: float = 0.0  # share of lines that never finish
     lost_every: int = 0  # every n-th job is made, and the answer that says so is lost

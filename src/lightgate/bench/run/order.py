@@ -25,8 +25,8 @@ from lightgate.clock.load import Slo
 from lightgate.clock.marks import StampSource
 from lightgate.dialect.quirks import Quirks
 from lightgate.ledger.runs.run import CellSummary, TargetFacts
-from lightgate.price.rates import Rates, rates_of
-from lightgate.provider.catalogue import Provider
+from lightgate.price.rates import BatchDiscount, Rates, rates_of, with_discount
+from lightgate.provider.catalogue import BatchOffer, Provider
 from lightgate.provider.drivers import drivers
 from lightgate.provider.target import Target
 from lightgate.wire.client.roundtrip import Deadlines
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lightgate.bench.run.client_cpu import ClientCpu
     from lightgate.clock.attempt import AttemptRecord
     from lightgate.sim.server.serve import SimFacts
-    from lightgate.sim.world import World, WorldPrice
+    from lightgate.sim.world import World, WorldBatch, WorldPrice, WorldProvider
 
 
 TWIN: Final = " (twin)"
@@ -279,6 +279,7 @@ def target(facts: SimFacts, world: World, provider: str, model: str) -> Target:
         auth="none",
         local=True,
         quirks=quirks,
+        batch=_batch_offer(maker),
     )
     return Target(
         name=f"{provider}/{model}",
@@ -286,7 +287,7 @@ def target(facts: SimFacts, world: World, provider: str, model: str) -> Target:
         model=model,
         base_url=row.base_url,
         hourly_cost=maker.hourly_cost,
-        rates=_rates(maker.models[model].price),
+        rates=_rates(maker.models[model].price, maker.batch),
     )
 
 
@@ -299,7 +300,25 @@ def targets(facts: SimFacts, world: World) -> list[Target]:
     ]
 
 
-def _rates(price: WorldPrice | None) -> Rates | None:
-    return (
-        None if price is None else Rates(input=price.input, output=price.output, source="override")
+def _batch_offer(maker: WorldProvider) -> BatchOffer | None:
+    """The batch API of a simulated provider."""
+    batch = maker.batch
+    if batch is None:
+        return None
+    return BatchOffer(
+        form=batch.form or maker.dialect,
+        lines=batch.most_lines,
+        window_h=math.ceil(batch.window_s / 3600),
+        keep_h=math.ceil(batch.keep_s / 3600),
+        source="the world",
     )
+
+
+def _rates(price: WorldPrice | None, batch: WorldBatch | None) -> Rates | None:
+    if price is None:
+        return None
+    rates = Rates(input=price.input, output=price.output, source="override")
+    if batch is None:
+        return rates
+    share = Decimal(str(batch.price))
+    return with_discount(rates, BatchDiscount(input=share, output=share))
