@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from lightgate.price.rates import Rates, rates_of
-from lightgate.provider.catalogue import known_providers
-from lightgate.provider.target import own_rates
+from lightgate.provider.target import rates_at
 
 if TYPE_CHECKING:
     from lightgate.advise.history import Floats, PastTraffic, Wholes
 
     Bills = tuple[Wholes, Wholes, Floats]  # tokens in, tokens out, dollars
     from lightgate.config.model import Config
+    from lightgate.price.rates import Rates
 
 NEAR: Final = 0.1  # of the bills, by which known prices may be off: cached tokens, tiers
 FITS: Final = 0.05  # of the bills that may stay unexplained by two prices
@@ -57,7 +56,7 @@ def _price(
 ) -> TokenPrice | None:
     tokens_in, tokens_out, usd = billed
     total = float(usd.sum())
-    known = listed(target, history, config)
+    known = rates_at(target, config, history.until)
     batch = None if known is None else _batch(known)
     if known is not None and known.input is not None and known.output is not None:
         price = TokenPrice(float(known.input) / 1e6, float(known.output) / 1e6, batch)
@@ -81,18 +80,6 @@ def _fitted(tokens_in: Wholes, tokens_out: Wholes, usd: Floats) -> TokenPrice:
         return TokenPrice(float(per_in), float(per_out))
     each = float(usd.sum() / (tokens_in + DEARER * tokens_out).sum())
     return TokenPrice(each, DEARER * each)
-
-
-def listed(target: str, history: PastTraffic, config: Config | None) -> Rates | None:
-    """The prices that the configuration or the list has for a target."""
-    own = None if config is None else config.prices.get(target)
-    if own is not None:
-        return own_rates(own)
-    name, _, model = target.partition("/")
-    provider = known_providers(config).get(name)
-    if provider is None or provider.price_provider is None:
-        return None
-    return rates_of(provider.price_provider, model, history.until)
 
 
 def _batch(rates: Rates) -> float | None:

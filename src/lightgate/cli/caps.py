@@ -73,23 +73,15 @@ def _caps(config: Config, data: Path | None, last: str) -> list[Cap]:
 
 def _prices(config: Config, targets: set[str]) -> dict[str, Decimal]:
     """Dollars per million answer tokens of these targets, where they are known."""
-    from lightgate.price.rates import rates_of
-    from lightgate.provider.catalogue import known_providers
-    from lightgate.provider.target import own_rates
+    from lightgate.provider.target import rates_at
 
-    at, providers = datetime.now(UTC), known_providers(config)
-    found: dict[str, Decimal] = {}
-    for target in targets:
-        name, _, model = target.partition("/")
-        table, provider = config.prices.get(target), providers.get(name)
-        rates = None
-        if table is not None:
-            rates = own_rates(table)
-        elif provider is not None and provider.price_provider is not None:
-            rates = rates_of(provider.price_provider, model, at)
-        if rates is not None and rates.output is not None:
-            found[target] = rates.output
-    return found
+    at = datetime.now(UTC)
+    rates = {target: rates_at(target, config, at) for target in targets}
+    return {
+        target: found.output
+        for target, found in rates.items()
+        if found is not None and found.output is not None
+    }
 
 
 def _length(last: str) -> timedelta:

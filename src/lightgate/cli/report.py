@@ -16,12 +16,15 @@ from lightgate.errors import UsageError
 from lightgate.ledger.locate import locate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from decimal import Decimal
 
     from lightgate.config.model import Config
-    from lightgate.ledger.store.hourly import HourlyRow
+    from lightgate.ledger.runs.run import Run
+    from lightgate.ledger.store.hourly import HourlyRow, MachineUse
     from lightgate.ledger.store.queries import SpeedRow
-    from lightgate.report.tables.speed_report import By, SpeedReport
+    from lightgate.ledger.store.store import Ledger
+    from lightgate.report.tables.speed_report import SpeedQuestion, SpeedReport
 
 Format = Literal["table", "json", "csv", "md", "html", "png", "svg"]
 FORMATS: Final = ("table", "json", "csv", "md", "html", "png", "svg")
@@ -72,6 +75,17 @@ class ReportPeriod(NamedTuple):
     help="Compare predicted with actual first tokens instead, by target and load.",
 )
 @click.option(
+    "--bill",
+    is_flag=True,
+    help="Show what hedges and races cost and saved instead, by target and by key.",
+)
+@click.option(
+    "--advice/--no-advice",
+    default=True,
+    show_default=True,
+    help="In a page: also what would make this traffic faster or cheaper.",
+)
+@click.option(
     "--data",
     type=click.Path(path_type=Path),
     help="Folder of the gateway whose ledger is read; else the configured one.",
@@ -85,8 +99,8 @@ def command(**given: Any) -> None:
     """
     from lightgate.report.tables.speed_report import MIN_REQUESTS, SpeedQuestion, arranged, relaxed
 
-    if given["predictions"]:
-        _predictions(given)
+    if given["predictions"] or given["bill"]:
+        (_predictions if given["predictions"] else _bill)(given)
         return
     out: Path | None = given["out"]
     shown = Shown(_form("json" if given["as_json"] else given["form"], out), out)
@@ -97,10 +111,41 @@ def command(**given: Any) -> None:
         until=_stamp(period.until),
         min_requests=given["min_requests"] or MIN_REQUESTS,
     )
-    rows, hourly = _rows(asked.by, period, data=given["data"], config_file=given["config_file"])
+    read = _read(asked, period, given, advice=shown.form == "html" and given["advice"])
     if given["min_requests"] is None:
-        asked = relaxed(rows, asked)
-    _show(arranged(rows, asked, hourly), shown)
+        asked = relaxed(read.rows, asked)
+    report = arranged(read.rows, asked, read.hourly)
+    _show(report._replace(machines=tuple(read.machines), own=read.own), shown, read.sections)
+
+
+def _bill(given: dict[str, Any]) -> None:
+    """Show what second attempts cost and bought."""
+    from lightgate.report.money.bill import HEADS, MEANS, bill, bill_cells
+
+    _table_only("--bill", given)
+    period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
+    since = period.until - period.length
+    config = read_config(given["config_file"])
+    place = locate(config if given["data"] is None else None, given["data"])
+    with place.open_existing() as ledger:
+        rows = bill(ledger, since, period.until)
+    if given["as_json"] or given["form"] == "json":
+        emit_json({"since": _stamp(since), "until": _stamp(period.until), "rows": rows})
+        return
+    if not rows:
+        note("No request of this time had a second attempt beside the first.")
+        return
+    for by in ("target", "key"):
+        columns = [Column(by), *(Column(title, "right") for title in HEADS)]
+        told = [bill_cells(row) for row in rows if row.by == by]
+        emit_table(columns, told, caption=MEANS if by == "key" else "")
+        if by == "target":
+            click.echo()
+
+
+def _table_only(option: str, given: dict[str, Any]) -> None:
+    if given["out"] is not None or given["form"] not in {None, "table", "json"}:
+        raise UsageError(f"{option} is a table, or JSON with --json.")
 
 
 def _predictions(given: dict[str, Any]) -> None:
@@ -108,8 +153,7 @@ def _predictions(given: dict[str, Any]) -> None:
     from lightgate.ledger.store.predictions import predictions
     from lightgate.report.tables.predictions import calibration, prediction_cells, prediction_data
 
-    if given["out"] is not None or given["form"] not in {None, "table", "json"}:
-        raise UsageError("--predictions is a table, or JSON with --json.")
+    _table_only("--predictions", given)
     period = ReportPeriod(_length(given["last"]), datetime.now(UTC))
     since = period.until - period.length
     config = read_config(given["config_file"])
@@ -132,19 +176,49 @@ def _predictions(given: dict[str, Any]) -> None:
     emit_table(columns, [prediction_cells(row) for row in rows], caption=caption, names=2)
 
 
-def _rows(
-    by: By, period: ReportPeriod, *, data: Path | None, config_file: Path | None
-) -> tuple[list[SpeedRow], list[HourlyRow]]:
-    """The groups and the self-hosted providers, from the configured ledger or a named folder's."""
-    from lightgate.ledger.store.hourly import hourly_rows
-    from lightgate.ledger.store.owners import rows_by
+class ReportRead(NamedTuple):
+    """What the ledger says: groups, self-hosted providers, break-even; further sections of HTML."""
 
-    config = read_config(config_file)
-    place = locate(config if data is None else None, data)
+    rows: list[SpeedRow]
+    hourly: list[HourlyRow]
+    machines: list[MachineUse]
+    own: Run | None
+    sections: tuple[str, ...]
+
+
+def _read(
+    asked: SpeedQuestion, period: ReportPeriod, given: dict[str, Any], *, advice: bool
+) -> ReportRead:
+    """Read the configured ledger, or a named folder's."""
+    from lightgate.ledger.store.hourly import hourly_rows, machine_uses
+    from lightgate.ledger.store.owners import rows_by
+    from lightgate.provider.target import rates_at
+    from lightgate.report.money.machines import machine_run, with_rates
+
+    config = read_config(given["config_file"])
+    data: Path | None = given["data"]
     prices = {} if config is None else _hourly_prices(config)
-    with place.open_existing() as ledger:
-        hourly = hourly_rows(ledger, period.length, period.until, prices)
-        return rows_by(ledger, period.length, by, period.until), hourly
+    last, until = period
+    with locate(config if data is None else None, data).open_existing() as ledger:
+        hourly = hourly_rows(ledger, last, until, prices)
+        rows = rows_by(ledger, last, asked.by, until)
+        machines = machine_uses(ledger, hourly, last, until)
+        own = None
+        if machines:
+            targets = rows_by(ledger, last, "target", until)
+            rates = {row.name: rates_at(row.name, config, until) for row in targets}
+            own = machine_run(machines, with_rates(targets, rates), asked.since)
+        told = (_advice(ledger, period, config),) if advice else ()
+        return ReportRead(rows, hourly, machines, own, told)
+
+
+def _advice(ledger: Ledger, period: ReportPeriod, config: Config | None) -> str:
+    """The section about what to change; nothing is rehearsed for it."""
+    from lightgate.advise.page import advice_section
+    from lightgate.cli.advise import advise_ledger
+
+    span = (period.until - period.length, period.until)
+    return advice_section(advise_ledger(ledger, span, config, rehearse=False))
 
 
 def _hourly_prices(config: Config) -> dict[str, Decimal]:
@@ -179,12 +253,12 @@ def _stamp(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _show(report: SpeedReport, shown: Shown) -> None:
+def _show(report: SpeedReport, shown: Shown, sections: Sequence[str] = ()) -> None:
     from lightgate.report.pages.files import write_whole
     from lightgate.report.tables.speed_lines import print_speed, speed_data
 
     if shown.out is not None:
-        note(f"wrote {write_whole(shown.out, _content(report, shown.form))}")
+        note(f"wrote {write_whole(shown.out, _content(report, shown.form, sections))}")
     elif shown.form == "json":
         emit_json(speed_data(report))
     elif shown.form == "table" and sys.stdout.isatty():
@@ -192,10 +266,10 @@ def _show(report: SpeedReport, shown: Shown) -> None:
 
         print_speed(report, Console(file=sys.stdout, highlight=False))
     else:
-        sys.stdout.buffer.write(_content(report, shown.form))
+        sys.stdout.buffer.write(_content(report, shown.form, sections))
 
 
-def _content(report: SpeedReport, form: Format) -> bytes:
+def _content(report: SpeedReport, form: Format, sections: Sequence[str]) -> bytes:
     """The whole file."""
     import msgspec
 
@@ -212,7 +286,7 @@ def _content(report: SpeedReport, form: Format) -> bytes:
             )
         return png(drawn) if form == "png" else drawn.file().encode()
     if form == "html":
-        return speed_page(report).encode()
+        return speed_page(report, sections).encode()
     if form == "json":
         encoder = msgspec.json.Encoder(decimal_format="number")
         return msgspec.json.format(encoder.encode(speed_lines.speed_data(report))) + b"\n"

@@ -12,7 +12,7 @@ import msgspec
 from lightgate.config.notation import MODEL_PLACE, check_base_url
 from lightgate.errors import ConfigError, CredentialsError, UsageError
 from lightgate.price.cost import Cost, PriceTerms, price_of
-from lightgate.price.rates import Rates, TierRates
+from lightgate.price.rates import Rates, TierRates, rates_of
 from lightgate.provider.catalogue import (
     ENV,
     LIVE,
@@ -182,6 +182,17 @@ def let_in(target: Target, env: Mapping[str, str], signer: Signer | None) -> Tar
         base_url = base_url.replace(MODEL_PLACE, quote(target.model, safe=""))
     values = sent_values(target.provider, env)
     return msgspec.structs.replace(target, base_url=base_url, values=values, signer=signer)
+
+
+def rates_at(target: str, config: Config | None, at: datetime) -> Rates | None:
+    """The prices of a target at a moment: the configuration's own, else the list's."""
+    own = None if config is None else config.prices.get(target)
+    if own is not None:
+        return own_rates(own)
+    name, _, model = target.partition("/")
+    known = name in catalogue() or (config is not None and name in config.providers)
+    listed_as = provider_named(name, config).price_provider if known else None
+    return None if listed_as is None else rates_of(listed_as, model, at)
 
 
 def own_rates(table: PriceTable) -> Rates:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from lightgate.bench.judge.breakeven import UNKNOWN, break_even, other_models
+from lightgate.bench.judge.breakeven import break_even, other_models
 from lightgate.clock.load import cost_out
+from lightgate.ledger.runs.break_even import UNKNOWN
 from lightgate.ledger.runs.run import CellSummary, CostFacts, TargetFacts
 
 H100 = Decimal("2.69")

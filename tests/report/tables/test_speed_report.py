@@ -92,7 +92,7 @@ def test_markdown_has_the_numbers_their_n_and_what_they_are() -> None:
     assert text.startswith(f"**{title(report)}**\n\n| target | grade | tok/s p50 |")
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(lines) == 1 + 6
-    assert all(line.count("|") == 11 for line in lines)
+    assert all(line.count("|") == 13 for line in lines)
     assert "20,411" in lines[2]
     assert "310 (1.5 %)" in lines[2]
     assert "lab/s1 (499), anthropic/claude (12)." in text
@@ -102,7 +102,7 @@ def test_markdown_has_the_numbers_their_n_and_what_they_are() -> None:
 def test_a_name_cannot_break_out() -> None:
     report = arranged([row(HOSTILE, 80.0), row("=1+1", 70.0)], ASKED)
     line = next(line for line in markdown(report).splitlines() if "alert" in line)
-    assert re.sub(r"\\.", "", line).count("|") == 11
+    assert re.sub(r"\\.", "", line).count("|") == 13
     assert "<" not in re.sub(r"\\.", "", line)
     found = list(csv.DictReader(io.StringIO(speed_csv(report))))
     assert found[1]["name"] == "'=1+1"

@@ -1,26 +1,18 @@
-"""When a machine paid by the hour is cheaper than an API paid by the token.
-
-Both are held against each other by one number: dollars per 1,000 requests of this workload, as the
-run measured it. A machine costs the same whether it works or not, so what it costs for a request
-falls with its use: from some share of what it can serve on, it is cheaper than the API.
-"""
+"""Which machines of a run are held against which of its APIs, and at which load."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lightgate.bench.statistics.summary import lightest_first
-from lightgate.ledger.runs.run import BreakEven
-from lightgate.price.cost import HOURS_PER_MONTH
+from lightgate.ledger.runs.break_even import ApiCost, MachineCost, break_even_row, soonest_first
 from lightgate.provider.identity import identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lightgate.ledger.runs.run import CellSummary, TargetFacts
-
-UNKNOWN: Final = "what a request to the API costs is unknown"
+    from lightgate.ledger.runs.run import BreakEven, CellSummary, TargetFacts
 
 
 def break_even(
@@ -39,7 +31,7 @@ def break_even(
         for api in shown
         if api.hourly_cost is None
     ]
-    return tuple(sorted(rows, key=_order))
+    return soonest_first(rows)
 
 
 def other_models(targets: Iterable[TargetFacts]) -> str:
@@ -71,48 +63,19 @@ def _row(
 ) -> BreakEven:
     hosted, own = machine
     api, other = rival
-    full, billed = own.cost.per_1k, None if other is None else other.cost.per_1k
-    share, note = _judge(full, billed)
-    served = _served_per_month(hosted.hourly_cost, full)
-    requests = None if share is None or served is None else served * Decimal(str(share))
-    tokens = None if own.tokens_out_p50 is None else Decimal(str(own.tokens_out_p50))
     same = identity(hosted.model) == identity(api.model)
-    return BreakEven(
-        hosted=hosted.name,
-        api=api.name,
-        load=own.load,
-        hosted_per_mtok=own.cost.out_per_mtok,
-        tokens_per_month=_whole(None if requests is None or tokens is None else requests * tokens),
-        note=note,
-        hosted_per_1k=full,
-        api_per_1k=billed,
-        requests_per_month=_whole(requests),
-        utilisation=share,
-        models=() if same else (hosted.model, api.model),
+    return break_even_row(
+        MachineCost(
+            name=hosted.name,
+            load=own.load,
+            hourly=hosted.hourly_cost,
+            per_1k=own.cost.per_1k,
+            per_mtok=own.cost.out_per_mtok,
+            tokens_out=None if own.tokens_out_p50 is None else Decimal(str(own.tokens_out_p50)),
+        ),
+        ApiCost(
+            name=api.name,
+            per_1k=None if other is None else other.cost.per_1k,
+            models=() if same else (hosted.model, api.model),
+        ),
     )
-
-
-def _judge(full: Decimal | None, billed: Decimal | None) -> tuple[float | None, str]:
-    """Find the share of its use from which the machine is cheaper; a note where there is none."""
-    if billed is None or full is None:
-        return None, UNKNOWN
-    if billed == 0:
-        return None, "never: the API is free"
-    share = float(full / billed)
-    if share > 1.0:
-        return None, f"never at this load: busy all day, it still costs {share:.1f} times as much"
-    return share, ""
-
-
-def _served_per_month(hourly: Decimal | None, full: Decimal | None) -> Decimal | None:
-    """Requests that the machine serves in a month without a pause."""
-    return None if hourly is None or not full else HOURS_PER_MONTH * hourly * 1000 / full
-
-
-def _whole(amount: Decimal | None) -> Decimal | None:
-    return None if amount is None else amount.quantize(Decimal(1))
-
-
-def _order(row: BreakEven) -> tuple[str, bool, float, str]:
-    known = row.utilisation is not None
-    return row.hosted, not known, row.utilisation or 0.0, row.api

@@ -24,7 +24,7 @@ from lightgate.clock.quantile import quantile
 from lightgate.errors import UsageError
 from lightgate.ledger.store.schema import attempts, exchanges
 from lightgate.provider.catalogue import catalogue, provider_named
-from lightgate.provider.target import own_rates
+from lightgate.provider.target import rates_at
 from lightgate.route.health.failure import Failure, by_status
 
 if TYPE_CHECKING:
@@ -405,10 +405,10 @@ def _offer(
     name: str, rows: Sequence[PastSample], period: PastPeriod, config: Config | None
 ) -> Offer:
     """A target with its prices, and what a gateway that has run for long believes of it."""
-    provider, _, model = name.partition("/")
+    provider = name.partition("/")[0]
     known = provider in catalogue() or (config is not None and provider in config.providers)
     row = provider_named(provider, config) if known else None
-    price = None if row is None else _rates(name, row.price_provider, model, period, config)
+    price = _rates(name, period, config)
     firsts = [one.first_ns / MS for one in rows if one.failure is None and one.first_ns < NEVER_NS]
     speeds = [one.tps for one in rows if one.tps > 0.0]
     p50, p95 = quantile(firsts, 0.5) or 1000.0, quantile(firsts, 0.95) or 3000.0
@@ -426,15 +426,8 @@ def _offer(
     )
 
 
-def _rates(
-    name: str, listed_as: str | None, model: str, period: PastPeriod, config: Config | None
-) -> tuple[float, float] | None:
-    own = None if config is None else config.prices.get(name)
-    rates = None if own is None else own_rates(own)
-    if rates is None and listed_as is not None:
-        from lightgate.price.rates import rates_of
-
-        rates = rates_of(listed_as, model, period.until)
+def _rates(name: str, period: PastPeriod, config: Config | None) -> tuple[float, float] | None:
+    rates = rates_at(name, config, period.until)
     if rates is None or rates.input is None or rates.output is None:
         return None
     return float(rates.input), float(rates.output)

@@ -2,7 +2,8 @@
 
 The control process notes every price by the hour that the configuration names, with the time from
 which it holds. So an hour without a request costs what it costs, and a price that changes does not
-change the past.
+change the past. What a machine can serve is not in a ledger, but what it did serve in its busiest
+five minutes is, and it can serve at least that: a utilisation is an upper bound.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from lightgate.ledger.store.rollup import FINE_S, HOUR_S
 from lightgate.ledger.store.schema import attempt_notes, hourly_prices, rollups
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from lightgate.ledger.store.store import Ledger
 
 _MILLION: Final = 1_000_000
+_DAY_HOURS: Final = 24
 Steps = list[tuple[int, Decimal | None]]  # prices, each from a second on
 
 
@@ -184,3 +186,76 @@ def _first(connection: sa.Connection, provider: str, now_s: int) -> int:
     )
     found = connection.execute(query).scalar()
     return now_s if found is None else min(now_s, found // 1_000_000_000)
+
+
+class MachineUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A self-hosted provider over a period; tokens per second are output tokens.
+
+    `peak_tps` is that of its busiest five minutes, `mean_tps` that of all hours it was paid for,
+    and `utilisation` the second beside the first. `by_hour_tps` are the means of each hour of the
+    day in UTC, `hourly_tps` those of every single hour in which it was asked.
+    """
+
+    provider: str
+    models: tuple[str, ...]
+    usd_per_hour: Decimal
+    hours: float
+    answered: int
+    tokens_in: int
+    tokens_out: int
+    peak_tps: float
+    mean_tps: float
+    utilisation: float
+    by_hour_tps: tuple[float, ...]
+    hourly_tps: tuple[float, ...]
+
+
+def machine_uses(
+    ledger: Ledger, hourly: Iterable[HourlyRow], last: timedelta, now: datetime
+) -> list[MachineUse]:
+    """Return the use of every self-hosted provider that answered in a period."""
+    stop = int(now.timestamp())
+    start = stop - int(last.total_seconds())
+    paid = {row.provider: row for row in hourly}
+    table = rollups.c
+    query = sa.select(
+        table.provider, table.model, table.bucket_s, table.measured, table.tokens_in,
+        table.tokens_out,
+    ).where(
+        table.width_s == FINE_S, table.bucket_s > start - FINE_S, table.bucket_s < stop,
+        table.provider.in_(list(paid)), table.measured > 0,
+    )  # fmt: skip
+    found: dict[str, list[Any]] = defaultdict(list)
+    with ledger.reading() as connection:
+        for row in connection.execute(query):
+            found[row.provider].append(row)
+    return [_use(paid[name], rows) for name, rows in sorted(found.items())]
+
+
+def _use(paid: HourlyRow, rows: Sequence[Any]) -> MachineUse:
+    spans: dict[int, int] = defaultdict(int)
+    hours: dict[int, int] = defaultdict(int)
+    for row in rows:
+        spans[row.bucket_s] += row.tokens_out
+        hours[row.bucket_s // HOUR_S] += row.tokens_out
+    tokens_out = sum(spans.values())
+    peak = max(spans.values()) / FINE_S
+    mean = tokens_out / max(paid.hours * HOUR_S, FINE_S)
+    days = max(paid.hours / _DAY_HOURS, 1.0 / _DAY_HOURS)
+    by_hour = [0.0] * _DAY_HOURS
+    for hour, tokens in hours.items():
+        by_hour[hour % _DAY_HOURS] += tokens / HOUR_S / max(days, 1.0)
+    return MachineUse(
+        provider=paid.provider,
+        models=tuple(sorted({row.model for row in rows})),
+        usd_per_hour=paid.usd_per_hour,
+        hours=paid.hours,
+        answered=sum(row.measured for row in rows),
+        tokens_in=sum(row.tokens_in for row in rows),
+        tokens_out=tokens_out,
+        peak_tps=peak,
+        mean_tps=mean,
+        utilisation=min(mean / peak, 1.0) if peak else 0.0,
+        by_hour_tps=tuple(by_hour),
+        hourly_tps=tuple(tokens / HOUR_S for tokens in hours.values()),
+    )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.report.charts.speed_chart import speed_chart
 from lightgate.report.charts.svg import element, escape
+from lightgate.report.charts.use_chart import use_charts
 from lightgate.report.pages import sections
 from lightgate.report.pages.html import document, figures
 from lightgate.report.tables.figures import DEFINITIONS, clean, dollars, explain, number
@@ -30,6 +31,8 @@ _MEANING: Final = {
     "left out": "Attempts that failed, were cancelled or lost a race, and their share.",
     "tokens out": "Of all attempts.",
     "cost": "Dollars of all attempts whose price is known.",
+    "$/1k": "Dollars of 1,000 answered requests, what failed and lost a race included.",
+    "tok/$": "Output tokens that a dollar bought.",
 }
 
 
@@ -41,8 +44,8 @@ def speed_report_html(
     return speed_page(report)
 
 
-def speed_page(report: SpeedReport) -> str:
-    """Write the page of a report whose groups are sorted out."""
+def speed_page(report: SpeedReport, more: Sequence[str] = ()) -> str:
+    """Write the page of a report whose groups are sorted out; `more` are further sections."""
     asked = report.asked
     head = (
         element("p", "lightgate report", class_="brand")
@@ -58,6 +61,12 @@ def speed_page(report: SpeedReport) -> str:
         body.append(element("section", _table(report), id="groups"))
     if report.hourly:
         body.append(element("section", _hours(report.hourly), id="hours"))
+    if report.own is not None:
+        drawn_use = figures(use_charts(report.own), wide=True)
+        hosted = element("h2", "Own machine or API, for this traffic")
+        hosted += sections.break_even(report.own) + drawn_use
+        body.append(element("section", hosted, id="own"))
+    body += more
     told = "".join(sections.paragraph(line, class_="soft") for line in notes(report))
     body.append(element("section", told, id="notes"))
     return document(title(report), "".join(body))
@@ -142,4 +151,6 @@ def _behind(row: SpeedRow) -> Sequence[str]:
         f"{row.attempts:,} attempts. {_MEANING['left out']}",
         f"{tokens(row.tokens_in)} in, {tokens(row.tokens_out)} out. {counted}",
         f"{dollars(each)} a successful request. {_MEANING['cost']} {counted}",
+        f"{_MEANING['$/1k']} {counted}",
+        _MEANING["tok/$"],
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.report.tables.arrange import names
 from lightgate.report.tables.figures import DOT, clean, dollars, number, percent
+from lightgate.report.tables.layout import TextColumn
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -35,6 +36,15 @@ def own_rows(run: Run) -> list[OwnRow]:
     """Return the table's rows: every API whose cost is known."""
     short = names(run)
     return [_row(row, short) for row in run.break_even if not _is_unknown(row)]
+
+
+def own_columns(rows: list[OwnRow]) -> list[list[TextColumn]]:
+    """Return the table for a terminal, in groups that stay together."""
+    own, api, *costs, share, requests = (
+        TextColumn(title, cells, right=at in {2, 3}, prose=at == 4)
+        for at, (title, cells) in enumerate(zip(HEADS, zip(*rows, strict=True), strict=True))
+    )
+    return [[own, api], costs, [share], [requests]]
 
 
 def own_notes(run: Run) -> list[str]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from lightgate.report.money.machines import MEANS as OWN_MEANS
+from lightgate.report.money.machines import use_sentences
 from lightgate.report.tables.figures import (
     DOT,
     bounds,
@@ -21,12 +23,16 @@ from lightgate.report.tables.figures import (
 )
 from lightgate.report.tables.hours import HEADS, MEANS, hour_cells, hour_columns
 from lightgate.report.tables.layout import GAP, PIPE_WIDTH, TextColumn, print_columns
+from lightgate.report.tables.own_or_api import HEADS as OWN_HEADS
+from lightgate.report.tables.own_or_api import own_columns, own_notes, own_rows
 from lightgate.report.tables.speed_report import (
+    cost_1k_of,
     definition,
     grade_of,
     owner_sentence,
     preliminary_sentence,
     small_sentence,
+    tokens_per_dollar_of,
     ttft_of,
 )
 from lightgate.report.tables.summary_csv import harmless
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
     from lightgate.report.tables.speed_report import SpeedReport
 
 _SMALL_LINES: Final = 12  # groups that are named below the table
-_GROUPS: Final = (1, 4, 6, 10)  # columns that stay together: speed, TTFT, how many and how dear
+_GROUPS: Final = (1, 4, 6, 12)  # columns that stay together: speed, TTFT, how many and how dear
 _NARROWEST: Final = 16  # of the names
 _MILLION: Final = 1_000_000
 _COLUMNS: Final = (
@@ -59,6 +65,8 @@ _COLUMNS: Final = (
     "tokens_in",
     "tokens_out",
     "cost_usd",
+    "cost_1k_usd",
+    "tokens_per_dollar",
 )
 
 
@@ -82,6 +90,8 @@ def heads(report: SpeedReport) -> tuple[ReportHead, ...]:
         ReportHead("left out"),
         ReportHead("tokens out"),
         ReportHead("cost"),
+        ReportHead("$/1k"),
+        ReportHead("tok/$"),
     )
 
 
@@ -98,7 +108,14 @@ def cells(row: SpeedRow) -> tuple[str, ...]:
         left_out(row),
         tokens(row.tokens_out),
         dollars(row.cost_usd or None),
+        dollars(cost_1k_of(row)),
+        _per_dollar(row),
     )
+
+
+def _per_dollar(row: SpeedRow) -> str:
+    bought = tokens_per_dollar_of(row)
+    return DOT if bought is None else tokens(round(bought))
 
 
 def left_out(row: SpeedRow) -> str:
@@ -135,7 +152,11 @@ def notes(report: SpeedReport) -> list[str]:
     if any(not row.exact for row in report.rows):
         lines.append("Speeds and times come from sketches and are within 1 %.")
     lines += [line] if (line := owner_sentence(report.asked)) else []
-    return [*lines, definition(report.asked), *([MEANS] if report.hourly else [])]
+    lines += [definition(report.asked), *([MEANS] if report.hourly else [])]
+    if report.own is not None:
+        lines += [*use_sentences(report.machines, report.own.break_even), OWN_MEANS]
+        lines += own_notes(report.own)[1:]
+    return lines
 
 
 def print_speed(report: SpeedReport, console: Console) -> None:
@@ -152,6 +173,9 @@ def print_speed(report: SpeedReport, console: Console) -> None:
         console.print()
     if report.hourly:
         print_columns(hour_columns(report.hourly), console)
+        console.print()
+    if report.own is not None and (rows := own_rows(report.own)):
+        print_columns(own_columns(rows), console)
         console.print()
     for line in notes(report):
         console.print(Text(line, style="dim"))
@@ -188,12 +212,22 @@ def speed_data(report: SpeedReport) -> dict[str, object]:
         **msgspec.structs.asdict(report.asked),
         "definition": definition(report.asked),
         "requests": report.requests,
-        "rows": [{"grade": grade_of(row), **msgspec.structs.asdict(row)} for row in report.rows],
+        "rows": [
+            {
+                "grade": grade_of(row),
+                **msgspec.structs.asdict(row),
+                "cost_1k_usd": cost_1k_of(row),
+                "tokens_per_dollar": tokens_per_dollar_of(row),
+            }
+            for row in report.rows
+        ],
         "small": [
             {"name": row.name, "successes": row.successes, "attempts": row.attempts}
             for row in report.small
         ],
         "hourly": [msgspec.structs.asdict(row) for row in report.hourly],
+        "machines": report.machines,
+        "break_even": () if report.own is None else report.own.break_even,
     }
 
 
@@ -213,6 +247,13 @@ def markdown(report: SpeedReport) -> str:
             f"| {' | '.join(HEADS)} |",
             f"|:--|{'--:|' * (len(HEADS) - 1)}",
             *(f"| {' | '.join(map(_literal, hour_cells(row)))} |" for row in report.hourly),
+            "",
+        ]
+    if report.own is not None and (rows := own_rows(report.own)):
+        lines += [
+            f"| {' | '.join(OWN_HEADS)} |",
+            f"|{':--|' * len(OWN_HEADS)}",
+            *(f"| {' | '.join(map(_literal, row))} |" for row in rows),
             "",
         ]
     for line in notes(report):
@@ -247,6 +288,7 @@ def _values(report: SpeedReport, row: SpeedRow, *, enough: bool) -> list[object]
         *(harmless(enough), harmless(row.exact), row.successes, row.attempts),
         *(measured if enough else [None] * len(measured)),
         *(row.tokens_in, row.tokens_out, row.cost_usd),
+        *(cost_1k_of(row), tokens_per_dollar_of(row)),
     ]
 
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
-from lightgate.clock.load import BANDS, band, grade
+from lightgate.clock.load import BANDS, band, cost_1k, grade
 from lightgate.clock.quantile import smallest_n
 from lightgate.ledger.runs.run import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from lightgate.ledger.store.hourly import HourlyRow
+    from lightgate.ledger.runs.run import Run
+    from lightgate.ledger.store.hourly import HourlyRow, MachineUse
     from lightgate.ledger.store.queries import SpeedRow
 
 By = Literal["model", "provider", "target", "alias", "key", "tag"]
@@ -44,13 +45,16 @@ class SpeedQuestion(msgspec.Struct, frozen=True, kw_only=True):
 class SpeedReport(NamedTuple):
     """The groups with enough requests, the fastest first, and those without.
 
-    `hourly` are the self-hosted providers, which cost by the hour whether they were used or not.
+    `hourly` are the self-hosted providers, which cost by the hour whether they were used or not;
+    `machines` are how much they were used, and `own` their break-even against the ledger's APIs.
     """
 
     asked: SpeedQuestion
     rows: tuple[SpeedRow, ...]
     small: tuple[SpeedRow, ...]
     hourly: tuple[HourlyRow, ...] = ()
+    machines: tuple[MachineUse, ...] = ()
+    own: Run | None = None
 
     @property
     def requests(self) -> int:
@@ -123,6 +127,19 @@ def grade_of(row: SpeedRow) -> str | None:
     """Return the grade, or the two between which the interval of the median cannot decide."""
     between = row.speed_total_interval
     return None if between is None else str(grade(between.low, between.high))
+
+
+def cost_1k_of(row: SpeedRow) -> Decimal | None:
+    """Return the dollars of 1,000 answered requests, what failed and lost included; None: unknown.
+
+    By the formula of every table: a self-hosted provider's hours are in it, idle ones too.
+    """
+    return cost_1k(row.cost_usd, row.successes) if row.cost_usd else None
+
+
+def tokens_per_dollar_of(row: SpeedRow) -> float | None:
+    """Return the output tokens that a dollar bought; None where no dollar is known."""
+    return float(row.tokens_out / row.cost_usd) if row.cost_usd and row.tokens_out else None
 
 
 def band_of(row: SpeedRow) -> int | None:

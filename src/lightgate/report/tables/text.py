@@ -41,7 +41,7 @@ from lightgate.report.tables.figures import (
     shown,
 )
 from lightgate.report.tables.layout import PIPE_WIDTH, TextColumn, print_columns
-from lightgate.report.tables.own_or_api import HEADS, own_notes, own_rows
+from lightgate.report.tables.own_or_api import own_columns, own_notes, own_rows
 from lightgate.report.tables.passes import CHECKS_HEADING, pass_sentences, rate_bounds, rate_of
 from lightgate.report.tables.sentences import (
     FASTER_MEANS,
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 
     from lightgate.ledger.runs.run import CellSummary, Run
     from lightgate.report.tables.arrange import Block, CellRow
-    from lightgate.report.tables.own_or_api import OwnRow
 
 TIE: Final = "≈"
 OWN_OR_API: Final = "Own machine or API"
@@ -87,17 +86,9 @@ def print_run(run: Run, console: Console, *, with_curves: bool = True) -> None:
         console.print()
         console.print(Text(heading, style="bold"))
         if heading == OWN_OR_API and (rows := own_rows(run)):
-            print_columns(_own_columns(rows), console)
+            print_columns(own_columns(rows), console)
         for line in lines:
             console.print(Text(_indented(line, console.width)), soft_wrap=True)
-
-
-def _own_columns(rows: list[OwnRow]) -> list[list[TextColumn]]:
-    own, api, *costs, share, requests = (
-        TextColumn(title, cells, right=at in {2, 3}, prose=at == 4)
-        for at, (title, cells) in enumerate(zip(HEADS, zip(*rows, strict=True), strict=True))
-    )
-    return [[own, api], costs, [share], [requests]]
 
 
 def _indented(line: str, width: int) -> str:
