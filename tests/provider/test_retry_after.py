@@ -19,6 +19,7 @@ NOW_S = 1_700_000_000  # Tue, 14 Nov 2023 22:13:20 GMT
         ([(b"retry-after", b"20"), (b"retry-after-ms", b"250")], 0.25),
         ([(b"retry-after", b"Tue, 14 Nov 2023 22:13:50 GMT")], 30.0),
         ([(b"retry-after", b"Tue, 14 Nov 2023 22:12:00 GMT")], 0.0),
+        ([(b"retry-after", b"Tue, 14 Nov 2023 22:13:50 -0000")], 30.0),
         ([(b"retry-after", str(NOW_S + 12).encode())], 12.0),
         ([(b"retry-after", b"86400")], 300.0),
         ([(b"retry-after", b"-5")], 0.0),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 
 from ledger.notes import MS, T0, Called, attempt_note, marks, reserved, settled
 from lightgate.clock.outcome import Outcome
@@ -254,6 +255,25 @@ def test_rows_that_are_gone_leave_their_sums(ledger: Ledger, tmp_path: Path) -> 
     assert len(recent(ledger, 1000)) == len(notes) - len(old)
     assert speed_rows(ledger, timedelta(hours=30), "model", NOW) == rough
     assert spend_per_key(ledger) == spent
+
+
+def test_a_sum_goes_once_the_whole_of_its_time_is_too_old(ledger: Ledger, tmp_path: Path) -> None:
+    keep(ledger, tmp_path, traffic(50))
+    fine = sa.select(sa.func.min(schema.rollups.c.bucket_s)).where(
+        schema.rollups.c.width_s == FINE_S
+    )
+
+    def oldest() -> int:
+        with ledger.reading() as connection:
+            return int(connection.execute(fine).scalar_one())
+
+    first = oldest()
+    over = first + FINE_S + 2 * DAY_S
+    rules = Keep(raw_days=1, fine_days=2, rollup_days=3)
+    assert prune(ledger, rules, now=lambda: over * S).rollups == 0
+    assert oldest() == first
+    assert prune(ledger, rules, now=lambda: (over + 1) * S).rollups > 0
+    assert oldest() > first
 
 
 def test_retention_goes_in_bounded_steps(ledger: Ledger, tmp_path: Path) -> None:

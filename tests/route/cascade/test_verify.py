@@ -66,6 +66,11 @@ def judged(
         ({"oneOf": [{"type": "integer"}, {"minimum": 5}]}, [1, 5.5, "x"], [7, 1.5]),
         ({"allOf": [{"type": "integer"}, {"minimum": 5}]}, [7], [1, "x"]),
         ({"$ref": "#/$defs/p", "$defs": {"p": PERSON}}, [{"name": "A"}], [{}]),
+        (
+            {"$ref": "#/$defs/a~1b~0c~01", "$defs": {"a/b~c~1": PERSON}},
+            [{"name": "A"}],
+            [{}],
+        ),
         (True, [1, None], []),
         (False, [], [1, None]),
     ],
@@ -200,6 +205,12 @@ def test_a_schema_with_unknown_words_is_unchecked() -> None:
 
     assert verdict.state == "unchecked"
     assert verdict.text == "json_schema unchecked: format at $"
+
+
+def test_the_text_of_a_verdict_leaves_out_what_passed() -> None:
+    found = judged(Answer(text="{}"), "not_refused", "json_schema", schema=PERSON)
+    assert [one.state for one in found.findings] == ["passed", "failed"]
+    assert found.text.startswith("json_schema failed: ")
 
 
 def test_a_call_instead_of_the_answer_is_unchecked() -> None:

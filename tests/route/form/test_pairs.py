@@ -52,6 +52,19 @@ def test_it_is_learned_though_hedges_show_only_the_slow_ones(rho: float, hedged:
     )
 
 
+def test_what_was_worked_out_is_forgotten_in_both_directions() -> None:
+    found, fresh = pairs(0.9), pairs(0.9)
+    before = found.worse(A, B), found.worse(B, A)
+    for known in (found, fresh):
+        for number in range(200):
+            known.saw(A, (5000 + number) * 10 * S, 1.0)
+            known.saw(B, (5000 + number) * 10 * S, -1.0)
+    after = found.worse(A, B), found.worse(B, A)
+    assert after == (fresh.worse(A, B), fresh.worse(B, A))
+    assert after[0] != before[0]
+    assert after[1] != before[1]
+
+
 def test_two_of_one_provider_can_turn_out_to_be_apart() -> None:
     found = Pairs()
     dice = random.Random(4)  # noqa: S311 - a test's own draws

@@ -18,7 +18,7 @@ import trustme
 import uvloop
 
 from lightgate.errors import ConfigError
-from lightgate.wire.door.connection import ServerConnection
+from lightgate.wire.door.connection import ServerConnection, _log_failure
 from lightgate.wire.door.door import TELL_S, Door, DoorLimits, Inbound, Reply
 from lightgate.wire.link.stamps import kernel_stamps_available
 
@@ -530,6 +530,19 @@ def test_a_failing_handler_is_walled_off(
     assert "handler" in caplog.text
     assert "/early" not in caplog.text
     assert "/started" not in caplog.text
+
+
+def test_the_log_of_a_failure_begins_with_the_handler(caplog: pytest.LogCaptureFixture) -> None:
+    def a_handler() -> None:
+        raise ValueError("what a client sent")
+
+    try:
+        a_handler()
+    except ValueError as error:
+        with caplog.at_level(logging.ERROR):
+            _log_failure(error)
+    assert "ValueError: a_handler (" in caplog.text
+    assert "what a client sent" not in caplog.text
 
 
 def test_abort_closes_the_socket_in_the_same_turn(

@@ -1,0 +1,55 @@
+"""Compressed answers: what one read stands for, and how much may stand behind few bytes."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+
+from lightgate.errors import Malformed, TooLarge
+from lightgate.wire.client.coding import Inflater, Unread, inflater_for
+
+MB = 1024 * 1024
+
+
+def cut(data: bytes, count: int) -> list[bytes]:
+    step = -(-len(data) // count)
+    return [data[at : at + step] for at in range(0, len(data), step)]
+
+
+def test_the_limit_counts_all_reads_together() -> None:
+    inflater = Inflater(b"gzip", "there")
+    pieces = cut(gzip.compress(bytes(4 * MB)), 40)
+    assert sum([len(inflater.read(piece)) for piece in pieces[:9]]) < MB
+    with pytest.raises(TooLarge, match="there: the answer is more than 100 times as large"):
+        [inflater.read(piece) for piece in pieces[9:11]]
+
+
+def test_the_first_megabyte_needs_no_look() -> None:
+    inflater = Inflater(b"gzip", "there")
+    assert inflater.read(gzip.compress(bytes(MB))) == bytes(MB)
+    inflater.end()
+
+
+def test_an_ordinary_answer_may_be_as_long_as_it_likes() -> None:
+    words = "".join([f"token {number * 7919 % 10007} " for number in range(300_000)]).encode()
+    inflater = Inflater(b"deflate", "there")
+    pieces = cut(zlib.compress(words), 100)
+    assert b"".join([inflater.read(piece) for piece in pieces]) == words
+    inflater.end()
+
+
+def test_an_end_before_the_end_is_noticed() -> None:
+    inflater = Inflater(b"gzip", "there")
+    inflater.read(gzip.compress(b"abc")[:-4])
+    with pytest.raises(Malformed, match="cut its compressed answer off"):
+        inflater.end()
+
+
+def test_who_reads_which_coding() -> None:
+    assert inflater_for(b"identity", 200, "there") is None
+    assert isinstance(inflater_for(b"x-gzip", 500, "there"), Inflater)
+    assert isinstance(inflater_for(b"br", 500, "there"), Unread)
+    with pytest.raises(Malformed, match="'br'"):
+        inflater_for(b"br", 200, "there")
