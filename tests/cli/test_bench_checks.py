@@ -6,9 +6,17 @@ import csv
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
+from lightgate.cli.bench import command as bench
+from lightgate.cli.config import command as config
+from lightgate.errors import LightgateError, UsageError
+from lightgate.ledger.runs.checked import CaseState, ChecksRecord, pass_rate
 from lightgate.ledger.runs.folder import RunFolder
+from lightgate.ledger.runs.run import CellSummary
+from lightgate.ledger.runs.run import Run as RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,15 +115,61 @@ async def test_cases_give_pass_rates_beside_speed_and_cost(
         (("--allow-programs", "--max-tokens", "uniform:1..9"), "one number"),
     ],
 )
-async def test_what_does_not_go_together_is_said_before_a_request(
-    run: Run, world: str, cases: str, more: tuple[str, ...], said: str
+def test_what_does_not_go_together_is_said_before_a_request(
+    world: str, cases: str, more: tuple[str, ...], said: str
 ) -> None:
-    ran = await run("bench", "--world", world, "--checks", cases, *more)
-    assert ran.code == 2
-    assert said in ran.sentence
+    ran = CliRunner().invoke(bench, ["--world", world, "--checks", cases, *more])
+    assert isinstance(ran.exception, UsageError)
+    assert said in ran.exception.message
 
 
-async def test_a_limit_on_the_pass_rate_needs_cases(run: Run, world: str) -> None:
-    ran = await run("bench", "--world", world, "--fail-if", "pass<90%")
-    assert ran.code == 2
-    assert "needs cases" in ran.sentence
+def test_a_limit_on_the_pass_rate_needs_cases(world: str) -> None:
+    ran = CliRunner().invoke(bench, ["--world", world, "--fail-if", "pass<90%"])
+    assert isinstance(ran.exception, UsageError)
+    assert "needs cases" in ran.exception.message
+
+
+CASCADE = """
+[models.smart]
+policy = "cascade"
+tiers = [{ upto = "simple", targets = ["groq/small"] }, { targets = ["openai/large"] }]
+[providers.groq]
+api_key = "env:GROQ_API_KEY"
+[providers.openai]
+api_key = "env:OPENAI_API_KEY"
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "least", "code", "said"),
+    [
+        ("groq/small", "75%", 0, ""),
+        ("groq/small", "90%", 6, "smart: groq/small passes 80.0 % (58.4 to 91.9 %) of 20 cases"),
+        ("openai/large", "75%", 7, "smart: groq/small has no answer to own.jsonl"),
+        ("groq/small", "many", 2, "no percentage"),
+        (None, "75%", 2, "has no checks"),
+    ],
+)
+def test_a_cascade_can_be_held_against_a_run(
+    tmp_path: Path, target: str | None, least: str, code: int, said: str
+) -> None:
+    (tmp_path / "lightgate.toml").write_text(CASCADE)
+    record = RunRecord(id="r", started="2026-11-16T08:00:00Z")
+    if target is not None:
+        states: dict[str, CaseState] = {
+            str(at): "passed" if at < 16 else "failed" for at in range(20)
+        }
+        cell = CellSummary(target=target, load="c=1", checks=pass_rate(states, {}))
+        checks = ChecksRecord(file="own.jsonl", sha256="0" * 64, ids=tuple(states))
+        record = msgspec.structs.replace(record, cells=(cell,), checks=checks)
+    RunFolder.create(tmp_path / "run").write_run(record)
+    words = ["check", "--config", str(tmp_path / "lightgate.toml"), "--least-pass", least]
+    ran = CliRunner().invoke(config, [*words, "--checks", str(tmp_path / "run")])
+    assert "lightgate.toml is valid" in ran.output
+    if code:
+        assert isinstance(ran.exception, LightgateError)
+        assert ran.exception.exit_code == code
+        assert said in ran.exception.message
+    else:
+        assert ran.exception is None
+        assert "smart: groq/small passes 80.0 %" in ran.output

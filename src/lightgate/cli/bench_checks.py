@@ -53,6 +53,7 @@ def cases_of(given: dict[str, Any]) -> CaseSet | None:
     """Read the cases, where some were named; what is wrong with them is said before a request."""
     from lightgate.bench.checks.cases import read_cases
     from lightgate.bench.checks.programs import check_programs
+    from lightgate.bench.workload.lengths import parse_lengths
 
     at_once = CONCURRENCY if given["checks"] is None else CASES_AT_ONCE
     given["concurrency"] = given["concurrency"] or at_once
@@ -64,6 +65,8 @@ def cases_of(given: dict[str, Any]) -> CaseSet | None:
             raise UsageError(f"{option} does not go with --checks: every case is asked once.")
     if given["shape"] not in {None, "closed"} or given["endpoint"] not in {"chat", "responses"}:
         raise UsageError("--checks asks its cases in a closed loop, of chat or of responses.")
+    if parse_lengths("--max-tokens", given["max_tokens"]).drawn:
+        raise UsageError("--max-tokens is one number with --checks.", hint="Or one in each case.")
     found = read_cases(given["checks"])
     check_programs(found.programs, allowed=given["allow_programs"])
     return found
@@ -75,8 +78,6 @@ def as_asked(wish: WorkloadWish, cases: CaseSet | None) -> WorkloadWish:
 
     if cases is None:
         return wish
-    if wish.lengths_out is not None:
-        raise UsageError("--max-tokens is one number with --checks.", hint="Or one in each case.")
     return msgspec.structs.replace(wish, own=cases.prompts, natural=True, lengths_in=None)
 
 

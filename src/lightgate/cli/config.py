@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lightgate.cli.options import config_option, json_option, use_env_file
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.config.load import config_schema, find_config, parse_config, read_text
-from lightgate.errors import ConfigError, Exit, UsageError
+from lightgate.errors import ConfigError, Exit, NotJudged, ThresholdMissed, UsageError
+
+if TYPE_CHECKING:
+    from lightgate.config.model import Config
 
 
 @click.group("config", epilog="Example: lightgate config check --config lightgate.toml")
@@ -23,12 +27,26 @@ def command() -> None:
     short_help="List every problem of the file.",
     epilog="Example: lightgate config check --json",
 )
+@click.option(
+    "--checks",
+    metavar="RUN",
+    type=click.Path(path_type=Path),
+    help="A run of `bench --checks`: exit code 6 unless the smaller models of cascades pass.",
+)
+@click.option(
+    "--least-pass",
+    default="90%",
+    show_default=True,
+    help="With --checks: the share of your cases that a target below the last tier passes.",
+)
 @config_option
 @json_option
-def check(*, config_file: Path | None, as_json: bool) -> int:
+def check(*, checks: Path | None, least_pass: str, config_file: Path | None, as_json: bool) -> int:
     """Check the file and everything that it names; exit code 3 if there is a problem.
 
-    A key or a variable that is not in this environment is a warning.
+    A key or a variable that is not in this environment is a warning. With --checks the targets of
+    cascades are held against your own cases: exit code 6 where one passes too few of them, and 7
+    where the run does not have it.
     """
     from lightgate.cli.examine import Examiner, Findings
 
@@ -55,7 +73,40 @@ def check(*, config_file: Path | None, as_json: bool) -> int:
         count = f"{len(found.problems)} problems" if len(found.problems) > 1 else "a problem"
         raise ConfigError(f"{path} has {count}.", problems=found.problems)
     click.echo(f"{path} is valid.")
+    if checks is not None:
+        _hold_cascades(config, checks, least_pass)
     return Exit.OK
+
+
+def _hold_cascades(config: Config, folder: Path, least: str) -> None:
+    """Raise unless every target below the last tier of a cascade passes enough of the cases."""
+    from lightgate.ledger.runs.folder import RunFolder
+
+    try:
+        share = float(least.removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not 0.0 < share <= 1.0:
+        raise UsageError(f"--least-pass {least!r} is no percentage.", hint="Such as 90%.")
+    run = RunFolder(folder).run()
+    if run.checks is None:
+        raise UsageError(
+            f"{folder} has no checks.", hint="`lightgate bench TARGET --checks FILE --out RUN`."
+        )
+    unknown = []
+    for name, model in config.models.items():
+        for target in dict.fromkeys(one for tier in model.tiers[:-1] for one in tier.targets):
+            rate = run.pass_rate(target)
+            if rate is None or rate.rate is None:
+                unknown.append(f"{name}: {target} has no answer to {run.checks.file} in {folder}.")
+                continue
+            click.echo(f"{name}: {target} passes {rate.says()} of {run.checks.file}.")
+            if rate.rate < share:
+                raise ThresholdMissed(
+                    f"{name}: {target} passes {rate.says()}, fewer than {100 * share:g} %."
+                )
+    if unknown:
+        raise NotJudged(unknown[0])
 
 
 @command.command(
