@@ -116,6 +116,7 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/turns.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
 	$(BIN)/python benchmarks/adds_up.py
 	$(BIN)/python benchmarks/kill.py
+	$(BIN)/python benchmarks/batch_jobs.py
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/fuzz.py
 	$(BIN)/python benchmarks/ship.py || test $$? -eq 6 # misses its limit on a busy machine, and says so

@@ -10,6 +10,7 @@ from lightgate.batch.job_log import (
     CollectedJob,
     DroppedJob,
     JobLog,
+    LeftJob,
     OverJob,
     PlannedJob,
     SubmittedJob,
@@ -38,11 +39,13 @@ def test_a_job_is_what_its_records_say(tmp_path: Path) -> None:
         log.write(OverJob("c", "job", "completed", 9.0, 99.0))
         log.write(CollectedJob("c", 2))
         log.write(DroppedJob("d", "no job was made"))
+        log.write(LeftJob("b"))
     with JobLog(path) as log:
         assert [job.planned.tag for job in log.live] == ["a", "b"]
         assert log.jobs["a"].submitting is None
         assert log.jobs["b"].submitting == SubmittingJob("b", "file", 5.0)
         assert log.jobs["c"].over == OverJob("c", "job", "completed", 9.0, 99.0)
+        assert [tag for tag, job in log.jobs.items() if job.left] == ["b"]
         assert log.jobs["d"].dropped == "no job was made"
 
 

@@ -16,7 +16,7 @@ from lightgate.batch.journal import Checkpoint
 from lightgate.batch.lines import BatchLine, LineReader
 from lightgate.batch.via import ProviderJobs, ViaAround, ViaOrder
 from lightgate.batch.words import BatchWords
-from lightgate.errors import UsageError
+from lightgate.errors import PeerReset, UsageError
 from lightgate.provider.batch.registry import job_api
 from lightgate.provider.secret import Secret
 from lightgate.sim.weather import NS
@@ -226,6 +226,30 @@ async def test_a_kill_while_results_are_read_takes_each_once(
     assert len(run.results) == 8
     assert run.made == 2
     assert len(run.notes) == 8
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_results_that_break_off_are_read_again(lab: Lab, form: str, tmp_path: Path) -> None:
+    at = await lab(form)
+    run = Run(at, tmp_path, file_of(8))
+    broken = 0
+
+    class Breaking:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(at.api, name)
+
+        async def results(self, status: Any) -> Any:
+            nonlocal broken
+            count = 0
+            async for result in at.api.results(status):
+                if count == 2 and broken < 3:
+                    broken += 1
+                    raise PeerReset("The connection broke.")
+                yield result
+                count += 1
+
+    summary = await run.start(api=Breaking())
+    assert (len(run.results), summary.doubles, summary.back, broken) == (8, 0, 0, 3)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -6,6 +6,8 @@ a provider says so once, and results that were not collected are found again by 
 
     planned ──► submitting ──► submitted ──► over ──► collected
        └──────────────┴─────────────┴──────────┴────► dropped (its lines go another way)
+
+A job that is left is still watched for; what it has done in vain is counted.
 """
 
 from __future__ import annotations
@@ -64,6 +66,12 @@ class OverJob(msgspec.Struct, array_like=True, frozen=True, tag="o", gc=False):
     until_s: float | None = None
 
 
+class LeftJob(msgspec.Struct, array_like=True, frozen=True, tag="l", gc=False):
+    """The job was cancelled and did not end in time; its lines go another way meanwhile."""
+
+    tag: str
+
+
 class CollectedJob(msgspec.Struct, array_like=True, frozen=True, tag="c", gc=False):
     """All results of the job have been taken; `doubles` are lines that had an answer already."""
 
@@ -79,7 +87,7 @@ class DroppedJob(msgspec.Struct, array_like=True, frozen=True, tag="d", gc=False
     reason: str
 
 
-_Entry = PlannedJob | SubmittingJob | SubmittedJob | OverJob | CollectedJob | DroppedJob
+_Entry = PlannedJob | SubmittingJob | SubmittedJob | OverJob | LeftJob | CollectedJob | DroppedJob
 _decode: Final = msgspec.json.Decoder(_Entry).decode
 
 
@@ -90,6 +98,7 @@ class JobFacts(msgspec.Struct, kw_only=True):
     submitting: SubmittingJob | None = None
     ids: tuple[str, ...] = ()
     over: OverJob | None = None
+    left: bool = False
     collected: bool = False
     dropped: str = ""
 
@@ -164,6 +173,8 @@ class JobLog:
             job.ids = entry.ids
         elif isinstance(entry, OverJob):
             job.over = entry
+        elif isinstance(entry, LeftJob):
+            job.left = True
         elif isinstance(entry, CollectedJob):
             job.collected = True
         else:

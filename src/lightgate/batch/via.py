@@ -18,6 +18,7 @@ import msgspec
 from lightgate.batch.job_log import (
     CollectedJob,
     DroppedJob,
+    LeftJob,
     OverJob,
     PlannedJob,
     SubmittedJob,
@@ -81,13 +82,15 @@ class ViaOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     `safe_s` is the last moment at which lines can still be sent in parallel and be in time, None
     without a deadline. `most_lines` go into jobs at all, None for as many as there are: what is
-    submitted will be paid. `keep_s` is how long the provider keeps results.
+    submitted will be paid. `once`: identical lines are asked once. `keep_s` is how long results are
+    kept.
     """
 
     job_lines: int = JOB_LINES
     job_bytes: int = JOB_BYTES
     most_jobs: int = MOST_JOBS
     most_lines: int | None = None
+    once: bool = True
     keep_s: float | None = None
     safe_s: float | None = None
     late: str = "the deadline is near"  # why jobs are cancelled at `safe_s`
@@ -283,7 +286,8 @@ class ProviderJobs:
             if line is None:
                 return _Filled(rows, endpoint), False
             key = self._desk.key_of(line)
-            if key in self._known or self._desk.is_done(line.number, key):
+            twin = self._order.once and key in self._known
+            if twin or self._desk.is_done(line.number, key):
                 continue
             try:
                 written = self._words.write(line)
@@ -394,7 +398,7 @@ class ProviderJobs:
         if not status.results and len(one.facts.ids) > 1:
             self._next_candidate(one, "it has no results")
             return
-        answered = doubles = 0
+        answered = before = doubles = 0
         async with aclosing(self._api.results(status)) as results:
             async for result in results:
                 number = _number_of(result.id, tag, numbers)
@@ -403,13 +407,16 @@ class ProviderJobs:
                     return
                 kept = self._lines.get(number)
                 if kept is None or self._desk.is_done(number, kept.key):
-                    doubles += result.end == "answer"
+                    # Taken from this job before, when reading it broke off; or, where the job had
+                    # been left, answered another way meanwhile, and so twice.
+                    before += 1
+                    doubles += one.facts.left and result.end == "answer"
                 elif await self._taken(kept, result, status):
                     answered += 1
         self._log.write(CollectedJob(tag, answered, doubles))
         self.summary.answered += answered
         self.summary.doubles += doubles
-        self.summary.back += len(numbers) - answered - doubles
+        self.summary.back += len(numbers) - answered - before
         if status.state is JobState.FAILED:
             reason = status.error or "the provider says no reason"
             self.summary.dropped.append(reason)
@@ -463,6 +470,7 @@ class ProviderJobs:
                 await self._sleep(pause_s)
                 pause_s *= POLL_GROWTH
         for one in list(self._live):
+            self._log.write(LeftJob(one.facts.planned.tag))
             self.summary.back += len(one.facts.planned.numbers)
             self._live.remove(one)
 
