@@ -132,6 +132,36 @@ def test_a_configuration_of_promptfoo(tmp_path: Path) -> None:
     assert cases[2].checks[-1].values == ("tool",)
 
 
+def test_prompts_and_tests_in_files_of_their_own(tmp_path: Path) -> None:
+    """As in promptfoo's own examples: several prompts in one file, tests as CSV and YAML."""
+    (tmp_path / "prompts.txt").write_text("To {{language}}: {{body}}\n---\nBriefly, {{body}}\n")
+    rows = (
+        'language,body,__expected,__metadata:topic\nFrench,"Hello, world","icontains:bonjour",x\n'
+    )
+    (tmp_path / "tests.csv").write_text(rows)
+    (tmp_path / "more.yaml").write_text(
+        "- {vars: {language: Pirate, body: Yes}, assert: [{type: equals, value: Aye}]}\n"
+    )
+    config = "prompts: [prompts.txt]\nproviders: [a]\ntests: [file://tests.csv, more.yaml]\n"
+    cases = read(tmp_path, config, "promptfooconfig.yaml")
+    assert [case.prompt.messages[0].content for case in cases] == [
+        "To French: Hello, world",
+        "Briefly, Hello, world",
+        "To Pirate: Yes",
+        "Briefly, Yes",
+    ]
+    assert [one.values for case in cases for one in case.checks] == [("bonjour",)] * 2 + [
+        ("Aye",)
+    ] * 2
+    before = read_cases(tmp_path / "promptfooconfig.yaml").sha256
+    (tmp_path / "tests.csv").write_text(rows.replace("bonjour", "salut"))
+    assert read_cases(tmp_path / "promptfooconfig.yaml").sha256 != before
+    (tmp_path / "tests.csv").write_text(rows)
+    assert read_cases(tmp_path / "promptfooconfig.yaml").sha256 == before
+    with pytest.raises(UsageError, match="cannot be read"):
+        read(tmp_path, "prompts: [a]\ntests: file://gone.csv", "p.yaml")
+
+
 def test_tests_of_promptfoo_in_csv_and_lines(tmp_path: Path) -> None:
     text = (
         "prompt,__expected,__expected2,__description\n"

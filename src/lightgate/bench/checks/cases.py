@@ -17,11 +17,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.bench.checks.promptfoo import Template, of_config, of_test
+from lightgate.bench.checks.promptfoo import FooConfig, Template, of_config, of_test
 from lightgate.bench.checks.spec import CheckSpec, read_check, with_value
 from lightgate.bench.workload.prompts import OwnPrompt, OwnPrompts, read_object
 from lightgate.errors import UsageError
@@ -42,6 +43,8 @@ _WANTED: Final[dict[str, tuple[CheckType, bool]]] = {
 }
 _THEIRS: Final = frozenset(("id", "input", "metadata", *_WANTED))
 _MARKS: Final = ("check", "assert", "vars", *_WANTED)
+_YAML_BOOLEAN: Final = "tag:yaml.org,2002:bool"
+_BOOLEAN: Final = re.compile(r"true|True|TRUE|false|False|FALSE")
 _HINT: Final = 'Write {"prompt": "...", "check": [{"type": "contains", "value": "..."}]}.'
 
 
@@ -74,18 +77,7 @@ class CaseSet(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_cases(path: Path) -> CaseSet:
     """Read a file of cases; UsageError names the place of the first thing that is wrong."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UsageError(f"{path} is larger than {MOST_BYTES // 2**20} MiB.")
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"The cases in {path} cannot be read: {error.strerror}.") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}:{line}: this is not UTF-8.") from None
-    cases = tuple(_cases(path, text))
+    cases = tuple(_cases(path))
     if not cases:
         raise UsageError(f"{path} holds no case.", hint=_HINT)
     seen: set[str] = set()
@@ -93,21 +85,60 @@ def read_cases(path: Path) -> CaseSet:
         if case.id in seen:
             raise UsageError(f"{path}: two cases have the id {case.id!r}.")
         seen.add(case.id)
-    return CaseSet(source=path.name, sha256=hashlib.sha256(data).hexdigest(), cases=cases)
+    return CaseSet(source=path.name, sha256=_hash(cases), cases=cases)
 
 
-def _cases(path: Path, text: str) -> Iterator[CheckCase]:
-    if path.suffix in {".yaml", ".yml"}:
-        return _of_promptfoo(path, _yaml(path, text))
+def _hash(cases: tuple[CheckCase, ...]) -> str:
+    """SHA-256 over what is asked and checked, wherever it was read from."""
+    digest = hashlib.sha256()
+    for case in cases:
+        checks = tuple(msgspec.structs.replace(check, folder="") for check in case.checks)
+        digest.update(msgspec.json.encode(msgspec.structs.replace(case, checks=checks)))
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UsageError(f"{path} is larger than {MOST_BYTES // 2**20} MiB.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"The cases in {path} cannot be read: {error.strerror}.") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: this is not UTF-8.") from None
+
+
+def _cases(path: Path) -> Iterator[CheckCase]:
+    found = _listed(path, _read(path))
+    if isinstance(found, dict):
+        return _of_promptfoo(path, of_config(path, found, _tests))
+    return _records(path, found)
+
+
+def _tests(file: Path) -> list[tuple[str, Any]]:
+    """Read a file of tests that a configuration of promptfoo names."""
+    found = _listed(file, _read(file))
+    return found if isinstance(found, list) else [(str(file), found)]
+
+
+def _listed(path: Path, text: str) -> list[tuple[str, Any]] | dict[str, Any]:
+    """Read the records of a file with their places, or the one table that it is."""
     if path.suffix == ".csv":
-        return _records(path, _csv(path, text))
-    if text.lstrip()[:1] == "[" or (path.suffix == ".json" and text.lstrip()[:1] == "{"):
+        return _csv(path, text)
+    whole: Any = None
+    if path.suffix in {".yaml", ".yml"}:
+        whole = _yaml(path, text)
+    elif text.lstrip()[:1] == "[" or (path.suffix == ".json" and text.lstrip()[:1] == "{"):
         whole = _json(str(path), text)
-        if isinstance(whole, dict):
-            return _of_promptfoo(path, whole)
-        return _records(path, [(f"{path}: item {at}", item) for at, item in enumerate(whole, 1)])
-    lines = [(f"{path}:{at}", line) for at, line in enumerate(text.split("\n"), 1) if line.strip()]
-    return _records(path, [(place, _json(place, line)) for place, line in lines])
+    else:
+        lines = enumerate(text.split("\n"), 1)
+        return [(f"{path}:{at}", _json(f"{path}:{at}", line)) for at, line in lines if line.strip()]
+    if isinstance(whole, list):
+        return [(f"{path}: item {at}", item) for at, item in enumerate(whole, 1)]
+    return whole if isinstance(whole, dict) else {}
 
 
 def _json(place: str, text: str) -> Any:
@@ -118,10 +149,19 @@ def _json(place: str, text: str) -> Any:
 
 
 def _yaml(path: Path, text: str) -> Any:
+    """Read YAML as its version 1.2 has it, where yes, no, on and off are words and no booleans."""
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.yaml_implicit_resolvers = {
+        first: [pair for pair in pairs if pair[0] != _YAML_BOOLEAN]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.add_implicit_resolver(_YAML_BOOLEAN, _BOOLEAN, list("tTfF"))
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)  # noqa: S506 - it is a safe loader
     except (yaml.YAMLError, ValueError, RecursionError) as reason:
         raise UsageError(f"{path} is no YAML: {str(reason)[:200]}.") from None
 
@@ -142,8 +182,7 @@ def _csv(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def _of_promptfoo(path: Path, tree: Any) -> Iterator[CheckCase]:
-    config = of_config(path, tree)
+def _of_promptfoo(path: Path, config: FooConfig) -> Iterator[CheckCase]:
     for at, (place, test) in enumerate(config.tests, 1):
         for number, template in enumerate(config.templates, 1):
             suffix = f"/prompt {number}" if len(config.templates) > 1 else ""

@@ -15,6 +15,7 @@ from lightgate.bench.checks.spec import CheckSpec, with_value
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from lightgate.bench.checks.spec import CheckType
@@ -38,14 +39,30 @@ _FINISHES: Final = {"tool_calls": "tool", "content_filter": "filter"}
 _LISTED: Final = frozenset(("contains-any", "icontains-any", "contains-all", "icontains-all"))
 _TEST: Final = frozenset(("description", "vars", "assert", "metadata"))
 _ASSERT: Final = frozenset(("type", "value", "metric"))
-_CONFIG: Final = frozenset(  # of a configuration, what does not change what is asked or checked
-    ("description", "prompts", "tests", "defaultTest", "providers", "targets", "outputPath", "tags")
+_CONFIG: Final = frozenset(  # the rest of it does not change what is asked or checked
+    (
+        *(
+            "prompts",
+            "tests",
+            "defaultTest",
+            "description",
+            "providers",
+            "targets",
+            "tags",
+            "$schema",
+        ),
+        *("outputPath", "sharing", "writeLatestResults", "evaluateOptions", "commandLineOptions"),
+    )
 )
 _NAMED: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _COLUMN: Final = re.compile(r"__expected\d*")
 _SHORT: Final = re.compile(r"(not-)?([a-z-]+(?:\([^)]*\))?):\s*(.*)", re.DOTALL)
 _BARE: Final = re.compile(r"(not-)?(is|contains)-json")
 _COLUMNS: Final = frozenset(("__description", "__metric"))
+_METADATA: Final = "__metadata:"
+_FILES: Final = frozenset((".txt", ".md", ".json"))  # in which prompts are
+_PARTED: Final = re.compile(r"^---\s*$", re.MULTILINE)  # between the prompts of a file of text
+Records = list[tuple[str, Any]]  # each with its place
 
 
 class Template(NamedTuple):
@@ -82,13 +99,10 @@ class FooTest(NamedTuple):
     checks: tuple[CheckSpec, ...]
 
 
-def of_config(path: Path, tree: Any) -> FooConfig:
-    """Read a configuration: `prompts`, `tests` and `defaultTest`."""
-    if not isinstance(tree, dict) or not isinstance(tree.get("tests"), list):
-        raise UsageError(
-            f"{path} is no configuration of promptfoo with a list of tests.",
-            hint="Tests in a file of their own can be named instead of the configuration.",
-        )
+def of_config(path: Path, tree: Any, read: Callable[[Path], Records]) -> FooConfig:
+    """Read a configuration: `prompts`, `tests` and `defaultTest`; `read` reads a file of tests."""
+    if not isinstance(tree, dict) or not isinstance(tree.get("tests"), list | str):
+        raise UsageError(f"{path} is no configuration of promptfoo with a list of tests.")
     _known(str(path), tree, _CONFIG)
     default = tree.get("defaultTest") or {}
     if not isinstance(default, dict):
@@ -96,13 +110,14 @@ def of_config(path: Path, tree: Any) -> FooConfig:
     prompts = tree.get("prompts") or ["{{prompt}}"]
     listed = prompts if isinstance(prompts, list) else [prompts]
     templates = tuple(
-        _template(f"{path}: prompt {at}", one, path.parent) for at, one in enumerate(listed, 1)
+        template
+        for at, one in enumerate(listed, 1)
+        for template in _templates(f"{path}: prompt {at}", one, path.parent)
     )
     tests = []
-    for at, test in enumerate(tree["tests"], 1):
-        place = f"{path}: test {at}"
+    for place, test in _listed(path, tree["tests"], read):
         if not isinstance(test, dict):
-            raise UsageError(f"{place}: a test in another file is unsupported.")
+            raise UsageError(f"{place} is no test.")
         both = {**default, **test}
         both["vars"] = {**_table(place, default, "vars"), **_table(place, test, "vars")}
         both["assert"] = [*_list(place, default, "assert"), *_list(place, test, "assert")]
@@ -110,18 +125,34 @@ def of_config(path: Path, tree: Any) -> FooConfig:
     return FooConfig(templates, tests)
 
 
-def _template(place: str, prompt: Any, folder: Path) -> Template:
+def _listed(path: Path, tests: list[Any] | str, read: Callable[[Path], Records]) -> Records:
+    """List the tests, those in files of their own among them."""
+    found: Records = []
+    for at, test in enumerate([tests] if isinstance(tests, str) else tests, 1):
+        if isinstance(test, str):
+            file = path.parent / test.removeprefix("file://")
+            if not file.is_file():
+                raise UsageError(f"{path}: the tests in {test} cannot be read.")
+            found += read(file)
+        else:
+            found.append((f"{path}: test {at}", test))
+    return found
+
+
+def _templates(place: str, prompt: Any, folder: Path) -> list[Template]:
+    """Read a prompt of the configuration; a file of text may hold several, between lines of ---."""
     text = prompt.get("raw") if isinstance(prompt, dict) else prompt
     if not isinstance(text, str) or not text.strip():
         raise UsageError(f"{place} is no text.")
-    if text.startswith("file://"):
-        file = folder / text.removeprefix("file://")
-        if file.suffix not in {".txt", ".md", ".json"}:
-            raise UsageError(
-                f"{place}: a prompt in a {file.suffix or 'nameless'} file is unsupported."
-            )
-        text = _read(place, file)
-    return Template(text)
+    bare = "\n" not in text and folder.joinpath(text).suffix in _FILES
+    if not text.startswith("file://") and not (bare and folder.joinpath(text).is_file()):
+        return [Template(text)]
+    file = folder / text.removeprefix("file://")
+    if file.suffix not in _FILES:
+        raise UsageError(f"{place}: a prompt in a {file.suffix or 'nameless'} file is unsupported.")
+    read = _read(place, file)
+    parts = _PARTED.split(read) if file.suffix == ".txt" else [read]
+    return [Template(part.strip()) for part in parts if part.strip()]
 
 
 def _read(place: str, file: Path) -> str:
@@ -141,7 +172,7 @@ def of_test(place: str, tree: dict[str, Any], template: Template, folder: Path) 
     for name, value in columns.items():
         if _COLUMN.fullmatch(name):
             asserts.append(_short(value))
-        elif name not in _COLUMNS:
+        elif name not in _COLUMNS and not name.startswith(_METADATA):
             raise UsageError(f"{place}: the column {name!r} is unsupported.")
     description = columns.get("__description", description)
     if not isinstance(description, str):

@@ -114,7 +114,7 @@ class ChecksRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The checks of a run, beside the pass rates of its cells."""
 
     file: str
-    sha256: str  # of the file: equal hashes are equal cases
+    sha256: str  # of what is asked and checked: equal hashes are equal cases
     ids: tuple[str, ...]  # of the cases, in the order of the file
     pairs: tuple[PassPair, ...] = ()
     failures: tuple[FailedCase, ...] = ()  # the first ones; checks.jsonl has all answers
