@@ -6,7 +6,7 @@ Only the fields that shape the answer are read; all others are ignored, as provi
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -229,23 +229,37 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _form_of(body: bytes) -> tuple[dict[str, Any], bytes]:
-    """The fields of a multipart form, and its recording."""
+class SimFormFile(NamedTuple):
+    """The file of a multipart form: its field, its own name and its bytes."""
+
+    field: str = ""
+    name: str = ""
+    content: bytes = b""
+
+
+def form_parts(body: bytes) -> tuple[dict[str, str], SimFormFile]:
+    """The plain fields of a multipart form, and its file."""
     boundary, _, rest = body.partition(b"\r\n")
-    tree: dict[str, Any] = {}
-    recording = b""
+    fields: dict[str, str] = {}
+    file = SimFormFile()
     for part in rest.split(b"\r\n" + boundary):
         head, _, value = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        match = re.search(rb'name="([^"]*)"', head)
+        match = re.search(rb'\bname="([^"]*)"', head)
+        named = re.search(rb'filename="([^"]*)"', head)
         if match is None:
             continue
-        name = match[1].decode()
-        if b"filename=" in head:
-            recording = value
-            tree[name] = f"{len(value)} bytes"
+        if named is not None:
+            file = SimFormFile(match[1].decode(), named[1].decode(), value)
         else:
-            tree[name] = value.decode()
-    return tree, recording
+            fields[match[1].decode()] = value.decode()
+    return fields, file
+
+
+def _form_of(body: bytes) -> tuple[dict[str, Any], bytes]:
+    """The fields of a multipart form, and its recording."""
+    fields, file = form_parts(body)
+    said = {file.field: f"{len(file.content)} bytes"} if file.field else {}
+    return {**fields, **said}, file.content
 
 
 def _previous(tree: dict[str, Any]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -157,24 +156,6 @@ def read_lines(
 
 def _wrong(code: str, line: int | None, message: str) -> dict[str, object]:
     return {"code": code, "line": line, "message": message, "param": None}
-
-
-def form_parts(body: bytes) -> tuple[dict[str, str], str, bytes]:
-    """The plain fields of a multipart form, and the name and the bytes of its file."""
-    boundary, _, rest = body.partition(b"\r\n")
-    fields: dict[str, str] = {}
-    name, content = "", b""
-    for part in rest.split(b"\r\n" + boundary):
-        head, _, value = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        match = re.search(rb'name="([^"]*)"', head)
-        file = re.search(rb'filename="([^"]*)"', head)
-        if match is None:
-            continue
-        if file is not None:
-            name, content = file[1].decode(), value
-        else:
-            fields[match[1].decode()] = value.decode()
-    return fields, name, content
 
 
 def failed_body(family: str, end: SimLineEnd) -> bytes:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from lightgate.sim.answer.request import BadSimRequest
+from lightgate.sim.answer.request import BadSimRequest, form_parts
 from lightgate.sim.batch.endpoints import (
     JSONL,
     KINDS,
     SimReply,
     failed_body,
-    form_parts,
     read_lines,
     reply,
     submitted,
@@ -71,11 +70,15 @@ class OpenAIBatchApi:
     # Files
 
     def _upload(self, call: SimCall) -> SimReply:
-        fields, name, content = form_parts(call.body)
+        fields, sent = form_parts(call.body)
         if fields.get("purpose") != self.purpose:
             raise BadSimRequest(f"The purpose of a batch's file is `{self.purpose}`.")
         file = SimFile(
-            f"file-{self.jobs.new_id()}", name, self.purpose, self.jobs.wall_s(), content
+            f"file-{self.jobs.new_id()}",
+            sent.name,
+            self.purpose,
+            self.jobs.wall_s(),
+            sent.content,
         )
         return reply(_file_document(self.jobs.keep(file)))
 
