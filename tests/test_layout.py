@@ -29,6 +29,7 @@ PARTS_OF_VERBS = {
     "bench_consent": "bench",
     "bench_checks": "bench",
     "bench_wish": "bench",
+    "batch_run": "batch",
     "examine": "config",
     "first_config": "init",
 }

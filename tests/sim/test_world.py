@@ -32,6 +32,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 def test_the_shipped_worlds_load_and_cite_their_source() -> None:
     assert shipped() == (
+        "limits-2026",
         "production-2024",
         "providers-2026",
         "queues-2026",

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import signal
 import sys
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +24,7 @@ from lightgate.cli.bench_wish import (
     wish_options,
     with_headers,
 )
-from lightgate.cli.options import (
-    config_option,
-    read_config,
-    refuse_urls_alone,
-    tell_base_urls,
-    use_env_file,
-)
+from lightgate.cli.options import config_option, dollars_of, open_targets
 from lightgate.cli.output import emit_json, note
 from lightgate.errors import LightgateError, NotJudged, ThresholdMissed, UsageError
 
@@ -182,53 +174,10 @@ def command(**given: Any) -> int:
 
 @contextlib.contextmanager
 def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
-    """The targets; those of a world live as long as its simulator."""
-    from lightgate.provider.cloud.tokens import TokenKeepers
-    from lightgate.provider.target import resolve
-
-    names: tuple[str, ...] = given["targets"]
-    if given["world"] is None:
-        if not names:
-            raise UsageError(
-                "Name a target to measure.",
-                hint="provider/model, NAME=URL#MODEL, or --world tables-2025 to see how it looks.",
-            )
-        refuse_urls_alone("bench", names)
-        use_env_file()
-        config = read_config(given["config_file"])
-        keepers = TokenKeepers()
-        found = tuple(
-            resolve(name, env=os.environ, config=config, key_env=given["key_env"], keepers=keepers)
-            for name in names
-        )
-        for target in found:
-            target.ready()
-        tell_base_urls(found)
-        yield _priced(with_headers(found, given["headers"]), given["hourly_cost"])
-        return
-    from lightgate.bench.run.order import targets
-    from lightgate.sim.server.serve import SimOptions
-    from lightgate.sim.server.spawn import SimProcess
-    from lightgate.sim.world_file import load
-
-    world = load(given["world"])
-    with SimProcess(SimOptions(world=given["world"], seed=given["seed"] or 1)) as sim:
-        every = targets(sim.facts, world)
-        for name in names:
-            if not any(_is_named(target, name) for target in every):
-                raise UsageError(
-                    f"The world {given['world']!r} has no target {name!r}.",
-                    hint=f"It has {', '.join(target.name for target in every)}.",
-                )
-        wanted = [
-            target for target in every if not names or any(_is_named(target, n) for n in names)
-        ]
-        yield _priced(tuple(wanted), given["hourly_cost"])
-
-
-def _is_named(target: Target, name: str) -> bool:
-    """Whether a name on the command line means this simulated target, or all of its provider."""
-    return name in {target.name, target.name.partition("/")[0]}
+    """The targets with their headers and dollars per hour."""
+    with open_targets("bench", given) as found:
+        own = found if given["world"] is not None else with_headers(found, given["headers"])
+        yield _priced(own, given["hourly_cost"])
 
 
 def _priced(targets: tuple[Target, ...], text: str | None) -> tuple[Target, ...]:
@@ -254,18 +203,6 @@ def _priced(targets: tuple[Target, ...], text: str | None) -> tuple[Target, ...]
         else target
         for target in targets
     )
-
-
-def _dollars(option: str, text: str | None) -> Decimal | None:
-    if text is None:
-        return None
-    try:
-        dollars = Decimal(text)
-    except InvalidOperation:
-        dollars = Decimal("NaN")
-    if not dollars.is_finite() or dollars <= 0:
-        raise UsageError(f"{option} {text!r} is no number of dollars.", hint="Write it like 2.69.")
-    return dollars
 
 
 def _order(
@@ -297,7 +234,7 @@ def _order(
         if given["skip_slow"] is None
         else seconds_of("--skip-slow", given["skip_slow"]),
         deadlines=deadlines_of(given),
-        max_cost=_dollars("--max-cost", given["max_cost"]),
+        max_cost=dollars_of("--max-cost", given["max_cost"]),
         options=options_of(given, seed),
     )
 

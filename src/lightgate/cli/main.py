@@ -37,6 +37,7 @@ VERBS = (
     Verb("rehearse", "Show what each routing policy would have done."),
     Verb("advise", "Say what would make this traffic faster or cheaper."),
     Verb("explain", "Show why a request went where it went."),
+    Verb("batch", "Answer the lines of a file, as fast or as cheaply as can be."),
     Verb("sim", "Serve simulated providers alone."),
     Verb("selftest", "Measure the error of the stopwatch on this machine."),
     Verb("doctor", "Check what works from here: keys, connections, clock."),

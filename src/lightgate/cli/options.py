@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,7 +15,7 @@ from lightgate.config.load import find_config, load_config
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from lightgate.config.model import Config
     from lightgate.provider.target import Target
@@ -83,3 +85,69 @@ def refuse_urls_alone(verb: str, specs: tuple[str, ...]) -> None:
             f"A target that is a URL needs {wants}: NAME=URL#MODEL.",
             hint=f"Try: lightgate {verb} 'mine={base_url}#{first}'{others}",
         )
+
+
+@contextlib.contextmanager
+def open_targets(verb: str, given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
+    """The targets of a command line; those of a world live as long as its simulator.
+
+    `given` has `targets`, `world`, `config_file`, `key_env` and, for a world, `seed`.
+    """
+    from lightgate.provider.cloud.tokens import TokenKeepers
+    from lightgate.provider.target import resolve
+
+    names: tuple[str, ...] = given["targets"]
+    if given["world"] is None:
+        if not names:
+            raise UsageError(
+                "Name a target to measure." if verb == "bench" else "Name a target.",
+                hint="provider/model, NAME=URL#MODEL, or --world tables-2025 to see how it looks.",
+            )
+        refuse_urls_alone(verb, names)
+        use_env_file()
+        config = read_config(given["config_file"])
+        keepers = TokenKeepers()
+        found = tuple(
+            resolve(name, env=os.environ, config=config, key_env=given["key_env"], keepers=keepers)
+            for name in names
+        )
+        for target in found:
+            target.ready()
+        tell_base_urls(found)
+        yield found
+        return
+    from lightgate.bench.run.order import targets
+    from lightgate.sim.server.serve import SimOptions
+    from lightgate.sim.server.spawn import SimProcess
+    from lightgate.sim.world_file import load
+
+    world = load(given["world"])
+    with SimProcess(SimOptions(world=given["world"], seed=given["seed"] or 1)) as sim:
+        every = targets(sim.facts, world)
+        for name in names:
+            if not any(_is_named(target, name) for target in every):
+                raise UsageError(
+                    f"The world {given['world']!r} has no target {name!r}.",
+                    hint=f"It has {', '.join(target.name for target in every)}.",
+                )
+        yield tuple(
+            target for target in every if not names or any(_is_named(target, n) for n in names)
+        )
+
+
+def _is_named(target: Target, name: str) -> bool:
+    """Whether a name on the command line means this simulated target, or all of its provider."""
+    return name in {target.name, target.name.partition("/")[0]}
+
+
+def dollars_of(option: str, text: str | None) -> Decimal | None:
+    """Read an amount of dollars that is typed after an option; UsageError if it is none."""
+    if text is None:
+        return None
+    try:
+        dollars = Decimal(text)
+    except InvalidOperation:
+        dollars = Decimal("NaN")
+    if not dollars.is_finite() or dollars <= 0:
+        raise UsageError(f"{option} {text!r} is no number of dollars.", hint="Write it like 2.69.")
+    return dollars

@@ -12,9 +12,11 @@ import msgspec
 
 from lightgate import __version__
 from lightgate.dialect.anthropic.raw_predict import raw_body, raw_path
+from lightgate.dialect.mend import mender
+from lightgate.dialect.neutral.omit import Omissions
 from lightgate.dialect.quirks import Quirks
 from lightgate.dialect.registry import Dialect, dialect_for
-from lightgate.dialect.request import CallForm
+from lightgate.dialect.request import Built, CallForm
 from lightgate.errors import UsageError
 from lightgate.provider.cloud.signer import Ask
 from lightgate.provider.generations import generation_of
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 Pairs = tuple[tuple[str, str], ...]
 NO_FORMS: Final[Mapping[str, CallForm]] = MappingProxyType({})
+_WHOLE: Final = (("content-type", "application/json"), ("accept", "application/json"))
+_STREAMING: Final = ("stream", "stream_options")
 _BREAK: Final = re.compile(r"[\r\n\0]")  # would end a header
 CUT: Final = "\N{HORIZONTAL ELLIPSIS}"  # at the end of a text that was longer
 
@@ -71,10 +75,34 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
         generation = generation_of(provider.dialect, target.model)
         request = msgspec.structs.replace(request, generation=generation)
     built = dialect.build(request, provider.quirks)
+    streamed = (request.stream and dialect.tokens) or dialect.sound == "speech"
+    return _written(target, dialect, built, extra_headers, streamed=streamed)
+
+
+def prepare_own(target: Target, dialect: Dialect, body: bytes) -> Prepared:
+    """Write a request in the words that it came in, for a target that speaks them.
+
+    Only the model, the wish for a stream and what a quirk demands are ours: the answer comes whole.
+    """
+    fields: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    fields["model"] = msgspec.Raw(msgspec.json.encode(target.model))
+    for name in _STREAMING:
+        fields.pop(name, None)
+    mends = mender(target.provider.quirks, dialect.name)
+    if mends is not None:
+        mends.mend(fields, Omissions(refuses=False, dialect=target.provider.title))
+    built = Built(path=dialect.path, headers=_WHOLE, body=msgspec.json.encode(fields))
+    return _written(target, dialect, built, (), streamed=False)
+
+
+def _written(
+    target: Target, dialect: Dialect, built: Built, extra_headers: Pairs, *, streamed: bool
+) -> Prepared:
+    provider = target.provider
     origin, root = split_url(target.base_url)
     path, body = built.path, built.body
     if provider.quirks.raw_predict:
-        path = raw_path(target.model, streamed=request.stream)
+        path = raw_path(target.model, streamed=streamed)
         body = raw_body(body, provider.quirks.raw_predict)
     path = root.rstrip("/") + path
     if provider.query or provider.auth.startswith("query:"):
@@ -88,7 +116,7 @@ def prepare(target: Target, request: Request, extra_headers: Pairs = ()) -> Prep
         b"%b%d\r\n\r\n%b" % (head, len(body), body),
         dialect,
         provider.quirks,
-        (request.stream and dialect.tokens) or dialect.sound == "speech",
+        streamed,
         target.secrets,
     )
 

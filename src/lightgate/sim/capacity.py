@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lightgate.sim.weather import NS
 
 if TYPE_CHECKING:
     from lightgate.sim.world import WorldCache, WorldRate
 
+MINUTE_S: Final = 60.0
 CHARS_PER_TOKEN: Final = 4  # of the simulator's own counting
 
 
@@ -40,28 +41,62 @@ class Slots:
             self._free_ns[slot] = min(held_until_ns, now_ns)
 
 
+class StatedLimit(NamedTuple):
+    """A limit as an answer states it: of a minute, and what is left of it."""
+
+    what: str  # requests | tokens
+    limit: float
+    remaining: float
+    reset_s: float
+
+
 class Bucket:
-    """A token bucket over requests."""
+    """A token bucket over requests and, where the world says so, one over their tokens."""
 
     def __init__(self, rate: WorldRate) -> None:
         self._rate = rate
         self._level = float(rate.burst)
+        self._tokens = float(rate.tokens_burst)
         self._seen_ns: int | None = None
 
-    def take(self, now_ns: int) -> float | None:
-        """Take a token; None if the request may pass, else the seconds until one may."""
-        if not self.empty(now_ns):
-            self._level -= 1.0
-            return None
-        return (1.0 - self._level) / self._rate.per_s
+    def take(self, now_ns: int, tokens: int = 0) -> float | None:
+        """Take a request and its tokens; None if it may pass, else the seconds until it may."""
+        rate = self._rate
+        wait_s = (1.0 - self._level) / rate.per_s if self.empty(now_ns) else 0.0
+        if rate.tokens_per_s:
+            lacks = min(float(tokens), float(rate.tokens_burst)) - self._tokens
+            wait_s = max(wait_s, lacks / rate.tokens_per_s)
+        if wait_s > 0.0:
+            return wait_s
+        self._level -= 1.0
+        self._tokens -= tokens
+        return None
 
     def empty(self, now_ns: int) -> bool:
-        """Return whether a request of now would have to wait."""
+        """Return whether a request of now would have to wait, whatever its tokens."""
+        rate = self._rate
         if self._seen_ns is not None:
-            gained = max(now_ns - self._seen_ns, 0) * 1e-9 * self._rate.per_s
-            self._level = min(self._level + gained, float(self._rate.burst))
+            gained_s = max(now_ns - self._seen_ns, 0) * 1e-9
+            self._level = min(self._level + gained_s * rate.per_s, float(rate.burst))
+            self._tokens = min(self._tokens + gained_s * rate.tokens_per_s, rate.tokens_burst)
         self._seen_ns = max(now_ns, self._seen_ns or now_ns)
         return self._level < 1.0
+
+    def stated(self, *, refused: bool) -> tuple[StatedLimit, ...]:
+        """Return the limits as an answer of now states them."""
+        rate = self._rate
+        levels = [("requests", rate.per_s, rate.burst - self._level)]
+        if rate.tokens_per_s:
+            levels.append(("tokens", rate.tokens_per_s, rate.tokens_burst - self._tokens))
+        return tuple(
+            StatedLimit(
+                what,
+                MINUTE_S * per_s,
+                0.0 if refused else max(0.0, MINUTE_S * per_s - used),
+                used / per_s,
+            )
+            for what, per_s, used in levels
+        )
 
 
 class PromptCache:

@@ -76,7 +76,6 @@ class SimProvider:
         fault = fault or self._rule(model, number, dice)
         if fault is not None and fault.fault.streams_only and not request.stream:
             fault = None
-        wait_s = self._bucket.take(received_ns) if self._bucket and not batched else None
         scripted = script_turn(model.turns, request)
         counts, reason = _length(request, model.shape, scripted)
         plan = AnswerPlan(
@@ -84,6 +83,8 @@ class SimProvider:
             script=Script(streamed=request.stream),
             wall_s=self._clock.wall_ns() / NS,
         )
+        tokens = request.tokens_in + counts.total
+        wait_s = None if batched else self._limit(plan, tokens, received_ns)
         if fault is not None and fault.fault.early is not None:
             fault.fault.early(plan, fault.argument)
         luck = self._luck(request.model_name, dice, load, received_ns)
@@ -128,6 +129,16 @@ class SimProvider:
         if gone and planned.slot is not None and self._slots is not None:
             slot, held_until_ns = planned.slot
             self._slots.release(slot, held_until_ns, now_ns)
+
+    def _limit(self, plan: AnswerPlan, tokens: int, received_ns: int) -> float | None:
+        """Count a request towards the limits; the seconds that it is refused for, None if not."""
+        bucket, rate = self._bucket, self.spec.rate
+        if bucket is None or rate is None:
+            return None
+        wait_s = bucket.take(received_ns, tokens)
+        if rate.headers:
+            plan.limits = bucket.stated(refused=wait_s is not None)
+        return wait_s
 
     def _rule(self, model: WorldModel, number: int, dice: Dice) -> FaultCall | None:
         """The first rule that fits; shares stack, so that each has its own part of the dice."""

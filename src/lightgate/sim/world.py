@@ -89,10 +89,16 @@ class Weather(WorldTable, frozen=True):
 
 
 class WorldRate(WorldTable, frozen=True):
-    """A token bucket over requests: so many a second, so many at once."""
+    """Limits over requests and tokens: so many a second, so many at once.
+
+    Where `headers` are sent, every answer states the limits of a minute, in the dialect's words.
+    """
 
     per_s: float
     burst: int = 1
+    tokens_per_s: float = 0.0  # of prompts and answers; 0: no such limit
+    tokens_burst: int = 0
+    headers: bool = False
 
 
 class WorldCache(WorldTable, frozen=True):

@@ -1,7 +1,8 @@
 """The knee gate: how many requests in flight a target's throughput is worth.
 
-Work done per second with N requests in flight is N times the speed of one of them: the tokens of
-the answers by the seconds that they took. While twice as many in flight do notably more work, the
+With N requests in flight a target answers N by the time of one of them, each second. Answers are of
+different lengths: the time is that of one of the usual length, as the times and lengths of a round
+of answers say it. While twice as many in flight do notably more, the
 level is doubled; then the smallest level that does nearly all of the most work is searched for.
 There the gate holds, tries a little more from time to time, and a little less where requests have
 become slow. Only requests that began with the level nearly full say something about it.
@@ -32,31 +33,50 @@ PROBE_NS: Final = 60_000_000_000
 LONGEST_NS: Final = 960_000_000_000
 ALPHA: Final = 0.3  # weight of the newest round at the held level
 
+USUAL: Final = 500  # answers over which the usual length is the mean
+FEW: Final = 4  # answers that say as little about times by length as there is to say
+
 Phase = Literal["climb", "narrow", "hold", "more", "less"]
+
+
+class _Round:
+    """The answers to requests that began at one level."""
+
+    __slots__ = ("_cross", "_flying", "_seconds", "_square", "_work", "n")
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._flying = self._seconds = self._work = self._square = self._cross = 0.0
+
+    def add(self, flying: int, work: float, seconds: float) -> None:
+        self.n += 1
+        self._flying += flying
+        self._seconds += seconds
+        self._work += work
+        self._square += work * work
+        self._cross += work * seconds
+
+    @property
+    def level(self) -> float:
+        """Requests in flight, on average."""
+        return self._flying / self.n
+
+    def each_s(self, usual: float) -> float:
+        """Return the seconds of an answer of the usual length: a line through lengths and times."""
+        n = self.n
+        seconds, work = self._seconds / n, self._work / n
+        spread, slope = self._square / n - work * work, 0.0
+        if spread > 1e-9 * self._square / n:
+            slope = max(0.0, (self._cross / n - work * seconds) / spread) * n / (n + FEW)
+        return max(0.1 * seconds, seconds - slope * (work - usual))
 
 
 class Knee:
     """The level of one target; `most` requests may be in flight."""
 
     __slots__ = (
-        "_best",
-        "_epoch",
-        "_flying",
-        "_found",
-        "_goal",
-        "_held",
-        "_high",
-        "_less_ns",
-        "_less_wait_ns",
-        "_low",
-        "_more_ns",
-        "_more_wait_ns",
-        "_n",
-        "_phase",
-        "_points",
-        "_seconds",
-        "_work",
-        "most",
+        "_best", "_epoch", "_found", "_goal", "_held", "_high", "_less_ns", "_less_wait_ns", "_low",
+        "_more_ns", "_more_wait_ns", "_phase", "_points", "_round", "_seen", "_usual", "most",
         "promised",
     )  # fmt: skip
 
@@ -65,7 +85,8 @@ class Knee:
         self.promised = 0.0  # per second: requests that the target has said to take
         self._phase: Phase = "climb"
         self._points: list[tuple[float, float]] = []  # of the climb: level and throughput
-        self._best = 0.0  # the speed of one request with few in flight
+        self._best = 0.0  # answers a second of one request with few in flight
+        self._usual, self._seen = 0.0, 0  # length of an answer
         self._goal = self._low = self._high = self._held = 0.0
         self._more_ns = self._less_ns = 0  # the instants of the next tries
         self._more_wait_ns = self._less_wait_ns = PROBE_NS
@@ -85,21 +106,20 @@ class Knee:
 
     def ended(self, epoch: int, flying: int, work: float, seconds: float, now_ns: int) -> None:
         """Take in an answer to a request that began in this epoch with so many in flight."""
+        self._seen = min(USUAL, self._seen + 1)
+        self._usual += (work - self._usual) / self._seen
         coarse = self._phase == "climb"
         full = FULL if coarse else FINE_FULL
         if epoch != self._epoch or flying < full * self.most or seconds <= 0.0:
             return
-        self._n += 1
-        self._flying += flying
-        self._work += work
-        self._seconds += seconds
+        found = self._round
+        found.add(flying, work, seconds)
         wanted = max(CLIMB_ROUND if coarse else FINE_ROUND, self.most)
-        if self._n < wanted and not (coarse and 2 * self._n >= wanted and self._gain() >= SURE):
+        if found.n < wanted and not (coarse and 2 * found.n >= wanted and self._gain() >= SURE):
             return
-        speed = self._work / self._seconds
-        level = self._flying / self._n
+        speed = 1.0 / found.each_s(self._usual)
         self._best = max(self._best, speed)
-        self._judge(level, level * speed, speed, now_ns)
+        self._judge(found.level, found.level * speed, speed, now_ns)
 
     def _judge(self, level: float, done: float, speed: float, now_ns: int) -> None:
         phase = self._phase
@@ -121,12 +141,14 @@ class Knee:
 
     def _gain(self) -> float:
         """Return how much throughput has grown since the last level, by the growth in flight."""
-        level = self._flying / self._n
+        found = self._round
         if not self._points:
             return 1.0
         before, less = self._points[-1]
-        done = level * self._work / self._seconds
-        return math.log(done / less) / math.log(level / before) if level > before else 0.0
+        if found.level <= before:
+            return 0.0
+        done = found.level / found.each_s(self._usual)
+        return math.log(done / less) / math.log(found.level / before)
 
     def _climbed(self, level: float, done: float, now_ns: int) -> None:
         gain = self._gain()
@@ -135,7 +157,7 @@ class Knee:
             self._bracket(now_ns)
             return
         # What a target has said to take is in flight by Little's law: its rate by one's time.
-        wanted = self.promised * self._seconds / self._n
+        wanted = self.promised * self._round.each_s(self._usual)
         leap = LEAP if gain >= LINEAR and len(self._points) > 1 else DOUBLE
         self._go("climb", min(MOST, max(leap * self.most, wanted)))
 
@@ -203,5 +225,4 @@ class Knee:
     def _begin(self) -> None:
         """Begin a round: what began before does not count."""
         self._epoch += 1
-        self._n = 0
-        self._flying = self._work = self._seconds = 0.0
+        self._round = _Round()

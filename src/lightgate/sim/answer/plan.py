@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from lightgate.sim.answer.script import Counts, Script
+from lightgate.sim.capacity import StatedLimit
 from lightgate.sim.world import AnswerShape
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class AnswerPlan(msgspec.Struct, kw_only=True):
     script: Script  # empty until the early faults have been applied
     wall_s: float  # seconds since 1970, for dates in headers
     error: ErrorAnswer | None = None
+    limits: tuple[StatedLimit, ...] = ()  # that the header states
     finish: str | None = None  # verbatim finish reason
     finish_every: bool = False
     null_choices: bool = False

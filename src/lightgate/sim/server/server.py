@@ -17,6 +17,7 @@ from lightgate.sim.answer.request import FAMILY_OF, SOUND, BadSimRequest, SimReq
 from lightgate.sim.answer.script import CUT, FINISH, USAGE, WHOLE
 from lightgate.sim.batch.endpoints import SimCall
 from lightgate.sim.batch.registry import batch_api
+from lightgate.sim.dialects.limits import limit_headers
 from lightgate.sim.dialects.registry import error_body, error_event, renderer_of
 from lightgate.sim.faults import FaultCall, parse_fault
 from lightgate.sim.log import PAGE, SimLog, SimLogEntry
@@ -347,6 +348,7 @@ def _player(
         headers.append((b"request-id", identity))
     if request.stream:
         headers.append((b"cache-control", b"no-cache"))
+    headers.extend(limit_headers(family, plan.limits, plan.wall_s))
     if plan.error is not None:
         headers.extend(plan.error.headers)
     error = error_event(family, request.kind, "Overloaded.", entry.request_id)

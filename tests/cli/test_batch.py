@@ -1,0 +1,168 @@
+"""`lightgate batch run` as a user meets it, against the simulator."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import signal
+import sqlite3
+from collections import Counter
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from lightgate.cli.batch import command
+from lightgate.cli.batch_run import count_lines, deadline_of, progress_line
+from lightgate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from cli.conftest import Run
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "batch.md"
+WORLD = """
+name = "made"
+title = "Two engines"
+source = "made for this test"
+[providers.lab]
+slots = 8
+[providers.lab.models.m]
+exact = { ttft_ms = 5, gap_ms = 0.2 }
+price = { input = 1.0, output = 4.0 }
+[providers.claude]
+dialect = "anthropic"
+[providers.claude.models.m]
+exact = { ttft_ms = 5, gap_ms = 0.2 }
+price = { input = 2.0, output = 8.0 }
+"""
+
+
+def write_file(folder: Path, count: int, tokens: int = 20) -> None:
+    (folder / "world.toml").write_text(WORLD)
+    urls = ("/v1/chat/completions", "/v1/responses", "/v1/messages")
+    made: list[dict[str, Any]] = []
+    for n in range(count):
+        url = urls[n % 3]
+        turn = {"role": "user", "content": f"Question {n}"}
+        body: dict[str, Any] = {"model": "m", "max_tokens": tokens, "messages": [turn]}
+        if url == "/v1/responses":
+            body = {"model": "m", "max_output_tokens": tokens, "input": f"Question {n}"}
+        made.append({"custom_id": f"q{n}", "method": "POST", "url": url, "body": body})
+    lines = [json.dumps(one) for one in made]
+    (folder / "in.jsonl").write_text("\n".join([*lines[:5], "{oops", *lines[5:]]) + "\n")
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "in.results.jsonl").read_bytes().splitlines()]
+
+
+async def test_every_line_is_answered_in_its_own_words_and_paid(run: Run, tmp_path: Path) -> None:
+    write_file(tmp_path, 60)
+    ran = await run("batch", "run", "in.jsonl", "--world", "world.toml", "--json")
+    assert ran.code == 1  # one line is wrong
+    said = json.loads(ran.out)
+    assert (said["answered"], said["failed"], said["open"]) == (60, 1, 0)
+    found = results(tmp_path)
+    assert Counter(one["custom_id"] for one in found) == Counter(f"q{n}" for n in range(60))
+    kinds = {int(one["custom_id"][1:]) % 3: one["response"]["body"] for one in found}
+    assert kinds[0]["object"] == "chat.completion"
+    assert kinds[1]["object"] == "response"
+    assert kinds[2]["type"] == "message"
+    (error,) = (tmp_path / "in.errors.jsonl").read_text().splitlines()
+    assert json.loads(error)["error"]["line"] == 6
+    assert {lane["target"] for lane in said["targets"] if lane["answered"]} == {"lab/m", "claude/m"}
+    base = sqlite3.connect(tmp_path / "lightgate-data" / "ledger.sqlite")
+    paid = base.execute(
+        "SELECT count(*), sum(cost_nano), min(source) FROM attempt_notes"
+    ).fetchone()
+    base.close()
+    assert paid == (60, round(said["cost_usd"] * 1e9), "batch")
+    again = await run("batch", "run", "in.jsonl", "--world", "world.toml")
+    assert "60 of 61 lines answered" in again.out
+    assert len(results(tmp_path)) == 60
+
+
+async def test_ctrl_c_finishes_what_is_under_way_and_the_same_command_goes_on(
+    start: Callable[..., Awaitable[asyncio.subprocess.Process]], run: Run, tmp_path: Path
+) -> None:
+    write_file(tmp_path, 90, tokens=1000)
+    options = ("batch", "run", "in.jsonl", "lab", "--world", "world.toml", "--no-ledger")
+    process = await start(*options)
+    while not (tmp_path / "in.results.jsonl").exists() or len(results(tmp_path)) < 10:
+        await asyncio.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert process.returncode == 130
+    assert b"finishing" in err
+    assert b"The same command goes on with them." in err
+    before = len(results(tmp_path))
+    assert 10 <= before < 90
+    ran = await run(*options, "--json")
+    said = json.loads(ran.out)
+    assert (said["answered"], said["resent"]) == (90, 0)
+    assert said["requests"] == 90 - before
+    assert not (tmp_path / "lightgate-data").exists()
+
+
+async def test_what_cannot_be_meant_is_said(run: Run, tmp_path: Path) -> None:
+    write_file(tmp_path, 3)
+    for words, said in (
+        (("none.jsonl",), "There is no file none.jsonl."),
+        (("in.jsonl",), "Name a target."),
+        (("in.jsonl", "a=http://x/v1#m", "--out", "in.jsonl"), "must be three files"),
+        (("in.jsonl", "a=http://x/v1#m", "--max-cost", "5"), "no price per token is known"),
+        (("in.jsonl", "a=http://x/v1#m", "--quiet-hours", "22"), "are no hours"),
+        (("in.jsonl", "a=http://x/v1#m", "--deadline", "soon"), "is no duration"),
+    ):
+        ran = await run("batch", "run", *words)
+        assert ran.code == 2
+        assert said in ran.err
+
+
+async def test_a_target_that_nobody_serves_is_exit_code_4(run: Run, tmp_path: Path) -> None:
+    write_file(tmp_path, 3)
+    ran = await run("batch", "run", "in.jsonl", "a=http://127.0.0.1:1/v1#m", "--no-ledger")
+    assert ran.code == 4
+    assert "3 lines are open" in ran.err
+
+
+def test_lines_are_counted_without_the_blank_ones() -> None:
+    assert count_lines(io.BytesIO(b"a\n\n  \nb\n")) == 2
+    assert count_lines(io.BytesIO(b"a\nb")) == 2
+    assert count_lines(io.BytesIO(b"")) == 0
+
+
+def test_a_deadline_is_the_next_such_time_or_a_duration() -> None:
+    now = datetime(2026, 5, 1, 22, 30).astimezone()
+    hour = 3600 * 10**9
+    assert deadline_of("06:00", now, 0) == 7.5 * hour
+    assert deadline_of("23:00", now, 0) == hour / 2
+    assert deadline_of("8h", now, 5) == 8 * hour + 5
+    assert deadline_of(None, now, 5) is None
+    assert deadline_of("22:30", now, 0) == timedelta(days=1).total_seconds() * 10**9
+    with pytest.raises(UsageError, match="is no time"):
+        deadline_of("25:00", now, 0)
+
+
+def test_the_line_of_progress(tmp_path: Path) -> None:
+    from batch.desk import Desk, Made, prompts
+
+    summary = Desk(tmp_path, prompts(10), Made("quick")).run(until_s=1.5)
+    line = progress_line(summary)
+    assert line.startswith("8/10 lines · 0 failed · ")
+    assert "in flight: quick 0" in line
+    assert "$0.000008 so far" in line
+
+
+def test_the_guide_has_a_row_for_every_option() -> None:
+    text = GUIDE.read_text("utf-8")
+    run = command.commands["run"]
+    for param in run.params:
+        if isinstance(param, click.Option):
+            names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
+            assert f"| {names} | {param.help} |" in text
