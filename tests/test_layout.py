@@ -30,6 +30,7 @@ PARTS_OF_VERBS = {
     "bench_checks": "bench",
     "bench_wish": "bench",
     "batch_run": "batch",
+    "batch_via": "batch",
     "examine": "config",
     "first_config": "init",
 }

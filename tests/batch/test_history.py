@@ -27,3 +27,6 @@ def test_a_file_that_is_torn_or_cannot_be_written_teaches_nothing(tmp_path: Path
     assert PastTimes(tmp_path).jobs_s("a") == [2.0]
     (tmp_path / "file").write_bytes(b"")
     PastTimes(tmp_path / "file").add([PastTime("job", "a", 1, 2.0, 0.0)])
+    nowhere = PastTimes(None)
+    nowhere.add([PastTime("job", "a", 1, 2.0, 0.0)])
+    assert nowhere.jobs_s("a") == []

@@ -37,10 +37,13 @@ _decode: Final = msgspec.json.Decoder(PastTime).decode
 
 
 class PastTimes:
-    """The file of past times; one that cannot be read or written teaches nothing."""
+    """The file of past times; one that cannot be read or written teaches nothing.
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
+    Without a folder nothing is kept.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / NAME
 
     def jobs_s(self, provider: str) -> list[float]:
         """The seconds of a provider's last jobs."""
@@ -54,7 +57,7 @@ class PastTimes:
     def add(self, entries: Iterable[PastTime]) -> None:
         """Write times down."""
         data = b"".join([_encode(one) + b"\n" for one in entries if one.seconds > 0])
-        if not data:
+        if not data or self._path is None:
             return
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,6 +69,8 @@ class PastTimes:
 
     def _last(self, kind: str, name: str) -> deque[PastTime]:
         found: deque[PastTime] = deque(maxlen=LAST)
+        if self._path is None:
+            return found
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             for raw in file:
                 with contextlib.suppress(msgspec.DecodeError):

@@ -46,6 +46,13 @@ def command() -> None:
     type=click.Choice(["time", "cost"]),
     help="Share lines among targets by finish time or by dollars; cost where a --deadline is set.",
 )
+@click.option(
+    "--via",
+    type=click.Choice(["auto", "batch", "parallel"]),
+    default="parallel",
+    show_default=True,
+    help="Send lines as jobs to the provider's batch API, in parallel, or by price and deadline.",
+)
 @click.option("--deadline", help="Be done by then, as cheaply as can be: 06:00, or in 8h.")
 @click.option("--quiet-hours", help="Send in these hours of the day only, e.g. 22:00-06:00.")
 @click.option("--max-cost", help="Stop before more than this many dollars are spent.")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from lightgate.cli.batch_via import BatchWay, ViaParts, ViaWish
 from lightgate.cli.options import dollars_of, open_targets, read_config
 from lightgate.cli.output import note
 from lightgate.clock.source import SYSTEM
@@ -53,6 +54,7 @@ def carry_out(given: dict[str, Any]) -> tuple[BatchSummary, Path, Path]:
     if len({file.resolve(), out.resolve(), errors.resolve()}) < 3:
         raise UsageError("FILE, --out and --errors must be three files.")
     order = _order(given)
+    given = {**given, "out": out, "errors": errors}
     with contextlib.ExitStack() as stack:
         targets = stack.enter_context(_targets(given))
         _check_prices(order, targets)
@@ -198,24 +200,51 @@ async def _work(
 
     total = count_lines(opened)
     text = given["text"] or given["file"].suffix == ".txt"
-    reader = LineReader(LineRules(form="text" if text else "auto"))
+    rules = LineRules(form="text" if text else "auto")
+    reader = LineReader(rules)
     dice = random.Random().random  # noqa: S311 - spreads second attempts
     around = Surroundings(settle=settle, dice=dice, told=lambda said: note(f"lightgate: {said}"))
     client = Client()
     try:
+        way = _by_batch(given, order, ViaParts(targets, files, settle, rules, client), total)
+        interrupted = await way.first()
         lanes = _lanes(given, targets, client)
         engine = BatchEngine(reader.lines(opened), total, lanes, files, order, around)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, _interrupt, engine)
+        if interrupted:
+            engine.stop()
         shown = loop.create_task(_show_progress(engine))
         try:
-            return await engine.run()
+            summary = await engine.run()
         finally:
             shown.cancel()
             await asyncio.gather(shown, return_exceptions=True)
+        await way.last(summary)
+        return summary
     finally:
         await client.close()
+
+
+def _by_batch(given: dict[str, Any], order: BatchOrder, parts: ViaParts, total: int) -> BatchWay:
+    """The way of lines through a provider's batch API, as the command line wants it."""
+    from lightgate.ledger.locate import locate
+
+    kept = given["ledger"] and given["gateway"] is None
+    place = locate(read_config(given["config_file"]), given["data"]) if kept else None
+    wish = ViaWish(
+        via=given["via"],
+        file=given["file"],
+        out=given["out"],
+        data=None if place is None else place.data,
+        total=total,
+        deadline_ns=order.deadline_ns,
+        max_cost_nano=order.max_cost_nano,
+        anthropic=order.anthropic,
+        once=order.once,
+    )
+    return BatchWay(wish, parts)
 
 
 def count_lines(file: IO[bytes]) -> int:
