@@ -30,7 +30,7 @@ PARTS_OF_VERBS = {
     "bench_checks": "bench",
     "bench_wish": "bench",
     "batch_run": "batch",
-    "batch_via": "batch",
+    "batch_via": "batch_run",
     "examine": "config",
     "first_config": "init",
 }
