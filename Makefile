@@ -117,6 +117,9 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/adds_up.py
 	$(BIN)/python benchmarks/kill.py
 	$(BIN)/python benchmarks/batch_jobs.py
+	$(BIN)/python benchmarks/batch.py
+	$(BIN)/python benchmarks/batch.py --sequential --lines 1000
+	$(BIN)/python benchmarks/batch.py --kills 50 --lines 20000
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/fuzz.py
 	$(BIN)/python benchmarks/ship.py || test $$? -eq 6 # misses its limit on a busy machine, and says so

@@ -1,12 +1,13 @@
 """How well the gates of a batch job do, told nothing: against the best fixed concurrency.
 
     python benchmarks/batch.py                    virtual time: limits-2026 and queues-2026
+    python benchmarks/batch.py --sequential       virtual time: one after the other, 8, 32, gates
     python benchmarks/batch.py --compare TARGET   one after the other against in parallel, for real
     python benchmarks/batch.py --kills 50 --lines 100000
 
-The first form runs the real engine and gates against the simulated providers without sockets: the
-same figures on every machine. The second sends the same lines twice to any target of `lightgate
-batch run`. The third kills `lightgate batch run` at random instants and checks the files.
+The first two run the real engine and gates against the simulated providers without sockets: the
+same figures on every machine. The third sends the same lines twice to any target of `lightgate
+batch run`. The last kills `lightgate batch run` at random instants and checks the files.
 """
 
 from __future__ import annotations
@@ -166,6 +167,57 @@ def told_nothing() -> bool:
     return good
 
 
+def sequential(count: int) -> bool:
+    """Answer the same lines one after the other, by fixed numbers of workers, and by the gates."""
+    world = load("providers-2026")
+    print(f"{count} lines; seconds until the last answer, and times as fast; virtual time")
+    print("| target | one after the other | 8 at once | 32 at once | gates | most in flight |")
+    print("|---|---|---|---|---|---|")
+    for provider in (*LIMITED, "runpod-h100", "home-4090"):
+        model = next(iter(world.providers[provider].models))
+        first = workers_for(world, provider, model, 1, count)
+        ways = [workers_for(world, provider, model, workers, count) for workers in (8, 32)]
+        seconds, most = gates_for(world, provider, model, count)
+        said = " | ".join(f"{one:,.0f} s, {first / one:.1f} x" for one in (*ways, seconds))
+        print(f"| {provider}/{model} | {first:,.0f} s | {said} | {most} |")
+    return True
+
+
+def workers_for(world: World, provider: str, model: str, workers: int, count: int) -> float:
+    """Return the seconds that a fixed number of workers needs."""
+    loop = VirtualLoop()
+    sender = SimulatedSender(world, provider, model, LoopClock(loop))
+    source = itertools.islice(lines(), count)
+
+    async def work_on() -> None:
+        for line in source:
+            await sender(line, "", 0)
+
+    async def all_of_them() -> float:
+        await asyncio.gather(*(work_on() for _ in range(workers)))
+        return loop.time()
+
+    return run_virtual(loop, all_of_them())
+
+
+def gates_for(world: World, provider: str, model: str, count: int) -> tuple[float, int]:
+    """Return the seconds that the engine needs, and the most that it had in flight."""
+    loop = VirtualLoop()
+    clock = LoopClock(loop)
+    sender = SimulatedSender(world, provider, model, clock)
+    lane = BatchLane(provider, sender, sender.cost_nano, Admission())
+
+    async def work(folder: Path) -> float:
+        with Checkpoint(folder / "out", folder / "errors", wall_ns=0) as files:
+            source = itertools.islice(lines(), count)
+            order = BatchOrder(sync_s=0.0)
+            await BatchEngine(source, count, [lane], files, order, Surroundings(clock)).run()
+        return loop.time()
+
+    with tempfile.TemporaryDirectory() as folder:
+        return run_virtual(loop, work(Path(folder))), lane.most_in_flight
+
+
 def write_file(path: Path, count: int) -> None:
     with path.open("w") as file:
         for line in itertools.islice(lines(), count):
@@ -275,15 +327,20 @@ def _is_whole(folder: Path, total: int, said: dict[str, Any], peak: float, count
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--compare", nargs="+", metavar="TARGET")
+    parser.add_argument("--sequential", action="store_true")
     parser.add_argument("--kills", type=int)
     parser.add_argument("--lines", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if given.compare:
-        return not compare(given.compare, given.lines)
-    if given.kills is not None:
-        return not kills(given.kills, given.lines, given.seed)
-    return not told_nothing()
+        good = compare(given.compare, given.lines)
+    elif given.sequential:
+        good = sequential(given.lines)
+    elif given.kills is not None:
+        good = kills(given.kills, given.lines, given.seed)
+    else:
+        good = told_nothing()
+    return 0 if good else 6
 
 
 if __name__ == "__main__":

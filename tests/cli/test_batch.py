@@ -22,7 +22,7 @@ from lightgate.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from cli.conftest import Run
+    from cli.conftest import Run, Serve
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "batch.md"
 WORLD = """
@@ -122,6 +122,47 @@ async def test_what_cannot_be_meant_is_said(run: Run, tmp_path: Path) -> None:
         ran = await run("batch", "run", *words)
         assert ran.code == 2
         assert said in ran.err
+
+
+async def test_a_gateway_gets_lines_as_they_are_and_says_what_they_cost(
+    run: Run, serving: Serve, tmp_path: Path
+) -> None:
+    write_file(tmp_path, 6)
+    asked: list[bytes] = []
+    part = {"type": "text", "text": "Yes."}
+    bodies: dict[bytes, dict[str, Any]] = {
+        b"chat": {"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]},
+        b"responses": {
+            "object": "response",
+            "status": "completed",
+            "output": [{"type": "message", "content": [{**part, "type": "output_text"}]}],
+        },
+        b"messages": {"type": "message", "content": [part], "stop_reason": "end_turn"},
+    }
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            body = json.loads(await reader.readexactly(size))
+            path = head.split(b" ")[1]
+            asked.append(path + b" " + body["model"].encode())
+            said = json.dumps(bodies[path.split(b"/")[2]]).encode()
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
+            writer.write(b"x-lightgate-cost-usd: 0.0025\r\ncontent-length: %d\r\n\r\n" % len(said))
+            writer.write(said)
+
+    async with serving(answer) as port:
+        url = f"http://127.0.0.1:{port}"
+        ran = await run("batch", "run", "in.jsonl", "--gateway", url, "alias", "--json")
+    told = json.loads(ran.out)
+    paths = {b"/v1/chat/completions alias", b"/v1/responses alias", b"/v1/messages alias"}
+    assert set(asked) == paths
+    assert (
+        told["answered"] >= 2
+    )  # those in chat's words: the others were answered in the wrong ones
+    assert told["cost_usd"] == pytest.approx(0.0025 * told["answered"])
+    assert not (tmp_path / "lightgate-data").exists()
 
 
 async def test_a_target_that_nobody_serves_is_exit_code_4(run: Run, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 TURN: Final = 256  # lines that are passed over without letting answers in
 LONGEST_WAIT_S: Final = 30.0  # after which gates are asked again in any case
-BACKOFF_S: Final = 0.5  # before the second attempt of a line; doubles with each further one
+BACKOFF_S: Final = 1.0  # before the second attempt of a line; doubles with each further one
 LONGEST_BACKOFF_S: Final = 60.0
 MOST_REFUSED: Final = 100  # refusals of one line, which are no attempts
 RETRY_SHARE: Final = 0.1  # of the lines, that may be sent again after failures
@@ -325,7 +325,7 @@ class BatchEngine:
                 lane.gates.forget(let)
                 self._reserved_nano -= reserved
                 raise
-            lane.ended(let, answer, self._clock.now_ns())
+            lane.ended(let, answer, self._clock.now_ns(), first=not asked.tries)
             await self._take(asked, lane, answer)
             self._reserved_nano -= reserved
 
@@ -503,7 +503,7 @@ class BatchEngine:
 
 
 def _lane_summary(lane: BatchLane) -> LaneSummary:
-    priced = lane.cost_of(1.0, 1.0) is not None
+    priced = lane.cost_nano > 0 or lane.cost_of(1.0, 1.0) is not None
     return LaneSummary(
         target=lane.name,
         answered=lane.answered,

@@ -105,8 +105,8 @@ class BatchLane:
         self.most_in_flight = max(self.most_in_flight, self.gates.in_flight)
         return let
 
-    def ended(self, let: Pass, answer: LineAnswer, now_ns: int) -> None:
-        """Take in what came back."""
+    def ended(self, let: Pass, answer: LineAnswer, now_ns: int, *, first: bool = True) -> None:
+        """Take in what came back; a line that has failed before says little about the target."""
         facts = AnswerFacts(
             end=answer.end,
             tokens_in=answer.tokens_in,
@@ -126,7 +126,7 @@ class BatchLane:
             self._useless += 1
             if self._useless >= USELESS or not self.answered:
                 self.dead, self.dead_kind = answer.message, answer.kind
-        elif answer.end == "failed":
+        elif answer.end == "failed" and (first or answer.free):
             self._streak += 1
             if self._streak >= PATIENCE:
                 hold_s = min(LONGEST_HOLD_S, 2.0 ** (self._streak - PATIENCE))
