@@ -82,6 +82,11 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
     "--requests", type=click.IntRange(min=1), help="Requests in each run.  [default: 6000]"
 )
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
+@click.option(
+    "--backlog",
+    type=click.IntRange(1, 1_000_000),
+    help="Instead of policies: so many lines of a batch job, by each way to send them.",
+)
 @click.option("--target", "targets", multiple=True, help="Only this target; repeatable.")
 @click.option("--slots", type=click.IntRange(min=0), help="Slots of every target; 0: no queue.")
 @click.option(
@@ -117,6 +122,9 @@ def command(**given: Any) -> None:
     from lightgate.bench.rehearse.rehearse import BEFORE, EDGES, OTHERS, baseline, rehearse
 
     stage, facts = _stage(given)
+    if given["backlog"] is not None:
+        _show_backlog(given, stage)
+        return
     chosen = dict.fromkeys(given["policies"] or ("chat", "fastest", "voice"))
     _check_hedge(given["hedge"])
     middle = [
@@ -138,6 +146,48 @@ def command(**given: Any) -> None:
         click.echo(line)
     for line in (*facts["remarks"], *_beyond(rows)):
         click.echo(line)
+
+
+def _show_backlog(given: dict[str, Any], stage: RehearsalSource) -> None:
+    """Print how long a batch job would take by each way, and what it would cost."""
+    from lightgate.bench.rehearse.backlog import play_backlog
+    from lightgate.bench.rehearse.rehearse import WorldSource
+    from lightgate.cli.output import dollars
+
+    if not isinstance(stage, WorldSource):
+        raise UsageError("--backlog is for worlds: the ledger's past has no backlog.")
+    made = stage.scene
+    rows = play_backlog(made, given["backlog"])
+    if given["as_json"]:
+        emit_json({"stage": made.name, "lines": given["backlog"], "ways": rows})
+        return
+    traffic = made.traffic
+    click.echo(
+        f"{made.name}: {given['backlog']:,} lines of {traffic.tokens_in} tokens, answers of"
+        f" {traffic.tokens_out}; in virtual time, with the gates of `lightgate batch run`."
+    )
+    columns = (
+        Column("way"),
+        Column("seconds", "right"),
+        Column("lines/s", "right"),
+        Column("tokens/s", "right"),
+        Column("refused", "right"),
+        Column("failed", "right"),
+        Column("dollars", "right"),
+    )
+    cells = [
+        (
+            row.way,
+            f"{row.seconds:,.1f}",
+            f"{row.lines_per_s:.2f}",
+            f"{row.tokens_per_s:,.0f}",
+            f"{row.refused:.1%}",
+            f"{row.failed:,}",
+            dollars(row.cost_usd),
+        )
+        for row in rows
+    ]
+    emit_table(columns, cells)
 
 
 def _stage(given: dict[str, Any]) -> tuple[RehearsalSource, dict[str, Any]]:

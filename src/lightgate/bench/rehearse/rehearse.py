@@ -71,21 +71,21 @@ class WorldSource:
     """A scene of a world."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        self.scene = scene
 
     @property
     def offers(self) -> Sequence[Offer]:
         """The targets of the scene."""
-        return self._scene.offers
+        return self.scene.offers
 
     @property
     def usual_tokens(self) -> int:
         """The mean tokens of an answer."""
-        return round(self._scene.traffic.mean_tokens)
+        return round(self.scene.traffic.mean_tokens)
 
     def drawn(self, seed: int) -> Callable[[], RehearsalInput]:
         """Draw the traffic of one seed once, for all policies."""
-        scene, shared = self._scene, draw(self._scene, seed)
+        scene, shared = self.scene, draw(self.scene, seed)
         kinds, told_s = scene.traffic.kinds, scene.conditions.told_s
         asked = [(kinds[one].key, kinds[one].max_tokens) for one in shared.kinds] if kinds else ()
 
