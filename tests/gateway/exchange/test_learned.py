@@ -47,6 +47,26 @@ async def test_another_snapshot_has_other_rules_and_priors(start: Start) -> None
     assert (fresh.asked_ns, fresh.spent_nano, fresh.overbilled) == (0, 0, set())
 
 
+async def test_what_was_paid_is_counted_for_the_share_of_probes(start: Start) -> None:
+    rig = await start()
+    assert (await rig.chat("lab/plain")).status == 200
+    await rig.until(lambda: len(rig.settled()) == 1)
+    paid = rig.settled()[0].exchange.cost_nano
+    assert paid
+    assert rig.state.learned.spent_nano == paid
+    assert (await rig.chat("lab/plain")).status == 200
+    await rig.until(lambda: len(rig.settled()) == 2)
+    assert rig.state.learned.spent_nano == 2 * paid
+
+
+async def test_what_has_no_price_counts_for_nothing(start: Start) -> None:
+    rig = await start()
+    assert (await rig.chat("lab/mixed")).status == 200
+    await rig.until(lambda: len(rig.settled()) == 1)
+    assert rig.settled()[0].exchange.cost_nano is None
+    assert rig.state.learned.spent_nano == 0
+
+
 async def test_a_beat_is_late_by_what_passed_after_it_was_due(own: OwnTime) -> None:
     late: list[int] = []
 
