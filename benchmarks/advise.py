@@ -32,7 +32,7 @@ from advice.histories import (
     simulate,
     truly_saved,
 )
-from lightgate.cli.advise import advise_ledger
+from lightgate.cli.advise import advise_ledger, scope_of
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def report_of(world: SimWorld, seed: int) -> AdviceReport:
         keep_in(ledger, calls)
         end = max(call.at_s for call in calls) + 60.0
         period = (datetime.fromtimestamp(T0, UTC), datetime.fromtimestamp(T0 + end, UTC))
-        return advise_ledger(ledger, period, None)
+        return advise_ledger(ledger, scope_of(ledger, period, None))
 
 
 def errors(world: SimWorld, advice: Advice, seed: int) -> dict[str, float]:

@@ -215,11 +215,15 @@ def _prints(rng: np.random.Generator, caller: Caller, arrivals: np.ndarray) -> n
     return found
 
 
-def keep_in(ledger: Ledger, calls: Sequence[Call], prefix: str = "x") -> None:
-    """Write calls into a ledger, as a gateway would have."""
+def keep_in(ledger: Ledger, calls: Sequence[Call], *, hourly: Sequence[str] = ()) -> None:
+    """Write calls into a ledger, as a gateway would have; `hourly` are paid by the hour."""
     rollup, exchanges, attempts = Rollup(), [], []
     for number, call in enumerate(calls):
-        exchange, attempt = notes_of(call, f"{prefix}-{number:07}")
+        exchange, attempt = notes_of(call, f"x-{number:07}")
+        if attempt is not None and attempt.facts.provider in hourly:
+            facts = msgspec.structs.replace(attempt.facts, cost_nano=None, cost_source="hourly")
+            attempt = msgspec.structs.replace(attempt, facts=facts)
+            exchange = msgspec.structs.replace(exchange, cost_nano=None, cost_source="hourly")
         tries = [] if attempt is None else [attempt]
         exchanges.append(exchange.row(len(tries)))
         attempts += [one.row() for one in tries]

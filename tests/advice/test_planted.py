@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from advice.histories import (
+    DAY,
     PLANTED,
     T0,
     Caller,
@@ -19,7 +22,11 @@ from advice.histories import (
     simulate,
     truly_saved,
 )
-from lightgate.cli.advise import advise_ledger
+from lightgate.cli.advise import advise_ledger, scope_of
+from lightgate.clock.quantile import Interval
+from lightgate.ledger.runs.checked import ChecksRecord, PassPair
+from lightgate.ledger.runs.run import Run
+from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
@@ -34,13 +41,20 @@ NORTH = Host(name="north/m", ttft_s=0.4, speed=80.0, price_in=1.0, price_out=4.0
 SOUTH = Host(name="south/m", ttft_s=0.4, speed=80.0, price_in=1.0, price_out=4.0)
 
 
-def report_of(world: SimWorld, folder: Path, *, rehearse: bool = False) -> AdviceReport:
+def record(pairs: tuple[PassPair, ...]) -> ChecksRecord:
+    return ChecksRecord(file="cases.jsonl", sha256="0", ids=(), pairs=pairs)
+
+
+def report_of(
+    world: SimWorld, folder: Path, *, rehearse: bool = False, pairs: tuple[PassPair, ...] = ()
+) -> AdviceReport:
+    checks = Run(id="r", started="2026-11-16T00:00:00Z", checks=record(pairs)) if pairs else None
     calls = simulate(world, SEED, SEED + 1000)
     with Ledger.open("sqlite", folder) as ledger:
         keep_in(ledger, calls)
         end = max(call.at_s for call in calls) + 60.0
         period = (datetime.fromtimestamp(T0, UTC), datetime.fromtimestamp(T0 + end, UTC))
-        return advise_ledger(ledger, period, None, rehearse=rehearse)
+        return advise_ledger(ledger, scope_of(ledger, period, None, checks), rehearse=rehearse)
 
 
 def of(report: AdviceReport, made: str) -> Advice:
@@ -205,7 +219,8 @@ def test_whole_answers_to_people_are_worth_a_stream(tmp_path: Path) -> None:
     whole = chat(key="whole", streamed=False)
     report = report_of(world(chat(), whole), tmp_path)
     found = of(report, "stream:chat")
-    assert found.state == "advised"
+    assert found.state == "informative"
+    assert "reads along" in found.because
     assert found.change is not None
     assert found.change.of == "first token"
     assert found.change.dollars_per_1k.value == 0.0
@@ -225,3 +240,55 @@ def test_too_few_requests_are_no_evidence(tmp_path: Path) -> None:
     found = of(report, "other-target:chat:south/m")
     assert found.state == "refused"
     assert found.because.startswith("n too small")
+
+
+def test_checks_of_quality_decide_about_another_model(tmp_path: Path) -> None:
+    small = Host(name="south/tiny", ttft_s=0.1, speed=300.0, price_in=0.1, price_out=0.4)
+    made = world(chat(targets=("north/m", "south/tiny")), south=small)
+    pair = PassPair(
+        load="c=1", a="south/tiny", b="north/m", both=90, only_a=4, only_b=3, neither=3,
+        difference=0.01, interval=Interval(-0.04, 0.06), p_value=1.0, p_adjusted=1.0,
+        verdict="no difference shown",
+    )  # fmt: skip
+    worse = msgspec.structs.replace(pair, interval=Interval(-0.2, 0.06))
+    found = [
+        report_of(made, tmp_path / name, pairs=(one,)) for name, one in (("a", pair), ("b", worse))
+    ]
+    good, bad = (of(report, "other-target:chat:north/m") for report in found)
+    assert good.state == "advised"
+    assert bad.state == "informative"
+    assert "20% of cases fewer" in bad.because
+
+
+def test_what_costs_an_unknown_amount_is_not_offered(tmp_path: Path) -> None:
+    """A host that is much faster, and whose bills are nowhere."""
+    south = Host(name="south/m", ttft_s=0.1, speed=300.0, price_in=0.0, price_out=0.0)
+    report = report_of(world(chat(), south=south), tmp_path)
+    assert "not known" in of(report, "other-target:chat:north/m").because
+    assert not report.offered
+
+
+def test_a_machine_of_ones_own(tmp_path: Path) -> None:
+    """Idle at night, dearer than an API of the same model, and with room for its requests."""
+    calls = simulate(
+        world(chat(), chat(key="b", targets=("south/m",), shares=(1.0,)), days=8.0), 1, 2
+    )
+    for call in calls:
+        call.at_s = call.at_s // DAY * DAY + (call.at_s % DAY) / 2.0  # the first half of the day
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        keep_in(ledger, calls, hourly=("south",))
+        note_hourly_prices(ledger, {"south": Decimal("2.40")}, T0)
+        period = (datetime.fromtimestamp(T0, UTC), datetime.fromtimestamp(T0 + 8 * DAY, UTC))
+        report = advise_ledger(ledger, scope_of(ledger, period, None), rehearse=False)
+    off = of(report, "switch-off:south")
+    assert off.change is not None
+    assert off.change.dollars_per_month is not None
+    assert off.change.dollars_per_month.value == pytest.approx(2.40 * 730 * 12 / 24, rel=0.1)
+    assert off.change.dollars_per_month.low < off.change.dollars_per_month.value
+    instead = of(report, "api-instead:south:north/m")
+    assert instead.state == "advised"
+    assert "$460.80" in instead.finding  # eight days
+    room = of(report, "own-machine:south")
+    assert room.change is not None
+    assert room.change.dollars_share.low > 0.5
+    assert "south/m" in room.apply

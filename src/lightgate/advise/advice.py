@@ -25,7 +25,7 @@ State = Literal["advised", "informative", "refused"]
 
 FEWEST: Final = 30  # requests that an advice has to touch
 LEAST_SHARE: Final = 0.05  # of its traffic's seconds or dollars that an advice has to save, surely
-WORSE: Final = 0.05  # of its traffic's dollars or seconds that may always become worse
+WORSE: Final = 0.02  # of its traffic's dollars or seconds that may always become worse
 TRADE: Final = 3.0  # times that the saving has to be above what becomes worse, beyond that
 # What doing it takes: a saving counts for so much less.
 EFFORTS: Final[dict[Effort, float]] = {"flag": 1.0, "config": 1.5, "code": 3.0, "purchase": 10.0}
@@ -112,13 +112,15 @@ class Touched(NamedTuple):
     """An advice before it is weighed, and the requests that it touches.
 
     `weight` is the model's share of all seconds and of all dollars of the history. `needs` is what
-    has to be known before it may be offered, such as a check of quality.
+    has to be known before it may be offered, such as a check of quality; `unpriced` says that what
+    the change costs is not known.
     """
 
     advice: Advice
     rows: Rows
     weight: tuple[float, float] = (1.0, 1.0)
     needs: str = ""
+    unpriced: bool = False
 
 
 def weighed(found: Sequence[Touched]) -> list[Advice]:
@@ -161,6 +163,8 @@ def _why_not(one: Touched, change: AdvisedChange) -> str:
             f"too small: surely {gain.low:.1%} of the model's seconds or dollars, a change is worth"
             f" its trouble from {LEAST_SHARE:.0%} on"
         )
+    if one.unpriced:
+        return "what it costs is not known: name the price under [prices] in lightgate.toml"
     other, unit = (cheaper, "dollars") if gain is faster else (faster, "seconds")
     loss = -other.low
     if loss > max(WORSE, gain.low / TRADE):

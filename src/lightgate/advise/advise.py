@@ -9,6 +9,7 @@ import msgspec
 from lightgate.advise.advice import Advice, Touched, weighed
 from lightgate.advise.answers import answer_advice
 from lightgate.advise.loops import loop_advice
+from lightgate.advise.own import own_advice
 from lightgate.advise.repeats import repeat_advice
 from lightgate.advise.targets import target_advice
 
@@ -56,6 +57,8 @@ def advise(scope: AdviceScope, only: str | None = None) -> AdviceReport:
     for model in models:
         for kind in _KINDS:
             found += kind(scope, model)
+    if only is None:
+        found += own_advice(scope)
     return AdviceReport(
         source=history.source,
         since=history.since.isoformat(),

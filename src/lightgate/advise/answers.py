@@ -138,7 +138,7 @@ def _capped(
             f" ({unfinished / len(part):.1%}). Shorter answers end sooner; no token comes faster."
         ),
         effort="config" if key is None else "code",
-        apply=model_lines(model, f"max_tokens = {cap}")
+        apply=model_lines(scope, model, f"max_tokens = {cap}")
         if key is None
         else f'"max_tokens": {cap}    (in its requests, or a new key with --max-tokens {cap})',
         verify="lightgate models --caps --last 24h",
@@ -203,7 +203,8 @@ def _streaming(scope: AdviceScope, model: str, among: Wholes) -> Iterator[Touche
         verify="lightgate report --by alias --last 24h",
         expect=f"TTFT p50 near {ms(float(np.median(after)))}",
     )
-    yield Touched(advice, rows, scope.weight(among))
+    needs = "informative: whether somebody reads along is not in the ledger"
+    yield Touched(advice, rows, scope.weight(among), needs)
 
 
 def _prompts(scope: AdviceScope, model: str, among: Wholes) -> Iterator[Touched]:
@@ -235,7 +236,7 @@ def _prompts(scope: AdviceScope, model: str, among: Wholes) -> Iterator[Touched]
         change=change_of(history, effect, among),
         worse="The model knows less. Which part of a prompt it can do without, only you can say.",
         effort="code",
-        apply=model_lines(model, "trim = true"),
+        apply=model_lines(scope, model, "trim = true"),
         verify="lightgate report --by alias --last 24h",
         expect="fewer prompt tokens a request",
     )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 400
 BLOCKS: Final = 40  # at most; fewer where they would have less than five requests each
+BLOCK_S: Final = 600.0  # that a block lasts at least, where that leaves FEWEST_BLOCKS of them
+FEWEST_BLOCKS: Final = 8
 CONFIDENCE: Final = 0.9
 _SEED: Final = 20_261_116
 
@@ -45,11 +47,11 @@ class Effect(NamedTuple):
     spread_s: float = 0.0  # seconds per request
 
 
-def bounds(values: Floats, spread: float = 0.0) -> SavedBounds:
-    """The mean of values in the order of time, with its interval of 90 %."""
+def bounds(values: Floats, spread: float = 0.0, most: int = BLOCKS) -> SavedBounds:
+    """The mean of values in the order of time, with its interval of 90 %, by `most` blocks."""
     if not len(values):
         return SavedBounds(0.0, 0.0, 0.0)
-    drawn = means(values)
+    drawn = means(values, most)
     if spread:
         rng = np.random.default_rng(_SEED + 1)
         drawn = drawn + rng.normal(0.0, spread, len(drawn))
@@ -57,10 +59,16 @@ def bounds(values: Floats, spread: float = 0.0) -> SavedBounds:
     return SavedBounds(float(values.mean()), float(low), float(high))
 
 
-def means(values: Floats) -> Floats:
+def blocks_of(start_ns: Wholes) -> int:
+    """How many blocks requests of these starts make: neighbours within minutes are alike."""
+    span_s = (int(start_ns[-1]) - int(start_ns[0])) / 1e9 if len(start_ns) else 0.0
+    return min(BLOCKS, max(FEWEST_BLOCKS, int(span_s / BLOCK_S)))
+
+
+def means(values: Floats, most: int = BLOCKS) -> Floats:
     """Means of values whose blocks were drawn anew, with replacement."""
     n = len(values)
-    count = max(1, min(BLOCKS, n // 5))
+    count = max(1, min(most, n // 5))
     edges = np.linspace(0, n, count + 1).astype(int)
     sums = np.add.reduceat(values, edges[:-1])
     sizes = np.diff(edges)
@@ -70,21 +78,27 @@ def means(values: Floats) -> Floats:
     return drawn
 
 
-def standard_error(values: Floats) -> float:
+def standard_error(values: Floats, start_ns: Wholes) -> float:
     """The standard error of a mean of values in the order of time."""
-    return float(np.std(means(values))) if len(values) > 1 else math.inf
+    return float(np.std(means(values, blocks_of(start_ns)))) if len(values) > 1 else math.inf
 
 
-def change_of(history: PastTraffic, effect: Effect, among: Wholes) -> AdvisedChange:
-    """Sum an effect up; `among` are all rows of the model, which its shares are of."""
+def change_of(
+    history: PastTraffic, effect: Effect, among: Wholes, all_usd: float | None = None
+) -> AdvisedChange:
+    """Sum an effect up; `among` are all rows of the model, which its shares are of.
+
+    `all_usd` are the dollars of these rows, where they were not billed one by one.
+    """
     n = max(len(effect.rows), 1)
     known = ~np.isnan(effect.before_usd) & ~np.isnan(effect.after_usd)
     saved_usd = np.where(known, effect.before_usd - effect.after_usd, 0.0)
     saved_s = effect.before_s - effect.after_s
-    seconds = bounds(saved_s, effect.spread_s)
-    dollars = bounds(saved_usd)
+    most = blocks_of(history.start_ns[effect.rows])
+    seconds = bounds(saved_s, effect.spread_s, most)
+    dollars = bounds(saved_usd, most=most)
     all_s = float(history.e2e_s[among].sum())
-    all_usd = float(np.nansum(history.usd[among]))
+    all_usd = float(np.nansum(history.usd[among])) if all_usd is None else all_usd
     months = history.months
     return AdvisedChange(
         method=effect.method,

@@ -120,8 +120,10 @@ def plain_advice(report: AdviceReport, *, everything: bool) -> str:
     if everything:
         lines += [textwrap.fill(line, _WIDTH, subsequent_indent="  ") for line in rest]
     elif rest:
+        told = sum(advice.state == "informative" for advice in report.advice)
         lines.append(
-            f"{len(rest)} other changes were looked at; --all says why they are not offered."
+            f"{len(rest)} other changes were looked at, {told} of them for information; --all says"
+            " what they are and why they are not offered."
         )
     return "\n".join(lines)
 

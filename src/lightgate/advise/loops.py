@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from lightgate.advise.advice import Advice, Touched
-from lightgate.advise.effect import Effect, change_of, evidence_of, standard_error
+from lightgate.advise.effect import CONFIDENCE, Effect, change_of, evidence_of
 from lightgate.advise.words import quoted, seconds, usd
 from lightgate.bench.rehearse.service_curve import Presence, fit
+from lightgate.clock.compare import student
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
     from lightgate.advise.history import Floats, PastTraffic, Wholes
     from lightgate.advise.scope import AdviceScope
@@ -34,7 +37,10 @@ AT_ONCE: Final = (2, 4, 8, 16)  # requests in flight that are tried
 USUAL: Final = 8  # where nothing shows what more in flight do: the batch verb finds the knee itself
 DEPENDENT: Final = 0.5  # of steps whose prompt has grown by the answer before
 QUIET_HOURS: Final = 6  # hours of a day that a quiet time lasts
-FEWEST_HOURLY: Final = 30  # answers in the quiet hours and in the others
+FEWEST_HOURLY: Final = 30  # answers in the quiet hours, and requests that would move there
+FEWEST_DAILY: Final = 5  # answers in the quiet hours and in the others of one day
+FEWEST_DAYS: Final = 5  # days that judge
+NORMAL: Final = 1.645  # standard errors of an interval of 90 %, where samples are many
 
 
 class Loop(NamedTuple):
@@ -129,8 +135,8 @@ def _parallel(scope: AdviceScope, key: str, loops: list[Loop], among: Wholes) ->
         because="every prompt has the answer before it in it: this work has to wait" * dependent,
         finding=(
             f"The key {name} sent {len(rows):,} requests for {model} one after the other, in"
-            f" {len(loops):,} loops that took {seconds(whole)}; {many} at once would have taken"
-            f" about {seconds(float(effect.after_s.sum()))}."
+            f" {len(loops):,} loop{'s' if len(loops) > 1 else ''} that took {seconds(whole)};"
+            f" {many} at once would have taken about {seconds(float(effect.after_s.sum()))}."
         ),
         evidence=evidence_of(
             history, rows, f"key_id = {quoted(key)} AND model_asked = {quoted(model)}"
@@ -216,18 +222,19 @@ def _quiet(scope: AdviceScope, key: str, loops: list[Loop], among: Wholes) -> It
     history, model = scope.history, loops[0].model
     rows = np.concatenate([loop.rows for loop in loops])
     here = np.flatnonzero(np.isin(history.target.astype(str), history.target[rows].astype(str)))
-    pace = np.log(history.e2e_s[here] / history.tokens_out[here])
+    pace = _pace(scope, here)
     hours = history.start_ns[here] // (3600 * NS) % 24
+    days = history.start_ns[here] // (24 * 3600 * NS)
     # The hours are chosen on every other day and judged on the days between: the best of 24 would
     # look better than it is on the days that chose it.
-    chosen = history.start_ns[here] // (24 * 3600 * NS) % 2 == 0
-    best = min(range(24), key=lambda hour: _median(pace[chosen & _within(hours, hour)]))
-    quiet, usual = (pace[~chosen & (_within(hours, best) == quiet)] for quiet in (True, False))
+    best = min(range(24), key=lambda hour: _median(pace[(days % 2 == 0) & _within(hours, hour)]))
     moved = rows[~_within(history.start_ns[rows] // (3600 * NS) % 24, best)]
-    if min(len(quiet), len(usual), len(moved)) < FEWEST_HOURLY:
+    gaps = _daily_gaps(pace, days, _within(hours, best))
+    if len(gaps) < FEWEST_DAYS or len(moved) < FEWEST_HOURLY:
         return
-    factor = float(np.exp(quiet.mean() - usual.mean()))
-    error = float(np.hypot(standard_error(quiet), standard_error(usual)))
+    factor = float(np.exp(gaps.mean()))
+    # A day is one sample: moods last for hours.
+    error = float(gaps.std(ddof=1)) / len(gaps) ** 0.5 * student(len(gaps) - 1, CONFIDENCE) / NORMAL
     took, paid = history.e2e_s[moved], history.usd[moved]
     effect = Effect(
         moved, took, took * factor, paid, paid, "modelled",
@@ -256,7 +263,31 @@ def _quiet(scope: AdviceScope, key: str, loops: list[Loop], among: Wholes) -> It
     yield Touched(advice, moved, scope.weight(among))
 
 
-def _within(hours: Wholes, first: int) -> np.ndarray:
+def _pace(scope: AdviceScope, rows: Wholes) -> Floats:
+    """How much longer than usual each answer of so many tokens took at its target, as a log."""
+    history = scope.history
+    usual = np.ones(len(rows))
+    for target in set(history.target[rows].tolist()):
+        times, here = scope.times(target), history.target[rows] == target
+        if times is not None:
+            tokens = history.tokens_out[rows[here]]
+            usual[here] = np.median(times.first_s) + tokens * np.median(times.token_s)
+    pace: Floats = np.log(history.e2e_s[rows] / usual)
+    return pace
+
+
+def _daily_gaps(pace: Floats, days: Wholes, quiet: NDArray[np.bool_]) -> Floats:
+    """The difference between the quiet hours and the others on each day that judges."""
+    gaps = []
+    for day in np.unique(days[days % 2 == 1]):
+        this = days == day
+        inside, outside = pace[this & quiet], pace[this & ~quiet]
+        if min(len(inside), len(outside)) >= FEWEST_DAILY:
+            gaps.append(float(inside.mean() - outside.mean()))
+    return np.array(gaps)
+
+
+def _within(hours: Wholes, first: int) -> NDArray[np.bool_]:
     return np.isin(hours, [(first + more) % 24 for more in range(QUIET_HOURS)])
 
 

@@ -125,7 +125,7 @@ def _cache(
         change=change,
         worse=f"Answers are up to {ttl} old, and are kept on disk.{varies}",
         effort="config",
-        apply=model_lines(model, f'cache = {{ mode = "{mode}", ttl = "{ttl}" }}'),
+        apply=model_lines(scope, model, f'cache = {{ mode = "{mode}", ttl = "{ttl}" }}'),
         verify="lightgate advise --last 24h --all",
         expect=f"about {len(rows) / len(known):.0%} of requests with x-lightgate-cache: hit",
     )
@@ -154,7 +154,7 @@ def _single_flight(scope: AdviceScope, model: str, among: Wholes, played: Played
         change=change_of(history, effect, among),
         worse="Requests that are equal get one answer.",
         effort="config",
-        apply=model_lines(model, f'cache = {{ mode = "{mode}", ttl = "10m" }}'),
+        apply=model_lines(scope, model, f'cache = {{ mode = "{mode}", ttl = "10m" }}'),
         verify="lightgate advise --last 24h --all",
         expect="x-lightgate-cache: join on requests that come together",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,22 +15,55 @@ if TYPE_CHECKING:
     from lightgate.advise.history import PastTraffic, Wholes
     from lightgate.advise.times import TargetTimes
     from lightgate.config.model import Config
-    from lightgate.ledger.store.hourly import HourlyRow
+    from lightgate.ledger.runs.run import Run
+    from lightgate.ledger.store.hourly import MachineUse
+
+WORSE_CHECKS: Final = 0.05  # of the cases that another target may surely pass fewer
 
 
 class AdviceScope:
     """What every kind of advice looks at."""
 
     def __init__(
-        self, history: PastTraffic, config: Config | None, hourly: Sequence[HourlyRow] = ()
+        self,
+        history: PastTraffic,
+        config: Config | None,
+        machines: Sequence[MachineUse] = (),
+        checks: Run | None = None,
     ) -> None:
         self.history = history
         self.config = config
-        self.hourly = {row.provider: row for row in hourly}
+        self.machines = tuple(machines)
         self.prices = token_prices(history, config)
+        self._checks = checks
         self._times: dict[str, TargetTimes | None] = {}
         self._all_s = float(history.e2e_s.sum())
-        self._all_usd = float(np.nansum(history.usd))
+        hours = sum(float(use.usd_per_hour) * use.hours for use in machines)
+        self._all_usd = float(np.nansum(history.usd)) + hours
+
+    def money_share(self, use: MachineUse) -> float:
+        """The share of all dollars that a machine's hours are."""
+        return float(use.usd_per_hour) * use.hours / self._all_usd if self._all_usd else 0.0
+
+    def checked(self, here: str, there: str) -> str | None:
+        """Say why the user's own checks do not let answers come from another target.
+
+        None: no run of checks has both targets. Empty: they do, the other one surely passes no
+        fewer cases, by more than WORSE_CHECKS.
+        """
+        pairs = (
+            () if self._checks is None or self._checks.checks is None else self._checks.checks.pairs
+        )
+        for pair in pairs:
+            if {pair.a, pair.b} != {here, there} or pair.interval is None:
+                continue
+            least = pair.interval.low if pair.a == there else -pair.interval.high
+            if least >= -WORSE_CHECKS:
+                return ""
+            return (
+                f"the checks leave open that {there} passes {-least:.0%} of cases fewer than {here}"
+            )
+        return None
 
     def times(self, target: str) -> TargetTimes | None:
         """The samples of a target, read once."""

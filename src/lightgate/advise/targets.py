@@ -83,8 +83,10 @@ def _moved(scope: AdviceScope, move: TargetMove) -> Effect:
     price = scope.prices.get(move.there)
     tokens = (history.tokens_in[rows], history.tokens_out[rows])
     usd = np.full(len(rows), np.nan) if price is None else price.usd(*tokens)
-    error = standard_error(move.times.first_s)
-    error += float(history.tokens_out[rows].mean()) * standard_error(move.times.token_s)
+    error = standard_error(move.times.first_s, move.times.start_ns)
+    error += float(history.tokens_out[rows].mean()) * standard_error(
+        move.times.token_s, move.times.start_ns
+    )
     return Effect(
         rows, history.e2e_s[rows], after, history.usd[rows], usd, "replayed", spread_s=error
     )
@@ -129,14 +131,26 @@ def _other_target(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touche
             f" and {instead} per 1,000 requests"
         ),
     )
-    return Touched(advice, move.rows, scope.weight(among), _needs(scope, move))
+    return Touched(
+        advice, move.rows, scope.weight(among), _needs(scope, move), _unpriced(scope, move)
+    )
+
+
+def _unpriced(scope: AdviceScope, move: TargetMove) -> bool:
+    """Whether the bill may grow and nobody knows by how much; two machines of one's own may not."""
+    if move.there in scope.prices:
+        return False
+    counts = scope.history.counts
+    return not (counts[move.here].hourly and counts[move.there].hourly)
 
 
 def _needs(scope: AdviceScope, move: TargetMove) -> str:
     """What has to be known first: two targets of one model give answers that are alike."""
     counts = scope.history.counts
-    same = identity(counts[move.here].model) == identity(counts[move.there].model)
-    return "" if same else NEEDS_CHECK
+    if identity(counts[move.here].model) == identity(counts[move.there].model):
+        return ""
+    found = scope.checked(move.here, move.there)
+    return NEEDS_CHECK if found is None else found
 
 
 def _loss(change: AdvisedChange, words: str) -> str:
@@ -195,7 +209,8 @@ def _hedge(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
         verify="lightgate report --bill --last 24h",
         expect=f"about {float(np.mean(own > delay)) if len(own) else 0:.0%} of requests hedged",
     )
-    return Touched(advice, effect.rows, scope.weight(among), _needs(scope, move))
+    unpriced = move.there not in scope.prices
+    return Touched(advice, effect.rows, scope.weight(among), _needs(scope, move), unpriced)
 
 
 def _race(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
@@ -222,7 +237,8 @@ def _race(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
         verify="lightgate report --bill --last 24h",
         expect="100 % of requests raced",
     )
-    return Touched(advice, effect.rows, scope.weight(among), _needs(scope, move))
+    unpriced = move.there not in scope.prices
+    return Touched(advice, effect.rows, scope.weight(among), _needs(scope, move), unpriced)
 
 
 def _mean_saved(effect: Effect) -> float:
@@ -265,7 +281,9 @@ def _smaller(
             verify=f"lightgate bench {here} {there} --checks FILE",
             expect="a pass rate whose interval is not below that of the larger model",
         )
-        yield Touched(advice, rows, scope.weight(among), NEEDS_CHECK)
+        found = scope.checked(here, there)
+        needs = NEEDS_CHECK if found is None else found
+        yield Touched(advice, rows, scope.weight(among), needs)
 
 
 def _cascade_lines(model: str, small: str, large: str) -> str:

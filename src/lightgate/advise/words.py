@@ -55,6 +55,9 @@ def alias_lines(scope: AdviceScope, model: str, targets: tuple[str, ...], **more
     return "\n".join(lines) + "\n"
 
 
-def model_lines(model: str, line: str) -> str:
-    """One line in a model's table, beside those that it has."""
-    return f"[models.{quoted(model)}]\n{line}\n"
+def model_lines(scope: AdviceScope, model: str, line: str) -> str:
+    """One line in a model's table; with its targets, where the configuration has no such table."""
+    if scope.config is not None and model in scope.config.models:
+        return f"[models.{quoted(model)}]\n{line}\n"
+    listed = ", ".join(quoted(name) for name in scope.targets_of(model))
+    return f"[models.{quoted(model)}]\ntargets = [{listed}]\n{line}\n"

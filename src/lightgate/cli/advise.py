@@ -14,10 +14,14 @@ from lightgate.cli.output import Column, emit_json, emit_table
 from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 from lightgate.ledger.locate import locate
+from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from lightgate.advise.advise import AdviceReport
+    from lightgate.advise.scope import AdviceScope
     from lightgate.config.model import Config
+    from lightgate.ledger.runs.run import Run
+    from lightgate.ledger.store.store import Ledger
 
 
 @click.command("advise", epilog="Example: lightgate advise --last 14d --all")
@@ -25,6 +29,11 @@ if TYPE_CHECKING:
 @click.option("--last", default="14d", show_default=True, help="How far back, such as 24h.")
 @click.option("--model", help="Only the requests for this model.")
 @click.option("--all", "everything", is_flag=True, help="Also what is not offered, and why.")
+@click.option(
+    "--checks",
+    type=click.Path(path_type=Path),
+    help="Run of `bench --checks`: another model is advised if it passes as many cases.",
+)
 @click.option(
     "--rehearse/--no-rehearse",
     default=True,
@@ -48,7 +57,11 @@ def command(**given: Any) -> None:
     from lightgate.advise.lines import HEADS, MEANS, cells, plain_advice, title
 
     config = read_config(given["config_file"])
-    report = _of_run(given["run"], config) if given["run"] else _of_ledger(given, config)
+    checks = None if given["checks"] is None else RunFolder(given["checks"]).run()
+    if given["run"]:
+        report = _of_run(given["run"], config, checks)
+    else:
+        report = _of_ledger(given, config, checks)
     if given["as_json"]:
         emit_json(report.data(everything=given["everything"]))
         return
@@ -66,32 +79,41 @@ def command(**given: Any) -> None:
         click.echo(text)
 
 
-def _of_ledger(given: dict[str, Any], config: Config | None) -> AdviceReport:
+def _of_ledger(given: dict[str, Any], config: Config | None, checks: Run | None) -> AdviceReport:
     now = datetime.now(UTC)
+    period = (now - length_of(given["last"]), now)
     place = locate(config if given["data"] is None else None, given["data"])
     with place.open_existing() as ledger:
-        return advise_ledger(
-            ledger, (now - length_of(given["last"]), now), config,
-            model=given["model"], rehearse=given["rehearse"],
-        )  # fmt: skip
+        scope = scope_of(ledger, period, config, checks)
+        return advise_ledger(ledger, scope, given["model"], rehearse=given["rehearse"])
+
+
+def scope_of(
+    ledger: Ledger,
+    period: tuple[datetime, datetime],
+    config: Config | None,
+    checks: Run | None = None,
+) -> AdviceScope:
+    """Read a period of a ledger."""
+    from lightgate.advise.history import ledger_history
+    from lightgate.advise.scope import AdviceScope
+    from lightgate.ledger.store.hourly import hourly_rows, machine_uses
+
+    tables = {} if config is None else config.providers
+    prices = {name: t.hourly_cost for name, t in tables.items() if t.hourly_cost is not None}
+    last = period[1] - period[0]
+    hourly = hourly_rows(ledger, last, period[1], prices)
+    machines = machine_uses(ledger, hourly, last, period[1])
+    return AdviceScope(ledger_history(ledger, *period), config, machines, checks)
 
 
 def advise_ledger(
-    ledger: Any,
-    period: tuple[datetime, datetime],
-    config: Config | None,
-    *,
-    model: str | None = None,
-    rehearse: bool = True,
+    ledger: Ledger, scope: AdviceScope, model: str | None = None, *, rehearse: bool = True
 ) -> AdviceReport:
-    """Read a period of a ledger, and find what could be changed."""
+    """Find what could be changed in a period of a ledger."""
     from lightgate.advise.advise import advise
-    from lightgate.advise.history import ledger_history
     from lightgate.advise.rehearsed import rehearse_advice
-    from lightgate.advise.scope import AdviceScope
 
-    history = ledger_history(ledger, *period)
-    scope = AdviceScope(history, config)
     report = advise(scope, model)
     if not rehearse:
         return report
@@ -100,18 +122,18 @@ def advise_ledger(
     )
 
 
-def _of_run(path: Path, config: Config | None) -> AdviceReport:
+def _of_run(path: Path, config: Config | None, checks: Run | None) -> AdviceReport:
     from lightgate.advise.advise import advise
     from lightgate.advise.history import run_history
     from lightgate.advise.scope import AdviceScope
-    from lightgate.ledger.runs.folder import RunFolder
 
     folder = RunFolder(path)
     run = folder.run()
     began = datetime.fromisoformat(run.started)
     attempts = folder.attempts()
     ends = [datetime.fromisoformat(one.wall_time) for one in attempts]
-    return advise(AdviceScope(run_history(attempts, (began, max(ends, default=began))), config))
+    history = run_history(attempts, (began, max(ends, default=began)))
+    return advise(AdviceScope(history, config, checks=checks or run))
 
 
 def length_of(last: str) -> timedelta:

@@ -215,10 +215,10 @@ def _read(
 def _advice(ledger: Ledger, period: ReportPeriod, config: Config | None) -> str:
     """The section about what to change; nothing is rehearsed for it."""
     from lightgate.advise.page import advice_section
-    from lightgate.cli.advise import advise_ledger
+    from lightgate.cli.advise import advise_ledger, scope_of
 
-    span = (period.until - period.length, period.until)
-    return advice_section(advise_ledger(ledger, span, config, rehearse=False))
+    scope = scope_of(ledger, (period.until - period.length, period.until), config)
+    return advice_section(advise_ledger(ledger, scope, rehearse=False))
 
 
 def _hourly_prices(config: Config) -> dict[str, Decimal]:
