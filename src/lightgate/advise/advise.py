@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from lightgate.advise.advice import Advice, Touched, weighed
-from lightgate.advise.answers import answer_advice
-from lightgate.advise.loops import loop_advice
-from lightgate.advise.own import own_advice
-from lightgate.advise.repeats import repeat_advice
-from lightgate.advise.targets import target_advice
+from lightgate.advise.kinds.answers import answer_advice
+from lightgate.advise.kinds.loops import loop_advice
+from lightgate.advise.kinds.own import own_advice
+from lightgate.advise.kinds.repeats import repeat_advice
+from lightgate.advise.kinds.targets import target_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

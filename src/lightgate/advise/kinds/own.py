@@ -12,7 +12,7 @@ import numpy as np
 
 from lightgate.advise.advice import FEWEST, Advice, AdvisedChange, SavedBounds, Touched
 from lightgate.advise.effect import Effect, change_of, evidence_of
-from lightgate.advise.targets import NEEDS_CHECK
+from lightgate.advise.kinds.targets import NEEDS_CHECK
 from lightgate.advise.words import alias_lines, quoted, seconds, usd
 from lightgate.ledger.store.rollup import FINE_S
 from lightgate.provider.identity import identity

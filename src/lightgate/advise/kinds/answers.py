@@ -8,7 +8,7 @@ import numpy as np
 
 from lightgate.advise.advice import FEWEST, Advice, Touched
 from lightgate.advise.effect import Effect, change_of, evidence_of
-from lightgate.advise.loops import in_loops
+from lightgate.advise.kinds.loops import in_loops
 from lightgate.advise.words import model_lines, ms, quoted, seconds, usd
 from lightgate.clock.compare import p_less
 from lightgate.report.tables.caps import ENOUGH, ROOM, rounded
