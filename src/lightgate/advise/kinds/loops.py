@@ -144,11 +144,16 @@ def _parallel(scope: AdviceScope, key: str, loops: list[Loop], among: Wholes) ->
         change=change_of(history, effect, among),
         worse="More requests at once use up rate limits sooner; each one takes what it took.",
         effort="code",
-        apply="lightgate batch run FILE.jsonl --out results.jsonl",
-        verify="lightgate batch run FILE.jsonl, and its last line",
+        apply=f"lightgate batch run FILE.jsonl {_usual_target(history, rows)}",
+        verify=f"lightgate batch run FILE.jsonl {_usual_target(history, rows)}, its last line",
         expect=f"{len(rows) / max(float(effect.after_s.sum()), 1e-9):.2g} requests a second",
     )
     return Touched(advice, rows, scope.weight(among))
+
+
+def _usual_target(history: PastTraffic, rows: Wholes) -> str:
+    names, counts = np.unique(history.target[rows].astype(str), return_counts=True)
+    return str(names[int(np.argmax(counts))])
 
 
 def _steps(history: PastTraffic, rows: Wholes) -> Floats:
@@ -162,8 +167,7 @@ def _steps(history: PastTraffic, rows: Wholes) -> Floats:
 def _at_once(scope: AdviceScope, rows: Wholes) -> tuple[int, float]:
     """How many to send at once, and how much slower each is then, by what load did before."""
     history = scope.history
-    names, counts = np.unique(history.target[rows].astype(str), return_counts=True)
-    target = str(names[int(np.argmax(counts))])
+    target = _usual_target(history, rows)
     loads = history.counts[target].loads
     presence = Presence(loads)
     here = np.flatnonzero(history.target == target)
@@ -210,7 +214,7 @@ def _batch_tier(
         change=change,
         worse="Answers come within 24 hours, mostly within one, and all together.",
         effort="code",
-        apply="lightgate batch run FILE.jsonl --via batch",
+        apply=f"lightgate batch run FILE.jsonl {_usual_target(history, rows)} --via batch",
         verify="lightgate report --by key --last 7d",
         expect=f"{float(part.mean()):.0%} of the cost per 1,000 requests",
     )
@@ -256,7 +260,10 @@ def _quiet(scope: AdviceScope, key: str, loops: list[Loop], among: Wholes) -> It
         change=change_of(history, effect, among),
         worse="The work waits for its hours.",
         effort="code",
-        apply=f"lightgate batch run FILE.jsonl --quiet-hours {best:02}:00-{end:02}:00",
+        apply=(
+            f"lightgate batch run FILE.jsonl {_usual_target(history, rows)}"
+            f" --quiet-hours {best:02}:00-{end:02}:00"
+        ),
         verify="lightgate report --by key --last 24h",
         expect=f"{1.0 / max(factor, 0.01):.2g} times the tokens a second",
     )
