@@ -7,6 +7,7 @@ import json
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from batch_lab import FORMS, TOOK_S, laboratory
@@ -272,6 +273,42 @@ async def test_jobs_of_others_are_not_taken_for_ours(lab: Lab, tmp_path: Path) -
     assert (summary.answered, run.made) == (4, 3)
 
 
+async def test_a_job_that_may_be_of_another_is_neither_waited_for_nor_cancelled(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """Another client submits a job of as many lines just after ours, whose answer was lost."""
+    at = await lab("anthropic", lost_every=1000)
+    jobs = at.server._batches["anthropic"].jobs
+    run = Run(at, tmp_path, file_of(4))
+    jobs.made = 999  # ours is the one whose answer is lost
+    real = run.sleep
+    others: list[str] = []
+
+    async def sleep(seconds: float) -> None:
+        await real(seconds)
+        if not others:
+            _, other = await at.submit(at.lines("other"), "other")
+            others.append(other.id)
+            at.server._batches["anthropic"].jobs.jobs[other.id].due = [(None, False)] * 4
+
+    run.sleep = sleep  # type: ignore[method-assign]  # of this run alone
+    safe_s = at.clock.wall_ns() / NS + 10 * TOOK_S
+    summary = await run.start(ViaOrder(job_lines=4, safe_s=safe_s))
+    assert (summary.answered, summary.back) == (4, 0)
+    assert at.clock.wall_ns() / NS < safe_s
+    assert any(" or " in told for told in run.told)
+    jobs.jobs[others[0]].cancelled_ns = None
+    again = Run(at, tmp_path / "again", file_of(4))
+    (tmp_path / "again").mkdir()
+    jobs.made = 999
+    at.server._batches["anthropic"].jobs.spec = msgspec.structs.replace(
+        jobs.spec, finish_s=(36000.0, 36000.0)
+    )
+    soon_s = at.clock.wall_ns() / NS + 60
+    await again.start(ViaOrder(job_lines=4, safe_s=soon_s))
+    assert jobs.jobs[others[0]].cancelled_ns is None
+
+
 @pytest.mark.parametrize("form", FORMS)
 async def test_what_expires_or_fails_is_left_to_another_way(
     lab: Lab, form: str, tmp_path: Path
@@ -335,8 +372,6 @@ async def test_a_refusal_for_now_is_waited_for_and_a_final_one_is_not(
     (tmp_path / "b").mkdir()
     at = await lab("openai")
     wrong = Run(at, tmp_path / "b", file_of(12))
-    import msgspec
-
     stranger = msgspec.structs.replace(at.target, api_key=Secret("sk-nobody-123"))
     api = job_api(stranger, at.client)
     summary = await wrong.start(api=api, target=stranger)
@@ -346,8 +381,6 @@ async def test_a_refusal_for_now_is_waited_for_and_a_final_one_is_not(
 
 
 async def test_jobs_under_another_key_are_not_given_up_silently(lab: Lab, tmp_path: Path) -> None:
-    import msgspec
-
     at = await lab("openai")
     run = Run(at, tmp_path, file_of(4))
     with suppress(Die):
@@ -396,8 +429,6 @@ async def test_one_answer_that_there_is_no_such_job_is_not_believed(
 
 async def test_cost_is_that_of_the_batch_tier(lab: Lab, tmp_path: Path) -> None:
     from decimal import Decimal
-
-    import msgspec
 
     from lightgate.price.rates import Rates
 

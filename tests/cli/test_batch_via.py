@@ -103,7 +103,7 @@ def test_lines_go_by_batch_at_the_price_of_a_batch(
     assert main(["batch", "run", "in.jsonl", "quick/m", "--via", "auto", "--data", "d"]) == 0
     said = capsys.readouterr()
     assert "by batch at quick/m: a batch costs 50% of the usual price" in said.err
-    assert "9 lines were answered by batch jobs" in said.err  # the other three are twins
+    assert "9 lines were answered by batch jobs" in said.out  # the other three are twins
     assert len(results(folder)) == 12
     assert jobs(folder) == ["p", "s", "j", "o", "c"]
     usage = [row["response"]["body"]["usage"] for row in results(folder).values()]

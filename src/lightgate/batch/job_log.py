@@ -50,10 +50,15 @@ class SubmittingJob(msgspec.Struct, array_like=True, frozen=True, tag="s", gc=Fa
 
 
 class SubmittedJob(msgspec.Struct, array_like=True, frozen=True, tag="j", gc=False):
-    """The job is known to the provider: `ids` are more than one only where nothing tells them."""
+    """The job is known to the provider.
+
+    Where nothing in a job says whose it is, `ids` are all that may be it, and `sure` is False: it
+    may be another's, and is not cancelled.
+    """
 
     tag: str
     ids: tuple[str, ...]
+    sure: bool = True
 
 
 class OverJob(msgspec.Struct, array_like=True, frozen=True, tag="o", gc=False):
@@ -97,6 +102,7 @@ class JobFacts(msgspec.Struct, kw_only=True):
     planned: PlannedJob
     submitting: SubmittingJob | None = None
     ids: tuple[str, ...] = ()
+    sure: bool = True
     over: OverJob | None = None
     left: bool = False
     collected: bool = False
@@ -170,7 +176,7 @@ class JobLog:
         if isinstance(entry, SubmittingJob):
             job.submitting = entry
         elif isinstance(entry, SubmittedJob):
-            job.ids = entry.ids
+            job.ids, job.sure = entry.ids, entry.sure
         elif isinstance(entry, OverJob):
             job.over = entry
         elif isinstance(entry, LeftJob):

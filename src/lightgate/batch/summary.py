@@ -29,7 +29,8 @@ class BatchSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     `copied` lines got the answer of an identical one, `resent` ones had been sent by an earlier
     process that did not get to the answer. `tokens_per_s` is of this process, over its whole time.
-    `stopped` is "" for a job that is done, else why it is not.
+    `stopped` is "" for a job that is done, else why it is not. `by_batch` lines were answered by
+    jobs at a provider's batch API, in this process.
     """
 
     lines: int
@@ -52,3 +53,4 @@ class BatchSummary(msgspec.Struct, frozen=True, kw_only=True):
     stopped: str = ""
     reason: str = ""
     deadline_missed_s: float | None = None
+    by_batch: int = 0

@@ -235,8 +235,10 @@ class ProviderJobs:
             if found:
                 break
         if found:
-            self._log.write(SubmittedJob(facts.planned.tag, tuple(job.id for job in found)))
-            self._told(f"The batch job {found[0].id} was found again.")
+            ids, asked = tuple(job.id for job in found), _asked(facts)
+            sure = all(job.tag == asked.tag or job.file == asked.file != "" for job in found)
+            self._log.write(SubmittedJob(facts.planned.tag, ids, sure=sure))
+            self._told(f"The batch job {' or '.join(ids)} was found again.")
         else:
             self._drop(facts, "its submission was lost, and no job was made")
 
@@ -361,32 +363,34 @@ class ProviderJobs:
             await self._poll(one)
 
     async def _poll(self, one: _Live) -> None:
-        """Ask about one job; collect it where it is over."""
+        """Ask about one job, or about all that may be it; collect what is over."""
         one.due_s = self._now_s() + one.pause_s
         one.pause_s = min(one.pause_s * POLL_GROWTH, LONGEST_POLL_S)
+        name = ""
         try:
             if not one.facts.ids:
                 await self._look_for(one.facts)
                 if not one.facts.ids:
+                    self.summary.back += len(one.facts.planned.numbers)
                     self._forget(one)
-                    return
-            status = await self._api.poll(one.facts.ids[0])
-            one.missed = 0
-            if status.state.over:
-                await self._collect(one, status)
+            for name in one.facts.ids:
+                status = await self._api.poll(name)
+                one.missed = 0
+                if status.state.over and await self._collect(one, status):
+                    break
         except AttemptError as error:
-            self._troubled(one, error)
+            self._troubled(one, name, error)
 
-    def _troubled(self, one: _Live, error: AttemptError) -> None:
+    def _troubled(self, one: _Live, name: str, error: AttemptError) -> None:
         """Count an answer that says that there is no such job; any other trouble passes."""
         if not isinstance(error, HttpRefused) or error.code not in {404, 410}:
             return
         one.missed += 1
         if one.missed >= MISSED:
-            self._next_candidate(one, f"the provider no longer has it: {error.message}")
+            self._strike(one, name, f"the provider no longer has it: {error.message}")
 
-    async def _collect(self, one: _Live, status: JobStatus) -> None:
-        """Take the results of a job that is over, each of them once."""
+    async def _collect(self, one: _Live, status: JobStatus) -> bool:
+        """Take the results of a job that is over, each of them once; False: it is not this job."""
         tag = one.facts.planned.tag
         now_s = self._now_s()
         if one.facts.over is None:
@@ -396,15 +400,15 @@ class ProviderJobs:
                 self.summary.took_s.append(now_s - one.made_s)
         numbers = one.facts.planned.numbers
         if not status.results and len(one.facts.ids) > 1:
-            self._next_candidate(one, "it has no results")
-            return
+            self._strike(one, status.id, "it has no results")
+            return False
         answered = before = doubles = 0
         async with aclosing(self._api.results(status)) as results:
             async for result in results:
                 number = _number_of(result.id, tag, numbers)
                 if number is None:
-                    self._next_candidate(one, "its lines are not ours")
-                    return
+                    self._strike(one, status.id, "its lines are not ours")
+                    return False
                 kept = self._lines.get(number)
                 if kept is None or self._desk.is_done(number, kept.key):
                     # Taken from this job before, when reading it broke off; or, where the job had
@@ -422,6 +426,7 @@ class ProviderJobs:
             self.summary.dropped.append(reason)
             self._told(f"The batch job {status.id} failed: {reason}")
         self._forget(one)
+        return True
 
     async def _taken(self, kept: KeptLine, result: JobResult, status: JobStatus) -> bool:
         """Hand over the end of a line, unless another way may do better."""
@@ -431,15 +436,16 @@ class ProviderJobs:
             return False
         return await self._desk.answer(kept, result, status)
 
-    def _next_candidate(self, one: _Live, reason: str) -> None:
-        """Go on with another job that may be the one that was submitted, or give up."""
-        ids = one.facts.ids[1:]
-        if ids:
-            one.facts.over = None
-            self._log.write(SubmittedJob(one.facts.planned.tag, ids))
+    def _strike(self, one: _Live, name: str, reason: str) -> None:
+        """Leave out a job that is not the one that was submitted; without another give up."""
+        facts = one.facts
+        left = tuple(other for other in facts.ids if other != name)
+        if left:
+            facts.over = None
+            self._log.write(SubmittedJob(facts.planned.tag, left, sure=facts.sure))
             return
-        self._drop(one.facts, reason)
-        self.summary.back += len(one.facts.planned.numbers)
+        self._drop(facts, reason)
+        self.summary.back += len(facts.planned.numbers)
         self._forget(one)
 
     # The last safe moment
@@ -457,7 +463,7 @@ class ProviderJobs:
         for one in self._live:
             one.cancelled = True
             try:
-                if one.facts.ids:
+                if one.facts.ids and one.facts.sure:
                     await self._api.cancel(one.facts.ids[0])
             except AttemptError as error:
                 self._told(f"A batch job cannot be cancelled: {error.message}")

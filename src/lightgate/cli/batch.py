@@ -138,6 +138,8 @@ def _show(summary: BatchSummary, out: Path, errors: Path) -> None:
         ),
         f"All lines together cost {dollars(summary.cost_usd)} dollars.{unpriced}",
     ]
+    if summary.by_batch:
+        said.append(f"{summary.by_batch:,} lines were answered by batch jobs.")
     if summary.copied:
         said.append(f"{summary.copied:,} lines got the answer of an identical one.")
     if summary.resent:

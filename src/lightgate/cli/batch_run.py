@@ -221,8 +221,7 @@ async def _work(
         finally:
             shown.cancel()
             await asyncio.gather(shown, return_exceptions=True)
-        await way.last(summary)
-        return summary
+        return await way.last(summary)
     finally:
         await client.close()
 

@@ -87,7 +87,7 @@ class BatchWay:
         self._wish = wish
         self._parts = parts
         self._log = wish.out.with_name(wish.out.name + SUFFIX)
-        self._before = 0
+        self._before = self._by_jobs = 0
 
     async def first(self) -> bool:
         """Send the lines that are to go by batch; True where an interrupt ended it."""
@@ -102,12 +102,13 @@ class BatchWay:
         self._before = self._done
         if summary is None:
             return False
-        if summary.jobs or summary.answered:
-            note(f"lightgate: {summary.answered:,} lines were answered by batch jobs.")
+        self._by_jobs = summary.answered
         return summary.stopped == "interrupted"
 
-    async def last(self, summary: BatchSummary) -> None:
+    async def last(self, summary: BatchSummary) -> BatchSummary:
         """Look at jobs that were left behind, and write down how fast lines went in parallel."""
+        import msgspec
+
         from lightgate.batch.history import PastTime, PastTimes
 
         lines = self._done - self._before - summary.copied
@@ -115,11 +116,10 @@ class BatchWay:
             name, now_s = self._parts.targets[0].name, SYSTEM.wall_ns() / NS
             entry = PastTime("parallel", name, lines, summary.seconds, now_s)
             PastTimes(self._wish.data).add([entry])
-        if summary.stopped:
-            return
-        late = await self._give_up()
+        late = None if summary.stopped else await self._give_up()
         if late is not None and late.doubles:
             note(f"lightgate: {late.doubles:,} lines were answered by a cancelled job as well.")
+        return msgspec.structs.replace(summary, by_batch=self._by_jobs)
 
     @property
     def _done(self) -> int:
