@@ -24,7 +24,7 @@ import msgspec
 
 from lightgate.bench.checks.promptfoo import FooConfig, Template, of_config, of_test
 from lightgate.bench.checks.spec import CheckSpec, read_check, with_value
-from lightgate.bench.workload.prompts import OwnPrompt, OwnPrompts, read_object
+from lightgate.bench.workload.prompts import OwnPrompt, OwnPrompts, read_object, read_text
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from lightgate.bench.checks.spec import CheckType
 
-MOST_BYTES: Final = 64 * 1024 * 1024  # of a file of cases
 _OWN: Final = frozenset(("id", "prompt", "messages", "max_tokens", "check", "tags"))
 # Fields that name the wanted answer in formats of others, and what they are checked as there.
 _WANTED: Final[dict[str, tuple[CheckType, bool]]] = {
@@ -97,22 +96,8 @@ def _hash(cases: tuple[CheckCase, ...]) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> str:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UsageError(f"{path} is larger than {MOST_BYTES // 2**20} MiB.")
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"The cases in {path} cannot be read: {error.strerror}.") from None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}:{line}: this is not UTF-8.") from None
-
-
 def _cases(path: Path) -> Iterator[CheckCase]:
-    found = _listed(path, _read(path))
+    found = _listed(path, read_text(path, "cases"))
     if isinstance(found, dict):
         return _of_promptfoo(path, of_config(path, found, _tests))
     return _records(path, found)
@@ -120,7 +105,7 @@ def _cases(path: Path) -> Iterator[CheckCase]:
 
 def _tests(file: Path) -> list[tuple[str, Any]]:
     """Read a file of tests that a configuration of promptfoo names."""
-    found = _listed(file, _read(file))
+    found = _listed(file, read_text(file, "tests"))
     return found if isinstance(found, list) else [(str(file), found)]
 
 

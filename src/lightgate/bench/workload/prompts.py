@@ -200,7 +200,7 @@ def read_prompts(path: Path) -> OwnPrompts:
     "output_length" or "output_tokens_count". What begins with a brace is read as JSON, and what
     begins with a bracket as one list of such objects, or of recorded conversations as in ShareGPT.
     """
-    text = _read(path)
+    text = read_text(path)
     if text.lstrip().startswith("["):
         return read_list(path, text)
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
@@ -217,13 +217,14 @@ def read_prompts(path: Path) -> OwnPrompts:
     return OwnPrompts(source=path.name, prompts=prompts)
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path, what: str = "prompts") -> str:
+    """Read a file of the user's; UsageError where it cannot be read, or is not UTF-8."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise UsageError(f"{path} is larger than {MOST_BYTES // 2**20} MiB.")
         data = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"The prompts in {path} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"The {what} in {path} cannot be read: {error.strerror}.") from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
