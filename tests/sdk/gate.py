@@ -102,12 +102,13 @@ def gateway(data: Path, sim_port: int, reciter_port: int) -> Iterator[Gate]:
 
 
 @contextlib.contextmanager
-def worker(data: Path) -> Iterator[int]:
+def worker(data: Path, **env: str) -> Iterator[int]:
     """A worker process on a free port of its own; ends with this process."""
     child = subprocess.Popen(
         [sys.executable, "-m", "lightgate.gateway.process.worker", "--data", data,
          "--drain-s", "1"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, PARENT_DEATH_ENV: "1"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, PARENT_DEATH_ENV: "1", **env},
     )  # fmt: skip
     try:
         assert child.stdout is not None

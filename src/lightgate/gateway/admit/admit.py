@@ -84,6 +84,8 @@ def admit(state: State, exchange: Exchange) -> None:
         _check_reachable(state, plan, now)
     if exchange.caller.batch:
         check_spare(state, plan, now)
+    else:
+        state.client_ns = now
     _reserve(state, exchange, plan)
     exchange.routed_ns = state.now_ns()
     request, key = exchange.request, exchange.caller.key

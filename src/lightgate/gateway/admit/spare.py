@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LAG_NS: Final = 10_000_000  # of the loop, with which a worker has no time for batches
 FREE_SHARE: Final = 0.25  # of what a target or a worker takes, left for clients
+LATELY_NS: Final = 60_000_000_000  # after a client's request, another one is expected
 WAIT_S: Final = 1.0
 
 NO_ROOM: Final = Refusal(
@@ -30,7 +31,8 @@ def check_spare(state: State, plan: Plan, now_ns: int) -> None:
     """Let a line of a batch in; Refusing where it could make a client wait.
 
     That is: the loop is behind; the worker or the target has nearly as many requests as it takes;
-    or clients have requests under way, and one more at the target would wait there.
+    or, where clients have asked lately, the target would have more than a request was seen not to
+    wait with, but for one that tries more, or more than leave some of its room free.
     """
     load, most = state.load, state.load.requests
     if load.lag_ns > LAG_NS or (most and len(state.exchanges) >= (1.0 - FREE_SHARE) * most):
@@ -38,8 +40,9 @@ def check_spare(state: State, plan: Plan, now_ns: int) -> None:
     form = state.learned.forms.by_target.get(plan.steps[0].target)
     if form is None:
         return
-    flying = form.flying(now_ns) + 1.0
+    flying, curve = form.flying(now_ns) + 1.0, form.curve
     if form.limit.firm and flying > max(1.0, (1.0 - FREE_SHARE) * form.limit.most):
         raise Refusing(NO_ROOM)
-    if not form.curve.spare(flying) and any(not one.caller.batch for one in state.exchanges):
+    lately = now_ns - state.client_ns < LATELY_NS
+    if lately and (flying > curve.easy + 1.0 or not curve.spare(flying)):
         raise Refusing(NO_ROOM)

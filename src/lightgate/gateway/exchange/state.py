@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _MOST_ALIASES: Final = 4096
 TICK_S: Final = 1.0
+NO_CLIENT_NS: Final = -(2**62)  # an instant so long ago that it never was
 
 
 class UnderWay(Protocol):
@@ -138,6 +139,7 @@ class State:
         self.turns = Turns(self.loop)
         self.exchanges: set[UnderWay] = set()
         self.refused: Counter[str] = Counter()  # requests that got no attempt, by the code of why
+        self.client_ns = NO_CLIENT_NS  # when a client's request was last let in
         self.inner: InnerCaller | None = None  # who may send lines of batches, if anyone
         self.draining = False
         self.each_second: list[Callable[[], object]] = []

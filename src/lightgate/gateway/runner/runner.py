@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lightgate.gateway.runner.job_run import Send
     from lightgate.gateway.served.snapshot import BatchTerms
 
-LOOK_S: Final = 0.5  # between two looks at the store
-SWEEP_LOOKS: Final = 120  # looks between two sweeps
+LOOK_S: Final = 0.25  # between two looks at the store
+SWEEP_LOOKS: Final = 240  # looks between two sweeps
 AT_ONCE: Final = 16  # batches that run side by side
 AT_ONCE_PER_OWNER: Final = 2
 REST_NS: Final = 5_000_000_000  # before a batch that broke off is begun again
