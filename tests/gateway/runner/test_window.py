@@ -16,7 +16,7 @@ from lightgate.gateway.runner.sender import (
     Verdict,
     judge,
 )
-from lightgate.gateway.runner.window import CUT_NS, START, SendWindow, WindowClosed
+from lightgate.gateway.runner.window import CUT_NS, HOLD_NS, START, SendWindow, WindowClosed
 
 
 async def entered(window: SendWindow, count: int) -> list[asyncio.Task[None]]:
@@ -65,9 +65,31 @@ async def test_a_refusal_halves_it_at_once_and_only_once_for_a_burst() -> None:
     assert window.width == 1  # something always goes on
 
 
-async def test_after_a_refusal_nothing_is_sent_for_as_long_as_was_asked() -> None:
+async def test_a_refused_width_is_not_tried_again_for_a_while() -> None:
     clock = ManualClock()
     window = SendWindow(32, clock.now_ns)
+    window.width = 4.0
+    window.refused(1.0)
+    assert window.width == 2
+    await entered(window, 40)
+    for _ in range(40):
+        window.answered()
+        window.leave()
+        await asyncio.sleep(0)
+    assert window.width == 3  # four were refused
+    clock.advance(HOLD_NS)
+    await entered(window, 40)
+    for _ in range(4):
+        window.answered()
+        window.leave()
+        await asyncio.sleep(0)
+    assert window.width == 4
+    window.close()
+
+
+async def test_after_a_refusal_of_the_only_line_nothing_is_sent_for_as_long_as_was_asked() -> None:
+    clock = ManualClock()
+    window = SendWindow(1, clock.now_ns)
     window.refused(0.005)
     (waiting,) = await entered(window, 1)
     assert not waiting.done()

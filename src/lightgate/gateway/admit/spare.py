@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lightgate.gateway.exchange.beside import Beside
 from lightgate.gateway.request.refusal import Refusal, Refusing
 
 if TYPE_CHECKING:
+    from lightgate.gateway.exchange.exchange import Exchange
     from lightgate.gateway.exchange.state import State
+    from lightgate.route.form.target import Form
     from lightgate.route.plan.plan import Plan
 
 LAG_NS: Final = 10_000_000  # of the loop, with which a worker has no time for batches
@@ -28,21 +31,36 @@ NO_ROOM: Final = Refusal(
 
 
 def check_spare(state: State, plan: Plan, now_ns: int) -> None:
-    """Let a line of a batch in; Refusing where it could make a client wait.
-
-    That is: the loop is behind; the worker or the target has nearly as many requests as it takes;
-    or, where clients have asked lately, the target would have more than a request was seen not to
-    wait with, but for one that tries more, or more than leave some of its room free.
-    """
+    """Let a line of a batch in; Refusing where it could make a client wait."""
+    if state.beside is None:
+        state.beside = Beside(state.learned.forms)  # from now on clients are counted
     load, most = state.load, state.load.requests
-    if load.lag_ns > LAG_NS or (most and len(state.exchanges) >= (1.0 - FREE_SHARE) * most):
+    full = most > 0 and len(state.exchanges) >= (1.0 - FREE_SHARE) * most
+    target = plan.steps[0].target
+    form = state.learned.forms.by_target.get(target)
+    if full or load.lag_ns > LAG_NS or (form and not _spare(state.beside, target, form, now_ns)):
         raise Refusing(NO_ROOM)
-    form = state.learned.forms.by_target.get(plan.steps[0].target)
-    if form is None:
-        return
-    flying, curve = form.flying(now_ns) + 1.0, form.curve
-    if form.limit.firm and flying > max(1.0, (1.0 - FREE_SHARE) * form.limit.most):
-        raise Refusing(NO_ROOM)
-    lately = now_ns - state.client_ns < LATELY_NS
-    if lately and (flying > curve.easy + 1.0 or not curve.spare(flying)):
-        raise Refusing(NO_ROOM)
+
+
+def _spare(beside: Beside, target: str, form: Form, now_ns: int) -> bool:
+    """Whether a target has room for one more line.
+
+    A limit that the target has shown is used up to three quarters. Where clients have asked lately,
+    a queue that was seen leaves what is beyond their peak, and without one the target may have one
+    request more than it was seen to serve without a wait.
+    """
+    flying, limit, curve = form.flying(now_ns) + 1.0, form.limit, form.curve
+    if limit.firm and flying > max(1.0, (1.0 - FREE_SHARE) * limit.most):
+        return False
+    if beside.client_ns is None or now_ns - beside.client_ns > LATELY_NS:
+        return True
+    queues = curve.slope * curve.room >= curve.alone_s > 0.0
+    if queues:
+        return beside.lines(target) + 1 + beside.peak(target) <= curve.room
+    return flying <= curve.easy + 1.0
+
+
+def count_line(state: State, exchange: Exchange) -> None:
+    """Count a line that was let in, until it is settled."""
+    if state.beside is not None:
+        state.beside.began(exchange.id, exchange.plan.steps[0].target)

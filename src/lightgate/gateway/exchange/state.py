@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lightgate.clock.source import Clock
+    from lightgate.gateway.exchange.beside import Beside
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.journal import JournalWriter
     from lightgate.gateway.request.body import ClientRequest
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 _MOST_ALIASES: Final = 4096
 TICK_S: Final = 1.0
-NO_CLIENT_NS: Final = -(2**62)  # an instant so long ago that it never was
 
 
 class UnderWay(Protocol):
@@ -139,7 +139,7 @@ class State:
         self.turns = Turns(self.loop)
         self.exchanges: set[UnderWay] = set()
         self.refused: Counter[str] = Counter()  # requests that got no attempt, by the code of why
-        self.client_ns = NO_CLIENT_NS  # when a client's request was last let in
+        self.beside: Beside | None = None  # clients beside lines of batches, once there was one
         self.inner: InnerCaller | None = None  # who may send lines of batches, if anyone
         self.draining = False
         self.each_second: list[Callable[[], object]] = []

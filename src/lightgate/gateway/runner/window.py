@@ -13,6 +13,7 @@ START: Final = 2.0
 LEAST: Final = 1.0
 CUT: Final = 0.5  # what is left of the window after a refusal
 CUT_NS: Final = 500_000_000  # lines that were sent together are refused together: one cut
+HOLD_NS: Final = 10_000_000_000  # for which a refused width is not tried again
 STEP: Final = 0.05  # of the window, by which it grows after as many good answers as it is wide
 
 
@@ -30,6 +31,8 @@ class SendWindow:
         self._now_ns = now_ns
         self._held_until_ns = 0
         self._cut_ns = -CUT_NS
+        self._ceiling = self.most  # of the window, until `_tried_ns`
+        self._tried_ns = 0
         self._good = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -59,17 +62,23 @@ class SendWindow:
         self._good += 1
         if self._good >= self.width and self.flying + 1.0 >= self.width:
             self._good = 0
-            self.width = min(self.most, self.width + max(1.0, STEP * self.width))
+            most = self.most if self._now_ns() >= self._tried_ns else min(self.most, self._ceiling)
+            self.width = max(self.width, min(most, self.width + max(1.0, STEP * self.width)))
             self._wake()
 
     def refused(self, wait_s: float) -> None:
-        """Take in that there was no room: halve the window, and send nothing for a while."""
+        """Take in that there was no room: halve the window, and do not try so many for a while.
+
+        A window of one line is held instead.
+        """
         now = self._now_ns()
         self._good = 0
-        if now - self._cut_ns >= CUT_NS:
-            self._cut_ns = now
+        if self.width <= LEAST:
+            self._held_until_ns = max(self._held_until_ns, now + int(wait_s * 1e9))
+        elif now - self._cut_ns >= CUT_NS:
+            self._cut_ns, self._tried_ns = now, now + HOLD_NS
+            self._ceiling = max(LEAST, self.width - 1.0)
             self.width = max(LEAST, CUT * self.width)
-        self._held_until_ns = max(self._held_until_ns, now + int(wait_s * 1e9))
 
     def close(self) -> None:
         """Let nobody through any more."""
