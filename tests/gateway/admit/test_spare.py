@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lightgate.gateway.admit.spare import LATELY_NS, _spare
 from lightgate.gateway.exchange.beside import PEAK_NS, Beside
 from lightgate.route.form.forms import Forms
-from lightgate.route.form.target import Form
+
+if TYPE_CHECKING:
+    from lightgate.route.form.target import Form
 
 T = "lab/m"
 

@@ -34,7 +34,8 @@ def state(*, spend: bool = True) -> Any:
     )
     return SimpleNamespace(
         journal=Log(), learned=learned, spend=Log() if spend else None, worker=3,
-        now_ns=lambda: 999, prints=SimpleNamespace(of=lambda request, tenant: len(tenant)),
+        now_ns=lambda: 999, beside=None,
+        prints=SimpleNamespace(of=lambda request, tenant: len(tenant)),
     )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def exchange(*attempts: Any, winner: Any = None, **more: Any) -> Any:
         "id": "x", "request_id": b"r", "alias": alias, "plan": alias.in_order, "cache": "off",
         "attempts": list(attempts), "winner": winner, "ceilings": None, "wall_ns": 5000,
         "caller": SimpleNamespace(
-            key=SimpleNamespace(id="k-1"), tags="t", passed=((b"traceparent", TRACE),),
+            batch=False, key=SimpleNamespace(id="k-1"), tags="t", passed=((b"traceparent", TRACE),),
             overrides=SimpleNamespace(tags=None, session=None), session=None,
         ),
         "inbound": SimpleNamespace(accepted_ns=100, first_byte_ns=110, received_ns=200),
@@ -271,3 +272,11 @@ def test_an_answer_whose_end_is_about_to_be_sent_is_an_answer() -> None:
     reply = SimpleNamespace(finished=False, started=False)
     note = settle(state(), exchange(won, winner=won, reply=reply, answered=True)).exchange
     assert (note.status, note.outcome) == (200, "ok")
+
+
+def test_a_line_of_a_batch_is_one_in_the_ledger_and_is_counted_no_more() -> None:
+    worker, facts = state(), exchange(attempt("lab/a", 5))
+    worker.beside, facts.caller.batch = Log(), True
+    note = settle(worker, facts)
+    assert [one.facts.source for one in note.attempts] == ["batch"]
+    assert worker.beside.said == [("ended", facts.id)]
