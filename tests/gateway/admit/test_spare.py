@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightgate.gateway.admit.spare import LATELY_NS, _spare
-from lightgate.gateway.exchange.beside import PEAK_NS, Beside
+from lightgate.route.admission.peaks import PEAK_NS, ClientPeaks
 from lightgate.route.form.forms import Forms
 
 if TYPE_CHECKING:
@@ -14,63 +14,63 @@ if TYPE_CHECKING:
 T = "lab/m"
 
 
-def rig(room: int = 0) -> tuple[Beside, Form]:
+def rig(room: int = 0) -> tuple[ClientPeaks, Form]:
     """A target that serves so many at once; 0: no queue was ever seen."""
     forms = Forms({})
     form = forms.form(T)
     if room:
         form.curve.room, form.curve.slope, form.curve.alone_s = float(room), 0.1, 0.2
-    return Beside(forms), form
+    return ClientPeaks(), form
 
 
-def client(beside: Beside, form: Form, now_ns: int = 1) -> None:
-    beside.came(T, now_ns)
+def client(peaks: ClientPeaks, form: Form, now_ns: int = 1) -> None:
+    peaks.came(T, form.in_flight, now_ns)
     form.in_flight += 1
 
 
 def test_without_clients_a_line_may_go() -> None:
-    beside, form = rig(room=2)
+    peaks, form = rig(room=2)
     form.in_flight = 50
-    assert _spare(beside, T, form, 1)
-    client(beside, form)
-    assert not _spare(beside, T, form, 1)
-    assert _spare(beside, T, form, LATELY_NS + 2)
+    assert _spare(peaks, T, form, 1)
+    client(peaks, form)
+    assert not _spare(peaks, T, form, 1)
+    assert _spare(peaks, T, form, LATELY_NS + 2)
 
 
 def test_the_peak_of_clients_stays_free() -> None:
-    beside, form = rig(room=8)
+    peaks, form = rig(room=8)
     for _ in range(5):
-        client(beside, form)
+        client(peaks, form)
     form.in_flight = 0  # all of them have ended, and may come again
     for number in range(3):
-        assert _spare(beside, T, form, 1)
-        beside.began(f"line{number}", T)
+        assert _spare(peaks, T, form, 1)
+        peaks.began(f"line{number}", T)
         form.in_flight += 1
-    assert not _spare(beside, T, form, 1)
-    client(beside, form)  # beside three lines: the lines are no part of the peak
-    assert (beside.peak(T), beside.lines(T)) == (5, 3)
-    beside.ended("line0")
-    beside.ended("line0")
-    assert beside.lines(T) == 2
-    assert _spare(beside, T, form, 1)
+    assert not _spare(peaks, T, form, 1)
+    client(peaks, form)  # beside three lines: the lines are no part of the peak
+    assert (peaks.peak(T), peaks.lines(T)) == (5, 3)
+    peaks.ended("line0")
+    peaks.ended("line0")
+    assert peaks.lines(T) == 2
+    assert _spare(peaks, T, form, 1)
 
 
 def test_a_peak_is_forgotten_after_two_turns() -> None:
-    beside, form = rig(room=8)
+    peaks, form = rig(room=8)
     for _ in range(7):
-        client(beside, form)
+        client(peaks, form)
     form.in_flight = 0
-    beside.came(T, PEAK_NS + 2)
-    assert beside.peak(T) == 7
-    beside.came(T, 2 * PEAK_NS + 4)
-    assert beside.peak(T) == 1
+    peaks.came(T, 0, PEAK_NS + 2)
+    assert peaks.peak(T) == 7
+    peaks.came(T, 0, 2 * PEAK_NS + 4)
+    assert peaks.peak(T) == 1
 
 
 def test_where_no_queue_was_seen_one_more_is_tried() -> None:
-    beside, form = rig()
-    client(beside, form)
+    peaks, form = rig()
+    client(peaks, form)
     form.curve.easy = 4
     form.in_flight = 4
-    assert _spare(beside, T, form, 1)
+    assert _spare(peaks, T, form, 1)
     form.in_flight = 5
-    assert not _spare(beside, T, form, 1)
+    assert not _spare(peaks, T, form, 1)

@@ -34,7 +34,7 @@ def state(*, spend: bool = True) -> Any:
     )
     return SimpleNamespace(
         journal=Log(), learned=learned, spend=Log() if spend else None, worker=3,
-        now_ns=lambda: 999, beside=None,
+        now_ns=lambda: 999, peaks=None,
         prints=SimpleNamespace(of=lambda request, tenant: len(tenant)),
     )  # fmt: skip
 
@@ -276,7 +276,7 @@ def test_an_answer_whose_end_is_about_to_be_sent_is_an_answer() -> None:
 
 def test_a_line_of_a_batch_is_one_in_the_ledger_and_is_counted_no_more() -> None:
     worker, facts = state(), exchange(attempt("lab/a", 5))
-    worker.beside, facts.caller.batch = Log(), True
+    worker.peaks, facts.caller.batch = Log(), True
     note = settle(worker, facts)
     assert [one.facts.source for one in note.attempts] == ["batch"]
-    assert worker.beside.said == [("ended", facts.id)]
+    assert worker.peaks.said == [("ended", facts.id)]

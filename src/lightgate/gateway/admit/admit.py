@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from lightgate.gateway.admit.overrides import forbidden
 from lightgate.gateway.admit.plan import plan_for
-from lightgate.gateway.admit.spare import check_spare, count_line
+from lightgate.gateway.admit.spare import check_spare, count_line, note_client
 from lightgate.gateway.admit.worst import leave_out, reserve_plan, worst
 from lightgate.gateway.exchange.exchange import Exchange
 from lightgate.gateway.request.body import read_request_body
@@ -84,8 +84,8 @@ def admit(state: State, exchange: Exchange) -> None:
         _check_reachable(state, plan, now)
     if exchange.caller.batch:
         check_spare(state, plan, now)
-    elif state.beside is not None:
-        state.beside.came(plan.steps[0].target, now)
+    elif state.peaks is not None:
+        note_client(state.peaks, state, plan, now)
     _reserve(state, exchange, plan)
     exchange.routed_ns = state.now_ns()
     request, key = exchange.request, exchange.caller.key

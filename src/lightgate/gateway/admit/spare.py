@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lightgate.gateway.exchange.beside import Beside
 from lightgate.gateway.request.refusal import Refusal, Refusing
+from lightgate.route.admission.peaks import ClientPeaks
 
 if TYPE_CHECKING:
     from lightgate.gateway.exchange.exchange import Exchange
@@ -32,17 +32,17 @@ NO_ROOM: Final = Refusal(
 
 def check_spare(state: State, plan: Plan, now_ns: int) -> None:
     """Let a line of a batch in; Refusing where it could make a client wait."""
-    if state.beside is None:
-        state.beside = Beside(state.learned.forms)  # from now on clients are counted
+    if state.peaks is None:
+        state.peaks = ClientPeaks()  # from now on clients are counted
     load, most = state.load, state.load.requests
     full = most > 0 and len(state.exchanges) >= (1.0 - FREE_SHARE) * most
     target = plan.steps[0].target
     form = state.learned.forms.by_target.get(target)
-    if full or load.lag_ns > LAG_NS or (form and not _spare(state.beside, target, form, now_ns)):
+    if full or load.lag_ns > LAG_NS or (form and not _spare(state.peaks, target, form, now_ns)):
         raise Refusing(NO_ROOM)
 
 
-def _spare(beside: Beside, target: str, form: Form, now_ns: int) -> bool:
+def _spare(peaks: ClientPeaks, target: str, form: Form, now_ns: int) -> bool:
     """Whether a target has room for one more line.
 
     A limit that the target has shown is used up to three quarters. Where clients have asked lately,
@@ -52,15 +52,22 @@ def _spare(beside: Beside, target: str, form: Form, now_ns: int) -> bool:
     flying, limit, curve = form.flying(now_ns) + 1.0, form.limit, form.curve
     if limit.firm and flying > max(1.0, (1.0 - FREE_SHARE) * limit.most):
         return False
-    if beside.client_ns is None or now_ns - beside.client_ns > LATELY_NS:
+    if peaks.client_ns is None or now_ns - peaks.client_ns > LATELY_NS:
         return True
     queues = curve.slope * curve.room >= curve.alone_s > 0.0
     if queues:
-        return beside.lines(target) + 1 + beside.peak(target) <= curve.room
+        return peaks.lines(target) + 1 + peaks.peak(target) <= curve.room
     return flying <= curve.easy + 1.0
+
+
+def note_client(peaks: ClientPeaks, state: State, plan: Plan, now_ns: int) -> None:
+    """Count a client's request for the peak at its target."""
+    target = plan.steps[0].target
+    form = state.learned.forms.by_target.get(target)
+    peaks.came(target, 0 if form is None else form.in_flight, now_ns)
 
 
 def count_line(state: State, exchange: Exchange) -> None:
     """Count a line that was let in, until it is settled."""
-    if state.beside is not None:
-        state.beside.began(exchange.id, exchange.plan.steps[0].target)
+    if state.peaks is not None:
+        state.peaks.began(exchange.id, exchange.plan.steps[0].target)

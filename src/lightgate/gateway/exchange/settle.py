@@ -32,8 +32,8 @@ def settle(state: State, exchange: ExchangeFacts) -> Settled:
         notes.append(_attempt(exchange, attempt, place))
     settled = Settled(_exchange(state, exchange), tuple(notes))
     state.journal.settle(settled, exchange.plan)
-    if state.beside is not None and exchange.caller.batch:
-        state.beside.ended(exchange.id)
+    if state.peaks is not None and exchange.caller.batch:
+        state.peaks.ended(exchange.id)
     _teach(state, exchange)
     key = exchange.caller.key
     if key is not None and state.spend is not None:

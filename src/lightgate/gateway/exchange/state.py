@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lightgate.clock.source import Clock
-    from lightgate.gateway.exchange.beside import Beside
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.journal import JournalWriter
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.gateway.served.inner import InnerCaller
     from lightgate.gateway.served.served import Served
     from lightgate.gateway.spend.counters import SpendCounters
+    from lightgate.route.admission.peaks import ClientPeaks
     from lightgate.route.plan.alias import Alias
     from lightgate.wire.client.client import Client
 
@@ -139,7 +139,7 @@ class State:
         self.turns = Turns(self.loop)
         self.exchanges: set[UnderWay] = set()
         self.refused: Counter[str] = Counter()  # requests that got no attempt, by the code of why
-        self.beside: Beside | None = None  # clients beside lines of batches, once there was one
+        self.peaks: ClientPeaks | None = None  # clients beside lines of batches, once there was one
         self.inner: InnerCaller | None = None  # who may send lines of batches, if anyone
         self.draining = False
         self.each_second: list[Callable[[], object]] = []

@@ -7,21 +7,17 @@ free now may be wanted a moment later. So their peak of the last minute or two s
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from lightgate.route.form.forms import Forms
+from typing import Final
 
 PEAK_NS: Final = 60_000_000_000  # for which a peak counts, at least
 
 
-class Beside:
+class ClientPeaks:
     """The lines under way in one worker, and the peaks of its clients."""
 
-    __slots__ = ("_before", "_forms", "_lines", "_now", "_targets", "_turned_ns", "client_ns")
+    __slots__ = ("_before", "_lines", "_now", "_targets", "_turned_ns", "client_ns")
 
-    def __init__(self, forms: Forms) -> None:
-        self._forms = forms
+    def __init__(self) -> None:
         self._targets: dict[str, str] = {}  # of each line under way
         self._lines: Counter[str] = Counter()
         self._now: dict[str, int] = {}  # peaks since the last turn, and those before it
@@ -40,11 +36,10 @@ class Beside:
         if target is not None:
             self._lines[target] -= 1
 
-    def came(self, target: str, now_ns: int) -> None:
-        """Take in a client's request that goes to a target."""
+    def came(self, target: str, in_flight: int, now_ns: int) -> None:
+        """Take in a client's request to a target that has so many in flight, lines included."""
         self.client_ns = now_ns
-        form = self._forms.by_target.get(target)
-        flying = 1 if form is None else form.in_flight - self._lines[target] + 1
+        flying = in_flight - self._lines[target] + 1
         if now_ns - self._turned_ns > PEAK_NS:
             late = now_ns - self._turned_ns > 2 * PEAK_NS
             self._before, self._now = {} if late else self._now, {}
