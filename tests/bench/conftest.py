@@ -105,7 +105,12 @@ def serving() -> Serve:
 
     @asynccontextmanager
     async def serve(script: Script) -> AsyncIterator[int]:
+        held: set[asyncio.Task[None] | None] = (
+            set()
+        )  # one that waits for ever is held by nobody else
+
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            held.add(asyncio.current_task())
             try:
                 await script(reader, writer)
             except (ConnectionError, asyncio.IncompleteReadError):
@@ -118,6 +123,10 @@ def serving() -> Serve:
             yield server.sockets[0].getsockname()[1]
         finally:
             server.close()
+            left = [task for task in held if task is not None and not task.done()]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
             await server.wait_closed()
 
     return serve
