@@ -130,6 +130,7 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/live.py --world queue --seconds 60 --seeds 1 || test $$? -eq 6 # a queue grows on a busy machine
 	$(BIN)/python benchmarks/worlds.py
+	$(BIN)/python benchmarks/advise.py
 	$(BIN)/python benchmarks/mutants.py
 
 # Small defects, one at a time: do the tests notice? `make mutants SEED=2 COUNT=50`

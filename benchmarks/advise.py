@@ -87,6 +87,13 @@ class Tally:
             for what, error in errors(world, advice, seed).items():
                 self.off[advice.id][what].append(error)
 
+    def kept(self, seeds: int) -> bool:
+        """Whether all was found, nothing invented, and no saving off by more than a fifth."""
+        planted = [name for names in PLANTED.values() for name in names]
+        worst = [abs(e) for kinds in self.off.values() for some in kinds.values() for e in some]
+        every = all(self.found[name] == seeds for name in planted)
+        return every and not self.invented and max(worst, default=0.0) <= 0.2
+
     def show(self, planted: str, seeds: int) -> None:
         """Print the lines of one planted waste."""
         head = f"{planted:<34} {self.found[planted]:>3}/{seeds:<3}"
@@ -112,6 +119,7 @@ def main() -> None:
     for names in PLANTED.values():
         for name in names:
             tally.show(name, given.seeds)
+    sys.exit(0 if tally.kept(given.seeds) else 6)
 
 
 if __name__ == "__main__":

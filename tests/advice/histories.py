@@ -8,8 +8,13 @@ a predicted saving is held against. The code under test sees the ledger alone.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
+import sqlite3
+import tempfile
 from array import array
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,14 +23,15 @@ import numpy as np
 from lightgate.clock.outcome import Outcome
 from lightgate.config.notation import parse_duration
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts
+from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.rollup import Rollup
 from lightgate.ledger.store.schema import attempt_notes, exchange_notes
+from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lightgate.advise.advice import Advice
-    from lightgate.ledger.store.store import Ledger
 
 NS: Final = 1_000_000_000
 T0: Final = 1_790_000_100  # wall clock, seconds
@@ -267,6 +273,24 @@ def notes_of(call: Call, made: str) -> tuple[ExchangeNote, AttemptNote | None]:
         array("q", [first, last] if streamed else [last]).tobytes(), "marker",
     )  # fmt: skip
     return exchange, attempt
+
+
+def empty_ledger(folder: Path) -> Ledger:
+    """Open a new ledger in a folder: a copy of one whose tables were made once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE).write_bytes(_tables())
+    return Ledger.open("sqlite", folder)
+
+
+@functools.cache
+def _tables() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        with Ledger.open("sqlite", Path(folder)) as made, made.writing() as connection:
+            connection.exec_driver_sql("SELECT 1")
+        base = sqlite3.connect(Path(folder) / FILE)
+        with contextlib.closing(base):
+            base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return (Path(folder) / FILE).read_bytes()
 
 
 # What a change does

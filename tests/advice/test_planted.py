@@ -17,17 +17,22 @@ from advice.histories import (
     Host,
     SimWorld,
     clean,
+    empty_ledger,
     keep_in,
     said_saved,
     simulate,
     truly_saved,
 )
+from ledger.notes import attempt_note, marks
+from lightgate.advise.advise import advise
+from lightgate.advise.history import run_history
+from lightgate.advise.scope import AdviceScope
 from lightgate.cli.advise import advise_ledger, scope_of
 from lightgate.clock.quantile import Interval
+from lightgate.config.load import parse_config
 from lightgate.ledger.runs.checked import ChecksRecord, PassPair
 from lightgate.ledger.runs.run import Run
 from lightgate.ledger.store.hourly import note_hourly_prices
-from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +55,7 @@ def report_of(
 ) -> AdviceReport:
     checks = Run(id="r", started="2026-11-16T00:00:00Z", checks=record(pairs)) if pairs else None
     calls = simulate(world, SEED, SEED + 1000)
-    with Ledger.open("sqlite", folder) as ledger:
+    with empty_ledger(folder) as ledger:
         keep_in(ledger, calls)
         end = max(call.at_s for call in calls) + 60.0
         period = (datetime.fromtimestamp(T0, UTC), datetime.fromtimestamp(T0 + end, UTC))
@@ -64,7 +69,7 @@ def of(report: AdviceReport, made: str) -> Advice:
 def chat(**more: object) -> Caller:
     given: dict[str, object] = {
         "key": "k", "model": "chat", "targets": ("north/m", "south/m"), "shares": (1.0, 1.0),
-        "requests": 700, **more,
+        "requests": 500, **more,
     }  # fmt: skip
     return Caller(**given)  # type: ignore[arg-type]
 
@@ -148,6 +153,7 @@ def test_a_smaller_model_of_the_same_provider_is_told_of(tmp_path: Path) -> None
     assert found.change is not None
     assert found.change.dollars_share.low > 0.5
     assert 'policy = "cascade"' in found.apply
+    assert of(report, "cascade:chat:north/tiny").state == "informative"
 
 
 def test_a_tail_of_hangs_is_worth_a_hedge(tmp_path: Path) -> None:
@@ -275,7 +281,7 @@ def test_a_machine_of_ones_own(tmp_path: Path) -> None:
     )
     for call in calls:
         call.at_s = call.at_s // DAY * DAY + (call.at_s % DAY) / 2.0  # the first half of the day
-    with Ledger.open("sqlite", tmp_path) as ledger:
+    with empty_ledger(tmp_path) as ledger:
         keep_in(ledger, calls, hourly=("south",))
         note_hourly_prices(ledger, {"south": Decimal("2.40")}, T0)
         period = (datetime.fromtimestamp(T0, UTC), datetime.fromtimestamp(T0 + 8 * DAY, UTC))
@@ -292,3 +298,42 @@ def test_a_machine_of_ones_own(tmp_path: Path) -> None:
     assert room.change is not None
     assert room.change.dollars_share.low > 0.5
     assert "south/m" in room.apply
+
+
+def test_a_configured_target_that_was_never_asked_is_told_of(tmp_path: Path) -> None:
+    lines = "".join(
+        f'[providers.{name}]\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "none"\n'
+        for name in ("north", "south", "new")
+    )
+    lines += '[models.chat]\ntargets = ["north/m", "south/m", "new/m"]\n'
+    lines += '[prices."new/m"]\ninput = 0.1\noutput = 0.4\n'
+    calls = simulate(world(chat()), SEED, SEED)
+    with empty_ledger(tmp_path) as ledger:
+        keep_in(ledger, calls)
+        period = (datetime.fromtimestamp(T0, UTC), datetime.fromtimestamp(T0 + 5 * DAY, UTC))
+        report = advise_ledger(ledger, scope_of(ledger, period, parse_config(lines)))
+    found = of(report, "unmeasured:chat:new/m")
+    assert found.state == "informative"
+    assert found.verify == "lightgate bench north/m south/m new/m"
+    assert not report.offered
+
+
+def test_a_run_is_advice_too() -> None:
+    """Two hosts of a run; there is no month, and no key."""
+    fast = [attempt_note(f"a{n}", marks(20, 100, 10), target="a/m", model="m") for n in range(60)]
+    slow = [attempt_note(f"b{n}", marks(20, 400, 30), target="b/m", model="m") for n in range(60)]
+    notes = [
+        msgspec.structs.replace(
+            one, facts=msgspec.structs.replace(one.facts, wall_ns=one.facts.wall_ns + n * 10**9)
+        )
+        for n, one in enumerate((*fast, *slow))
+    ]
+    began = datetime.fromtimestamp(notes[0].facts.wall_ns / 1e9, UTC)
+    history = run_history([note.attempt() for note in notes], (began, began))
+    report = advise(AdviceScope(history, None))
+    found = of(report, "other-target:m:b/m")
+    assert found.state == "advised"
+    assert found.change is not None
+    assert found.change.dollars_per_month is None
+    assert found.change.seconds_mean.value == pytest.approx(0.68, rel=0.05)
+    assert "no fingerprints" in of(report, "cache:m").because

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advice.histories import T0, clean, dear, keep_in, simulate
+from advice.histories import T0, clean, dear, empty_ledger, keep_in, simulate
 from lightgate.cli import advise as verb
+from lightgate.cli import report
 from lightgate.cli.main import main
 from lightgate.config.load import parse_config
-from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,12 +39,13 @@ def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LIGHTGATE_CONFIG", raising=False)
     monkeypatch.setattr(verb, "datetime", Clock)
+    monkeypatch.setattr(report, "datetime", Clock)
 
 
 def written(world: SimWorld, folder: Path) -> Path:
     calls = simulate(world, SEED, SEED)
     Clock.at = int(T0 + max(call.at_s for call in calls) + 60)
-    with Ledger.open("sqlite", folder) as ledger:
+    with empty_ledger(folder) as ledger:
         keep_in(ledger, calls)
     return folder
 
@@ -107,3 +108,23 @@ def test_there_is_no_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["advise", "--data", str(tmp_path / "none")]) == 2
     assert "There is no ledger" in capsys.readouterr().err
     assert main(["advise", "--last", "soon"]) == 2
+
+
+def test_the_page_of_a_report_has_a_section_with_advice(tmp_path: Path) -> None:
+    data, page = written(dear(SEED), tmp_path / "data"), tmp_path / "speed.html"
+    assert main(["report", "--data", str(data), "--out", str(page)]) == 0
+    text = page.read_text("utf-8")
+    assert '<section id="advice">' in text
+    assert "1 advice for" in text
+    assert "targets = [&quot;north/llama-w&quot;" in text or 'targets = ["north/llama-w"' in text
+    assert main(["report", "--data", str(data), "--out", str(page), "--no-advice"]) == 0
+    assert 'id="advice"' not in page.read_text("utf-8")
+
+
+def test_a_bill_without_second_attempts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = written(clean(SEED), tmp_path / "data")
+    assert main(["report", "--bill", "--data", str(data)]) == 0
+    assert "had a second attempt" in capsys.readouterr().err
+    assert main(["report", "--bill", "--data", str(data), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == []
+    assert main(["report", "--bill", "--data", str(data), "--format", "csv"]) == 2

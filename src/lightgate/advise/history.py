@@ -7,6 +7,7 @@ is counted beside them.
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -20,7 +21,6 @@ from lightgate.ledger.store.schema import attempts, exchange_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Wholes = NDArray[np.int64]
 
 NS: Final = 1_000_000_000
-MOST: Final = 200_000  # requests that are read, the newest
+MOST: Final = 100_000  # requests that are read, the newest: some ten seconds
 MONTH_S: Final = 730 * 3600  # 365 x 24 / 12 hours
 LEAST_SPAN_S: Final = 3600  # of a history that a month is made of
 _CLOSED: Final = frozenset({"cancelled", "cut"})
@@ -149,16 +149,23 @@ def _whole(rows: Iterable[PastRow], name: str) -> Wholes:
     return np.array([row[at] for row in rows], dtype=np.int64)
 
 
-def ledger_history(ledger: Ledger, since: datetime, until: datetime) -> PastTraffic:
-    """Read the answered requests of a period; a request without a key has the key ""."""
+def ledger_history(
+    ledger: Ledger, since: datetime, until: datetime, most: int = MOST
+) -> PastTraffic:
+    """Read the answered requests of a period; a request without a key has the key "".
+
+    Of more than `most` requests the newest are read, and the period begins with the first of them.
+    """
     start, stop = (int(at.timestamp() * 1e6) * 1000 for at in (since, until))
     tried: dict[str, list[Any]] = defaultdict(list)
     cached: set[str] = set()
     cascades: set[str] = set()
     with ledger.reading() as connection:
-        asked = connection.execute(_asked(start, stop)).all()
-        oldest = asked[-1].wall_ns if asked else start
-        for row in connection.execute(_tried(min(start, oldest), stop)):
+        asked = connection.execute(_asked(start, stop).limit(most)).all()
+        if len(asked) == most:
+            start = asked[-1].wall_ns
+            since = datetime.fromtimestamp(start / NS, UTC)
+        for row in connection.execute(_tried(start, stop)):
             tried[row.exchange_id].append(row)
     counts: dict[str, TargetCount] = {}
     rows = []
@@ -186,7 +193,7 @@ def _asked(start: int, stop: int) -> sa.Select[Any]:
         table.cost_nano, table.loser_cost_nano, table.fingerprint,
     )  # fmt: skip
     here = (table.wall_ns >= start, table.wall_ns < stop)
-    return sa.select(*columns).where(*here).order_by(table.wall_ns.desc()).limit(MOST)
+    return sa.select(*columns).where(*here).order_by(table.wall_ns.desc())
 
 
 def _tried(start: int, stop: int) -> sa.Select[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from lightgate.advise.prices import token_prices
 from lightgate.advise.times import times_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lightgate.advise.history import PastTraffic, Wholes
     from lightgate.advise.times import TargetTimes
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.runs.run import Run
     from lightgate.ledger.store.hourly import MachineUse
 
+T = TypeVar("T")
 WORSE_CHECKS: Final = 0.05  # of the cases that another target may surely pass fewer
 
 
@@ -36,6 +37,7 @@ class AdviceScope:
         self.machines = tuple(machines)
         self.prices = token_prices(history, config)
         self._checks = checks
+        self._known: dict[str, Any] = {}
         self._times: dict[str, TargetTimes | None] = {}
         self._all_s = float(history.e2e_s.sum())
         hours = sum(float(use.usd_per_hour) * use.hours for use in machines)
@@ -64,6 +66,13 @@ class AdviceScope:
                 f"the checks leave open that {there} passes {-least:.0%} of cases fewer than {here}"
             )
         return None
+
+    def known(self, name: str, find: Callable[[PastTraffic], T]) -> T:
+        """What was found in the history under a name; it is looked for once."""
+        if name not in self._known:
+            self._known[name] = find(self.history)
+        found: T = self._known[name]
+        return found
 
     def times(self, target: str) -> TargetTimes | None:
         """The samples of a target, read once."""

@@ -93,9 +93,10 @@ def scope_of(
     period: tuple[datetime, datetime],
     config: Config | None,
     checks: Run | None = None,
+    most: int | None = None,
 ) -> AdviceScope:
-    """Read a period of a ledger."""
-    from lightgate.advise.history import ledger_history
+    """Read a period of a ledger; of more than `most` requests the newest."""
+    from lightgate.advise.history import MOST, ledger_history
     from lightgate.advise.scope import AdviceScope
     from lightgate.ledger.store.hourly import hourly_rows, machine_uses
 
@@ -104,7 +105,7 @@ def scope_of(
     last = period[1] - period[0]
     hourly = hourly_rows(ledger, last, period[1], prices)
     machines = machine_uses(ledger, hourly, last, period[1])
-    return AdviceScope(ledger_history(ledger, *period), config, machines, checks)
+    return AdviceScope(ledger_history(ledger, *period, most or MOST), config, machines, checks)
 
 
 def advise_ledger(

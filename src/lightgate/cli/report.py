@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Format = Literal["table", "json", "csv", "md", "html", "png", "svg"]
 FORMATS: Final = ("table", "json", "csv", "md", "html", "png", "svg")
 _NS_PER_US: Final = 1_000
+_MOST_ADVISED: Final = 20_000  # requests that the advice on a page looks at: some three seconds
 _DATA: Final = "./lightgate-data"
 
 
@@ -217,7 +218,8 @@ def _advice(ledger: Ledger, period: ReportPeriod, config: Config | None) -> str:
     from lightgate.advise.page import advice_section
     from lightgate.cli.advise import advise_ledger, scope_of
 
-    scope = scope_of(ledger, (period.until - period.length, period.until), config)
+    span = (period.until - period.length, period.until)
+    scope = scope_of(ledger, span, config, most=_MOST_ADVISED)
     return advice_section(advise_ledger(ledger, scope, rehearse=False))
 
 

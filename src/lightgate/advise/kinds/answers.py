@@ -170,7 +170,7 @@ def _streaming(scope: AdviceScope, model: str, among: Wholes) -> Iterator[Touche
     """Whole answers to people, where streams of the same targets show when a first token comes."""
     history = scope.history
     rows = among[~history.streamed[among] & (history.e2e_s[among] >= SLOW_S)]
-    rows = np.setdiff1d(rows, in_loops(history))
+    rows = np.setdiff1d(rows, in_loops(scope))
     after = np.full(len(rows), np.nan)
     for target in dict.fromkeys(history.target[rows].tolist()):
         streams = np.flatnonzero((history.target == target) & ~np.isnan(history.ttft_s))

@@ -63,9 +63,9 @@ def loops_of(history: PastTraffic) -> list[Loop]:
     ]
 
 
-def in_loops(history: PastTraffic) -> Wholes:
+def in_loops(scope: AdviceScope) -> Wholes:
     """The places of all rows that are part of a loop."""
-    found = [loop.rows for loop in loops_of(history)]
+    found = [loop.rows for loop in scope.known("loops", loops_of)]
     return np.concatenate(found) if found else np.array([], dtype=np.int64)
 
 
@@ -76,12 +76,10 @@ def _series(history: PastTraffic, places: Wholes) -> list[Wholes]:
     gap_s = (history.start_ns[places][1:] - history.end_ns[places][:-1]) / NS
     usual = float(np.median(history.e2e_s[places]))
     follows = (gap_s >= -LATE_S) & (gap_s <= max(LEAST_GAP_S, GAP * usual))
-    breaks = np.flatnonzero(~follows) + 1
-    return [
-        part
-        for part in np.split(places, breaks)
-        if len(part) >= SHORTEST and _waits_for_answers(history, part)
-    ]
+    edges = np.concatenate(([0], np.flatnonzero(~follows) + 1, [len(places)]))
+    long = np.flatnonzero(np.diff(edges) >= SHORTEST)
+    parts = [places[edges[at] : edges[at + 1]] for at in long]
+    return [part for part in parts if _waits_for_answers(history, part)]
 
 
 def _waits_for_answers(history: PastTraffic, part: Wholes) -> bool:
@@ -97,9 +95,9 @@ def _waits_for_answers(history: PastTraffic, part: Wholes) -> bool:
 
 def loop_advice(scope: AdviceScope, model: str) -> Iterator[Touched]:
     """Look at the loops of one model, key by key."""
-    history, among = scope.history, scope.history.of_model(model)
+    among = scope.history.of_model(model)
     by_key: dict[str, list[Loop]] = {}
-    for loop in loops_of(history):
+    for loop in scope.known("loops", loops_of):
         if loop.model == model:
             by_key.setdefault(loop.key, []).append(loop)
     for key, loops in by_key.items():

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from lightgate.advise.advice import FEWEST, Advice, Touched
+from lightgate.advise.advice import FEWEST, LEAST_SHARE, Advice, Touched
 from lightgate.advise.effect import Effect, change_of, evidence_of, standard_error
+from lightgate.advise.prices import TokenPrice
 from lightgate.advise.words import alias_lines, ms, per_1k, quoted, seconds
 from lightgate.provider.identity import identity
+from lightgate.provider.target import rates_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +57,39 @@ def target_advice(scope: AdviceScope, model: str) -> Iterator[Touched]:
             yield _hedge(scope, quick, among)
             yield _race(scope, quick, among)
         yield from _smaller(scope, model, here, (rows, among))
+    yield from _unmeasured(scope, model, among)
+
+
+def _unmeasured(scope: AdviceScope, model: str, among: Wholes) -> Iterator[Touched]:
+    """Name the configured targets of a model that are cheaper by list, and were never asked."""
+    table = None if scope.config is None else scope.config.models.get(model)
+    history = scope.history
+    asked = [name for name in scope.targets_of(model) if name in history.counts]
+    for there in () if table is None else table.targets:
+        rates = rates_at(there, scope.config, history.until)
+        if there in history.counts or rates is None or not rates.output or not rates.input:
+            continue
+        price = TokenPrice(float(rates.input) / 1e6, float(rates.output) / 1e6)
+        bill = price.usd(history.tokens_in[among], history.tokens_out[among])
+        if not float(bill.sum()) < (1.0 - LEAST_SHARE) * float(np.nansum(history.usd[among])):
+            continue
+        advice = Advice(
+            id=f"unmeasured:{model}:{there}",
+            kind="other target",
+            model=model,
+            state="informative",
+            because="informative: no request of this period went there, so its speed is not known",
+            finding=(
+                f"{there} is configured for {model} and was not asked; the same tokens would have"
+                f" cost {per_1k(bill)} instead of {per_1k(history.usd[among])} per 1,000."
+            ),
+            evidence=evidence_of(history, among, f"model_asked = {quoted(model)}"),
+            worse="Its speed and its failures are not known.",
+            effort="config",
+            verify=f"lightgate bench {' '.join((*asked, there))}",
+            expect="which of them is faster, with an interval",
+        )
+        yield Touched(advice, among)
 
 
 def _gain(one: Touched) -> float:
@@ -284,6 +319,37 @@ def _smaller(
         found = scope.checked(here, there)
         needs = NEEDS_CHECK if found is None else found
         yield Touched(advice, rows, scope.weight(among), needs)
+        yield _cascade(scope, TargetMove(model, here, there, rows, times), among)
+
+
+def _cascade(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
+    """Send the shorter half of the requests to the smaller model, as a guess at the simple ones."""
+    history, rows = scope.history, move.rows
+    lengths = history.tokens_in[rows] + history.tokens_out[rows]
+    short = rows[lengths <= np.median(lengths)]
+    effect = _moved(scope, move._replace(rows=short))
+    advice = Advice(
+        id=f"cascade:{move.model}:{move.there}",
+        kind="cascading",
+        model=move.model,
+        target=move.here,
+        moves_to=move.there,
+        finding=(
+            f"If the shorter half of the requests of {move.here} were simple enough for"
+            f" {move.there}, they would have taken {seconds(effect.after_s.mean())} instead of"
+            f" {seconds(effect.before_s.mean())}, for {per_1k(effect.after_usd)} instead of"
+            f" {per_1k(effect.before_usd)} per 1,000."
+        ),
+        evidence=evidence_of(history, short, f"winner = {quoted(move.here)}"),
+        change=change_of(history, effect, among),
+        worse="Simple requests get the answers of a smaller model; failed checks are asked again.",
+        effort="config",
+        apply=_cascade_lines(move.model, move.there, move.here),
+        verify="lightgate report --by target --last 24h",
+        expect=f"a part of the requests at {move.there}",
+    )
+    found = scope.checked(move.here, move.there)
+    return Touched(advice, short, scope.weight(among), NEEDS_CHECK if found is None else found)
 
 
 def _cascade_lines(model: str, small: str, large: str) -> str:
