@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 NEVER_NS: Final = 1 << 62  # until another request has ended
 LONGEST_S: Final = 300.0  # that a target is held for, whatever it asks
 UNKNOWN_S: Final = 1.0  # that a stated limit is held for, where the refusal names no wait
+EACH_ALPHA: Final = 0.1  # weight of the newest answer in the usual time of one
+SPREAD: Final = 4.0  # times as fast as requests end, on average, may others begin
+AT_ONCE: Final = 4  # requests that need not wait for their turn in that
+LEAST_GAP_NS: Final = 1_000_000  # a shorter one between two requests is none
 End = Literal["ok", "refused", "failed", "wrong"]
 
 
@@ -64,6 +68,8 @@ class Admission:
         self._most = most
         self._rates: dict[tuple[str, float | None], RateGate] = {}
         self._reserve = Reserve()
+        self._each_ns = 0.0  # the usual time of an answer
+        self._turn_ns = 0.0  # when the next request would begin, were all spread evenly
 
     @property
     def most(self) -> float:
@@ -83,12 +89,14 @@ class Admission:
         """
         if self.in_flight and self.in_flight + 1 > self.most:
             return NEVER_NS
-        wait_ns = max(self.held_ns - now_ns, self.learnt.wait_ns(now_ns))
+        wait_ns = max(
+            self.held_ns - now_ns, self.learnt.wait_ns(now_ns), self._turn_wait_ns(now_ns)
+        )
         if self._rates:
             need = self._reserve.need(size, cap)
             for (what, _), gate in self._rates.items():
                 wait_ns = max(wait_ns, gate.wait_ns(_amount(what, need), now_ns))
-        return wait_ns
+        return max(0, wait_ns)
 
     def need(self, size: int, cap: int | None) -> Need:
         """Return the tokens that a request is taken to need."""
@@ -98,6 +106,7 @@ class Admission:
         """Count a request that goes now."""
         self.in_flight += 1
         self.learnt.sent(now_ns)
+        self._turn_ns = max(self._turn_ns, float(now_ns)) + self._gap_ns()
         need = self._reserve.need(size, cap)
         for (what, _), gate in self._rates.items():
             gate.take(_amount(what, need), now_ns)
@@ -117,6 +126,7 @@ class Admission:
                 self.knee.promised = gate.rate
         if facts.end == "ok":
             self._reserve.counted(let.size, facts.tokens_in, facts.tokens_out)
+            self._each_ns += (EACH_ALPHA if self._each_ns else 1.0) * (took_ns - self._each_ns)
             self.window.answered(in_flight, took_ns, now_ns)
             self.learnt.answered(now_ns)
             work = 1.0 + (facts.tokens_out or 0)
@@ -131,6 +141,15 @@ class Admission:
         self.in_flight -= 1
         for (what, _), gate in self._rates.items():
             gate.give_back(_amount(what, let.need))
+
+    def _gap_ns(self) -> float:
+        """Return the time between two requests, so that a higher level is not filled at once."""
+        gap_ns = self._each_ns / (SPREAD * self.most)
+        return gap_ns if gap_ns >= LEAST_GAP_NS else 0.0
+
+    def _turn_wait_ns(self, now_ns: int) -> int:
+        gap_ns = self._gap_ns()
+        return round(self._turn_ns - AT_ONCE * gap_ns - now_ns) if gap_ns else 0
 
     def _settle(self, let: Pass, facts: AnswerFacts) -> None:
         """Put right what was set aside; what a refused or failed request took is not known."""

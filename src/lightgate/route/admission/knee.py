@@ -18,7 +18,7 @@ MOST: Final = 512.0  # no level is tried above
 DOUBLE: Final = 2.0  # times the level, while it pays
 LEAP: Final = 4.0  # same, while requests are as fast with more of them
 LINEAR: Final = 0.85  # of the growth in flight that throughput has then grown by
-SURE: Final = 0.6  # same: half a round is enough to go on
+SURE: Final = 0.6  # same: a few answers are enough to go on
 GAIN: Final = 0.3  # of the growth in flight that throughput must grow by: 10 % more for 3 %
 NEARLY: Final = 0.95  # of the most throughput is enough
 CLOSE: Final = 0.13  # of the level: a gap between too few and enough that is not searched further
@@ -27,8 +27,8 @@ FINE_FULL: Final = 0.95  # same, where levels are close to each other
 MORE: Final = 1.25  # times the level that is tried in between
 LESS: Final = 0.8
 SLOW: Final = 1.3  # times as long as with few in flight: fewer are tried
-CLIMB_ROUND: Final = 8  # answers that judge a level, at least
-FINE_ROUND: Final = 24  # same, where levels are close to each other
+CLIMB_ROUND: Final = 8  # answers that may be enough to double the level
+FINE_ROUND: Final = 24  # answers that judge a level, at least
 PROBE_NS: Final = 60_000_000_000
 LONGEST_NS: Final = 960_000_000_000
 ALPHA: Final = 0.3  # weight of the newest round at the held level
@@ -114,9 +114,11 @@ class Knee:
             return
         found = self._round
         found.add(flying, work, seconds)
-        wanted = max(CLIMB_ROUND if coarse else FINE_ROUND, self.most)
-        if found.n < wanted and not (coarse and 2 * found.n >= wanted and self._gain() >= SURE):
-            return
+        if found.n < max(FINE_ROUND, self.most):
+            # To go on a few answers are enough, where they are clear; to stop they are not.
+            enough = coarse and found.n >= max(CLIMB_ROUND, self.most / 2)
+            if not enough or self._gain() < SURE:
+                return
         speed = 1.0 / found.each_s(self._usual)
         self._best = max(self._best, speed)
         self._judge(found.level, found.level * speed, speed, now_ns)
