@@ -1,15 +1,19 @@
-"""What a whole exchange tells the hedge budgets: what was won, lost, and paid for a second."""
+"""What a whole exchange tells the hedge budgets, the service levels and the ledger."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lightgate.gateway.exchange.settle import _teach
+from lightgate.clock.tokens import Tokens
+from lightgate.gateway.exchange.settle import _judge, _teach
 from lightgate.route.plan.alias import Alias
 from lightgate.route.plan.plan import Plan, Step
+
+if TYPE_CHECKING:
+    from gateway.conftest import Start
 
 ALIAS = Alias(name="m", targets=("a/m", "b/m"), hedge="auto", policy="fastest")
 
@@ -68,3 +72,64 @@ def test_an_answer_that_a_check_rejected_is_paid_as_the_winner_is() -> None:
 def test_an_unknown_price_counts_for_nothing() -> None:
     found = taught(attempt("primary", None), attempt("hedge", None), key=None)
     assert found == ("", 0, 0, 0.0)
+
+
+def judged(status: int = 200, **answer: Any) -> list[tuple[Any, ...]]:
+    """What the service levels are told of an exchange; without `answer` there was none."""
+    told: list[tuple[Any, ...]] = []
+    observer = SimpleNamespace(
+        answered=lambda *facts: told.append(("answered", *facts)),
+        unanswered=lambda *facts: told.append(("unanswered", *facts)),
+    )
+    winner = None
+    if answer:
+        called = SimpleNamespace(error=None, streamed=answer["streamed"], tokens=Tokens(out=7))
+        marks = SimpleNamespace(first=answer.get("first"), last=answer.get("last"))
+        winner = SimpleNamespace(called=called, marks=marks)
+    exchange: Any = SimpleNamespace(
+        winner=winner,
+        alias=ALIAS,
+        inbound=SimpleNamespace(received_ns=100),
+        refusal=SimpleNamespace(status=status),
+        reply=SimpleNamespace(started=False),
+    )
+    state: Any = SimpleNamespace(learned=SimpleNamespace(observer=observer))
+    _judge(state, exchange)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"streamed": True, "first": 300, "last": 1000}, [("answered", "m", 200, (7, 700))]),
+        ({"streamed": False, "first": 300, "last": 1000}, []),
+        ({"streamed": True, "first": 300}, []),
+        ({"streamed": True}, []),
+    ],
+)
+def test_levels_are_judged_by_streams_with_tokens(
+    answer: dict[str, Any], told: list[tuple[Any, ...]]
+) -> None:
+    assert judged(**answer) == told
+
+
+@pytest.mark.parametrize(("status", "missed"), [(499, 0), (500, 1), (503, 1)])
+def test_a_request_without_an_answer_misses_its_levels_unless_the_client_ended_it(
+    status: int, missed: int
+) -> None:
+    assert judged(status) == [("unanswered", "m")] * missed
+
+
+async def test_the_names_of_attempts_and_the_winner_among_several(start: Start) -> None:
+    rig = await start('[models.m]\ntargets = ["lab/nothing", "lab/plain"]\npolicy = "ordered"\n')
+    assert (await rig.chat("lab/plain")).status == 200
+    assert (await rig.chat("m")).status == 200
+    await rig.until(lambda: len(rig.settled()) == 2)
+    single, several = rig.settled()
+    name = single.exchange.id
+    assert [(one.facts.id, one.facts.won) for one in single.attempts] == [(f"{name}.0", None)]
+    name = several.exchange.id
+    assert [(one.facts.id, one.facts.won) for one in several.attempts] == [
+        (f"{name}.0", False),
+        (f"{name}.1", True),
+    ]
