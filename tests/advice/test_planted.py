@@ -24,6 +24,15 @@ from advice.histories import (
     truly_saved,
 )
 from ledger.notes import attempt_note, marks
+from lightgate.advise import rehearsed
+from lightgate.advise.advice import (
+    NOTHING,
+    Advice,
+    AdvisedChange,
+    Evidence,
+    RehearsedChange,
+    SavedBounds,
+)
 from lightgate.advise.advise import advise
 from lightgate.advise.history import run_history
 from lightgate.advise.scope import AdviceScope
@@ -38,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lightgate.advise.advice import Advice
     from lightgate.advise.advise import AdviceReport
 
 SEED = 31
@@ -337,3 +345,31 @@ def test_a_run_is_advice_too() -> None:
     assert found.change.dollars_per_month is None
     assert found.change.seconds_mean.value == pytest.approx(0.68, rel=0.05)
     assert "no fingerprints" in of(report, "cache:m").because
+
+
+def test_seconds_that_the_load_takes_back_are_not_said() -> None:
+    bounds = SavedBounds(10.0, 8.0, 12.0)
+    change = AdvisedChange(
+        method="replayed", seconds_p50=9.0, seconds_p95=20.0, seconds_mean=bounds,
+        seconds_share=SavedBounds(0.5, 0.4, 0.6), dollars_per_1k=NOTHING, dollars_per_month=NOTHING,
+        dollars_share=NOTHING,
+    )  # fmt: skip
+    evidence = Evidence(since="", until="", n=100, query="")
+    said = Advice(
+        id="x", kind="other target", model="m", finding="", evidence=evidence, change=change
+    )
+    shown = {seconds: judged(said, seconds) for seconds in (9.5, 6.0, 3.0)}
+    assert shown[9.5].change == change
+    assert shown[6.0].change is not None
+    assert shown[6.0].change.seconds_mean.value == pytest.approx(6.0)
+    assert shown[6.0].change.seconds_share.low == pytest.approx(0.24)
+    assert shown[3.0].state == "refused"
+    assert "does not bear it out" in shown[3.0].because
+
+
+def judged(advice: Advice, seconds: float) -> Advice:
+    rehearsal = RehearsedChange(
+        seconds_mean=seconds, advised_seconds_mean=10.0, dollars_per_1k=None,
+        advised_dollars_per_1k=0.0, seeds=2,
+    )  # fmt: skip
+    return rehearsed._judged(advice, rehearsal)

@@ -240,7 +240,7 @@ def _row(one: Any, tries: Sequence[Any]) -> PastRow | None:
         key=one.key_id or "",
         target=won.target,
         start_ns=one.wall_ns,
-        end_ns=one.wall_ns + (int(won.e2e_ms * 1e6) if lasted is None else lasted),
+        end_ns=one.wall_ns + max(int(won.e2e_ms * 1e6), lasted or 0),
         e2e_s=won.e2e_ms / 1e3,
         ttft_s=np.nan if won.ttft_ms is None else won.ttft_ms / 1e3,
         token_s=np.nan if not won.speed_tps else 1.0 / won.speed_tps,
