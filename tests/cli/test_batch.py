@@ -87,26 +87,37 @@ async def test_every_line_is_answered_in_its_own_words_and_paid(run: Run, tmp_pa
     assert len(results(tmp_path)) == 60
 
 
-async def test_ctrl_c_finishes_what_is_under_way_and_the_same_command_goes_on(
+async def test_a_job_that_is_killed_and_interrupted_goes_on_and_pays_each_line_once(
     start: Callable[..., Awaitable[asyncio.subprocess.Process]], run: Run, tmp_path: Path
 ) -> None:
-    write_file(tmp_path, 90, tokens=1000)
-    options = ("batch", "run", "in.jsonl", "lab", "--world", "world.toml", "--no-ledger")
-    process = await start(*options)
-    while not (tmp_path / "in.results.jsonl").exists() or len(results(tmp_path)) < 10:
-        await asyncio.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, err = await process.communicate()
-    assert process.returncode == 130
+    write_file(tmp_path, 250, tokens=600)
+    options = ("batch", "run", "in.jsonl", "lab", "--world", "world.toml")
+
+    async def until(count: int, number: signal.Signals) -> tuple[int | None, bytes]:
+        process = await start(*options)
+        out = tmp_path / "in.results.jsonl"
+        while not out.exists() or out.read_bytes().count(b"\n") < count:
+            await asyncio.sleep(0.02)
+        process.send_signal(number)
+        _, err = await process.communicate()
+        return process.returncode, err
+
+    await until(10, signal.SIGKILL)
+    code, err = await until(30, signal.SIGINT)
+    assert code == 130
     assert b"finishing" in err
     assert b"The same command goes on with them." in err
     before = len(results(tmp_path))
-    assert 10 <= before < 90
-    ran = await run(*options, "--json")
-    said = json.loads(ran.out)
-    assert (said["answered"], said["resent"]) == (90, 0)
-    assert said["requests"] == 90 - before
-    assert not (tmp_path / "lightgate-data").exists()
+    assert 30 <= before < 250
+    said = json.loads((await run(*options, "--json")).out)
+    assert (said["answered"], said["failed"], said["resent"]) == (250, 1, 0)
+    assert said["requests"] == 250 - before
+    found = Counter(one["custom_id"] for one in results(tmp_path))
+    assert found == Counter(f"q{n}" for n in range(250))
+    base = sqlite3.connect(tmp_path / "lightgate-data" / "ledger.sqlite")
+    (paid,) = base.execute("SELECT sum(cost_nano) FROM attempt_notes").fetchone()
+    base.close()
+    assert paid == round(said["cost_usd"] * 1e9)
 
 
 async def test_what_cannot_be_meant_is_said(run: Run, tmp_path: Path) -> None:
