@@ -128,6 +128,7 @@ async def test_the_names_of_attempts_and_the_winner_among_several(start: Start) 
     single, several = rig.settled()
     name = single.exchange.id
     assert [(one.facts.id, one.facts.won) for one in single.attempts] == [(f"{name}.0", None)]
+    assert single.attempts[0].facts.source == "gateway"
     name = several.exchange.id
     assert [(one.facts.id, one.facts.won) for one in several.attempts] == [
         (f"{name}.0", False),
