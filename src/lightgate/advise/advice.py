@@ -113,7 +113,7 @@ class Touched(NamedTuple):
 
     `weight` is the model's share of all seconds and of all dollars of the history. `needs` is what
     has to be known before it may be offered, such as a check of quality; `unpriced` says that what
-    the change costs is not known.
+    the change costs is not known. `fewest` are the requests that it has to touch.
     """
 
     advice: Advice
@@ -121,6 +121,7 @@ class Touched(NamedTuple):
     weight: tuple[float, float] = (1.0, 1.0)
     needs: str = ""
     unpriced: bool = False
+    fewest: int = FEWEST
 
 
 def weighed(found: Sequence[Touched]) -> list[Advice]:
@@ -152,8 +153,8 @@ def _judged(one: Touched) -> Advice:
 def _why_not(one: Touched, change: AdvisedChange) -> str:
     """Say why an advice is not offered; empty where it is."""
     n = one.advice.evidence.n
-    if n < FEWEST:
-        return f"n too small: {n} requests, {FEWEST} are needed"
+    if n < one.fewest:
+        return f"n too small: {n} requests, {one.fewest} are needed"
     faster, cheaper = change.seconds_share, change.dollars_share
     gain = max(faster, cheaper, key=lambda share: share.low)
     if gain.low <= 0.0:

@@ -27,6 +27,7 @@ LEVERAGE: Final = 3.0  # median answers that every cut answer has to save: else 
 APART: Final = 2.0
 OTHER_WORK: Final = 0.75  # P(a long answer's prompt is longer, or shorter, than a usual one's)
 MOST_CUT: Final = 0.2  # of answers that end normally that a cap may cut
+RUNAWAYS: Final = 10  # that a cap has to stop; what is usual rests on ENOUGH answers beside them
 SLOW_S: Final = 2.0  # a whole answer that takes longer is worth a stream
 HALF: Final = 0.5  # of a prompt, in what a shorter one would save
 
@@ -144,7 +145,7 @@ def _capped(
         verify="lightgate models --caps --last 24h",
         expect=f"longest {cap:,} tokens",
     )
-    return Touched(advice, rows, scope.weight(among))
+    return Touched(advice, rows, scope.weight(among), fewest=RUNAWAYS)
 
 
 def _other_work(long: Wholes, usual: Wholes) -> bool:
