@@ -113,6 +113,8 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/restart.py
 	$(BIN)/python benchmarks/restart.py --upgrade --reloads 2
 	$(BIN)/python benchmarks/crowd.py
+	$(BIN)/python benchmarks/batch_beside.py
+	$(BIN)/python benchmarks/batch_room.py
 	$(BIN)/python benchmarks/turns.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
 	$(BIN)/python benchmarks/adds_up.py
 	$(BIN)/python benchmarks/kill.py

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightgate.gateway.admit.spare import LATELY_NS, _spare
-from lightgate.route.admission.peaks import PEAK_NS, ClientPeaks
+from lightgate.route.admission.peaks import PEAK_NS, ROOM_NS, ClientPeaks
 from lightgate.route.form.forms import Forms
 
 if TYPE_CHECKING:
@@ -42,17 +42,32 @@ def test_the_peak_of_clients_stays_free() -> None:
     for _ in range(5):
         client(peaks, form)
     form.in_flight = 0  # all of them have ended, and may come again
-    for number in range(3):
+    for number in range(2):  # and one place beside it
         assert _spare(peaks, T, form, 1)
         peaks.began(f"line{number}", T)
         form.in_flight += 1
     assert not _spare(peaks, T, form, 1)
-    client(peaks, form)  # beside three lines: the lines are no part of the peak
-    assert (peaks.peak(T), peaks.lines(T)) == (5, 3)
+    client(peaks, form)  # beside two lines: the lines are no part of the peak
+    assert (peaks.peak(T), peaks.lines(T)) == (5, 2)
     peaks.ended("line0")
     peaks.ended("line0")
-    assert peaks.lines(T) == 2
+    assert peaks.lines(T) == 1
     assert _spare(peaks, T, form, 1)
+
+
+def test_a_queue_is_remembered_when_it_is_no_longer_seen() -> None:
+    peaks, form = rig(room=4)
+    client(peaks, form)
+    assert _spare(peaks, T, form, 1)
+    form.curve.slope, form.curve.easy = 0.0, 6  # its evidence has faded
+    peaks.began("a", T)
+    peaks.began("b", T)
+    assert not _spare(peaks, T, form, 2)
+    form.curve.easy = 7
+    assert _spare(peaks, T, form, 2)  # so many do not wait: the room was none
+    form.curve.easy = 6
+    peaks.came(T, 3, ROOM_NS + 2)
+    assert _spare(peaks, T, form, ROOM_NS + 3)  # more is tried again
 
 
 def test_a_peak_is_forgotten_after_two_turns() -> None:

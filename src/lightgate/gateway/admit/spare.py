@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LAG_NS: Final = 10_000_000  # of the loop, with which a worker has no time for batches
 FREE_SHARE: Final = 0.25  # of what a target or a worker takes, left for clients
+BEYOND: Final = 1.25  # times a room: what is served beyond it without a wait shows it was none
+HALF: Final = 0.5  # of what clients may come with beyond what they have now
 LATELY_NS: Final = 60_000_000_000  # after a client's request, another one is expected
 WAIT_S: Final = 1.0
 
@@ -47,17 +49,21 @@ def _spare(peaks: ClientPeaks, target: str, form: Form, now_ns: int) -> bool:
 
     A limit that the target has shown is used up to three quarters. Where clients have asked lately,
     a queue that was seen leaves what is beyond their peak, and without one the target may have one
-    request more than it was seen to serve without a wait.
+    request more than it was seen to serve without a wait, half of a burst of clients included.
     """
     flying, limit, curve = form.flying(now_ns) + 1.0, form.limit, form.curve
     if limit.firm and flying > max(1.0, (1.0 - FREE_SHARE) * limit.most):
         return False
     if peaks.client_ns is None or now_ns - peaks.client_ns > LATELY_NS:
         return True
-    queues = curve.slope * curve.room >= curve.alone_s > 0.0
-    if queues:
-        return peaks.lines(target) + 1 + peaks.peak(target) <= curve.room
-    return flying <= curve.easy + 1.0
+    if curve.slope * curve.room >= curve.alone_s > 0.0:
+        peaks.saw_queue(target, curve.room, now_ns)
+    room = peaks.room(target, now_ns)
+    if room is not None and curve.easy <= BEYOND * room + 1.0:
+        return peaks.lines(target) + 1 + peaks.peak(target) < room
+    # Without a queue more is tried, but less boldly where clients come in bursts.
+    burst = max(0.0, peaks.peak(target) - (flying - 1.0 - peaks.lines(target)))
+    return flying + HALF * burst <= curve.easy + 1.0
 
 
 def note_client(peaks: ClientPeaks, state: State, plan: Plan, now_ns: int) -> None:

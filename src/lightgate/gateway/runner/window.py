@@ -38,6 +38,11 @@ class SendWindow:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
+    @property
+    def held(self) -> bool:
+        """Whether nothing is sent at the moment."""
+        return self._now_ns() < self._held_until_ns
+
     async def enter(self) -> None:
         """Wait for a turn; those who wait have it in the order in which they came."""
         if self._closed:
