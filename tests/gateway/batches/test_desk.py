@@ -377,7 +377,7 @@ async def test_a_line_gives_way_to_clients(start: Start) -> None:
     assert refused.headers["retry-after"] == "1"
     client = await ask(rig, "POST", "/v1/chat/completions", body, "")
     assert client.status == 200  # nobody else is held back
-    form_.in_flight = 1
+    form_.in_flight, form_.curve.easy = 1, 8
     assert (await sent()).status == 200
     rig.state.load.lag_ns = 20_000_000
     assert (await sent()).status == 429
