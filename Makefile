@@ -125,6 +125,7 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/fuzz.py
 	$(BIN)/python benchmarks/ship.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
+	$(BIN)/python benchmarks/ledger.py --attempts 1000000 || test $$? -eq 6 # as above
 	$(BIN)/python benchmarks/scrape.py
 	$(BIN)/python benchmarks/rescue.py
 	$(BIN)/python benchmarks/decide.py

@@ -109,7 +109,7 @@ def test_it_runs_from_an_empty_folder_and_from_its_own_files(command: Path, tmp_
 def test_the_demo_serves_its_pages_and_is_benched(command: Path, tmp_path: Path) -> None:
     with serving(command, tmp_path, "--demo") as said:
         page = get(said["console"]).decode()
-        for name in ("page.css", "page.js", "icon.svg"):
+        for name in ("console.css", "board.js", "icon.svg"):
             assert f"/static/{name}" in page
             assert get(f"{said['console']}static/{name}")
         target = f"demo={said['gateway']}#demo"

@@ -203,9 +203,9 @@ async def test_with_nothing_at_all_it_is_alive(serve: Serve) -> None:
         models = await up.aliases()
         assert {"demo", "mixtral"} <= models
         while True:  # the page shows traffic that nobody sent
-            status, body = await up.get("/api/speeds", console=True)
+            status, body = await up.get("/api/board", console=True)
             assert status == 200
-            if json.loads(body)["requests"] >= 3:
+            if json.loads(body)["totals"]["n"] >= 3:
                 break
             await asyncio.sleep(0.05)
         targets = {row["target"] for row in json.loads(body)["rows"]}
@@ -229,7 +229,7 @@ async def test_a_key_in_the_environment_is_served_and_never_told(serve: Serve) -
         assert up.lines[-1]["providers"] == ["openai"]
         everybody = [psutil.Process(up.process.pid), *psutil.Process(up.process.pid).children()]
         assert not any(CANARY in word for one in everybody for word in one.cmdline())
-        for path in ("/", "/metrics", "/api/speeds", "/health/ready"):
+        for path in ("/", "/metrics", "/api/board", "/requests", "/health/ready"):
             assert CANARY.encode() not in (await up.get(path, console=True))[1]
         up.process.send_signal(signal.SIGTERM)
         assert await up.end() == 0

@@ -101,7 +101,8 @@ def get(console: ConsoleContext) -> Get:
         fields = {"host": "127.0.0.1:8081", **headers}
         path, _, query = path.partition("?")
         scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
+            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1", "method": method,
             "scheme": "http", "path": path, "raw_path": path.encode(),
             "query_string": query.encode(), "root_path": "",
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8081),

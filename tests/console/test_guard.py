@@ -1,45 +1,45 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.console.app import REGISTRY
+from lightgate.console.api.routes import API_ROUTES
+from lightgate.console.app import REGISTRY, build_app
 from lightgate.console.guard import HEADERS, PAGE_POLICY, ConsoleAccess
 
 if TYPE_CHECKING:
     from console.conftest import Get
+    from lightgate.console.app import ConsoleContext
 
 SECRET = ConsoleAccess("0.0.0.0", "open sesame")
 OPEN = {"/health/live", "/health/ready"}
-PATHS = [entry.path for entry in REGISTRY]
+API = [
+    path.replace("{id}", "some/id") for route in API_ROUTES for path in (route.path, route.csv_path)
+] + ["/api/openapi.json", "/api/live"]
+PATHS = [entry.path for entry in REGISTRY] + API
 
 
 def basic(password: str) -> str:
     return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_every_route_but_health_needs_the_secret(get: Get, path: str) -> None:
-    refused = await get(path, access=SECRET)
-    assert (refused.status == 401) is (path not in OPEN)
-    if path not in OPEN:
-        assert refused.headers["www-authenticate"].startswith("Basic ")
-        for wrong in (
-            "Bearer open",
-            "Bearer ",
-            basic("sesame"),
-            "Basic !!",
-            "open sesame",
-            "Basic",
-        ):
-            assert (await get(path, access=SECRET, authorization=wrong)).status == 401
+async def test_every_route_but_health_needs_the_secret(get: Get) -> None:
+    for path in PATHS:
+        refused = await get(path, access=SECRET)
+        assert (refused.status == 401) is (path not in OPEN), path
+        if path not in OPEN:
+            assert refused.headers["www-authenticate"].startswith("Basic ")
+            for wrong in ("Bearer open", "Bearer ", basic("sesame"), "Basic !!", "open sesame",
+                          "Basic"):  # fmt: skip
+                assert (await get(path, access=SECRET, authorization=wrong)).status == 401, path
 
 
-@pytest.mark.parametrize("path", ["/", "/api/speeds", "/metrics", "/static/page.js"])
+@pytest.mark.parametrize("path", ["/", "/api/board", "/metrics", "/static/board.js"])
 @pytest.mark.parametrize("shown", ["Bearer open sesame", basic("open sesame")])
 async def test_the_secret_opens(get: Get, path: str, shown: str) -> None:
     assert (await get(path, access=SECRET, authorization=shown)).status == 200
@@ -50,7 +50,7 @@ async def test_the_open_routes_are_the_named_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/admin", "/api", "/static/", "/static/../app.py", "/static/page.html", "//", "/docs"]
+    "path", ["/admin", "/api", "/static/", "/static/../app.py", "/static/board.html", "//", "/docs"]
 )
 async def test_what_is_not_in_the_registry_does_not_exist(get: Get, path: str) -> None:
     assert (await get(path)).status == 404
@@ -65,12 +65,12 @@ def test_only_loopback_names_are_ours(text: str, start: str) -> None:
         assert name.startswith(("127.", "localhost", "[::1]", "[0"))
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
-async def test_nothing_can_be_written(get: Get, path: str, method: str) -> None:
-    answer = await get(path, method=method)
-    assert answer.status == 405
-    assert answer.headers["allow"] == "GET, HEAD"
+async def test_nothing_can_be_written(get: Get, method: str) -> None:
+    for path in PATHS:
+        answer = await get(path, method=method)
+        assert answer.status == 405, path
+        assert answer.headers["allow"] == "GET, HEAD"
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ async def test_a_borrowed_name_is_refused(get: Get, host: str, status: int) -> N
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1.evil.example"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_another_site_is_refused(get: Get, origin: str, method: str) -> None:
-    assert (await get("/api/speeds", method=method, origin=origin)).status == 403
-    assert (await get("/api/speeds", origin="http://127.0.0.1:8081")).status == 200
+    assert (await get("/api/board", method=method, origin=origin)).status == 403
+    assert (await get("/api/board", origin="http://127.0.0.1:8081")).status == 200
 
 
 @pytest.mark.parametrize(
@@ -107,30 +107,52 @@ def test_names_beside_loopback(access: ConsoleAccess, host: str, answer: bool) -
     assert access.knows(host) is answer
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/nothing"])
-async def test_every_answer_has_the_headers(get: Get, path: str) -> None:
-    answer = await get(path)
-    for name, value in HEADERS.items():
-        assert answer.headers[name] == value
-    policy = answer.headers["content-security-policy"]
-    assert "frame-ancestors 'none'" in policy
-    assert path == "/report" or policy == PAGE_POLICY
+async def test_every_answer_has_the_headers(get: Get) -> None:
+    for path in (*PATHS, "/nothing"):
+        answer = await get(path)
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value, path
+        policy = answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in policy
+        assert path == "/report" or policy == PAGE_POLICY
 
 
-async def test_the_page_has_nothing_inline(get: Get) -> None:
-    page = (await get("/")).text
+@pytest.mark.parametrize("path", ["/", "/requests"])
+async def test_the_pages_have_nothing_inline(get: Get, path: str) -> None:
+    page = (await get(path)).text
     assert "<script>" not in page
     assert "style=" not in page
     assert "onclick" not in page
-    script = (await get("/static/page.js")).text
-    for risky in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
-        assert risky not in script
+    for linked in re.findall(r'(?:href|src)="(/[^"]*)"', page):  # no link leads nowhere
+        assert (await get(linked)).status == 200, linked
+
+
+async def test_the_scripts_make_no_markup_of_text(get: Get) -> None:
+    for path in PATHS:
+        if path.endswith(".js"):
+            script = (await get(path)).text
+            for risky in (
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+            ):
+                assert risky not in script, path
+            for imported in re.findall(r'from "\./([^"]*)"', script):
+                assert f"/static/{imported}" in PATHS
+
+
+async def test_no_route_is_missing_here(console: ConsoleContext) -> None:
+    guard: Any = build_app(console, ConsoleAccess())
+    named = {path.replace("{id:path}", "some/id") for path in guard._registry}
+    assert named == set(PATHS)
 
 
 @pytest.mark.parametrize(
     ("path", "kind"),
-    [("/", "text/html"), ("/static/page.js", "text/javascript"), ("/static/page.css", "text/css"),
-     ("/static/icon.svg", "image/svg+xml")],
+    [("/", "text/html"), ("/static/board.js", "text/javascript"),
+     ("/static/console.css", "text/css"), ("/static/icon.svg", "image/svg+xml")],
 )  # fmt: skip
 async def test_kinds_of_files(get: Get, path: str, kind: str) -> None:
     assert (await get(path)).headers["content-type"].startswith(kind)

@@ -1,80 +1,21 @@
 from __future__ import annotations
 
 import html
-import json
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pytest
-
-from ledger.notes import T0
 from lightgate.console.app import STALE_S
 from lightgate.console.ship_loop import ShipLoop
-from lightgate.console.speeds import SHOWN, live_speeds
-from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.report.tables.speed_report import GROUPINGS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
     from console.conftest import Get, Traffic
     from lightgate.clock.source import ManualClock
     from lightgate.console.app import ConsoleContext
     from lightgate.ledger.store.store import Ledger
-
-NOW = T0 + 60_000_000_000
-
-
-def rows(answer: Any) -> dict[str, Any]:
-    return {row["target"]: row for row in json.loads(answer.text)["rows"]}
-
-
-async def test_speeds_of_nothing(get: Get) -> None:
-    told = json.loads((await get("/api/speeds")).text)
-    assert told["rows"] == []
-    assert (told["requests"], told["overhead_p50_ms"], told["left_out"]) == (0, None, 0)
-
-
-async def test_the_speeds_of_a_target(get: Get, console: ConsoleContext, traffic: Traffic) -> None:
-    traffic(72)
-    traffic(5, target="lab/rare")
-    traffic(3, target="lab/rare", ok=False)
-    assert console.ship_loop.work()
-    answer = await get("/api/speeds")
-    told, often, rare = json.loads(answer.text), rows(answer)["lab/s1"], rows(answer)["lab/rare"]
-    assert (told["requests"], told["ok"]) == (80, 77)
-    assert (often["requests"], often["ok"], often["last_error"]) == (72, 72, None)
-    assert 99 <= often["ttft_p50_ms"] <= 108
-    assert often["ttft_p95_ms"] >= often["ttft_p50_ms"]
-    assert often["speed_p50_tps"] == pytest.approx(100, rel=0.02)  # a token every 10 ms
-    assert often["grade"] == "5"
-    assert often["cost_usd"] == "0.000108000"  # 72 requests of 1500 nano-dollars
-    # Five good answers are one too few for a median.
-    assert (rare["requests"], rare["ok"], rare["ttft_p50_ms"], rare["grade"]) == (8, 5, None, None)
-    assert rare["last_error"] == "reset: It broke."
-
-
-async def test_the_page_shows_a_bounded_number_of_targets(
-    ledger: Ledger, console: ConsoleContext, traffic: Traffic
-) -> None:
-    traffic(2, target="lab/busy")
-    for number in range(SHOWN + 4):
-        traffic(target=f"lab/made-up-{number}")
-    console.ship_loop.work()
-    told = live_speeds(ledger, NOW, {})
-    assert len(told.rows) == SHOWN
-    assert told.left_out == 5
-    assert told.requests == SHOWN + 6
-    assert "lab/busy" in {row.target for row in told.rows}
-
-
-async def test_an_old_window_is_empty(
-    ledger: Ledger, console: ConsoleContext, traffic: Traffic
-) -> None:
-    traffic(3)
-    console.ship_loop.work()
-    assert live_speeds(ledger, NOW, {}).requests == 3
-    assert live_speeds(ledger, NOW + 3_600_000_000_000, {}).requests == 0
 
 
 async def test_health(get: Get, console: ConsoleContext) -> None:
@@ -89,22 +30,6 @@ async def test_health(get: Get, console: ConsoleContext) -> None:
 
 async def test_head_is_answered(get: Get) -> None:
     assert (await get("/", method="HEAD")).status == 200
-
-
-async def test_self_hosted_providers_cost_by_the_hour(
-    ledger: Ledger, console: ConsoleContext, traffic: Traffic
-) -> None:
-    traffic(2)
-    traffic(6, target="lab/other")
-    console.ship_loop.work()
-    note_hourly_prices(ledger, {"lab": Decimal("3.6")}, T0 // 1_000_000_000)
-    told = live_speeds(ledger, NOW, {})
-    (lab,) = told.hourly
-    assert (lab.cost_usd, lab.in_use) == (Decimal("0.06"), 1)  # a minute, all of it in use
-    shared = {row.target: row.cost_usd for row in told.rows}
-    assert shared == {"lab/s1": Decimal("0.015"), "lab/other": Decimal("0.045")}
-    assert told.cost_usd is not None
-    assert told.cost_usd > lab.cost_usd  # and the tokens' price
 
 
 async def test_a_report_by_something_else(get: Get) -> None:
@@ -131,7 +56,6 @@ async def test_a_stop_ships_once_more(ledger: Ledger, tmp_path: Path, traffic: T
     ship_loop.stop()
     await ship_loop.run()
     assert ship_loop.totals.exchanges == 3
-    assert live_speeds(ledger, NOW, {}).requests == 3
 
 
 async def test_a_failure_is_logged_and_tried_again(

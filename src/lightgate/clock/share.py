@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 from lightgate.clock.quantile import Interval
 
-_Z: Final = 1.959963984540054  # of a two-sided 95 % interval
+Z: Final = 1.959963984540054  # of a two-sided 95 % interval
 
 
 def wilson(share: float, n: int) -> Interval:
     """Wilson's 95 % interval of a share that was seen in `n` independent cases."""
-    square = _Z * _Z
+    square = Z * Z
     middle = share + square / (2 * n)
-    reach = _Z * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    reach = Z * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
     scale = 1 + square / n
     return Interval(max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale))
 

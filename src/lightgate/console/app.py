@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from lightgate.clock.source import SYSTEM
+from lightgate.console.api.pages import ApiPages, matched
 from lightgate.console.guard import METHODS, REPORT_POLICY, Access, ConsoleAccess, Guard
-from lightgate.console.speeds import live_speeds
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.lock import read_state
 from lightgate.report.tables.speed_report import GROUPINGS
@@ -38,8 +38,11 @@ if TYPE_CHECKING:
 STALE_S: Final = 30.0  # without a whole pass over the journals for so long the console is not ready
 REPORT_DAYS: Final = 14
 _STATIC: Final = resources.files("lightgate.console") / "static"
+_PAGES: Final = {"/": "board.html", "/requests": "requests.html"}
+_FILES: Final = (
+    "icon.svg", "console.css", "board.js", "requests.js", "waterfall.js", "draw.js", "state.js",
+)  # fmt: skip
 _KINDS: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_encode: Final = msgspec.json.Encoder(decimal_format="string").encode
 
 
 class ConsoleContext(NamedTuple):
@@ -88,14 +91,6 @@ async def metrics(console: ConsoleContext, request: Request) -> Response:
     return Response(text, headers={"content-type": kind})
 
 
-async def speeds(console: ConsoleContext, request: Request) -> Response:
-    """Answer with the live speeds as JSON."""
-    del request
-    prices = console.totals.names.hourly or {}
-    found = await run_in_threadpool(live_speeds, console.ledger, console.clock.wall_ns(), prices)
-    return Response(_encode(found), media_type="application/json")
-
-
 async def report(console: ConsoleContext, request: Request) -> Response:
     """Answer with the speed report of the last two weeks, as `lightgate report` writes it."""
     by = request.query_params.get("by", "model")
@@ -108,10 +103,11 @@ async def report(console: ConsoleContext, request: Request) -> Response:
     )
 
 
-async def front(console: ConsoleContext, request: Request) -> Response:
-    """Answer with the page of live speeds."""
-    del console, request
-    return Response((_STATIC / "page.html").read_bytes(), media_type="text/html")
+async def html_page(console: ConsoleContext, request: Request) -> Response:
+    """Answer with a page; its scripts ask the API for what it shows."""
+    del console
+    name = _PAGES[request.url.path]
+    return Response((_STATIC / name).read_bytes(), media_type="text/html")
 
 
 async def static(console: ConsoleContext, request: Request) -> Response:
@@ -122,23 +118,25 @@ async def static(console: ConsoleContext, request: Request) -> Response:
 
 
 REGISTRY: Final = (
-    ConsoleRoute("/", "reader", front),
-    ConsoleRoute("/api/speeds", "reader", speeds),
+    *(ConsoleRoute(path, "reader", html_page) for path in _PAGES),
     ConsoleRoute("/health/live", "open", live),
     ConsoleRoute("/health/ready", "open", ready),
     ConsoleRoute("/metrics", "reader", metrics),
     ConsoleRoute("/report", "reader", report),
-    ConsoleRoute("/static/icon.svg", "reader", static),
-    ConsoleRoute("/static/page.css", "reader", static),
-    ConsoleRoute("/static/page.js", "reader", static),
+    *(ConsoleRoute(f"/static/{name}", "reader", static) for name in _FILES),
 )
 
 
 def build_app(console: ConsoleContext, access: ConsoleAccess) -> ASGIApp:
-    """Build the routes of the registry behind the guard."""
+    """Build the routes of the registry and those of the API behind the guard."""
+    api = ApiPages(
+        console.ledger, console.data, console.totals, console.ship_loop, console.clock
+    ).pages()
     routes = [Route(entry.path, _bound(entry.page, console), methods=METHODS) for entry in REGISTRY]
+    routes += [Route(matched(path), page, methods=METHODS) for path, page in api.items()]
     app = Starlette(routes=routes, exception_handlers={LightgateError: _failed})
     registry: dict[str, Access] = {entry.path: entry.access for entry in REGISTRY}
+    registry |= dict.fromkeys(map(matched, api), "reader")
     return Guard(app, registry=registry, access=access)
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
+from starlette.routing import compile_path
 
 from lightgate.gateway.process.port import is_loopback
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 Access = Literal["open", "reader"]
 METHODS: Final = ("GET", "HEAD")
 PAGE_POLICY: Final = (
-    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
-    " object-src 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types 'none'"
 )
 # The report brings a stricter policy of its own, which seals its one script and its style.
 REPORT_POLICY: Final = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -81,6 +83,9 @@ class Guard:
     ) -> None:
         self._app = app
         self._registry = registry
+        self._patterns = [
+            (compile_path(path)[0], access) for path, access in registry.items() if "{" in path
+        ]
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,15 +104,22 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and not self._access.knows(urlsplit(origin).netloc):
             return _say(403, "Another site may not ask the console.")
-        access = self._registry.get(scope["path"])
+        access = self._access_to(scope["path"])
         if access is None:
-            return _say(404, "There is no such page. GET / has the speeds.")
+            return _say(404, "There is no such page. GET / has the board.")
         if scope["method"] not in METHODS:
             return _say(405, "The console only answers GET.", allow=", ".join(METHODS))
         if access != "open" and not self._access.admits(headers.get("authorization")):
             challenge = 'Basic realm="lightgate", charset="UTF-8"'
             return _say(401, "The console needs its secret.", **{"www-authenticate": challenge})
         return None
+
+    def _access_to(self, path: str) -> Access | None:
+        """Who may see a path: one that is named, or one of a pattern; None where there is none."""
+        named = self._registry.get(path)
+        if named is not None:
+            return named
+        return next((access for shape, access in self._patterns if shape.match(path)), None)
 
 
 def _adding_headers(send: Send) -> Send:

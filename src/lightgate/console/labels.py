@@ -43,6 +43,8 @@ class LabelNames:
         self._room = [MOST, MOST]
         self.configured: tuple[str, ...] = ()  # targets of the configuration's [models]
         self.hourly: dict[str, Decimal] | None = None  # prices of self-hosted providers
+        self.aliases: tuple[str, ...] = ()  # names of the configuration's [models]
+        self.keyed = False  # whether clients need a virtual key
         self.look()
 
     def look(self) -> None:
@@ -101,4 +103,6 @@ class LabelNames:
         for target in self.configured:
             provider, _, model = target.partition("/")
             self._targets[target] = TargetLabels(provider, model)
-        self._models.update(alias.name for alias in snapshot.aliases)
+        self.aliases = tuple(alias.name for alias in snapshot.aliases)
+        self.keyed = bool(snapshot.keys)
+        self._models.update(self.aliases)

@@ -66,7 +66,7 @@ class ShipLoop:
         try:
             while not self._stop.is_set():
                 worked = await loop.run_in_executor(self._thread, self.work)
-                await self._rest(SHIP_S if worked else FAILING_PAUSE_S)
+                await self.stopped(SHIP_S if worked else FAILING_PAUSE_S)
             await loop.run_in_executor(self._thread, self.work)
         finally:
             self._thread.shutdown()
@@ -74,6 +74,14 @@ class ShipLoop:
     def stop(self) -> None:
         """End the run after a last pass."""
         self._stop.set()
+
+    async def stopped(self, within_s: float) -> bool:
+        """Wait for so long; whether the run was told to end before that."""
+        try:
+            await asyncio.wait_for(self._stop.wait(), within_s)
+        except TimeoutError:
+            return False
+        return True
 
     def work(self) -> bool:
         """Make one pass over all journals, and prune once an hour; False where the pass failed."""
@@ -113,9 +121,3 @@ class ShipLoop:
         if self._pruned_ns is None or now_ns - self._pruned_ns >= PRUNE_S * 1e9:
             self._pruned_ns = now_ns
             self._prune()
-
-    async def _rest(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stop.wait(), seconds)
-        except TimeoutError:
-            return

@@ -19,13 +19,14 @@ from lightgate.ledger.store.rollup import FINE_S, HOUR_S
 from lightgate.ledger.store.schema import attempt_notes, hourly_prices, rollups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from lightgate.ledger.store.store import Ledger
 
 _MILLION: Final = 1_000_000
 _DAY_HOURS: Final = 24
+_ZERO: Final = Decimal(0)
 Steps = list[tuple[int, Decimal | None]]  # prices, each from a second on
 
 
@@ -97,18 +98,42 @@ def hourly_rows(
     return [row for row in rows if row is not None]
 
 
-def _row(name: str, steps: Steps, asked: list[Any], period: tuple[int, int]) -> HourlyRow | None:
-    """The sums of one provider; None where it was not self-hosted in the period."""
+def hourly_costs(
+    connection: sa.Connection, period: tuple[int, int], prices: Mapping[str, Decimal]
+) -> dict[str, tuple[Decimal, Decimal]]:
+    """Return the price of an hour and the cost of a period of every self-hosted provider in it.
+
+    `prices` are those in force, for a ledger in which none was noted.
+    """
+    steps = _steps(connection)
+    for name, price in prices.items():
+        if name not in steps:
+            steps[name] = [(_first(connection, name, period[1]), price)]
+    found = {}
+    for name, of in steps.items():
+        parts = list(_paid(of, period))
+        if parts:
+            cost = sum((price * (until - since) / HOUR_S for since, until, price in parts), _ZERO)
+            found[name] = (parts[-1][2], _cents(cost))
+    return found
+
+
+def _paid(steps: Steps, period: tuple[int, int]) -> Iterator[tuple[int, int, Decimal]]:
+    """The parts of a period in which a provider was self-hosted, each with its price."""
     start, stop = period
-    used = {row.bucket_s for row in asked}
-    seconds = idle_s = 0
-    cost = idle = Decimal(0)
-    per_hour = None
     for at, (since, price) in enumerate(steps):
         until = min(steps[at + 1][0] if at + 1 < len(steps) else stop, stop)
-        since = max(since, start)  # noqa: PLW2901 - the part that lies in the period
-        if price is None or since >= until:
-            continue
+        if price is not None and max(since, start) < until:
+            yield max(since, start), until, price
+
+
+def _row(name: str, steps: Steps, asked: list[Any], period: tuple[int, int]) -> HourlyRow | None:
+    """The sums of one provider; None where it was not self-hosted in the period."""
+    used = {row.bucket_s for row in asked}
+    seconds = idle_s = 0
+    cost = idle = _ZERO
+    per_hour = None
+    for since, until, price in _paid(steps, period):
         per_hour = price
         spared = _idle_s(since, until, used)
         seconds += until - since

@@ -24,7 +24,7 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 class Keep(msgspec.Struct, frozen=True, kw_only=True):
-    """Days that rows are kept: single requests, sums over 5 minutes, sums over an hour."""
+    """Days that rows are kept: single requests, sums over 5 minutes, longer sums."""
 
     raw_days: float = 30
     fine_days: float = 90
@@ -53,6 +53,7 @@ def prune(
     sums = (
         (rollups, FINE_S, rules.fine_days),
         (rollups, HOUR_S, rules.rollup_days),
+        (rollups, DAY_S, rules.rollup_days),
         (key_rollups, FINE_S, rules.fine_days),
     )
     tries = _delete(ledger, attempt_notes, attempt_notes.c.wall_ns < oldest, limit)

@@ -1,6 +1,6 @@
 """Sums and sketches over time: kept up in the same transaction as the rows they are of.
 
-Attempts are summed for each target over 5 minutes and over an hour, exchanges for each key and
+Attempts are summed for each target over 5 minutes, an hour and a day, exchanges for each key and
 model over 5 minutes and over a day. Only complete answers enter a latency: not those of losers, not
 what a stale connection made the wire send twice, nothing that a stepping clock touched. What came
 from a cache has no attempt and so no speed.
@@ -125,7 +125,7 @@ class Rollup:
         keys = [(key, _KeySums(exchanges)) for key, exchanges in self._exchanges.items()]
         keys += [(key, _KeySums(exchanges, -1)) for key, exchanges in self._taken_back.items()]
         for table, widths, sums in (
-            (rollups, (FINE_S, HOUR_S), targets),
+            (rollups, (FINE_S, HOUR_S, DAY_S), targets),
             (key_rollups, (FINE_S, DAY_S), keys),
         ):
             finer: Iterable[tuple[_Key, Any]] = sums

@@ -1,0 +1,167 @@
+"""Targets over time: percentile bands of one metric, and a week's hours beside each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+import sqlalchemy as sa
+
+from lightgate.clock.sketch import DDSketch
+from lightgate.console.api.figures import Figure, of_sketch
+from lightgate.console.api.question import BadQuestion, rfc3339
+from lightgate.console.api.sums import named
+from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
+from lightgate.ledger.store.schema import rollups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lightgate.console.api.question import Question
+    from lightgate.ledger.store.store import Ledger
+
+MEASURES: Final = {
+    "ttft": "ttft_ms", "ttfa": "ttfa_ms", "speed": "speed_tps", "speed_total": "speed_total_tps",
+    "e2e": "e2e_ms", "overhead": "overhead_ms",
+}  # fmt: skip
+BUCKETS: Final = {"5m": FINE_S, "1h": HOUR_S, "1d": DAY_S}
+MOST_POINTS: Final = 1500  # of one target
+MOST_TARGETS: Final = 12
+_HEAT_S: Final = 92 * DAY_S
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One bucket of a target: quantiles are null where its samples are too few for them."""
+
+    t: str
+    p05: float | None
+    p25: float | None
+    p50: float | None
+    p75: float | None
+    p95: float | None
+    n: int
+    ok: float | None
+
+
+class TargetSeries(msgspec.Struct, frozen=True):
+    """The buckets of one target in which it was asked, in their order."""
+
+    target: str
+    points: tuple[Point, ...]
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric over time, for each target; `bucket_s` is the seconds of a point."""
+
+    as_of: str
+    since: str
+    until: str
+    metric: str
+    bucket_s: int
+    rows: tuple[TargetSeries, ...]
+    left_out: int
+    ignored: tuple[str, ...]
+
+
+class HeatCell(msgspec.Struct, frozen=True):
+    """One hour of the week (0 is Monday) with the median of its samples."""
+
+    dow: int
+    hour: int
+    p50: Figure
+
+
+class Heat(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of the chosen targets by hour of the week, in a time zone."""
+
+    as_of: str
+    since: str
+    until: str
+    metric: str
+    tz: str
+    rows: tuple[HeatCell, ...]
+    ignored: tuple[str, ...]
+
+
+def series(ledger: Ledger, question: Question, now_ns: int) -> Series:
+    """Return the series of the targets with most attempts among those that are asked for."""
+    period, metric = question.period, question.text("metric")
+    width = _width(question)
+    buckets: dict[str, list[Any]] = defaultdict(list)
+    with ledger.reading() as connection:
+        for row in _rows(connection, question, width):
+            buckets[row.target].append(row)
+    busiest = sorted(buckets, key=lambda name: (-sum(row.attempts for row in buckets[name]), name))
+    shown = sorted(busiest[:MOST_TARGETS])
+    since, until = period.texts()
+    return Series(
+        as_of=rfc3339(now_ns // 1_000_000_000),
+        since=since,
+        until=until,
+        metric=metric,
+        bucket_s=width,
+        rows=tuple(TargetSeries(name, tuple(map(_point, buckets[name]))) for name in shown),
+        left_out=len(buckets) - len(shown),
+        ignored=question.ignored,
+    )
+
+
+def heat(ledger: Ledger, question: Question, now_ns: int) -> Heat:
+    """Return the hours of the week; those without a sample are left out."""
+    if question.period.stop_s - question.period.start_s > _HEAT_S:
+        raise BadQuestion(f"A heat map has at most {_HEAT_S // DAY_S} days.")
+    try:
+        zone = ZoneInfo(question.text("tz"))
+    except (ValueError, OSError, KeyError):  # no name of a file, no file, an unknown zone
+        raise BadQuestion("tz is the name of a time zone, like Europe/Berlin.") from None
+    hours: dict[tuple[int, int], DDSketch] = defaultdict(DDSketch)
+    with ledger.reading() as connection:
+        for row in _rows(connection, question, HOUR_S):
+            if row.sketch is not None:
+                at = datetime.fromtimestamp(row.bucket_s, UTC).astimezone(zone)
+                hours[at.weekday(), at.hour].merge(DDSketch.from_bytes(row.sketch))
+    since, until = question.period.texts()
+    return Heat(
+        as_of=rfc3339(now_ns // 1_000_000_000),
+        since=since,
+        until=until,
+        metric=question.text("metric"),
+        tz=question.text("tz"),
+        rows=tuple(HeatCell(*at, of_sketch(hours[at], 0.5)) for at in sorted(hours)),
+        ignored=question.ignored,
+    )
+
+
+def _width(question: Question) -> int:
+    """The width of a point: as asked, or the finest that keeps the number of points readable."""
+    seconds = question.period.stop_s - question.period.start_s
+    asked = question.text("bucket")
+    if asked != "auto":
+        if seconds > BUCKETS[asked] * MOST_POINTS:
+            raise BadQuestion(f"That are more than {MOST_POINTS:,} points: ask for wider buckets.")
+        return BUCKETS[asked]
+    return next((width for width in BUCKETS.values() if seconds <= width * 600), DAY_S)
+
+
+def _rows(connection: sa.Connection, question: Question, width: int) -> Iterator[Any]:
+    table, period = rollups.c, question.period
+    packed = table[f"{MEASURES[question.text('metric')]}_sketch"].label("sketch")
+    query = (
+        sa.select(table.target, table.bucket_s, table.attempts, table.ok, table.cancelled,
+                  table.cut, packed)
+        .where(table.width_s == width, table.bucket_s >= period.start_s // width * width,
+               table.bucket_s <= period.stop_s, *named(question, table))
+        .order_by(table.bucket_s)
+    )  # fmt: skip
+    yield from connection.execute(query)
+
+
+def _point(row: Any) -> Point:
+    sketch = DDSketch() if row.sketch is None else DDSketch.from_bytes(row.sketch)
+    judged = row.attempts - row.cancelled - row.cut
+    p05, p25, p50, p75, p95 = (of_sketch(sketch, q).v for q in (0.05, 0.25, 0.5, 0.75, 0.95))
+    ok = round(row.ok / judged, 6) if judged else None
+    return Point(rfc3339(row.bucket_s), p05, p25, p50, p75, p95, row.attempts, ok)

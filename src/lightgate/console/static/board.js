@@ -1,0 +1,239 @@
+// The speed board: one call fills it, one stream keeps its numbers fresh, and its order stays put.
+
+import { NONE, ago, byId, cell, element, gradeMark, interval, money, number, percent, spark, whole } from "./draw.js";
+import { Live, apiQuery, ask, bindFilters, emptyState, setParameter } from "./state.js";
+
+/** @typedef {{v: number|null, lo: number|null, hi: number|null, n: number}} Figure */
+
+const COLUMNS = [
+  ["rank", "#", "Place for the chosen use"],
+  ["target", "target", "Provider and model"],
+  ["n", "n", "Attempts at this target in the period, failovers and losers of races too"],
+  ["ok", "ok %", "Share that ended well, of those that the gateway did not end itself"],
+  ["ttft_p50", "TTFT p50 ms", "Time to the first token, median"],
+  ["ttft_p95", "TTFT p95 ms", "Time to the first token: 95 of 100 were faster"],
+  ["speed_p50", "speed p50 tok/s", "Tokens per second while decoding, median"],
+  ["speed_p05", "slow 5 % tok/s", "Tokens per second while decoding: 95 of 100 were faster"],
+  ["speed_total", "total p50 tok/s", "Tokens per second over the whole request, median: what the grade is of"],
+  ["", "grade", "1 is fastest: from 100, 70, 50, 30 tok/s in total; two where the interval cannot decide"],
+  ["cost_1k", "$ per 1k req", "Dollars per 1,000 requests of this traffic; of a self-hosted provider its hours, idle ones too"],
+  ["", "24 h", "First token, median by hour"],
+  ["", "last error", "The newest failure in the period"],
+];
+const LOWER = new Set(["rank", "target", "ttft_p50", "ttft_p95", "cost_1k"]);
+/** @type {Map<string, HTMLTableRowElement>} */
+const shown = new Map();
+let orderedAt = 0;
+/** @type {any} */
+let latest = null;
+
+function sorted() {
+  const asked = new URLSearchParams(location.search);
+  return asked.get("sort") || (asked.get("use") ? "rank" : "ttft_p50");
+}
+
+function heads() {
+  const now = sorted();
+  byId("heads").replaceChildren(...COLUMNS.map(([name, text, title], at) => {
+    const head = /** @type {HTMLTableCellElement} */ (element("th", at === 1 ? "name" : at === 12 ? "error" : at === 11 ? "picture" : ""));
+    head.scope = "col";
+    head.title = title;
+    if (!name) {
+      head.append(text);
+      return head;
+    }
+    const on = now.replace("-", "") === name;
+    const button = /** @type {HTMLButtonElement} */ (element("button", on ? "sort on" : "sort", text));
+    button.type = "button";
+    if (on) head.setAttribute("aria-sort", now.startsWith("-") ? "descending" : "ascending");
+    button.addEventListener("click", () => {
+      const down = on ? !now.startsWith("-") : !LOWER.has(name);
+      setParameter("sort", down ? `-${name}` : name);
+      refresh();
+    });
+    head.append(button);
+    return head;
+  }));
+}
+
+/** @param {Figure} figure @param {string} unit @param {string} label @param {string} [className] */
+function figureCell(figure, unit, label, className = "") {
+  const made = cell(number(figure.v), className, interval(figure, unit));
+  made.dataset.label = label;
+  return made;
+}
+
+/** @param {string} path @param {string} text @param {Record<string, string>} query */
+function link(path, text, query) {
+  const made = document.createElement("a");
+  made.href = `${path}?${new URLSearchParams(query)}`;
+  made.textContent = text;
+  return made;
+}
+
+/** @param {any} row @param {any} board @param {{ttft: number, speed: number}} best */
+function fill(row, board, best) {
+  const line = shown.get(row.target) ?? document.createElement("tr");
+  const asked = new URLSearchParams(location.search);
+  const period = asked.get("from") ? { from: String(asked.get("from")) } : {};
+  const name = element("td", "name", link("/requests", row.target, { target: row.target, ...period }));
+  name.title = row.why || row.target;
+  if (row.why) name.append(element("span", row.fits ? "why" : "why unfit", row.why));
+  const ok = cell(percent(row.ok.v), row.ok.hi !== null && row.ok.hi < 0.99 ? "worse" : "",
+    row.ok.v === null ? "" : `${percent(row.ok.lo)}–${percent(row.ok.hi)} % (95 %), n ${whole(row.ok.n)}`);
+  ok.dataset.label = "ok %";
+  const error = element("td", row.last_error ? "error" : "error none");
+  if (row.last_error) {
+    const text = `${row.last_error.outcome} ${ago(row.last_error.at, board.as_of)}`;
+    error.append(link("/requests", text, { outcome: "bad", ...period }));
+    error.title = row.last_error.error ?? "";
+  } else error.append(NONE);
+  const cost = cell(money(row.cost_1k, 3), "", row.usd_per_hour === null ? "" : `self-hosted at $${money(row.usd_per_hour, 2)} an hour`);
+  cost.dataset.label = "$ per 1k req";
+  const grade = element("td", "mark", gradeMark(row.grade));
+  const count = cell(whole(row.n), "count");
+  count.dataset.label = "n";
+  line.replaceChildren(
+    cell(row.rank === null ? NONE : String(row.rank), "rank"),
+    name,
+    count,
+    ok,
+    figureCell(row.ttft_p50, "ms", "TTFT p50 ms", row.ttft_p50.v !== null && row.ttft_p50.v === best.ttft ? "best" : ""),
+    figureCell(row.ttft_p95, "ms", "TTFT p95 ms"),
+    figureCell(row.speed_p50, "tok/s", "speed p50 tok/s", row.speed_p50.v !== null && row.speed_p50.v === best.speed ? "best" : ""),
+    figureCell(row.speed_p05, "tok/s", "slow 5 % tok/s", "minor"),
+    figureCell(row.speed_total, "tok/s", "total p50 tok/s", "minor"),
+    grade,
+    cost,
+    element("td", "picture", spark(row.spark)),
+    error,
+  );
+  shown.set(row.target, line);
+  return line;
+}
+
+/** @param {any} totals */
+function cards(totals) {
+  const card = (/** @type {string} */ title, /** @type {string} */ value, /** @type {string} */ unit) =>
+    element("div", "card", element("p", "soft", title), element("p", "big", value, element("span", "unit", value === NONE ? "" : unit)));
+  byId("totals").replaceChildren(
+    card("attempts", whole(totals.n), ""),
+    card("ended well", percent(totals.ok.v), " %"),
+    card("tokens out", whole(totals.tokens_out), ""),
+    card("overhead p50", number(totals.overhead_p50.v), " ms"),
+    card("cost", money(totals.cost_usd, 2), " $"),
+  );
+}
+
+/** @param {any} board @param {boolean} reorder */
+function draw(board, reorder) {
+  latest = board;
+  const known = (/** @type {string} */ key) => board.rows.map((/** @type {any} */ row) => row[key].v)
+    .filter((/** @type {number|null} */ value) => value !== null);
+  const best = { ttft: Math.min(...known("ttft_p50")), speed: Math.max(...known("speed_p50"), 0) };
+  const body = byId("rows");
+  const before = new Set(shown.keys());
+  const lines = board.rows.map((/** @type {any} */ row) => fill(row, board, best));
+  const now = new Set(board.rows.map((/** @type {any} */ row) => row.target));
+  if (reorder) {
+    body.replaceChildren(...lines);
+    orderedAt = Date.now();
+  } else {
+    board.rows.forEach((/** @type {any} */ row, /** @type {number} */ at) => {
+      if (!before.has(row.target)) body.append(lines[at]);
+    });
+  }
+  for (const target of before) {
+    if (!now.has(target)) {
+      shown.get(target)?.remove();
+      shown.delete(target);
+    }
+  }
+  document.body.classList.toggle("ranked", board.ranked !== "");
+  byId("ranked").textContent = board.ranked;
+  byId("ranked").hidden = board.ranked === "";
+  cards(board.totals);
+  byId("table").hidden = board.rows.length === 0;
+  byId("empty").hidden = board.rows.length > 0;
+  if (!board.rows.length) emptyState(["model", "provider", "key", "tag", "size", "min_n"].some((name) => new URLSearchParams(location.search).has(name)), board.try_line, "attempt");
+  options("models", board.rows.map((/** @type {any} */ row) => row.model));
+  options("providers", board.rows.map((/** @type {any} */ row) => row.provider));
+  say(board);
+}
+
+/** @param {string} id @param {string[]} names */
+function options(id, names) {
+  const list = byId(id);
+  const all = [...new Set([...[...list.children].map((one) => /** @type {HTMLOptionElement} */ (one).value), ...names])].sort();
+  if (all.length === list.children.length) return;
+  list.replaceChildren(...all.map((name) => {
+    const option = document.createElement("option");
+    option.value = name;
+    return option;
+  }));
+}
+
+/** @param {any} board */
+function say(board) {
+  const parts = [`From ${board.since.replace("T", " ").replace("Z", "")} to ${board.until.replace("T", " ").replace("Z", "")} UTC.`];
+  if (board.from_rows) parts.push("Counted from single requests, the newest of at most a day.");
+  if (board.left_out) parts.push(`${whole(board.left_out)} more targets have fewer attempts and are not shown.`);
+  if (board.ignored.length) parts.push(`Ignored: ${board.ignored.join(", ")}.`);
+  if (board.rows.some((/** @type {any} */ row) => row.target.startsWith("sim-"))) parts.push("Providers that begin with sim- are simulated.");
+  const state = byId("state");
+  state.className = "soft";
+  const text = parts.join(" ");
+  if (state.textContent !== text) state.textContent = text;
+}
+
+function sortAge() {
+  const seconds = Math.round((Date.now() - orderedAt) / 1000);
+  const want = latest ? latest.rows.map((/** @type {any} */ row) => row.target) : [];
+  const have = [...byId("rows").children].map((line) => [...shown].find(([, one]) => one === line)?.[0]);
+  const stale = want.join("\n") !== have.join("\n");
+  byId("resort").hidden = !stale;
+  return stale ? ` · order is ${seconds} s old` : "";
+}
+
+const live = new Live(
+  () => `/api/live?topic=board&${apiQuery([])}`,
+  (board) => draw(board, shown.size === 0),
+  (well) => {
+    const line = byId("live");
+    line.className = well ? "soft" : "stale";
+    line.textContent = well ? `Live, every 2 s${sortAge()}` : "The console does not answer; these numbers are old.";
+  },
+);
+
+async function refresh() {
+  heads();
+  const csv = /** @type {HTMLAnchorElement} */ (byId("csv"));
+  csv.href = `/api/board.csv?${apiQuery([])}`;
+  try {
+    const board = await ask("/api/board", apiQuery([]));
+    shown.clear();
+    draw(board, true);
+    byId("resort").hidden = true;
+    live.restart();
+  } catch (error) {
+    byId("state").className = "stale";
+    byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
+  }
+}
+
+byId("resort").addEventListener("click", () => {
+  if (latest) draw(latest, true);
+  byId("resort").hidden = true;
+});
+byId("pause").addEventListener("click", () => {
+  live.pause(!live.paused);
+  byId("pause").textContent = live.paused ? "Go on" : "Pause";
+  byId("live").textContent = live.paused ? "Paused: these numbers stay as they are." : "Live, every 2 s";
+});
+document.addEventListener("keydown", (event) => {
+  if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey) return;
+  if (event.key === "s") byId("resort").click();
+  if (event.key === "p") byId("pause").click();
+});
+bindFilters(refresh);
+refresh();

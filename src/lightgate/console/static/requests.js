@@ -1,0 +1,151 @@
+// The list of requests: a page at a time by cursor, and one request as a waterfall.
+
+import { NONE, byId, cell, element, money, number, whole } from "./draw.js";
+import { Live, apiQuery, ask, bindFilters, emptyState, setParameter } from "./state.js";
+import { waterfall } from "./waterfall.js";
+
+const COLUMNS = [
+  ["time UTC", "name time"], ["model asked", "name"], ["answered by", "name"], ["outcome", "left"],
+  ["attempts", ""], ["TTFT ms", ""], ["total tok/s", ""], ["whole ms", ""], ["tok in", ""], ["tok out", ""],
+  ["$", ""], ["key", "left"], ["cache", "left"],
+];
+/** @type {any} */
+let page = null;
+
+byId("heads").replaceChildren(...COLUMNS.map(([text, kind]) => {
+  const head = /** @type {HTMLTableCellElement} */ (element("th", kind, text));
+  head.scope = "col";
+  return head;
+}));
+
+/** @param {any} row */
+function line(row) {
+  const opener = document.createElement("a");
+  const asked = new URLSearchParams(location.search);
+  asked.set("open", row.id);
+  opener.href = `?${asked}`;
+  opener.textContent = row.t.slice(0, 10) === new Date().toISOString().slice(0, 10) ? row.t.slice(11, 23) : row.t.slice(0, 23).replace("T", " ");
+  opener.addEventListener("click", (event) => {
+    event.preventDefault();
+    setParameter("open", row.id);
+    open();
+  });
+  const labelled = (/** @type {string} */ label, /** @type {HTMLElement} */ made) => {
+    made.dataset.label = label;
+    return made;
+  };
+  const made = element(
+    "tr", row.id === new URLSearchParams(location.search).get("open") ? "chosen" : "",
+    element("td", "name time", opener),
+    cell(row.model_asked, "name model", row.model_asked),
+    cell(row.winner ?? NONE, row.winner === row.model_asked ? "name winner same" : "name winner", row.winner ?? ""),
+    cell(row.outcome, row.outcome === "ok" ? "left outcome" : "left outcome worse", row.error ?? ""),
+    labelled("attempts", cell(whole(row.attempts), "minor")),
+    labelled("TTFT ms", cell(number(row.ttft_ms), "")),
+    labelled("total tok/s", cell(number(row.speed_total_tps), "")),
+    labelled("whole ms", cell(number(row.e2e_ms), "")),
+    labelled("tok in", cell(row.tokens_in === null ? NONE : whole(row.tokens_in), "minor")),
+    labelled("tok out", cell(row.tokens_out === null ? NONE : whole(row.tokens_out), "minor")),
+    labelled("$", cell(money(row.cost_usd, 6), "")),
+    cell(row.key ?? row.key_id ?? NONE, "left minor", row.key_id ?? ""),
+    cell(row.cache, "left minor"),
+  );
+  made.addEventListener("click", (event) => {
+    if (!(event.target instanceof HTMLAnchorElement)) opener.click();
+  });
+  return made;
+}
+
+function draw() {
+  byId("rows").replaceChildren(...page.rows.map(line));
+  byId("table").hidden = page.rows.length === 0;
+  byId("empty").hidden = page.rows.length > 0;
+  const asked = new URLSearchParams(location.search);
+  if (!page.rows.length) emptyState(["model", "target", "key", "tag", "outcome", "ttft_min", "before", "size", "provider"].some((name) => asked.has(name)), page.try_line, "request");
+  byId("older").hidden = page.next === null;
+  byId("older").textContent = page.complete ? "Older" : "Search on";
+  byId("newest").hidden = !asked.has("before");
+  byId("searched").textContent = page.complete ? "" : `Searched back to ${page.searched_to.replace("T", " ").replace("Z", "")} UTC, nothing more yet.`;
+  const ignored = page.ignored.length ? ` Ignored: ${page.ignored.join(", ")}.` : "";
+  byId("state").className = "soft";
+  byId("state").textContent = `${whole(page.rows.length)} requests, newest first, from ${page.since.replace("T", " ").replace("Z", "")} UTC on.${ignored}`;
+}
+
+async function open() {
+  const id = new URLSearchParams(location.search).get("open");
+  const box = byId("one");
+  box.hidden = !id;
+  for (const row of byId("rows").children) row.className = "";
+  if (!id) return;
+  const at = page ? page.rows.findIndex((/** @type {any} */ row) => row.id === id) : -1;
+  if (at >= 0) byId("rows").children[at].className = "chosen";
+  try {
+    const told = await ask(`/api/requests/${encodeURIComponent(id)}`, "");
+    const close = /** @type {HTMLButtonElement} */ (element("button", "", "Close"));
+    close.type = "button";
+    close.addEventListener("click", () => {
+      setParameter("open", "");
+      open();
+    });
+    box.replaceChildren(waterfall(told, close));
+    box.scrollIntoView({ block: "nearest" });
+  } catch (error) {
+    box.replaceChildren(element("p", "stale", error instanceof Error ? error.message : "The console does not answer."));
+  }
+}
+
+const live = new Live(
+  () => `/api/live?topic=requests&after=${page?.newest ?? ""}&${apiQuery(["open", "before"])}`,
+  (told) => {
+    const button = byId("newer");
+    button.hidden = told.newer === 0;
+    button.textContent = `${whole(told.newer)}${told.newer >= 200 ? " or more" : ""} newer`;
+  },
+  (well) => {
+    byId("live").className = well ? "soft" : "stale";
+    byId("live").textContent = well ? "Live: new requests wait behind a button, and the list stays put." : "The console does not answer; this list is old.";
+  },
+);
+
+async function refresh() {
+  const query = apiQuery(["open"]);
+  /** @type {HTMLAnchorElement} */ (byId("csv")).href = `/api/requests.csv?${apiQuery(["open", "before"])}`;
+  byId("newer").hidden = true;
+  try {
+    page = await ask("/api/requests", query);
+    draw();
+    await open();
+    if (new URLSearchParams(location.search).has("before")) live.source?.close();
+    else live.restart();
+  } catch (error) {
+    byId("state").className = "stale";
+    byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
+  }
+}
+
+byId("older").addEventListener("click", () => {
+  setParameter("before", page.next ?? "");
+  refresh();
+});
+for (const id of ["newer", "newest"]) {
+  byId(id).addEventListener("click", () => {
+    setParameter("before", "");
+    refresh();
+  });
+}
+byId("pause").addEventListener("click", () => {
+  live.pause(!live.paused);
+  byId("pause").textContent = live.paused ? "Go on" : "Pause";
+  byId("live").textContent = live.paused ? "Paused." : "";
+});
+document.addEventListener("keydown", (event) => {
+  if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey) return;
+  if (event.key === "Escape" && new URLSearchParams(location.search).has("open")) {
+    setParameter("open", "");
+    open();
+  }
+  if (event.key === "[" && page?.next) byId("older").click();
+  if (event.key === "p") byId("pause").click();
+});
+bindFilters(refresh);
+refresh();

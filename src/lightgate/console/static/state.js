@@ -1,0 +1,124 @@
+// The address is the state: every filter is in it, and a page that is opened by it shows the same.
+
+import { byId, element } from "./draw.js";
+
+/** The query without the parameters that only this page reads. @param {string[]} own */
+export function apiQuery(own) {
+  const asked = new URLSearchParams(location.search);
+  for (const name of own) asked.delete(name);
+  return asked.toString();
+}
+
+/** @param {string} name @param {string} value */
+export function setParameter(name, value) {
+  const asked = new URLSearchParams(location.search);
+  asked.delete(name);
+  if (value) asked.set(name, value);
+  const query = asked.toString();
+  history.pushState(null, "", query ? `?${query}` : location.pathname);
+}
+
+/** Bind the fields of a form to the address. @param {() => void} changed */
+export function bindFilters(changed) {
+  const form = /** @type {HTMLFormElement} */ (byId("filters"));
+  const fields = /** @type {(HTMLInputElement|HTMLSelectElement)[]} */ ([...form.elements]);
+  const fill = () => {
+    const asked = new URLSearchParams(location.search);
+    for (const field of fields) {
+      const value = asked.get(field.name) ?? "";
+      if (field instanceof HTMLInputElement && field.type === "checkbox") field.checked = value === field.value;
+      else {
+        if (field instanceof HTMLSelectElement && ![...field.options].some((one) => one.value === value)) {
+          const other = document.createElement("option");
+          other.value = other.textContent = value;
+          field.append(other);
+        }
+        field.value = value;
+      }
+    }
+  };
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("change", (event) => {
+    const field = /** @type {HTMLInputElement} */ (event.target);
+    setParameter(field.name, field.type === "checkbox" && !field.checked ? "" : field.value.trim());
+    setParameter("before", "");
+    changed();
+  });
+  addEventListener("popstate", () => {
+    fill();
+    changed();
+  });
+  fill();
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+    if (event.key === "/" && !typing) {
+      event.preventDefault();
+      fields[0].focus();
+    }
+    if (event.key === "Escape" && typing) /** @type {HTMLElement} */ (event.target).blur();
+  });
+}
+
+/** @param {string} path @param {string} query */
+export async function ask(path, query) {
+  const answer = await fetch(query ? `${path}?${query}` : path, { cache: "no-store", credentials: "same-origin" });
+  if (!answer.ok) throw new Error((await answer.text()).trim() || `status ${answer.status}`);
+  return answer.json();
+}
+
+/** One stream of changes, closed while the page is hidden or paused. */
+export class Live {
+  /** @param {() => string} address @param {(data: any) => void} take @param {(live: boolean) => void} told */
+  constructor(address, take, told) {
+    this.address = address;
+    this.take = take;
+    this.told = told;
+    /** @type {EventSource|null} */
+    this.source = null;
+    this.paused = false;
+    document.addEventListener("visibilitychange", () => this.restart());
+  }
+
+  restart() {
+    this.source?.close();
+    this.source = null;
+    if (this.paused || document.hidden) return;
+    const source = new EventSource(this.address());
+    this.source = source;
+    source.onmessage = (event) => {
+      this.told(true);
+      this.take(JSON.parse(event.data));
+    };
+    source.onerror = () => this.told(false);
+  }
+
+  /** @param {boolean} paused */
+  pause(paused) {
+    this.paused = paused;
+    this.restart();
+  }
+}
+
+/** Say that there is nothing, and how to make something. @param {boolean} filtered @param {string} line @param {string} what */
+export function emptyState(filtered, line, what) {
+  const box = byId("empty");
+  const parts = [];
+  if (filtered) {
+    const clear = document.createElement("a");
+    clear.href = location.pathname;
+    clear.textContent = "Clear the filters";
+    parts.push(element("p", "", `No ${what} matches these filters. `, clear, "."));
+  } else {
+    parts.push(element("p", "", `No ${what} in this period. Send a request, and it appears here:`));
+    if (line) {
+      const copy = /** @type {HTMLButtonElement} */ (element("button", "", "Copy"));
+      copy.type = "button";
+      copy.addEventListener("click", async () => {
+        await navigator.clipboard.writeText(line);
+        copy.textContent = "Copied";
+      });
+      parts.push(element("pre", "", line), copy);
+    }
+  }
+  box.replaceChildren(...parts);
+}
