@@ -17,12 +17,14 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from ledger.notes import T0, attempt_note, marks, settled
 from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError
 from lightgate.ledger.migrations import HEAD
 from lightgate.ledger.sqlite import FILE, use_wal
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.exchange import ExchangeRecord
+from lightgate.ledger.store.rollup import DAY_S, Rollup
 from lightgate.ledger.store.store import Ledger, LedgerBusy, LedgerConflict, LedgerFailed
 
 if TYPE_CHECKING:
@@ -59,6 +61,33 @@ def test_the_migrations_go_down_again(tmp_path: Path) -> None:
             assert sa.inspect(connection).get_view_names() == []
     with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
         assert "attempts" in sa.inspect(connection).get_view_names()
+
+
+def test_the_days_of_an_older_ledger_are_those_that_would_be_there(tmp_path: Path) -> None:
+    from alembic import command
+
+    days = schema.rollups.select().where(schema.rollups.c.width_s == DAY_S)
+    hours = (0, 1, 30)  # two of one day, one of the next
+    with Ledger.open("sqlite", tmp_path) as ledger:
+        for hour in hours:
+            made, wall_ns = f"x-{hour}", T0 + hour * 3_600_000_000_000
+            note = attempt_note(made, marks(first_ms=100 + hour), wall_ns=wall_ns)
+            rollup = Rollup()
+            rollup.add(settled(made, note).exchange, (note,))
+            with ledger.writing() as connection:
+                rollup.write(ledger, connection)
+        with ledger.reading() as connection:
+            before = connection.execute(days.order_by(schema.rollups.c.bucket_s)).all()
+        assert [row.attempts for row in before] == [2, 1]
+        config = Config()
+        config.set_main_option("script_location", "lightgate.ledger:migrations")
+        with ledger.writing() as connection:
+            config.attributes["connection"] = connection
+            command.downgrade(config, "0008")
+        with ledger.reading() as connection:
+            assert connection.execute(days).all() == []
+    with Ledger.open("sqlite", tmp_path) as ledger, ledger.reading() as connection:
+        assert connection.execute(days.order_by(schema.rollups.c.bucket_s)).all() == before
 
 
 def test_the_columns_are_the_records() -> None:
