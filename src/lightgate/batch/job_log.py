@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from lightgate.errors import UsageError
+from lightgate.batch.journal import check_version, whole_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,21 +151,11 @@ class JobLog:
     def _read(self) -> None:
         """Read what earlier processes wrote; a torn line at the end was never written."""
         whole = 0
-        with self.path.open("rb") as file:
-            for raw in file:
-                try:
-                    entry = _decode(raw) if raw.endswith(b"\n") else None
-                except msgspec.DecodeError:
-                    entry = None
-                if entry is None:
-                    break
-                whole += len(raw)
-                if isinstance(entry, PlannedJob) and entry.version > VERSION:
-                    raise UsageError(
-                        f"{self.path} was written by a newer Lightgate.",
-                        hint="Go on with that version.",
-                    )
-                self._count(entry)
+        for entry, end in whole_lines(self.path, _decode):
+            whole = end
+            if isinstance(entry, PlannedJob):
+                check_version(self.path, entry.version, VERSION)
+            self._count(entry)
         os.ftruncate(self._file, whole)
 
     def _count(self, entry: _Entry) -> None:

@@ -17,20 +17,21 @@ import os
 import zlib
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
 from lightgate.errors import LightgateError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from lightgate.batch.lines import BadLine, BatchLine
 
 SUFFIX: Final = ".journal"
 VERSION: Final = 1
+_Entry = TypeVar("_Entry")
 KEY_BYTES: Final = 16
 CHECKED: Final = 4096  # records from the end whose results are compared with their checksums
 OUT: Final = 0
@@ -139,6 +140,29 @@ class _Appended:
 
     def close(self) -> None:
         os.close(self.descriptor)
+
+
+def whole_lines(path: Path, decode: Callable[[bytes], _Entry]) -> Iterator[tuple[_Entry, int]]:
+    """Read the entries of a file, each with the place of its end, up to a line that is torn."""
+    end = 0
+    with path.open("rb") as file:
+        for raw in file:
+            if not raw.endswith(b"\n"):
+                return
+            try:
+                entry = decode(raw)
+            except msgspec.DecodeError:
+                return
+            end += len(raw)
+            yield entry, end
+
+
+def check_version(path: Path, written: int, known: int) -> None:
+    """Refuse a file that a newer program wrote."""
+    if written > known:
+        raise UsageError(
+            f"{path} was written by a newer Lightgate.", hint="Go on with that version."
+        )
 
 
 class Checkpoint:
@@ -299,21 +323,11 @@ class Checkpoint:
     def _records(self) -> Iterator[_Record]:
         """Read the journal up to a line that is torn, and cut that off."""
         whole = 0
-        with self._journal.path.open("rb") as file:
-            for raw in file:
-                try:
-                    record = _decode(raw) if raw.endswith(b"\n") else None
-                except msgspec.DecodeError:
-                    record = None
-                if record is None:
-                    break
-                whole += len(raw)
-                if isinstance(record, HeadRecord) and record.version > VERSION:
-                    raise UsageError(
-                        f"{self._journal.path} was written by a newer Lightgate.",
-                        hint="Go on with that version.",
-                    )
-                yield record
+        for record, end in whole_lines(self._journal.path, _decode):
+            whole = end
+            if isinstance(record, HeadRecord):
+                check_version(self._journal.path, record.version, VERSION)
+            yield record
         if self._journal.size > whole:
             self._journal.cut(whole)
 

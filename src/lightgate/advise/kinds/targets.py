@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -214,66 +214,62 @@ def _second(scope: AdviceScope, move: TargetMove, delay_s: float) -> Effect:
 
 
 def _hedge(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
-    history = scope.history
-    own = history.ttft_s[move.rows]
+    own = scope.history.ttft_s[move.rows]
     own = own[~np.isnan(own)]
     delay = float(np.quantile(own, HEDGE_Q)) if len(own) else 0.0
     effect = _second(scope, move, delay)
     advice = Advice(
         id=f"hedge:{move.model}:{move.here}",
         kind="hedging",
-        model=move.model,
-        target=move.here,
-        moves_to=move.there,
         finding=(
             f"{HEDGE_Q:.0%} of first tokens of {move.here} came within {ms(delay)}; a second"
             f" attempt at {move.there} after that would have saved"
             f" {seconds(_mean_saved(effect))} a request on average."
         ),
-        evidence=evidence_of(
-            history,
-            effect.rows,
-            f"model_asked = {quoted(move.model)} AND winner = {quoted(move.here)}",
-        ),
-        change=change_of(history, effect, among),
         worse="Every twentieth request is sent twice: its loser is paid for, and adds load.",
-        effort="config",
         apply=alias_lines(
             scope, move.model, (move.here, move.there), hedge=f"p{HEDGE_Q * 100:.0f}"
         ),
-        verify="lightgate report --bill --last 24h",
         expect=f"about {float(np.mean(own > delay)) if len(own) else 0:.0%} of requests hedged",
+        **_of_a_second(scope, move, effect, among),
     )
     unpriced = move.there not in scope.prices
     return Touched(advice, effect.rows, scope.weight(among), _needs(scope, move), unpriced)
 
 
 def _race(scope: AdviceScope, move: TargetMove, among: Wholes) -> Touched:
-    history, effect = scope.history, _second(scope, move, 0.0)
+    effect = _second(scope, move, 0.0)
     advice = Advice(
         id=f"race:{move.model}:{move.here}",
         kind="racing",
-        model=move.model,
-        target=move.here,
-        moves_to=move.there,
         finding=(
             f"Asking {move.there} at once beside {move.here} would have saved"
             f" {seconds(_mean_saved(effect))} a request on average."
         ),
-        evidence=evidence_of(
-            history,
-            effect.rows,
-            f"model_asked = {quoted(move.model)} AND winner = {quoted(move.here)}",
-        ),
-        change=change_of(history, effect, among),
         worse="Every request is paid twice, and both targets carry the load.",
-        effort="config",
         apply=alias_lines(scope, move.model, (move.here, move.there), race=2),
-        verify="lightgate report --bill --last 24h",
         expect="100 % of requests raced",
+        **_of_a_second(scope, move, effect, among),
     )
     unpriced = move.there not in scope.prices
     return Touched(advice, effect.rows, scope.weight(among), _needs(scope, move), unpriced)
+
+
+def _of_a_second(
+    scope: AdviceScope, move: TargetMove, effect: Effect, among: Wholes
+) -> dict[str, Any]:
+    """What the advices to hedge and to race have in common."""
+    history = scope.history
+    query = f"model_asked = {quoted(move.model)} AND winner = {quoted(move.here)}"
+    return {
+        "model": move.model,
+        "target": move.here,
+        "moves_to": move.there,
+        "evidence": evidence_of(history, effect.rows, query),
+        "change": change_of(history, effect, among),
+        "effort": "config",
+        "verify": "lightgate report --bill --last 24h",
+    }
 
 
 def _mean_saved(effect: Effect) -> float:
