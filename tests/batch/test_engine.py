@@ -305,6 +305,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert desk.run().answered == 30
     assert Counter(desk.ids()) == Counter(f"id-{n}" for n in range(30))
     assert "No space left" in desk.told[0]
+    assert len(desk.told) == 1  # not once for each answer that waits
 
 
 def test_a_changed_file_ends_the_job(tmp_path: Path) -> None:

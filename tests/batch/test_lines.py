@@ -225,3 +225,10 @@ def test_anthropic_s_results() -> None:
     assert said(error=LineError("batch_cancelled", "Stopped.")) == {"type": "canceled"}
     wrong = said(error=LineError("invalid_body", "No."))
     assert wrong["error"]["error"] == {"type": "invalid_request_error", "message": "No."}
+
+
+def test_a_request_of_a_message_batch_is_missed_by_its_own_name() -> None:
+    rules = LineRules(form="json", url="/v1/messages", strict=True)
+    read = LineReader(rules).take(1, b'{"custom_id": "a"}')
+    assert isinstance(read, BadLine)
+    assert read.message == 'The line has no "params".'

@@ -83,8 +83,12 @@ async def test_every_line_is_answered_in_its_own_words_and_paid(run: Run, tmp_pa
     base.close()
     assert paid == (60, round(said["cost_usd"] * 1e9), "batch")
     again = await run("batch", "run", "in.jsonl", "--world", "world.toml")
-    assert "60 of 61 lines answered" in again.out
+    assert again.out.startswith("60 of 61 lines answered")  # no table: nothing was sent
     assert len(results(tmp_path)) == 60
+    other = ("--world", "world.toml", "--out", "other.jsonl", "--max-cost", "0.0000001")
+    short = await run("batch", "run", "in.jsonl", *other)
+    assert "The same command with a larger --max-cost goes on with them." in short.err
+    assert (tmp_path / "other.errors.jsonl").exists()  # errors of two jobs do not meet
 
 
 async def test_a_job_that_is_killed_and_interrupted_goes_on_and_pays_each_line_once(
@@ -122,8 +126,14 @@ async def test_a_job_that_is_killed_and_interrupted_goes_on_and_pays_each_line_o
 
 async def test_what_cannot_be_meant_is_said(run: Run, tmp_path: Path) -> None:
     write_file(tmp_path, 3)
+    (tmp_path / "empty.jsonl").touch()
     for words, said in (
         (("none.jsonl",), "There is no file none.jsonl."),
+        ((".",), ". is a folder."),
+        (("empty.jsonl", "a=http://x/v1#m"), "empty.jsonl is empty."),
+        (("in.jsonl", "a=http://x/v1#m", "--max-cost", "0"), "no number of dollars above 0"),
+        (("in.jsonl", "a=http://x/v1#m", "--quiet-hours", "22-6"), "a time from 00:00 to 23:59"),
+        (("in.jsonl", "a=http://x/v1#m", "--deadline", "2020-01-01"), "also like 06:00"),
         (("in.jsonl",), "Name a target."),
         (("in.jsonl", "a=http://x/v1#m", "--out", "in.jsonl"), "must be three files"),
         (("in.jsonl", "a=http://x/v1#m", "--max-cost", "5"), "no price per token is known"),
@@ -218,3 +228,39 @@ def test_the_guide_has_a_row_for_every_option() -> None:
         if isinstance(param, click.Option):
             names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
             assert f"| {names} | {param.help} |" in text
+
+
+async def test_by_cost_says_which_targets_are_taken_as_free(run: Run, tmp_path: Path) -> None:
+    write_file(tmp_path, 3)
+    world = WORLD.replace("price = { input = 2.0, output = 8.0 }\n", "")
+    (tmp_path / "world.toml").write_text(world)
+    ran = await run("batch", "run", "in.jsonl", "--world", "world.toml", "--by", "cost")
+    assert "no price per token is known for claude/m: taken as free." in ran.err
+
+
+async def test_a_model_that_a_gateway_lacks_is_the_error_of_its_line(
+    run: Run, serving: Serve, tmp_path: Path
+) -> None:
+    turn = [{"role": "user", "content": "Hi"}]
+    lines = [json.dumps({"model": name, "messages": turn}) for name in ("none", *"abcdef")]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    fault = {"message": "The model 'none' is not served here.", "code": "model_not_found"}
+    good = {"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]}
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            lacks = json.loads(await reader.readexactly(size))["model"] == "none"
+            said = json.dumps({"error": fault} if lacks else good).encode()
+            writer.write(b"HTTP/1.1 404 Not Found\r\n" if lacks else b"HTTP/1.1 200 OK\r\n")
+            writer.write(b"content-type: application/json\r\n")
+            writer.write(b"content-length: %d\r\n\r\n" % len(said) + said)
+
+    async with serving(answer) as port:
+        url = f"http://127.0.0.1:{port}"
+        ran = await run("batch", "run", "in.jsonl", "--gateway", url, "--json")
+    told = json.loads(ran.out)
+    assert (ran.code, told["answered"], told["failed"], told["open"]) == (1, 6, 1, 0)
+    (error,) = (tmp_path / "in.errors.jsonl").read_text().splitlines()
+    assert json.loads(error)["response"]["status_code"] == 404

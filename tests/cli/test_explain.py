@@ -161,7 +161,7 @@ def test_an_older_request_is_told_from_the_ledger(
     said = capsys.readouterr().out
     assert "fast by ordered: lab/s1 > lab/s2 (by form)" in said
     assert "expected in 80 ms (80 % in 60 to 120)" in said
-    assert "not known any more" in said
+    assert "not in the ledger" in said
 
 
 def test_an_unknown_request_is_a_failure(

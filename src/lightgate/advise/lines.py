@@ -122,10 +122,14 @@ def plain_advice(report: AdviceReport, *, everything: bool) -> str:
     elif rest:
         told = sum(advice.state == "informative" for advice in report.advice)
         lines.append(
-            f"{len(rest)} other changes were looked at, {told} of them for information; --all says"
+            f"{_changes(len(rest))} looked at, {told} of them for information; --all says"
             " what they are and why they are not offered."
         )
     return "\n".join(lines)
+
+
+def _changes(n: int) -> str:
+    return "1 other change was" if n == 1 else f"{n} other changes were"
 
 
 def _line(name: str, text: str) -> str:

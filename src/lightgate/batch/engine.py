@@ -146,6 +146,7 @@ class BatchEngine:
         self._settle = around.settle
         self._dice = around.dice
         self._told = around.told
+        self.unwritten = 0  # answers that wait until the disk has room
         self._sharing = Sharing(lanes, order.by, order.deadline_ns)
         self._head: _Asked | None = None
         self._again: list[tuple[int, int, _Asked]] = []  # by the instant of the next attempt
@@ -448,15 +449,19 @@ class BatchEngine:
 
     async def _write(self, write: Callable[[], _Written]) -> _Written:
         """Write to the files; on a full disk as soon as there is room, and nothing else is sent."""
-        told = False
-        while True:
-            try:
-                return write()
-            except OSError as error:
-                if not told:
-                    self._told(f"The results cannot be written: {error.strerror}. Waiting.")
-                    told = True
-                await asyncio.sleep(DISK_S)
+        waits = False
+        try:
+            while True:
+                try:
+                    return write()
+                except OSError as error:
+                    if not waits and not self.unwritten:
+                        self._told(f"The results cannot be written: {error.strerror}. Waiting.")
+                    self.unwritten += not waits
+                    waits = True
+                    await asyncio.sleep(DISK_S)
+        finally:
+            self.unwritten -= waits
 
     async def _keep_safe(self) -> None:
         """Make what was written safe against a loss of power, from time to time."""

@@ -190,7 +190,8 @@ class LineReader:
 
     def _openai(self, fields: dict[str, msgspec.Raw]) -> tuple[str, msgspec.Raw]:
         if "body" not in fields:
-            raise _Refused("missing_required_parameter", 'The line has no "body".')
+            name = "params" if URLS.get(self._rules.url) == MESSAGES else "body"
+            raise _Refused("missing_required_parameter", f'The line has no "{name}".')
         strict = self._rules.strict
         for name in ("method", "url"):
             if strict and name not in fields:

@@ -191,6 +191,13 @@ class GatewaySender(DirectSender):
             target = msgspec.structs.replace(target, model=line.model)
         return prepare_own(target, DIALECTS[line.dialect], line.body)
 
+    def _answer(self, line: BatchLine, call: Call, called: Called, made: str) -> LineAnswer:
+        answer = super()._answer(line, call, called, made)
+        if answer.kind == "model_missing" and not self._rename:
+            # It is the line that names the model: others may name one that there is.
+            answer.end, answer.useless, answer.again = "wrong", False, False
+        return answer
+
     def _count(self, answer: LineAnswer, call: Call, called: Called) -> None:
         answer.tokens_in, answer.tokens_out = called.tokens.tokens_in, called.tokens.out
         for name, value in call.headers:

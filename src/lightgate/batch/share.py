@@ -158,7 +158,10 @@ class QuietHours(msgspec.Struct, frozen=True):
         begin, dash, end = text.partition("-")
         if not dash:
             raise ValueError("it has no two times")
-        found = cls(time.fromisoformat(begin.strip()), time.fromisoformat(end.strip()))
+        try:
+            found = cls(time.fromisoformat(begin.strip()), time.fromisoformat(end.strip()))
+        except ValueError:
+            raise ValueError("each is a time from 00:00 to 23:59") from None
         if found.begin == found.end:
             raise ValueError("it begins when it ends")
         return found

@@ -31,7 +31,9 @@ def command() -> None:
     "--out", type=click.Path(path_type=Path), help="Results; FILE's name with .results by default."
 )
 @click.option(
-    "--errors", type=click.Path(path_type=Path), help="Lines without an answer; .errors by default."
+    "--errors",
+    type=click.Path(path_type=Path),
+    help="Lines without an answer; beside the results with .errors by default.",
 )
 @click.option(
     "--format",
@@ -129,7 +131,8 @@ def _show(summary: BatchSummary, out: Path, errors: Path) -> None:
         )
         for lane in summary.targets
     ]
-    emit_table(columns, rows)
+    if any(lane.requests for lane in summary.targets):
+        emit_table(columns, rows)
     unpriced = f" {summary.unpriced:,} have no known price." if summary.unpriced else ""
     said = [
         (
@@ -164,7 +167,8 @@ def _exit_code(summary: BatchSummary) -> int:
     if summary.stopped:
         why = f"lightgate: {summary.open:,} lines are open. {summary.reason}".strip()
         note(why)
-        note("  The same command goes on with them.")
+        more = " with a larger --max-cost" if summary.stopped == "cost" else ""
+        note(f"  The same command{more} goes on with them.")
         return codes.get(summary.stopped, Exit.FAILURE)
     if summary.deadline_missed_s is not None:
         note(f"lightgate: the deadline was missed by {summary.deadline_missed_s:,.0f} s.")

@@ -47,10 +47,10 @@ def carry_out(given: dict[str, Any]) -> tuple[BatchSummary, Path, Path]:
     from lightgate.batch.journal import Checkpoint
 
     file: Path = given["file"]
-    if not file.is_file():
-        raise UsageError(f"There is no file {file}.")
+    _check_file(file)
     out = given["out"] or file.with_name(f"{file.stem}.results.jsonl")
-    errors = given["errors"] or file.with_name(f"{file.stem}.errors.jsonl")
+    beside = file if given["out"] is None else out  # of two jobs with one FILE, each has its own
+    errors = given["errors"] or beside.with_name(f"{beside.stem}.errors.jsonl")
     if len({file.resolve(), out.resolve(), errors.resolve()}) < 3:
         raise UsageError("FILE, --out and --errors must be three files.")
     order = _order(given)
@@ -69,6 +69,21 @@ def carry_out(given: dict[str, Any]) -> tuple[BatchSummary, Path, Path]:
         opened = stack.enter_context(file.open("rb"))
         summary = uvloop.run(_work(given, order, targets, files, settle, opened))
     return summary, out, errors
+
+
+def _check_file(file: Path) -> None:
+    """Refuse what cannot be read, and what has nothing to read."""
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder.", hint="Name a file with a request on each line.")
+    if not file.exists():
+        raise UsageError(f"There is no file {file}.")
+    try:
+        with file.open("rb") as opened:
+            empty = not opened.read(1)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.") from None
+    if empty:
+        raise UsageError(f"{file} is empty.", hint="It needs a request on each line.")
 
 
 @contextlib.contextmanager
@@ -94,14 +109,15 @@ def _targets(given: dict[str, Any]) -> Iterator[tuple[Target, ...]]:
 def _check_prices(order: BatchOrder, targets: tuple[Target, ...]) -> None:
     from lightgate.batch.send import price_of
 
-    if order.max_cost_nano is None:
-        return
-    for target in targets:
-        if price_of(target, datetime.now(UTC))(1.0, 1.0) is None:
-            raise UsageError(
-                f"--max-cost: no price per token is known for {target.name}.",
-                hint="Put it under [prices] of lightgate.toml, or leave --max-cost out.",
-            )
+    now = datetime.now(UTC)
+    unknown = [target.name for target in targets if price_of(target, now)(1.0, 1.0) is None]
+    if unknown and order.max_cost_nano is not None:
+        raise UsageError(
+            f"--max-cost: no price per token is known for {unknown[0]}.",
+            hint="Put it under [prices] of lightgate.toml, or leave --max-cost out.",
+        )
+    if order.by == "cost" and 0 < len(unknown) < len(targets):
+        note(f"lightgate: no price per token is known for {', '.join(unknown)}: taken as free.")
 
 
 def _order(given: dict[str, Any]) -> BatchOrder:
@@ -153,7 +169,8 @@ def _duration(option: str, text: str, parse: Callable[[object], int]) -> int:
         return parse(f"{text}s" if text.isdecimal() else text)
     except ValueError:
         raise UsageError(
-            f"{option} {text!r} is no duration.", hint="Write it like 90s, 30m or 8h."
+            f"{option} {text!r} is no duration.",
+            hint="Write it like 90s, 30m or 8h; a deadline also like 06:00.",
         ) from None
 
 
@@ -297,6 +314,12 @@ def _interrupt(engine: BatchEngine) -> None:
         engine.cut()
         return
     engine.stop()
+    if engine.unwritten:
+        note(
+            f"lightgate: {engine.unwritten} answers wait for room on the disk; Ctrl-C again gives"
+            " them up, and the same command asks for them again."
+        )
+        return
     under_way = sum(lane.in_flight for lane in engine.summary().targets)
     note(f"lightgate: finishing {under_way} requests; Ctrl-C again cuts them.")
 

@@ -105,7 +105,7 @@ def _from_gateway(request_id: str, base: str, key: str) -> dict[str, Any] | None
                 ) from None
             continue  # unknown to this worker and not in the ledger yet
         except (URLError, OSError, ValueError) as failure:
-            note(f"The gateway at {base} does not answer ({failure}); reading the ledger.")
+            note(f"The gateway at {base} does not answer ({_why(failure)}); reading the ledger.")
             return None
         best = told
         if told.get("candidates"):
@@ -189,7 +189,16 @@ def _came_of_it(exchange: dict[str, Any], attempts: list[dict[str, Any]]) -> str
     return f"{said}; it came after {came:.0f} ms."
 
 
+def _why(failure: Exception) -> str:
+    """The reason of a failed call, without the names of Python's classes."""
+    reason = getattr(failure, "reason", failure)
+    return getattr(reason, "strerror", None) or str(reason)
+
+
 def _no_candidates(exchange: dict[str, Any]) -> str:
     if exchange.get("predicted_ttft_ms") is None:
         return "The plan follows from the configuration alone: no target was weighed."
-    return "The candidates are not known any more: a gateway keeps those of 2,000 requests."
+    return (
+        "The candidates are not in the ledger: the gateway itself (--url) knows those of its last"
+        " 2,000 requests."
+    )

@@ -149,5 +149,7 @@ def dollars_of(option: str, text: str | None) -> Decimal | None:
     except InvalidOperation:
         dollars = Decimal("NaN")
     if not dollars.is_finite() or dollars <= 0:
-        raise UsageError(f"{option} {text!r} is no number of dollars.", hint="Write it like 2.69.")
+        raise UsageError(
+            f"{option} {text!r} is no number of dollars above 0.", hint="Write it like 2.69."
+        )
     return dollars

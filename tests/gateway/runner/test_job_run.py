@@ -134,6 +134,8 @@ async def test_a_file_without_a_good_line_fails(bench: Bench, lines: list[str], 
     await bench.run().run()
     done = bench.job.document()
     assert done["status"] == "failed"
+    wrong = sum(1 for line in lines if line)
+    assert done["request_counts"] == {"total": wrong, "completed": 0, "failed": wrong}
     assert {one["code"] for one in done["errors"]["data"]} == {code}
     assert bench.asked == {}
 

@@ -115,6 +115,7 @@ class JobRun:
             return True
         if not total:
             problems = [FileProblem("empty_file", "The file has no lines.")]
+        await self._change(lambda job: _with(job, {"total": total}))
         await self._end("failed", problems=tuple(problems))
         return False
 

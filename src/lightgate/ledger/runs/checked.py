@@ -21,6 +21,10 @@ STATES: Final[tuple[CaseState, ...]] = ("passed", "failed", "truncated", "refuse
 Bar = Literal["met", "missed", "unsure"]
 
 
+def _cases(n: int) -> str:
+    return "1 case" if n == 1 else f"{n} cases"
+
+
 class PassRate(msgspec.Struct, frozen=True, kw_only=True):
     """How many cases one target passed at one load.
 
@@ -76,9 +80,9 @@ class PassRate(msgspec.Struct, frozen=True, kw_only=True):
     def says(self) -> str:
         """The rate as part of a sentence: "92.0 % (81.2 to 96.8 %) of 50 cases"."""
         if self.rate is None or self.interval is None:
-            return f"none of {self.cases} cases: no answer came"
+            return f"none of {_cases(self.cases)}: no answer came"
         low, high = (f"{100 * end:.1f}" for end in (self.interval.low, self.interval.high))
-        return f"{100 * self.rate:.1f} % ({low} to {high} %) of {self.answered} cases"
+        return f"{100 * self.rate:.1f} % ({low} to {high} %) of {_cases(self.answered)}"
 
 
 class PassPair(msgspec.Struct, frozen=True, kw_only=True):

@@ -264,8 +264,8 @@ def _use(paid: HourlyRow, rows: Sequence[Any]) -> MachineUse:
         spans[row.bucket_s] += row.tokens_out
         hours[row.bucket_s // HOUR_S] += row.tokens_out
     tokens_out = sum(spans.values())
-    peak = max(spans.values()) / FINE_S
     mean = tokens_out / max(paid.hours * HOUR_S, FINE_S)
+    peak = max(max(spans.values()) / FINE_S, mean)  # a short use may lie across two spans
     days = max(paid.hours / _DAY_HOURS, 1.0 / _DAY_HOURS)
     by_hour = [0.0] * _DAY_HOURS
     for hour, tokens in hours.items():
