@@ -103,6 +103,7 @@ class Desk:
     def __init__(self, folder: Path, text: bytes, *made: Made) -> None:
         self.folder = folder
         self.text = text
+        self.grown = b""  # what came into the file after its lines were counted
         self.made = made or (Made(),)
         self.settled: list[Settled] = []
         self.told: list[str] = []
@@ -129,7 +130,7 @@ class Desk:
                 wall_ns=clock.wall_ns(),
                 retry_failed=retry_failed,
             ) as files:
-                lines = LineReader().lines(io.BytesIO(self.text))
+                lines = LineReader().lines(io.BytesIO(self.text + self.grown))
                 around = Surroundings(clock, self.settled.append, lambda: 0.5, self.told.append)
                 lanes = [one.lane() for one in self.made]
                 engine = self.engine = BatchEngine(lines, total, lanes, files, options, around)

@@ -308,6 +308,13 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(desk.told) == 1  # not once for each answer that waits
 
 
+def test_a_file_may_grow_while_it_is_read(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, prompts(5))
+    desk.grown = b'\n{"custom_id": "late", "prompt": "and this"}\n'
+    summary = desk.run()
+    assert (summary.answered, summary.lines, summary.open) == (6, 6, 0)
+
+
 def test_a_changed_file_ends_the_job(tmp_path: Path) -> None:
     Desk(tmp_path, prompts(5)).run()
     with pytest.raises(UsageError, match="the file has changed"):

@@ -484,7 +484,7 @@ class BatchEngine:
         here, left = done - self._done_before, max(0, self._total - done)
         late_ns = None if self._order.deadline_ns is None else now_ns - self._order.deadline_ns
         return BatchSummary(
-            lines=self._total,
+            lines=max(self._total, done),  # the file may have grown
             answered=files.answered,
             failed=files.failed,
             open=left,
