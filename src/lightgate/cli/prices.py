@@ -74,7 +74,7 @@ def _columns(rows: dict[str, Rates]) -> tuple[list[Column], list[list[str]]]:
     ]
     columns = [
         Column("target"),
-        *(Column(kind.replace("_", " "), "right", joined=kind in _BATCH[1:]) for kind in kinds),
+        *(Column(_title(kind), "right", joined=kind in _BATCH[1:]) for kind in kinds),
     ]
     cells = [[name, *_cells(rates, kinds)] for name, rates in rows.items()]
     if any(rates.source != "list" for rates in rows.values()):
@@ -86,6 +86,12 @@ def _columns(rows: dict[str, Rates]) -> tuple[list[Column], list[list[str]]]:
         for row, rates in zip(cells, rows.values(), strict=True):
             row.append(rates.as_of or DOT)
     return columns, cells
+
+
+def _title(kind: str) -> str:
+    """The head of a column; those of batch prices stand beside each other, and are short."""
+    words = {"batch_input": "batch in", "batch_output": "batch out"}
+    return words.get(kind, kind.replace("_", " "))
 
 
 def _cells(rates: Rates, kinds: list[str]) -> list[str]:

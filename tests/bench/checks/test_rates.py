@@ -128,7 +128,7 @@ def test_the_bar_is_met_by_the_interval() -> None:
     none = pass_rate({"a": "unanswered"}, {})
     bad = pass_rate({str(at): "failed" for at in range(50)}, {})
     assert [one.bar(0.9) for one in (many, few, none, bad)] == ["met", "unsure", "unsure", "missed"]
-    assert none.says() == "none of 1 cases: no answer came"
+    assert none.says() == "none of 1 case: no answer came"
     assert msgspec.json.decode(msgspec.json.encode(many), type=type(many)) == many
 
 

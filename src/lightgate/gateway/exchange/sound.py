@@ -53,7 +53,7 @@ class SoundAttempt(StreamAttempt):
             (self.exchange.cascade or self.exchange).deliver(self, data, ended=False)
             return
         self._held.append(data)
-        self._size += len(data)
+        self._held_size += len(data)
         self._useful = True
-        if not self._released() and self._size > HELD_LIMIT:
+        if not self._released() and self._held_size > HELD_LIMIT:
             raise TooLarge(f"More than {HELD_LIMIT} bytes came before another answer was chosen.")

@@ -9,6 +9,7 @@ import msgspec
 
 from lightgate.errors import AttemptError, Malformed, TooLarge
 from lightgate.gateway.exchange.attempt import SSE, Attempt
+from lightgate.wire.sse import EVENT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Step
     from lightgate.wire.sse import Event
 
-HELD_LIMIT: Final = 1024 * 1024  # bytes before the first useful token; more is no answer
+# Bytes before the first useful token: one event of any size, and as much beside it as is sensible;
+# more is no answer.
+HELD_LIMIT: Final = EVENT_LIMIT + 1024 * 1024
 _NO_CHOICES: Final = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 _COUNTING: Final = frozenset(("openai-chat", "openai-completions"))
 
@@ -41,7 +44,7 @@ class StreamAttempt(Attempt):
     Events go out in one form: LF line ends, no comments, nothing that the client did not ask for.
     """
 
-    __slots__ = ("_held", "_hides_usage", "_size", "_useful", "committed")
+    __slots__ = ("_held", "_held_size", "_hides_usage", "_useful", "committed")
     media: ClassVar[bytes] = SSE
 
     def __init__(
@@ -56,7 +59,7 @@ class StreamAttempt(Attempt):
         request = exchange.request
         self._hides_usage = request.endpoint.dialect in _COUNTING and not request.include_usage
         self._held: list[bytes] = []
-        self._size = 0
+        self._held_size = 0
         self._useful = False  # something of the answer is among what is held
         self.committed = False
         self.sink = self.took
@@ -73,12 +76,12 @@ class StreamAttempt(Attempt):
             owner.deliver(self, out, ended=self.complete)
             return
         self._held.append(out)
-        self._size += len(out)
+        self._held_size += len(out)
         if kinds or (self.complete and self._answers()):
             self._useful = True
             if self._released():
                 return
-        if self._size > HELD_LIMIT:
+        if self._held_size > HELD_LIMIT:
             raise TooLarge(f"More than {HELD_LIMIT} bytes came before the first token.")
 
     def release(self) -> None:
