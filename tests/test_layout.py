@@ -6,6 +6,9 @@ Layers and rooms are held by import-linter (pyproject.toml); it has no words for
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import pkgutil
 from collections import Counter, defaultdict
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -13,6 +16,7 @@ from pathlib import Path
 
 import grimp
 
+import lightgate
 from conftest import LONG
 from lightgate.cli.main import VERBS
 
@@ -94,6 +98,21 @@ def test_a_class_has_a_name_of_its_own() -> None:
         if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_")
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_class_has_a_slot_that_its_base_has() -> None:
+    """Both would write to one attribute, each believing that it is its own."""
+    twice = set()
+    for found in pkgutil.walk_packages(lightgate.__path__, "lightgate."):
+        if found.name.endswith("__main__") or ".migrations" in found.name:
+            continue
+        module = importlib.import_module(found.name)
+        for name, one in inspect.getmembers(module, inspect.isclass):
+            own = set(one.__dict__.get("__slots__", ()))
+            for base in one.__mro__[1:] if one.__module__ == found.name else ():
+                shared = own & set(base.__dict__.get("__slots__", ()))
+                twice |= {(found.name, name, slot) for slot in shared}
+    assert twice == set()
 
 
 def test_the_files_of_long_tests_are_there() -> None:
