@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from lightgate.batch.share import LineAnswer
 from lightgate.clock.marks import Marks
 from lightgate.clock.source import SYSTEM
@@ -55,6 +57,8 @@ def price_of(target: Target, at: datetime) -> Price:
 class DirectSender:
     """Sends lines to one target, in its dialect; the ledger gets a note of each attempt."""
 
+    books = True  # whether attempts are noted here; a gateway notes its own
+
     def __init__(
         self, target: Target, client: Client, deadlines: Deadlines, *, clock: Clock = SYSTEM
     ) -> None:
@@ -85,7 +89,8 @@ class DirectSender:
         answer = self._answer(line, call, called, exchange_id)
         answer.rates = read_rates(call.limits, wall_ns / NS)
         self._count(answer, call, called)
-        answer.note = self._note(answer, called, marks, exchange_id, seq, wall_ns)
+        if self.books:
+            answer.note = self._note(answer, called, marks, exchange_id, seq, wall_ns)
         return answer
 
     def _prepared(self, line: BatchLine) -> Prepared:
@@ -177,6 +182,8 @@ class GatewaySender(DirectSender):
     `target.model` is what lines without a model ask for, or all lines where `rename` is set.
     """
 
+    books = False
+
     def __init__(
         self, target: Target, client: Client, deadlines: Deadlines, *, rename: bool = False
     ) -> None:
@@ -186,8 +193,6 @@ class GatewaySender(DirectSender):
     def _prepared(self, line: BatchLine) -> Prepared:
         target = self.target
         if not self._rename and line.model:
-            import msgspec
-
             target = msgspec.structs.replace(target, model=line.model)
         return prepare_own(target, DIALECTS[line.dialect], line.body)
 
@@ -206,17 +211,6 @@ class GatewaySender(DirectSender):
                     answer.cost_nano = round(Decimal(value.decode("latin-1")) * NANO)
                 except InvalidOperation:
                     return
-
-    def _note(
-        self,
-        answer: LineAnswer,
-        called: Called,
-        marks: Marks,
-        exchange_id: str,
-        seq: int,
-        wall_ns: int,
-    ) -> None:
-        del answer, called, marks, exchange_id, seq, wall_ns
 
 
 def _failed(line: BatchLine, called: Called, error: AttemptError, request_id: str) -> LineAnswer:
