@@ -6,6 +6,8 @@ PIP := $(BIN)/pip --disable-pip-version-check -q
 TEST ?=
 SEED ?= 1
 COUNT ?= 200
+# Python keeps what it has compiled, also where the environment says otherwise: the tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: up test lint types layers unit soak mutants bench lock clean
 
