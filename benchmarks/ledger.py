@@ -28,7 +28,8 @@ from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import End, Outcome
 from lightgate.clock.source import SYSTEM
 from lightgate.clock.tokens import Tokens, Usage, count
-from lightgate.console.api.routes import API_ROUTES, ApiContext, answer
+from lightgate.console.api.endpoint import ApiContext, answer
+from lightgate.console.site.endpoints import ENDPOINTS
 from lightgate.errors import AttemptError, PeerReset
 from lightgate.ledger.journal.notes import AttemptNote, ExchangeNote, NoteFacts
 from lightgate.ledger.store import schema
@@ -152,7 +153,7 @@ def timed(ask: Callable[[], object], rounds: int) -> list[float]:
 def measure(ledger: Ledger, rounds: int) -> dict[str, list[float]]:
     """Ask every question."""
     context = ApiContext(ledger, NOW_NS, {})
-    routes = {route.path: route for route in API_ROUTES}
+    routes = {route.path: route for route in ENDPOINTS}
     found = {}
     for name, line in QUESTIONS.items():
         path, _, query = line.partition("?")

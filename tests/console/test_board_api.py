@@ -19,9 +19,9 @@ from lightgate.console.api.memory import AnswerMemory
 from lightgate.console.api.openapi import openapi
 from lightgate.console.api.question import BadQuestion, Period, read_question
 from lightgate.console.api.requests import Cursor, RequestSearch, read_cursor
-from lightgate.console.api.routes import API_ROUTES
 from lightgate.console.api.sheet import inert
 from lightgate.console.api.sums import spans
+from lightgate.console.site.endpoints import ENDPOINTS
 from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
 
@@ -234,7 +234,7 @@ async def test_a_search_that_takes_long_says_how_far_it_came(
             sa.text("UPDATE exchange_notes SET wall_ns = wall_ns + rowid * 1000000000")
         )
     monkeypatch.setattr("lightgate.console.api.requests.SLICE", 3)
-    route = next(route for route in API_ROUTES if route.path == "/api/requests")
+    route = next(route for route in ENDPOINTS if route.path == "/api/requests")
     asked = read_question("model=none", route.parameters, T0 + 60_000_000_000)
     with ledger.reading() as connection:
         search = RequestSearch(connection, asked)
@@ -288,13 +288,13 @@ async def test_csv_has_the_same_rows_and_no_formula(
 
 async def test_the_openapi_document_describes_every_route(get: Get) -> None:
     told = json.loads((await get("/api/openapi.json")).text)
-    assert told == json.loads(json.dumps(openapi()))
-    paths = {path for route in API_ROUTES for path in (route.path, route.csv_path)}
+    assert told == json.loads(json.dumps(openapi(ENDPOINTS)))
+    paths = {path for route in ENDPOINTS for path in (route.path, route.csv_path)}
     assert set(told["paths"]) == paths
     references = set(re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(told)))
     assert references == set(told["components"]["schemas"]) & references
     assert "TargetRow" in references
-    for route in API_ROUTES:
+    for route in ENDPOINTS:
         given = told["paths"][route.path]["get"]["parameters"]
         assert {one["name"] for one in given} == {one.name for one in route.parameters} | (
             {"id"} if "{id}" in route.path else set()

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.console.api.routes import API_ROUTES
 from lightgate.console.app import REGISTRY, build_app
 from lightgate.console.guard import HEADERS, PAGE_POLICY, ConsoleAccess
+from lightgate.console.site.endpoints import ENDPOINTS
+from lightgate.console.site.pages import PAGES
 
 if TYPE_CHECKING:
     from console.conftest import Get
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 SECRET = ConsoleAccess("0.0.0.0", "open sesame")
 OPEN = {"/health/live", "/health/ready"}
 API = [
-    path.replace("{id}", "some/id") for route in API_ROUTES for path in (route.path, route.csv_path)
+    path.replace("{id}", "some/id") for route in ENDPOINTS for path in (route.path, route.csv_path)
 ] + ["/api/openapi.json", "/api/live"]
 PATHS = [entry.path for entry in REGISTRY] + API
 
@@ -117,7 +118,7 @@ async def test_every_answer_has_the_headers(get: Get) -> None:
         assert path == "/report" or policy == PAGE_POLICY
 
 
-@pytest.mark.parametrize("path", ["/", "/requests"])
+@pytest.mark.parametrize("path", [page.path for page in PAGES])
 async def test_the_pages_have_nothing_inline(get: Get, path: str) -> None:
     page = (await get(path)).text
     assert "<script>" not in page

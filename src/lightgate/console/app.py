@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -15,6 +14,8 @@ from starlette.routing import Route
 from lightgate.clock.source import SYSTEM
 from lightgate.console.api.pages import ApiPages, matched
 from lightgate.console.guard import METHODS, REPORT_POLICY, Access, ConsoleAccess, Guard
+from lightgate.console.site.endpoints import ENDPOINTS
+from lightgate.console.site.pages import FILES, KINDS, PAGES, STATIC, page_html
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.lock import read_state
 from lightgate.report.tables.speed_report import GROUPINGS
@@ -37,12 +38,7 @@ if TYPE_CHECKING:
 
 STALE_S: Final = 30.0  # without a whole pass over the journals for so long the console is not ready
 REPORT_DAYS: Final = 14
-_STATIC: Final = resources.files("lightgate.console") / "static"
-_PAGES: Final = {"/": "board.html", "/requests": "requests.html"}
-_FILES: Final = (
-    "icon.svg", "console.css", "board.js", "requests.js", "waterfall.js", "draw.js", "state.js",
-)  # fmt: skip
-_KINDS: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_PAGES: Final = {page.path: page for page in PAGES}
 
 
 class ConsoleContext(NamedTuple):
@@ -106,15 +102,14 @@ async def report(console: ConsoleContext, request: Request) -> Response:
 async def html_page(console: ConsoleContext, request: Request) -> Response:
     """Answer with a page; its scripts ask the API for what it shows."""
     del console
-    name = _PAGES[request.url.path]
-    return Response((_STATIC / name).read_bytes(), media_type="text/html")
+    return Response(page_html(_PAGES[request.url.path]), media_type="text/html")
 
 
 async def static(console: ConsoleContext, request: Request) -> Response:
     """Answer with a file of the page; the registry names each of them."""
     del console
     name = request.url.path.rpartition("/")[2]
-    return Response((_STATIC / name).read_bytes(), media_type=_KINDS[name.rpartition(".")[2]])
+    return Response((STATIC / name).read_bytes(), media_type=KINDS[name.rpartition(".")[2]])
 
 
 REGISTRY: Final = (
@@ -123,15 +118,16 @@ REGISTRY: Final = (
     ConsoleRoute("/health/ready", "open", ready),
     ConsoleRoute("/metrics", "reader", metrics),
     ConsoleRoute("/report", "reader", report),
-    *(ConsoleRoute(f"/static/{name}", "reader", static) for name in _FILES),
+    *(ConsoleRoute(f"/static/{name}", "reader", static) for name in FILES),
 )
 
 
 def build_app(console: ConsoleContext, access: ConsoleAccess) -> ASGIApp:
     """Build the routes of the registry and those of the API behind the guard."""
     api = ApiPages(
-        console.ledger, console.data, console.totals, console.ship_loop, console.clock
-    ).pages()
+        ENDPOINTS, console.ledger, console.data,
+        totals=console.totals, ship_loop=console.ship_loop, clock=console.clock,
+    ).pages()  # fmt: skip
     routes = [Route(entry.path, _bound(entry.page, console), methods=METHODS) for entry in REGISTRY]
     routes += [Route(matched(path), page, methods=METHODS) for path, page in api.items()]
     app = Starlette(routes=routes, exception_handlers={LightgateError: _failed})

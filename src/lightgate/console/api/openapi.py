@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from lightgate import __version__
-from lightgate.console.api.routes import API_ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lightgate.console.api.endpoint import ApiRoute
 
 _TEXT: Final = {"schema": {"type": "string"}}
 _SAYS: Final = {"content": {"text/plain": _TEXT}}
@@ -26,14 +30,14 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def openapi() -> dict[str, Any]:
+def openapi(endpoints: Sequence[ApiRoute]) -> dict[str, Any]:
     """Make the document."""
-    records = [route.record for route in API_ROUTES]
+    records = [route.record for route in endpoints]
     shown, components = msgspec.json.schema_components(
         records, ref_template="#/components/schemas/{name}"
     )
     paths: dict[str, Any] = {}
-    for route, schema in zip(API_ROUTES, shown, strict=True):
+    for route, schema in zip(endpoints, shown, strict=True):
         given = [_id()] if "{id}" in route.path else [_parameter(one) for one in route.parameters]
         unknown = {"404": {"description": "No such request.", **_SAYS}} if "{" in route.path else {}
         for path, media in (

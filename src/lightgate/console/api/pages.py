@@ -10,22 +10,23 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
+from lightgate.console.api.endpoint import ApiContext, answer, csv_lines
 from lightgate.console.api.memory import AnswerMemory
 from lightgate.console.api.openapi import openapi
 from lightgate.console.api.question import BadQuestion, read_question
 from lightgate.console.api.request import RequestUnknown
 from lightgate.console.api.requests import count_newer, read_cursor
-from lightgate.console.api.routes import API_ROUTES, ApiContext, ApiRoute, answer, csv_lines
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.lock import read_state
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from starlette.requests import Request
 
     from lightgate.clock.source import Clock
+    from lightgate.console.api.endpoint import ApiRoute
     from lightgate.console.labels import LabelNames
     from lightgate.console.ship_loop import ShipLoop
     from lightgate.console.totals import Totals
@@ -33,15 +34,16 @@ if TYPE_CHECKING:
 
 LIVE_S: Final = 2.0
 MOST_LIVE: Final = 32  # streams at once; each holds a connection
-_ROUTES: Final = {route.path: route for route in API_ROUTES}
 
 
 class ApiPages:
     """The endpoints of the API for one console."""
 
     def __init__(
-        self, ledger: Ledger, data: Path, totals: Totals, ship_loop: ShipLoop, clock: Clock
-    ) -> None:
+        self, endpoints: Sequence[ApiRoute], ledger: Ledger, data: Path, *,
+        totals: Totals, ship_loop: ShipLoop, clock: Clock,
+    ) -> None:  # fmt: skip
+        self._endpoints = {route.path: route for route in endpoints}
         self._ledger = ledger
         self._data = data
         self._totals = totals
@@ -53,7 +55,7 @@ class ApiPages:
     def pages(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
         """Every path of the API with what answers it."""
         found: dict[str, Callable[[Request], Awaitable[Response]]] = {}
-        for route in API_ROUTES:
+        for route in self._endpoints.values():
             found[route.csv_path] = self._csv_of(route)  # before `{id}`, which would take it in
             found[route.path] = self._json_of(route)
         found["/api/openapi.json"] = self._openapi
@@ -108,7 +110,10 @@ class ApiPages:
 
     async def _openapi(self, request: Request) -> Response:
         del request
-        return Response(msgspec.json.encode(openapi()), media_type="application/json")
+        return Response(
+            msgspec.json.encode(openapi(list(self._endpoints.values()))),
+            media_type="application/json",
+        )
 
     async def _stream(self, request: Request) -> Response:
         """Send the board, or how many requests are newer than a page, every two seconds."""
@@ -143,10 +148,10 @@ class ApiPages:
             self._live -= 1
 
     def _board_event(self, query: str) -> bytes:
-        return self._remembered(_ROUTES["/api/board"], _without(query, "topic"))
+        return self._remembered(self._endpoints["/api/board"], _without(query, "topic"))
 
     def _newer_event(self, query: str) -> bytes:
-        route, now_ns = _ROUTES["/api/requests"], self._clock.wall_ns()
+        route, now_ns = self._endpoints["/api/requests"], self._clock.wall_ns()
         asked = read_question(_without(query, "topic", "after", "before"), route.parameters, now_ns)
         wanted = [part.partition("=")[2] for part in query.split("&") if part.startswith("after=")]
         newer = count_newer(self._ledger, asked, read_cursor(wanted[-1] if wanted else ""))

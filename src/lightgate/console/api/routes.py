@@ -1,58 +1,25 @@
-"""The table of the API's endpoints: what each is asked and what it answers with.
-
-The console's routes, the OpenAPI document and the reference page are made of this table.
-"""
+"""The endpoints of the board, the history and the requests: what each is asked, and its answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from lightgate.console.api import board as boards
 from lightgate.console.api import history, request, requests, sheet
-from lightgate.console.api.question import Parameter, read_question
+from lightgate.console.api.endpoint import ApiRoute
+from lightgate.console.api.question import Parameter
 from lightgate.console.api.sums import SIZES
 from lightgate.console.api.uses import USES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from decimal import Decimal
+    from collections.abc import Iterator
 
+    from lightgate.console.api.endpoint import ApiContext
     from lightgate.console.api.question import Question
-    from lightgate.ledger.store.store import Ledger
 
 MOST_EXPORTED: Final = 100_000  # requests in one CSV file
-_encode: Final = msgspec.json.Encoder(decimal_format="string").encode
-
-
-class ApiContext(NamedTuple):
-    """What answers are made of: the ledger, the time, prices by the hour, the gateway's address.
-
-    `try_line` is a command that sends a request through the gateway.
-    """
-
-    ledger: Ledger
-    now_ns: int
-    hourly: Mapping[str, Decimal]
-    gateway: str = ""
-    try_line: str = ""
-
-
-class ApiRoute(NamedTuple):
-    """An endpoint; `rows` makes the rows of its CSV file."""
-
-    path: str
-    about: str
-    parameters: tuple[Parameter, ...]
-    record: type[msgspec.Struct]
-    make: Callable[[ApiContext, Question, str], Any]
-    rows: Callable[[ApiContext, Question, str], Iterator[dict[str, object]]]
-
-    @property
-    def csv_path(self) -> str:
-        """Where the same rows are as CSV."""
-        return f"{self.path}.csv"
 
 
 def _period(default: str) -> tuple[Parameter, ...]:
@@ -196,22 +163,3 @@ API_ROUTES: Final = (
         request.OneRequest, _request, _attempt_rows,
     ),
 )  # fmt: skip
-
-
-def answer(route: ApiRoute, context: ApiContext, query: str, id_: str = "") -> bytes:
-    """The JSON of an endpoint's answer."""
-    question = read_question(query, route.parameters, context.now_ns)
-    return _encode(route.make(context, question, id_))
-
-
-def csv_lines(route: ApiRoute, context: ApiContext, query: str, id_: str = "") -> Iterator[str]:
-    """The lines of an endpoint's CSV file; the question is read before the first of them."""
-    question = read_question(query, route.parameters, context.now_ns)
-    lines = sheet.sheet(route.rows(context, question, id_))
-    first = next(lines, "")  # what is wrong shows here, while a status can still be chosen
-
-    def rest() -> Iterator[str]:
-        yield first
-        yield from lines
-
-    return rest()

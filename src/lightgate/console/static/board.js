@@ -1,26 +1,27 @@
 // The speed board: one call fills it, one stream keeps its numbers fresh, and its order stays put.
 
 import { NONE, ago, byId, cell, element, gradeMark, interval, money, number, percent, spark, whole } from "./draw.js";
+import { offerCsv, onKey } from "./shell.js";
 import { Live, apiQuery, ask, bindFilters, emptyState, setParameter } from "./state.js";
+import { sortHeads, walkRows } from "./table.js";
 
 /** @typedef {{v: number|null, lo: number|null, hi: number|null, n: number}} Figure */
 
 const COLUMNS = [
-  ["rank", "#", "Place for the chosen use"],
-  ["target", "target", "Provider and model"],
-  ["n", "n", "Attempts at this target in the period, failovers and losers of races too"],
-  ["ok", "ok %", "Share that ended well, of those that the gateway did not end itself"],
-  ["ttft_p50", "TTFT p50 ms", "Time to the first token, median"],
-  ["ttft_p95", "TTFT p95 ms", "Time to the first token: 95 of 100 were faster"],
-  ["speed_p50", "speed p50 tok/s", "Tokens per second while decoding, median"],
-  ["speed_p05", "slow 5 % tok/s", "Tokens per second while decoding: 95 of 100 were faster"],
-  ["speed_total", "total p50 tok/s", "Tokens per second over the whole request, median: what the grade is of"],
-  ["", "grade", "1 is fastest: from 100, 70, 50, 30 tok/s in total; two where the interval cannot decide"],
-  ["cost_1k", "$ per 1k req", "Dollars per 1,000 requests of this traffic; of a self-hosted provider its hours, idle ones too"],
-  ["", "24 h", "First token, median by hour"],
-  ["", "last error", "The newest failure in the period"],
+  { name: "rank", text: "#", title: "Place for the chosen use", lower: true },
+  { name: "target", text: "target", title: "Provider and model", kind: "name", lower: true },
+  { name: "n", text: "n", title: "Attempts at this target in the period, failovers and losers of races too" },
+  { name: "ok", text: "ok %", title: "Share that ended well, of those that the gateway did not end itself" },
+  { name: "ttft_p50", text: "TTFT p50 ms", title: "Time to the first token, median", lower: true },
+  { name: "ttft_p95", text: "TTFT p95 ms", title: "Time to the first token: 95 of 100 were faster", lower: true },
+  { name: "speed_p50", text: "speed p50 tok/s", title: "Tokens per second while decoding, median" },
+  { name: "speed_p05", text: "slow 5 % tok/s", title: "Tokens per second while decoding: 95 of 100 were faster" },
+  { name: "speed_total", text: "total p50 tok/s", title: "Tokens per second over the whole request, median: what the grade is of" },
+  { name: "", text: "grade", title: "1 is fastest: from 100, 70, 50, 30 tok/s in total; two where the interval cannot decide" },
+  { name: "cost_1k", text: "$ per 1k req", title: "Dollars per 1,000 requests of this traffic; of a self-hosted provider its hours, idle ones too", lower: true },
+  { name: "", text: "24 h", title: "First token, median by hour", kind: "picture" },
+  { name: "", text: "last error", title: "The newest failure in the period", kind: "error" },
 ];
-const LOWER = new Set(["rank", "target", "ttft_p50", "ttft_p95", "cost_1k"]);
 /** @type {Map<string, HTMLTableRowElement>} */
 const shown = new Map();
 let orderedAt = 0;
@@ -30,30 +31,6 @@ let latest = null;
 function sorted() {
   const asked = new URLSearchParams(location.search);
   return asked.get("sort") || (asked.get("use") ? "rank" : "ttft_p50");
-}
-
-function heads() {
-  const now = sorted();
-  byId("heads").replaceChildren(...COLUMNS.map(([name, text, title], at) => {
-    const head = /** @type {HTMLTableCellElement} */ (element("th", at === 1 ? "name" : at === 12 ? "error" : at === 11 ? "picture" : ""));
-    head.scope = "col";
-    head.title = title;
-    if (!name) {
-      head.append(text);
-      return head;
-    }
-    const on = now.replace("-", "") === name;
-    const button = /** @type {HTMLButtonElement} */ (element("button", on ? "sort on" : "sort", text));
-    button.type = "button";
-    if (on) head.setAttribute("aria-sort", now.startsWith("-") ? "descending" : "ascending");
-    button.addEventListener("click", () => {
-      const down = on ? !now.startsWith("-") : !LOWER.has(name);
-      setParameter("sort", down ? `-${name}` : name);
-      refresh();
-    });
-    head.append(button);
-    return head;
-  }));
 }
 
 /** @param {Figure} figure @param {string} unit @param {string} label @param {string} [className] */
@@ -206,9 +183,11 @@ const live = new Live(
 );
 
 async function refresh() {
-  heads();
-  const csv = /** @type {HTMLAnchorElement} */ (byId("csv"));
-  csv.href = `/api/board.csv?${apiQuery([])}`;
+  sortHeads(byId("heads"), COLUMNS, sorted(), (sort) => {
+    setParameter("sort", sort);
+    refresh();
+  });
+  offerCsv(`/api/board.csv?${apiQuery([])}`);
   try {
     const board = await ask("/api/board", apiQuery([]));
     shown.clear();
@@ -230,10 +209,8 @@ byId("pause").addEventListener("click", () => {
   byId("pause").textContent = live.paused ? "Go on" : "Pause";
   byId("live").textContent = live.paused ? "Paused: these numbers stay as they are." : "Live, every 2 s";
 });
-document.addEventListener("keydown", (event) => {
-  if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey) return;
-  if (event.key === "s") byId("resort").click();
-  if (event.key === "p") byId("pause").click();
-});
+onKey("s", "sort again by the numbers of now", () => byId("resort").click());
+onKey("p", "pause, and go on", () => byId("pause").click());
+walkRows(byId("rows"));
 bindFilters(refresh);
 refresh();

@@ -1,7 +1,9 @@
 // The list of requests: a page at a time by cursor, and one request as a waterfall.
 
 import { NONE, byId, cell, element, money, number, whole } from "./draw.js";
+import { offerCsv, onKey } from "./shell.js";
 import { Live, apiQuery, ask, bindFilters, emptyState, setParameter } from "./state.js";
+import { walkRows } from "./table.js";
 import { waterfall } from "./waterfall.js";
 
 const COLUMNS = [
@@ -109,7 +111,7 @@ const live = new Live(
 
 async function refresh() {
   const query = apiQuery(["open"]);
-  /** @type {HTMLAnchorElement} */ (byId("csv")).href = `/api/requests.csv?${apiQuery(["open", "before"])}`;
+  offerCsv(`/api/requests.csv?${apiQuery(["open", "before"])}`);
   byId("newer").hidden = true;
   try {
     page = await ask("/api/requests", query);
@@ -138,14 +140,14 @@ byId("pause").addEventListener("click", () => {
   byId("pause").textContent = live.paused ? "Go on" : "Pause";
   byId("live").textContent = live.paused ? "Paused." : "";
 });
-document.addEventListener("keydown", (event) => {
-  if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement || event.ctrlKey || event.metaKey) return;
-  if (event.key === "Escape" && new URLSearchParams(location.search).has("open")) {
-    setParameter("open", "");
-    open();
-  }
-  if (event.key === "[" && page?.next) byId("older").click();
-  if (event.key === "p") byId("pause").click();
+onKey("Escape", "close the request", () => {
+  if (!new URLSearchParams(location.search).has("open")) return;
+  setParameter("open", "");
+  open();
 });
+onKey("[", "older requests", () => page?.next && byId("older").click());
+onKey("]", "the newest requests", () => new URLSearchParams(location.search).has("before") && byId("newest").click());
+onKey("p", "pause, and go on", () => byId("pause").click());
+walkRows(byId("rows"));
 bindFilters(refresh);
 refresh();

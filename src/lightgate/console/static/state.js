@@ -1,6 +1,7 @@
 // The address is the state: every filter is in it, and a page that is opened by it shows the same.
 
 import { byId, element } from "./draw.js";
+import { onKey } from "./shell.js";
 
 /** The query without the parameters that only this page reads. @param {string[]} own */
 export function apiQuery(own) {
@@ -49,14 +50,7 @@ export function bindFilters(changed) {
     changed();
   });
   fill();
-  document.addEventListener("keydown", (event) => {
-    const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
-    if (event.key === "/" && !typing) {
-      event.preventDefault();
-      fields[0].focus();
-    }
-    if (event.key === "Escape" && typing) /** @type {HTMLElement} */ (event.target).blur();
-  });
+  onKey("/", "to the filters", () => fields[0].focus());
 }
 
 /** @param {string} path @param {string} query */

@@ -1,0 +1,9 @@
+"""All endpoints of the console's API, from the tables of its packages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lightgate.console.api.routes import API_ROUTES
+
+ENDPOINTS: Final = (*API_ROUTES,)

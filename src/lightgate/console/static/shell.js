@@ -1,0 +1,84 @@
+// What every page has: the menu of a phone, its keys with their list, and its exports.
+
+import { byId, element } from "./draw.js";
+import { exportHtml, exportPng } from "./snapshot.js";
+
+/** @type {Map<string, {words: string, act: () => void}>} */
+const keys = new Map();
+const GO_MS = 1500;
+let goUntil = 0;
+
+/** Bind a key outside of fields; the list of keys shows its words. @param {string} key @param {string} words @param {() => void} act */
+export function onKey(key, words, act) {
+  keys.set(key, { words, act });
+}
+
+/** Offer the rows of the page as CSV. @param {string} address */
+export function offerCsv(address) {
+  const link = /** @type {HTMLAnchorElement} */ (byId("csv"));
+  link.href = address;
+  link.hidden = false;
+}
+
+/** Whether an event belongs to a field that is typed into. @param {Event} event */
+function typed(event) {
+  return event.target instanceof HTMLElement && event.target.matches("input, select, textarea, [contenteditable]");
+}
+
+/** @returns {HTMLAnchorElement[]} */
+function pages() {
+  return [...document.querySelectorAll("#pages a")].map((one) => /** @type {HTMLAnchorElement} */ (one));
+}
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (typed(event)) {
+    if (event.key === "Escape") /** @type {HTMLElement} */ (event.target).blur();
+    return;
+  }
+  if (goUntil > event.timeStamp) {
+    goUntil = 0;
+    const page = pages().find((one) => one.dataset.key === event.key);
+    if (page) {
+      event.preventDefault();
+      location.assign(page.href);
+    }
+    return;
+  }
+  if (event.key === "g") goUntil = event.timeStamp + GO_MS;
+  const known = keys.get(event.key);
+  if (!known) return;
+  event.preventDefault();
+  known.act();
+}
+
+function showKeys() {
+  const box = /** @type {HTMLDialogElement} */ (document.createElement("dialog"));
+  box.className = "keys";
+  box.setAttribute("aria-labelledby", "keys-title");
+  const row = (/** @type {string} */ key, /** @type {string} */ words) => element("div", "", element("dt", "", ...key.split(" ").map((one) => element("kbd", "", one))), element("dd", "", words));
+  const title = element("h2", "", "Keys");
+  title.id = "keys-title";
+  const close = /** @type {HTMLButtonElement} */ (element("button", "", "Close"));
+  close.type = "button";
+  close.addEventListener("click", () => box.close());
+  box.addEventListener("close", () => box.remove());
+  box.append(
+    element("div", "bar", title, close),
+    element("dl", "", ...[...keys].map(([key, one]) => row(key, one.words))),
+    element("h3", "", "Go to"),
+    element("dl", "", ...pages().map((page) => row(`g ${page.dataset.key}`, page.textContent ?? ""))),
+  );
+  document.body.append(box);
+  box.showModal();
+}
+
+const menu = byId("menu");
+menu.addEventListener("click", () => menu.setAttribute("aria-expanded", String(menu.getAttribute("aria-expanded") !== "true")));
+byId("help").addEventListener("click", showKeys);
+byId("png").addEventListener("click", exportPng);
+byId("html").addEventListener("click", exportHtml);
+onKey("?", "show this list", showKeys);
+onKey("e", "save this view as one HTML file", exportHtml);
+document.addEventListener("keydown", pressed);

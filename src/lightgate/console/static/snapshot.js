@@ -1,0 +1,108 @@
+// A view as a file: one HTML page without scripts, or a picture of it. Both are made of what is on the screen.
+
+const SCALE = 2;
+const POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+/** What is shown now, as a copy that needs nothing else: no scripts, no fields, no links to this host. */
+async function frozen() {
+  const main = /** @type {HTMLElement} */ (document.querySelector("main"));
+  const copy = /** @type {HTMLElement} */ (main.cloneNode(true));
+  const was = [...main.querySelectorAll("canvas")];
+  [...copy.querySelectorAll("canvas")].forEach((one, at) => {
+    const picture = document.createElement("img");
+    picture.src = was[at].toDataURL();
+    picture.width = was[at].clientWidth;
+    picture.height = was[at].clientHeight;
+    picture.alt = was[at].getAttribute("aria-label") ?? "";
+    one.replaceWith(picture);
+  });
+  for (const one of copy.querySelectorAll("[hidden], script, noscript, dialog, datalist, .filters, .tools, form")) one.remove();
+  for (const link of copy.querySelectorAll("a, button")) {
+    const plain = document.createElement("span");
+    plain.className = link.className;
+    plain.append(...link.childNodes);
+    link.replaceWith(plain);
+  }
+  const note = document.createElement("p");
+  note.className = "soft";
+  note.textContent = [`Lightgate, saved at ${new Date().toISOString().slice(0, 19).replace("T", " ")} UTC`, ...filters()].join(" · ");
+  copy.querySelector("h1")?.after(note);
+  const css = await (await fetch("/static/console.css", { credentials: "same-origin" })).text();
+  return { copy, css };
+}
+
+/** The filters in force, in words. */
+function filters() {
+  const form = /** @type {HTMLFormElement|null} */ (document.getElementById("filters"));
+  if (!form) return [];
+  return [...form.querySelectorAll("label")].flatMap((label) => {
+    const field = label.querySelector("input, select");
+    const name = [...label.childNodes].filter((one) => one instanceof Text).map((one) => one.textContent?.trim()).join("");
+    if (field instanceof HTMLSelectElement) return [`${name} ${field.selectedOptions[0]?.textContent ?? ""}`];
+    if (field instanceof HTMLInputElement && field.type === "checkbox") return field.checked ? [name] : [];
+    return field instanceof HTMLInputElement && field.value ? [`${name} ${field.value}`] : [];
+  });
+}
+
+/** @param {string} kind */
+function fileName(kind) {
+  const page = location.pathname.replaceAll("/", "-").replace(/^-+/, "") || "board";
+  return `lightgate-${page}-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.${kind}`;
+}
+
+/** @param {Blob} blob @param {string} name */
+function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+export async function exportHtml() {
+  const { copy, css } = await frozen();
+  const page = document.implementation.createHTMLDocument(document.title);
+  page.documentElement.lang = "en";
+  const meta = (/** @type {Record<string, string>} */ attributes) => {
+    const made = page.createElement("meta");
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    return made;
+  };
+  const style = page.createElement("style");
+  style.textContent = css;
+  page.head.prepend(
+    meta({ charset: "utf-8" }), meta({ "http-equiv": "content-security-policy", content: POLICY }),
+    meta({ name: "viewport", content: "width=device-width, initial-scale=1" }), meta({ name: "color-scheme", content: "light dark" }),
+  );
+  page.head.append(style);
+  page.body.className = document.body.className;
+  page.body.append(page.adoptNode(copy));
+  const text = `<!doctype html>\n${new XMLSerializer().serializeToString(page.documentElement)}`;
+  save(new Blob([text], { type: "text/html" }), fileName("html"));
+}
+
+export async function exportPng() {
+  const main = /** @type {HTMLElement} */ (document.querySelector("main"));
+  const { copy, css } = await frozen();
+  const [width, height] = [main.clientWidth, main.scrollHeight];
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const body = document.createElement("div");
+  body.className = `snapshot ${document.body.className}`;
+  const style = document.createElement("style");
+  style.textContent = css;
+  body.append(style, copy);
+  const inner = new XMLSerializer().serializeToString(body);
+  const source = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" color-scheme="${dark ? "dark" : "light"}"><foreignObject width="100%" height="100%">${inner}</foreignObject></svg>`;
+  const picture = new Image();
+  picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source)}`;
+  await picture.decode();
+  const canvas = document.createElement("canvas");
+  canvas.width = width * SCALE;
+  canvas.height = height * SCALE;
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  pen.fillStyle = getComputedStyle(document.body).backgroundColor;
+  pen.fillRect(0, 0, canvas.width, canvas.height);
+  pen.scale(SCALE, SCALE);
+  pen.drawImage(picture, 0, 0);
+  canvas.toBlob((blob) => blob && save(blob, fileName("png")), "image/png");
+}
