@@ -223,6 +223,11 @@ def test_reading_pauses_behind_a_running_request(
         gate.set()
         assert (await answer(reader))[2] == b"0"
         assert (await answer(reader))[2] == b"9000000"
+        for _ in range(3):  # what was taken up counts no more, however often
+            writer.write(GET * 20)
+            for _ in range(20):
+                assert (await answer(reader))[2] == b"0"
+        assert (connection._queued, connection._reading_paused) == (0, False)
         await shut(door, writer)
 
     run(scene)
