@@ -21,19 +21,18 @@ UNLIMITED: Final = math.inf
 
 
 class InFlightLimit:
-    """The limit of one target; `most` requests may be in flight."""
+    """The limit of one target; `most` requests may be in flight.
 
-    __slots__ = ("_hold_ns", "_until_ns", "most")
+    `firm` says whether the target has said that there is a limit.
+    """
+
+    __slots__ = ("_hold_ns", "_until_ns", "firm", "most")
 
     def __init__(self) -> None:
         self.most = UNLIMITED
+        self.firm = False
         self._hold_ns = HOLD_NS
         self._until_ns = 0
-
-    @property
-    def firm(self) -> bool:
-        """Whether the target has said that there is a limit."""
-        return self.most < UNLIMITED
 
     def refused(self, flying: int, now_ns: int) -> None:
         """Take in a 429 to a request with which so many were in flight."""
@@ -44,7 +43,7 @@ class InFlightLimit:
             self._hold_ns = min(2 * self._hold_ns, LONGEST_NS)
         elif level < self.most:
             self._hold_ns = HOLD_NS
-        self.most = level
+        self.most, self.firm = level, True
         self._until_ns = now_ns + self._hold_ns
 
     def answered(self, in_flight: int, now_ns: int) -> None:
@@ -53,8 +52,9 @@ class InFlightLimit:
             self.most += 1.0
             self._until_ns = now_ns + self._hold_ns
             if self.most > MOST:
-                self.most = UNLIMITED
+                self.most, self.firm = UNLIMITED, False
 
     def take(self, most: float | None) -> None:
         """Take over the limit of another worker; None: it has none."""
         self.most = UNLIMITED if most is None else most
+        self.firm = most is not None
