@@ -67,6 +67,10 @@ endef
 	.venv-pipx/bin/pip --disable-pip-version-check -q install --require-hashes -r $<
 	@touch $@
 
+# What reads the files of deploy/: linters and schemas; helm comes from npm (.node-helm).
+.venv-deploy/stamp: requirements/deploy.txt .venv-uv/stamp
+	$(environment)
+
 # promtool reads the alert rules. Its Debian package is unpacked here: nothing is installed, and no rights are needed.
 .prometheus/stamp:
 	@mkdir -p .prometheus
@@ -91,7 +95,8 @@ STRANGERS := $(foreach set,openai3 openai2,.venv-clients-$(set)/stamp) $(foreach
 
 .PHONY: prepared clients
 prepared: $(VENV)/test.stamp
-	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp .prometheus/stamp
+	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp .prometheus/stamp \
+	  .venv-deploy/stamp .node-helm/stamp
 
 # Run every client that nobody here wrote, and write what came of it into docs/reference/clients.md.
 clients: prepared
@@ -148,9 +153,9 @@ lock: $(VENV)/test.stamp
 	  ../$(BIN)/pip-compile -q --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url \
 	    --no-emit-trusted-host --no-emit-find-links -o $$set.txt $$set.in || exit 1; done
 	$(MAKE) .venv-uv/stamp .venv-node/stamp
-	cd requirements && for set in uv node clients-openai3 clients-openai2; do \
+	cd requirements && for set in uv node clients-openai3 clients-openai2 deploy; do \
 	  ../.venv-uv/bin/uv -q pip compile --python-version 3.11 --generate-hashes --no-header -o $$set.txt $$set.in || exit 1; done
-	for set in agents sdks; do PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix requirements/npm-$$set install --package-lock-only \
+	for set in agents sdks helm; do PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix requirements/npm-$$set install --package-lock-only \
 	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done
 
 clean:

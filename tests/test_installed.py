@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from deploy.dockerfile import words
 from lightgate import __version__
 
 if TYPE_CHECKING:
@@ -124,6 +126,34 @@ def test_the_demo_serves_its_pages_and_is_benched(command: Path, tmp_path: Path)
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
     run(command, "report", "--out", "speed.png", folder=tmp_path)
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_it_runs_as_the_image_runs_it(command: Path, missing: Callable[[str], None]) -> None:
+    """The steps of the Dockerfile without docker: another user, a read-only root, one volume."""
+    inside = ROOT / "tests" / "deploy"
+    namespace = ("unshare", "--mount", "--pid", "--fork", "--net")
+    try:
+        subprocess.run([*namespace, "true"], check=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.CalledProcessError):
+        missing("This machine does not let a test make namespaces.")
+    done = subprocess.run(
+        [*namespace, "sh", inside / "as_image.sh", command.parents[1], sys.base_prefix,
+         "python3", "-c", (inside / "in_image.py").read_text(), json.dumps(words())],
+        env={**os.environ, "LIGHTGATE_FIRST_KEY": "lg-" + secrets.token_urlsafe(32),
+             "LIGHTGATE_CONSOLE_SECRET": secrets.token_urlsafe(32)},
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["writable"] == []
+    assert found["user"] == 10001
+    assert "is now" in found["keys"][0]
+    assert "was already" in found["keys"][1]
+    assert '"a key is needed"' in found["serving"]
+    assert found["models"] == [200, 401, 401]  # the key, the console's secret, none
+    assert found["metrics"] == [401, 200, 401]
+    assert (found["healthy"], found["exit"]) == (0, 0)
+    assert found["unhealthy"] != 0  # once it has stopped
 
 
 @pytest.mark.usefixtures("command")  # one after the other: both fetch the same packages

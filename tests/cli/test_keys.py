@@ -189,3 +189,34 @@ def test_the_flag_comes_before_the_file(capsys: pytest.CaptureFixture[str], tmp_
     assert [row["name"] for row in listed(capsys, "--data", "by-file")] == ["a"]
     assert [row["name"] for row in listed(capsys, "--data", "by-flag")] == ["b"]
     assert not (tmp_path / "lightgate-data").exists()
+
+
+GIVEN = "lg-0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+
+
+def test_a_key_of_the_environment_is_taken_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FIRST", GIVEN)
+    words = ("--name", "first", "--from-env", "FIRST")
+    made = created(capsys, *words)
+    assert "key" not in made  # who gave it has it
+    assert created(capsys, *words)["id"] == made["id"]
+    assert [row["name"] for row in listed(capsys)] == ["first"]
+    assert main(["keys", "revoke", "first"]) == 0
+    assert main(["keys", "create", *words]) == 2
+    said = capsys.readouterr()
+    assert "revoked" in said.err
+    assert GIVEN not in said.err + said.out
+
+
+@pytest.mark.parametrize(
+    "text", ["", "lg-short", "sk-" + GIVEN[3:], "lg-" + "ab" * 25, GIVEN + "\n" + GIVEN]
+)
+def test_a_key_of_the_environment_that_can_be_guessed_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("FIRST", text)
+    assert main(["keys", "create", "--name", "first", "--from-env", "FIRST"]) == 2
+    assert "FIRST" in (said := capsys.readouterr().err) or "at random" in said
+    assert listed(capsys) == []

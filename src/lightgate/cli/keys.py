@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -13,13 +14,14 @@ from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, dollars, emit_json, emit_table, note
 from lightgate.clock.source import SYSTEM
 from lightgate.config.notation import parse_duration
-from lightgate.errors import ConfigError
+from lightgate.errors import ConfigError, UsageError
 from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import (
     KeyRecord,
     KeyTerms,
     Period,
     add_key,
+    given_key,
     instant_ns,
     instant_text,
     new_key,
@@ -29,7 +31,7 @@ from lightgate.ledger.store.keys import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from lightgate.ledger.store.store import Ledger
 
@@ -104,16 +106,31 @@ def command() -> None:
 )
 @click.option("--expires", help="When it ends (UTC), such as 90d or 2027-01-31.")
 @click.option("--tags", multiple=True, metavar="K=V", help="Put on every request; repeatable.")
+@click.option(
+    "--from-env",
+    metavar="VAR",
+    help="Take the key from this variable instead of making one; nothing is changed where it is"
+    " there already.",
+)
 @_place
 @json_option
 def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wishes: Any) -> None:
     """Make a key, print it once on stdout, and keep only its hash."""
-    secret, record = new_key(_terms(wishes))
+    given = _given(wishes["from_env"])
+    secret, record = new_key(_terms(wishes), given=given)
     place = _find(data, config_file)
     with place.open() as ledger:
         with ledger.writing() as connection:
-            add_key(connection, record)
+            there = None if given is None else _same(read_keys(connection), record)
+            if there is None:
+                add_key(connection, record)
         count = _tell_gateway(ledger, place)
+    if given is not None:
+        if as_json:
+            emit_json(_facts(there or record))
+        word = "is now" if there is None else "was already"
+        note(f"The key of {wishes['from_env']} {word} in the ledger: {(there or record).name!r}.")
+        return
     if as_json:
         emit_json({"key": secret, **_facts(record)})
     else:
@@ -225,6 +242,26 @@ def _tell_gateway(ledger: Ledger, place: LedgerPlace) -> int:
         keys = read_keys(connection)
         refresh_keys(place.data, keys)
     return len(keys)
+
+
+def _given(variable: str | None) -> str | None:
+    """The key that a deployment brings in a variable; None where one is to be made."""
+    if variable is None:
+        return None
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        raise UsageError(f"--from-env: {variable} is not set.")
+    return given_key(text)
+
+
+def _same(records: Iterable[KeyRecord], wanted: KeyRecord) -> KeyRecord | None:
+    """The record of the same key; a revoked key is not brought back."""
+    found = next((record for record in records if record.hash == wanted.hash), None)
+    if found is not None and (why := found.over(SYSTEM.wall_ns())):
+        raise UsageError(
+            f"This key is {why}: {found.name!r} ({found.id}).", hint="Put another one there."
+        )
+    return found
 
 
 def _terms(wishes: dict[str, Any]) -> KeyTerms:

@@ -33,7 +33,7 @@ from lightgate.gateway.process.lock import (
     SupervisorState,
     end_orphans,
 )
-from lightgate.gateway.process.port import ReservedPort, is_loopback
+from lightgate.gateway.process.port import ReservedPort, is_loopback, require_secret
 from lightgate.gateway.process.prepare import (
     Preparation,
     ServedNames,
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from lightgate.gateway.process.lock import ChildState
     from lightgate.gateway.process.port import WorkerSockets
 
-CONSOLE_HOST: Final = "127.0.0.1"
 AFTER_DRAIN_S: Final = 5.0
 CONSOLE_STOP_S: Final = 20.0
 BATCHES_STOP_S: Final = 10.0  # for the lines of batches that are under way
@@ -81,6 +80,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     config_file: Path | None = None
     host: str | None = None
     port: int | None = None
+    console_host: str = "127.0.0.1"
     console_port: int = 8081
     workers: int | None = None
     data: Path | None = None
@@ -117,7 +117,10 @@ async def launch(options: UpOptions) -> None:
             up.sockets = gateway.share(settings.workers)
             up.leave = gateway.stop_listening
             console = await ReservedPort.make(
-                CONSOLE_HOST, options.console_port, option="--console-port", patience_s=patience_s
+                options.console_host,
+                options.console_port,
+                option="--console-port",
+                patience_s=patience_s,
             )
             with console:
                 await up.serve(folder, gateway, console)
@@ -128,7 +131,7 @@ async def _go_on(up: Launch, before: Handover) -> None:
     with DataFolderLock(up.data, before.lock) as folder:
         up.require_keys()
         gateway = ReservedPort.of_hand(up.settings.host, before.gateway)
-        with gateway, ReservedPort.of_hand(CONSOLE_HOST, before.console) as console:
+        with gateway, ReservedPort.of_hand(up.console_host, before.console) as console:
             up.sockets = gateway.shared
             up.leave = gateway.stop_listening
             await up.serve(folder, gateway, console, before)
@@ -139,6 +142,8 @@ class Launch:
 
     def __init__(self, options: UpOptions) -> None:
         self._options = options
+        self.console_host = options.console_host
+        require_secret(self.console_host, os.environ)
         path = find_config(options.config_file, env=os.environ, cwd=Path.cwd())
         self._known = look(path)  # before it is read: a change meanwhile is not missed
         self._demo = options.demo
@@ -336,7 +341,7 @@ class Launch:
             started=started,
             host=self.settings.host,
             port=self._port,
-            console_host=CONSOLE_HOST,
+            console_host=self.console_host,
             console_port=self._console_port,
             children=children,
         )
@@ -389,7 +394,7 @@ class Launch:
         )
 
     def _console(self) -> ChildSpec:
-        where = ("--data", str(self.data), "--host", CONSOLE_HOST)
+        where = ("--data", str(self.data), "--host", self.console_host)
         retention_s = self.settings.retention_ns / 1e9
         return ChildSpec(
             name="console",
@@ -442,17 +447,14 @@ class Launch:
 
     def _base(self) -> str:
         """The gateway's address as this machine reaches it."""
-        host = self.settings.host
-        if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - recognised, not bound
-            host = "127.0.0.1"
-        return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
+        return _address(self.settings.host, self._port)
 
     def _greet(self, served: ServedNames) -> None:
         """Print a few lines for a person, or one record for a program."""
         keyed = self._usable()
         who = "a key is needed" if keyed else "no key: loopback only"
         gateway = f"{self._base()}/v1"
-        console = f"http://{CONSOLE_HOST}:{self._console_port}/"
+        console = _address(self.console_host, self._console_port) + "/"
         workers = self.settings.workers
         if logs.chosen(self._options.log_form, sys.stderr) == "json":
             logs.say(
@@ -519,6 +521,13 @@ class Launch:
 
 def _module(name: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-m", name, *arguments)
+
+
+def _address(host: str, port: int) -> str:
+    """Where this machine reaches a server that listens on a host."""
+    if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - recognised, not bound
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _duration(text: str) -> int:

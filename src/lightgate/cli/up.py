@@ -20,11 +20,17 @@ WORLD: Final = "providers-2026"
     "--port", type=click.IntRange(0, 65535), help="Port; 8080 by default, 0 takes a free one."
 )
 @click.option(
+    "--console-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the console; others than loopback need LIGHTGATE_CONSOLE_SECRET.",
+)
+@click.option(
     "--console-port",
     default=8081,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Port of the console, on loopback; 0 takes a free one.",
+    help="Port of the console; 0 takes a free one.",
 )
 @click.option("--workers", type=click.IntRange(1, 256), help="Processes that serve requests.")
 @click.option(

@@ -26,10 +26,10 @@ from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
 from lightgate.console.traces import make_traces
 from lightgate.console.workers import Workers
-from lightgate.errors import ConfigError, LightgateError
+from lightgate.errors import LightgateError
 from lightgate.gateway.process.child import beat, end_with_parent
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
-from lightgate.gateway.process.port import is_loopback, refused
+from lightgate.gateway.process.port import refused, require_secret
 from lightgate.gateway.served.snapshot import SnapshotFailed, read_snapshot
 from lightgate.ledger.locate import LEDGER_ENV, LedgerPlace, locate
 from lightgate.ledger.store.hourly import note_hourly_prices
@@ -77,11 +77,7 @@ def run(options: ConsoleOptions, ledger_made: Callable[[], object] | None = None
     if config is not None and options.retention_s is None:
         options = msgspec.structs.replace(options, retention_s=config.ledger.retention / 1e9)
     secret = os.environ.get(CONSOLE_SECRET_ENV, "").strip()
-    if not secret and not is_loopback(options.host):
-        raise ConfigError(
-            f"The console does not listen on {options.host} without a secret.",
-            hint=f"Set {CONSOLE_SECRET_ENV}, or listen on 127.0.0.1.",
-        )
+    require_secret(options.host, os.environ)
     shared = end_with_parent(
         os.environ
     )  # the parent holds the port: it is the same in the next life

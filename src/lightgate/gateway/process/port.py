@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, Self
 from lightgate.clock.source import SYSTEM
 from lightgate.errors import ConfigError, LightgateError
 from lightgate.gateway.process.handover import PortHand
+from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV
 from lightgate.wire.link.listen import listen_at, open_sockets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
 RETRY_S: Final = 0.1
@@ -28,6 +29,15 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def require_secret(host: str, env: Mapping[str, str]) -> None:
+    """Refuse an address for the console that other machines reach, where no secret guards it."""
+    if not is_loopback(host) and not env.get(CONSOLE_SECRET_ENV, "").strip():
+        raise ConfigError(
+            f"The console does not listen on {host} without a secret.",
+            hint=f"Set {CONSOLE_SECRET_ENV}, or listen on 127.0.0.1.",
+        )
 
 
 class WorkerSockets:

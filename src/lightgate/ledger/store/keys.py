@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import secrets
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "lg-"
 SHOWN: Final = 8  # characters of a key that are kept for display: 30 of its 256 bits
+# 43 characters of base 64 are 256 bits. A key at random of that length has some 30 different ones.
+DISTINCT: Final = 16
+_GIVEN: Final = re.compile(r"lg-[A-Za-z0-9_-]{40,200}")
 Period = Literal["total", "day", "month"]
 
 
@@ -84,9 +88,13 @@ def new_key(
     *,
     clock: Clock = SYSTEM,
     random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    given: str | None = None,
 ) -> tuple[str, KeyRecord]:
-    """Make a key: its text, which exists nowhere else, and the record that is kept of it."""
-    secret = PREFIX + base64.urlsafe_b64encode(random_bytes(32)).rstrip(b"=").decode()
+    """Make a key: its text, which exists nowhere else, and the record that is kept of it.
+
+    A `given` text is one that a deployment has made itself.
+    """
+    secret = given or PREFIX + base64.urlsafe_b64encode(random_bytes(32)).rstrip(b"=").decode()
     record = KeyRecord(
         id=Ids(clock).new(),
         hash=hash_of(secret.encode()),
@@ -95,6 +103,16 @@ def new_key(
         **msgspec.structs.asdict(terms),
     )
     return secret, record
+
+
+def given_key(text: str) -> str:
+    """Check the text of a key that was made elsewhere: it must be as hard to guess as ours."""
+    if not _GIVEN.fullmatch(text) or len(set(text)) < DISTINCT:
+        raise UsageError(
+            f"A key of your own is {PREFIX} and 40 to 200 letters, digits, - and _, at random.",
+            hint="`lightgate keys create` makes one as well; any generator of secrets does.",
+        )
+    return text
 
 
 def period_start(period: Period, wall_ns: int) -> datetime | None:
