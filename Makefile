@@ -78,6 +78,13 @@ endef
 	  || echo "promtool cannot be fetched here; the tests that need it say so"
 	@touch $@
 
+# The browser of the console's tests: Debian's Chromium, installed where that is allowed.
+.chromium/stamp:
+	@mkdir -p .chromium
+	@command -v chromium > /dev/null || { test "$$(id -u)" = 0 && apt-get install -y -qq --no-install-recommends chromium > /dev/null; } \
+	  || echo "chromium cannot be installed here; the tests that need it say so"
+	@touch $@
+
 test: lint types layers unit
 
 lint: $(VENV)/test.stamp
@@ -91,12 +98,12 @@ layers: $(VENV)/test.stamp
 	$(BIN)/lint-imports
 
 SDKS := $(foreach sdk,openai anthropic google langchain clouds,.venv-sdk-$(sdk)/stamp)
-STRANGERS := $(foreach set,openai3 openai2,.venv-clients-$(set)/stamp) $(foreach set,agents sdks,.node-$(set)/stamp)
+STRANGERS := $(foreach set,openai3 openai2,.venv-clients-$(set)/stamp) $(foreach set,agents sdks axe,.node-$(set)/stamp)
 
 .PHONY: prepared clients
 prepared: $(VENV)/test.stamp
 	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp .prometheus/stamp \
-	  .venv-deploy/stamp .node-helm/stamp
+	  .venv-deploy/stamp .node-helm/stamp .chromium/stamp
 
 # Run every client that nobody here wrote, and write what came of it into docs/reference/clients.md.
 clients: prepared
@@ -155,8 +162,8 @@ lock: $(VENV)/test.stamp
 	$(MAKE) .venv-uv/stamp .venv-node/stamp
 	cd requirements && for set in uv node clients-openai3 clients-openai2 deploy; do \
 	  ../.venv-uv/bin/uv -q pip compile --python-version 3.11 --generate-hashes --no-header -o $$set.txt $$set.in || exit 1; done
-	for set in agents sdks helm; do PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix requirements/npm-$$set install --package-lock-only \
+	for set in agents sdks helm axe; do PATH="$(CURDIR)/.venv-node/bin:$$PATH" npm --prefix requirements/npm-$$set install --package-lock-only \
 	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-* .node-* .prometheus .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* .node-* .prometheus .chromium .shots .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -28,6 +28,7 @@ LONG = (
     "gateway/test_faults_pairs.py",
     "strangers/sdks/test_clients.py",
     "cli/test_up.py",
+    "browser/test_every_page.py",
     "ledger/journal/test_ship.py",
     "ledger/test_kill.py",
     "route/test_worlds.py",
@@ -57,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def missing() -> Callable[[str], None]:
     """What to do when a part of the machine is missing: skip, or fail where all must be there."""
 

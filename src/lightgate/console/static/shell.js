@@ -32,7 +32,7 @@ function pages() {
 
 /** @param {KeyboardEvent} event */
 function pressed(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (typed(event)) {
     if (event.key === "Escape") /** @type {HTMLElement} */ (event.target).blur();
     return;

@@ -1,0 +1,160 @@
+"""A real browser, and one gateway with its console in front of simulated providers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from browser import traffic
+from lightgate.clock.source import SYSTEM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser, Page
+
+    Visit = Callable[..., "Page"]
+
+ROOT = Path(__file__).parents[2]
+SHOTS = ROOT / ".shots"  # pictures of every page, kept for a person to look at
+AXE = ROOT / ".node-axe" / "node_modules" / "axe-core" / "axe.min.js"
+# Count the questions under way and note when the page last changed, to know when it is drawn.
+WATCHED = """
+(() => {
+  window.asked = 0; window.changed = performance.now(); window.violations = [];
+  const fetched = window.fetch;
+  window.fetch = async (...given) => {
+    window.asked += 1;
+    try { return await fetched(...given); } finally { window.asked -= 1; }
+  };
+  document.addEventListener("securitypolicyviolation", (event) =>
+    window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
+  new MutationObserver(() => { window.changed = performance.now(); })
+    .observe(document, { childList: true, subtree: true, characterData: true });
+})();
+"""
+DRAWN = "() => window.asked === 0 && performance.now() - window.changed > 150"
+SERIOUS = """async (options) => {
+  const told = await axe.run(document, { resultTypes: ["violations"], ...options });
+  return told.violations.filter((one) => ["serious", "critical"].includes(one.impact)).map(
+    (one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).join(", ")}`);
+}"""
+
+
+class Site(NamedTuple):
+    """Where the console and the gateway of the tests are."""
+
+    console: str
+    gateway: str
+    model: str
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """`lightgate up` with the demo's providers, on a ledger that has two weeks of traffic."""
+    home = tmp_path_factory.mktemp("site")
+    data = home / "lightgate-data"
+    data.mkdir(mode=0o700)
+    traffic.fill(data, SYSTEM.wall_ns() // 10**9)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("LIGHTGATE")}
+    words = ("up", "--demo", "--port", "0", "--console-port", "0", "--log", "json")
+    with subprocess.Popen(
+        [sys.executable, "-m", "lightgate", *words],
+        cwd=home, env=clean, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        said: dict[str, Any] = {}
+        try:
+            for line in process.stderr:
+                said = json.loads(line)
+                if "gateway" in said:
+                    break
+            assert "gateway" in said, said
+            yield Site(said["console"].rstrip("/"), said["gateway"], said["try_model"])
+        finally:
+            process.terminate()
+            process.stderr.read()
+            process.wait(60)
+
+
+@pytest.fixture(scope="session")
+def browser(missing: Callable[[str], None]) -> Iterator[Browser]:
+    """Debian's Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    path = shutil.which("chromium")
+    if path is None:
+        missing("There is no chromium here; make test installs it where it may.")
+    SHOTS.mkdir(exist_ok=True)
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=path, args=sandbox)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def visit(site: Site, browser: Browser) -> Iterator[Visit]:
+    """Open a page and wait until it is drawn; at the end nothing may have gone wrong in it."""
+    wrong: list[str] = []
+    context = browser.new_context(
+        viewport={"width": 1440, "height": 900}, reduced_motion="reduce", locale="en-GB",
+        timezone_id="UTC", accept_downloads=True,
+    )  # fmt: skip
+    context.add_init_script(WATCHED)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    home = urlsplit(site.console).netloc
+    context.on("request", lambda one: _stays(one.url, home, wrong))
+    opened: list[Page] = []
+
+    def go(path: str, **size: int) -> Page:
+        page = context.new_page()
+        page.on("console", lambda said: said.type == "error" and wrong.append(said.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        if size:
+            page.set_viewport_size({"width": size["width"], "height": size.get("height", 844)})
+        page.goto(site.console + path)
+        drawn(page)
+        opened.append(page)
+        return page
+
+    yield go
+    for page in opened:
+        if not page.is_closed():
+            wrong += page.evaluate("() => window.violations ?? []")
+            assert page.evaluate("() => window.hit === undefined"), "a name ran as a script"
+    context.close()
+    assert wrong == []
+
+
+def _stays(url: str, home: str, wrong: list[str]) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in {"data", "blob", "about", "file"} and parts.netloc != home:
+        wrong.append(f"a request left the console: {url}")
+
+
+def drawn(page: Page) -> None:
+    """Wait until every question was answered and the page has stopped to change."""
+    page.wait_for_function(DRAWN, polling=50)
+
+
+def findings(page: Page, *rules: str) -> list[str]:
+    """What axe finds serious or critical, by all its rules or by some."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE.read_text("utf-8"))
+    found: list[str] = page.evaluate(SERIOUS, {"runOnly": list(rules)} if rules else {})
+    return found
+
+
+def shot(page: Page, name: str) -> None:
+    """Keep a picture of the whole page."""
+    page.screenshot(path=SHOTS / f"{re.sub(r'[^a-z0-9-]', '-', name)}.png", full_page=True)
