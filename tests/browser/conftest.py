@@ -118,7 +118,7 @@ def visit(site: Site, browser: Browser) -> Iterator[Visit]:
 
     def go(path: str, **size: int) -> Page:
         page = context.new_page()
-        page.on("console", lambda said: said.type == "error" and wrong.append(said.text))
+        page.on("console", lambda said: wrong.extend([said.text] if said.type == "error" else []))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         if size:
             page.set_viewport_size({"width": size["width"], "height": size.get("height", 844)})
