@@ -85,6 +85,13 @@ endef
 	  || echo "chromium cannot be installed here; the tests that need it say so"
 	@touch $@
 
+# The tests of several machines need a Redis or Valkey server, which is unpacked here in the same way.
+.redis/stamp:
+	@mkdir -p .redis
+	@command -v redis-server valkey-server > /dev/null || { cd .redis && apt-get download -qq redis-server redis-tools liblzf1 libjemalloc2 \
+	  && for deb in *.deb; do dpkg-deb -x $$deb .; done && rm *.deb; } || echo "redis-server cannot be fetched here; the tests that need it say so"
+	@touch $@
+
 test: lint types layers unit
 
 lint: $(VENV)/test.stamp
@@ -103,7 +110,7 @@ STRANGERS := $(foreach set,openai3 openai2,.venv-clients-$(set)/stamp) $(foreach
 .PHONY: prepared clients
 prepared: $(VENV)/test.stamp
 	@$(MAKE) --no-print-directory -j 4 $(SDKS) $(STRANGERS) .venv-engine-llama/stamp .venv-engine-mlx/stamp .venv-pipx/stamp .prometheus/stamp \
-	  .venv-deploy/stamp .node-helm/stamp .chromium/stamp
+	  .venv-deploy/stamp .node-helm/stamp .chromium/stamp .redis/stamp
 
 # Run every client that nobody here wrote, and write what came of it into docs/reference/clients.md.
 clients: prepared
@@ -166,4 +173,4 @@ lock: $(VENV)/test.stamp
 	  --ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund || exit 1; done
 
 clean:
-	rm -rf $(VENV) .venv-* .node-* .prometheus .chromium .shots .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* .node-* .prometheus .chromium .redis .shots .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -44,6 +44,7 @@ from lightgate.gateway.process.prepare import (
 from lightgate.gateway.process.shelter import ENOUGH, keep_private, raise_descriptors
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
 from lightgate.gateway.served.inner import SECRET_ENV, new_secret
+from lightgate.gateway.shared.store import SHARED_ENV
 from lightgate.gateway.spend.shares import WORKERS as MOST_WORKERS
 from lightgate.ledger.store.keys import KeyRecord, instant_text
 
@@ -369,7 +370,8 @@ class Launch:
                 argv=_module("lightgate.gateway.process.worker", *where, "--index",
                              str(first + index), "--drain-s", f"{drain_s:g}",
                              *(() if index else ("--probes",))),
-                env={**self._environment(), SECRET_ENV: self._secret},
+                env={**self._environment(), SECRET_ENV: self._secret,
+                     SHARED_ENV: self.settings.shared},
                 stage=WORKERS,
                 stop_s=drain_s + AFTER_DRAIN_S,
                 reloads=True,

@@ -202,7 +202,11 @@ class LedgerTable(ConfigTable):
 class SharedTable(ConfigTable):
     """The state that several machines share; read by the gateway."""
 
-    url: SharedUrl = Field(default="", description='"": machines share nothing yet')
+    url: SharedUrl = Field(
+        default="",
+        description='"": this machine shares nothing; or a Valkey or Redis server, such as'
+        ' "redis://host:6379", "rediss://..." with TLS, or "env:NAME"',
+    )
 
 
 class ProviderTable(ConfigTable):
@@ -295,8 +299,10 @@ class CacheTable(ConfigTable):
     pace: Literal["instant", "recorded"] = Field(
         default="instant", description="how a kept stream is given: instant or recorded"
     )
-    store: Literal["memory", "ledger"] = Field(
-        default="ledger", description="where answers are kept: memory, or also in the ledger"
+    store: Literal["memory", "ledger", "shared"] = Field(
+        default="ledger",
+        description="where answers are kept: memory; ledger, on disk too; shared, for all machines"
+        " in the store of shared.url",
     )
 
 

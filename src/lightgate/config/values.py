@@ -10,11 +10,13 @@ import re
 from decimal import Decimal
 from importlib.metadata import entry_points
 from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, WithJsonSchema
 
 from lightgate.config.notation import DURATION_PATTERN, check_base_url, parse_duration, parse_hourly
 
+_STORES: Final = frozenset(("redis", "rediss", "valkey", "valkeys", "unix"))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _ENV_KEY = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
 # As browsers write it: in lower case, without a path, the port only where it is not the usual one.
@@ -169,8 +171,20 @@ def _web_origin(value: str) -> str:
 
 
 def _shared_url(value: str) -> str:
-    if value:
-        raise ValueError('shared.url is "" (off); a redis:// URL does not work yet')
+    """Check the address of a store; what is wrong is said without the address: it has a secret."""
+    if not value or _ENV_KEY.fullmatch(value):
+        return value
+    try:
+        parts = urlsplit(value)
+        known = parts.scheme in _STORES and (parts.port is None or parts.port > 0)
+        named = bool(parts.path if parts.scheme == "unix" else parts.hostname)
+    except ValueError:
+        known = named = False
+    if not known or not named:
+        raise ValueError(
+            'shared.url is "" (off), "env:NAME", or an address such as redis://host:6379,'
+            " rediss://:password@host:6379 (TLS) or unix:///path/of/socket"
+        )
     return value
 
 

@@ -76,6 +76,8 @@ METERS: Final = (
           "Attempts at a target that are under way now."),
     Meter("lightgate_breaker_workers", "gauge", (*TARGET, "state"),
           "Workers in which the target's breaker is in this state."),
+    Meter("lightgate_shared_state_workers", "gauge", ("state",),
+          "Workers by the state of the store that machines share: starting, joined or away."),
     Meter("lightgate_shipped_notes_total", "counter", (),
           "Notes of journals that were carried into the ledger."),
     Meter("lightgate_orphans_total", "counter", (),

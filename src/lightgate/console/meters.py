@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -20,6 +20,7 @@ from lightgate import __version__
 from lightgate.console.meter_list import METERS
 from lightgate.console.workers import process_facts
 from lightgate.gateway.exchange.load import LAG_BOUNDS_NS
+from lightgate.gateway.shared.store import StoreState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -169,6 +170,11 @@ class _Collector:
             for target, state in known.items():
                 states[*names.target(target), state] += 1
         yield _gauge("lightgate_in_flight", flying.items())
+        stores = Counter((gauges.store.state,) for gauges in now if gauges.store is not None)
+        yield _gauge(
+            "lightgate_shared_state_workers",
+            (((state,), stores[state,]) for state in get_args(StoreState)),
+        )
         shown = dict.fromkeys(labels[:2] for labels in states)
         yield _gauge(
             "lightgate_breaker_workers",

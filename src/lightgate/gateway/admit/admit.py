@@ -15,14 +15,16 @@ from lightgate.gateway.request.refusal import Refusal, Refusing
 from lightgate.gateway.request.shorten import Shortening, shorten
 from lightgate.gateway.served.asked import ModelUnknown, not_for_key
 from lightgate.gateway.served.price import USUAL_ANSWER
+from lightgate.gateway.spend.counters import limited
 from lightgate.ledger.journal.notes import Reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from lightgate.gateway.exchange.caller import Caller
     from lightgate.gateway.exchange.state import State
     from lightgate.gateway.request.body import ClientRequest
+    from lightgate.gateway.shared.counters import SharedCounters
     from lightgate.gateway.spend.counters import SpendCounters
     from lightgate.gateway.spend.denial import Denied
     from lightgate.ledger.store.keys import KeyRecord
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from lightgate.route.plan.plan import Plan, Step
     from lightgate.wire.door.inbound import Inbound
     from lightgate.wire.door.reply import Reply
+
+    # A key, the wall time, tokens and nano-dollars: what may be counted against limits.
+    Wishes = Generator[tuple[KeyRecord, int, int, int], Denied | None]
 
 _DISK_FULL: Final = Refusal(
     status=503,
@@ -77,6 +82,38 @@ def open_exchange(
 
 def admit(state: State, exchange: Exchange) -> None:
     """Find the plan, reserve its worst case and write that down; Refusing says why not."""
+    steps = _admission(state, exchange)
+    try:
+        wish = next(steps)
+        while state.spend is not None:
+            wish = steps.send(state.spend.admit(*wish))
+    except StopIteration:
+        return
+
+
+async def admit_shared(state: State, exchange: Exchange) -> None:
+    """Admit a request; where its key has limits that other machines count too, they are asked."""
+    shared = shared_limits(state, exchange.caller.key)
+    if shared is None:
+        admit(state, exchange)
+        return
+    steps = _admission(state, exchange)
+    try:
+        wish = next(steps)
+        while True:
+            wish = steps.send(await shared.reserve(*wish))
+    except StopIteration:
+        return
+
+
+def shared_limits(state: State, key: KeyRecord | None) -> SharedCounters | None:
+    """The counters to wait for, where a key has limits that machines share."""
+    shared = state.shared_spend
+    return shared if shared is not None and key is not None and limited(key) else None
+
+
+def _admission(state: State, exchange: Exchange) -> Wishes:
+    """The steps of an admission; each wish is answered with the reason to refuse it, or None."""
     now = state.now_ns()
     state.learned.retries.deposit(now)
     exchange.plan = plan = plan_for(state, exchange, now)
@@ -86,9 +123,11 @@ def admit(state: State, exchange: Exchange) -> None:
         check_spare(state, plan, now)
     elif state.peaks is not None:
         note_client(state.peaks, state, plan, now)
-    _reserve(state, exchange, plan)
-    exchange.routed_ns = state.now_ns()
+    if state.journal.short and not state.journal.accepts():
+        raise Refusing(_DISK_FULL)
     request, key = exchange.request, exchange.caller.key
+    yield from _reserve(state, exchange, plan)
+    exchange.routed_ns = state.now_ns()
     state.journal.write(
         Reserved(
             exchange.id,
@@ -105,47 +144,53 @@ def admit(state: State, exchange: Exchange) -> None:
         count_line(state, exchange)
 
 
-def admit_free(state: State, key: KeyRecord | None) -> None:
+async def admit_free(state: State, key: KeyRecord | None) -> None:
     """Count a request that costs nothing: it comes from the cache, or joins another."""
     if state.journal.short and not state.journal.accepts():
         raise Refusing(_DISK_FULL)
-    if key is not None and state.spend is not None:
-        denied = state.spend.admit(key, state.wall_ns(), 0, 0)
-        if denied is not None:
-            raise Refusing(_refusal(denied))
+    if key is None or state.spend is None:
+        return
+    shared = shared_limits(state, key)
+    wish = (key, state.wall_ns(), 0, 0)
+    denied = state.spend.admit(*wish) if shared is None else await shared.reserve(*wish)
+    if denied is not None:
+        raise Refusing(_refusal(denied))
 
 
-def _reserve(state: State, exchange: Exchange, plan: Plan) -> None:
+def _reserve(state: State, exchange: Exchange, plan: Plan) -> Wishes:
     """Reserve the most that the exchange may cost, and its tokens, as far as the key allows."""
-    if state.journal.short and not state.journal.accepts():
-        raise Refusing(_DISK_FULL)
     request, key, served, steps = exchange.request, exchange.caller.key, exchange.served, plan.steps
     if request.endpoint.free:
-        admit_free(state, key)
+        yield from _take(state, exchange, 0, 0)
         return
     if request.endpoint.sound:
-        _reserve_sound(state, exchange, steps)
+        yield from _reserve_sound(state, exchange, steps)
         return
     limit = out = exchange.cap or request.max_tokens
     if request.answers > 1:
         out = (out or USUAL_ANSWER) * request.answers
     tokens = exchange.reserved_tokens = request.tokens_in + (USUAL_ANSWER if out is None else out)
-    if key is None or state.spend is None or key.budget_usd is None:
-        # Nothing depends on it but what is written down should we be killed.
-        most = served.targets[steps[0].target].prices.worst(request.tokens_in, out)
-    else:
-        _reserve_budget(state.spend, exchange, key, None if limit is None else out)
+    if key is not None and state.spend is not None and key.budget_usd is not None:
+        yield from _reserve_budget(state.spend, exchange, key, None if limit is None else out)
         return
-    exchange.reserved = most
+    # Nothing depends on it but what is written down should we be killed.
+    exchange.reserved = served.targets[steps[0].target].prices.worst(request.tokens_in, out)
+    if key is not None:
+        yield from _take(state, exchange, tokens, exchange.reserved)
+
+
+def _take(state: State, exchange: Exchange, tokens: int, nano_usd: int) -> Wishes:
+    """Count a request against the limits of its key."""
+    key = exchange.caller.key
     if key is not None and state.spend is not None:
-        denied = state.spend.admit(key, exchange.wall_ns, tokens, most)
+        denied = yield key, exchange.wall_ns, tokens, nano_usd
         if denied is not None:
             raise Refusing(_refusal(denied))
 
 
 def _reserve_budget(
     spend: SpendCounters, exchange: Exchange, key: KeyRecord, out: int | None
-) -> None:
+) -> Wishes:
     """Reserve the most that an exchange may cost of its key's budget.
 
     An answer without a limit may take all that is left, where that is enough for a usual one: then
@@ -153,17 +198,18 @@ def _reserve_budget(
     """
     most, least = reserve_plan(exchange, out)
     tokens = exchange.reserved_tokens
-    denied = spend.admit(key, exchange.wall_ns, tokens, most)
+    denied = yield key, exchange.wall_ns, tokens, most
     if denied is not None and denied.reason == "budget" and least < most:
         left = spend.left_nano(key)
         if left >= least:
-            most, denied = left, spend.admit(key, exchange.wall_ns, tokens, left)
+            most = left
+            denied = yield key, exchange.wall_ns, tokens, left
     if denied is not None:
         raise Refusing(_refusal(denied))
     exchange.reserved = most
 
 
-def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> None:
+def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> Wishes:
     """Reserve the most that an answer of sound may cost; a budget needs its price."""
     key, sound = exchange.caller.key, exchange.request.sound
     targets = exchange.served.targets
@@ -180,10 +226,7 @@ def _reserve_sound(state: State, exchange: Exchange, steps: Sequence[Step]) -> N
                 )
             )
     exchange.reserved = worst(steps, [costs[s.target] or 0 for s in steps], checked=False)
-    if key is not None and state.spend is not None:
-        denied = state.spend.admit(key, exchange.wall_ns, 0, exchange.reserved)
-        if denied is not None:
-            raise Refusing(_refusal(denied))
+    yield from _take(state, exchange, 0, exchange.reserved)
 
 
 def _refusal(denied: Denied) -> Refusal:

@@ -126,7 +126,8 @@ class MemoryCache:
         self.most_answer_bytes = min(most_answer_bytes, most_bytes)
         self._beta = beta
         self._slots: OrderedDict[bytes, _Slot] = OrderedDict()
-        self.second_tier = second_tier
+        self.second_tier = second_tier  # of models that keep answers in the ledger
+        self.shared_tier: SecondTier | None = None  # ... and of those that share them by a store
         self.size = 0
         self.hits = self.misses = self.early = self.stored = 0
 
@@ -173,9 +174,15 @@ class MemoryCache:
         ttl_ns = int(terms.rule.ttl_ns * (1.0 - JITTER * terms.draw))
         self._put(key, _Slot(kept, terms.now_ns, terms.now_ns + ttl_ns))
         self.stored += 1
-        if self.second_tier is not None and terms.rule.store == "ledger":
-            self.second_tier.put(key, owner, kept, ttl_ns)
+        tier = self._tier(terms.rule)
+        if tier is not None:
+            tier.put(key, owner, kept, ttl_ns)
         return True
+
+    def _tier(self, rule: CacheRule) -> SecondTier | None:
+        if rule.store == "memory":
+            return None
+        return self.second_tier if rule.store == "ledger" else self.shared_tier
 
     def _early(self, slot: _Slot, now_ns: int, draw: float) -> bool:
         """Whether to make an answer anew before its end: the nearer and slower, the likelier."""
@@ -190,9 +197,8 @@ class MemoryCache:
     async def _from_second_tier(
         self, key: bytes, rule: CacheRule, now_ns: int
     ) -> KeptAnswer | None:
-        if self.second_tier is None or rule.store != "ledger":
-            return None
-        found = await self.second_tier.find(key)
+        tier = self._tier(rule)
+        found = None if tier is None else await tier.find(key)
         if found is None:
             return None
         kept, left_ns = found

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from lightgate.gateway.request.body import ClientRequest
     from lightgate.gateway.served.inner import InnerCaller
     from lightgate.gateway.served.served import Served
+    from lightgate.gateway.shared.counters import SharedCounters
+    from lightgate.gateway.shared.store import SharedStore
     from lightgate.gateway.spend.counters import SpendCounters
     from lightgate.route.admission.peaks import ClientPeaks
     from lightgate.route.plan.alias import Alias
@@ -123,6 +125,8 @@ class State:
         self.client = client
         self.journal = journal
         self.spend = spend
+        self.shared_spend: SharedCounters | None = None  # `spend`, where machines share limits
+        self.store: SharedStore | None = None  # that machines share
         self.worker = worker
         self.prints = PromptPrints.of_process()  # a worker uses its folder's
         self.now_ns = clock.now_ns

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.errors import LightgateError
-from lightgate.gateway.admit.admit import admit, open_exchange
+from lightgate.gateway.admit.admit import admit, admit_shared, open_exchange, shared_limits
 from lightgate.gateway.admit.auth import authorize, read_caller
 from lightgate.gateway.admit.overrides import SOUND_ID
 from lightgate.gateway.batches.desk import BatchDesk
@@ -112,7 +112,8 @@ class Gateway:
                 self._tasks(inbound, reply, self._handle_large(inbound, reply, caller))
                 return
             exchange = open_exchange(state, inbound, reply, caller)
-            if endpoint.kind in _APART or endpoint.array or exchange.alias.cache.mode != "off":
+            apart = endpoint.kind in _APART or endpoint.array or state.shared_spend is not None
+            if apart or exchange.alias.cache.mode != "off":
                 self._begin(exchange, reply)
                 return
             admit(state, exchange)
@@ -142,7 +143,7 @@ class Gateway:
                 self._tasks(exchange.inbound, reply, self._go_on(exchange, reply, previous))
                 return
         if kind == "count":
-            answer_count(state, exchange, reply)
+            self._tasks(exchange.inbound, reply, answer_count(state, exchange, reply))
             return
         client: ClientReply = ArrayReply(reply) if exchange.request.endpoint.array else reply
         exchange.reply = client
@@ -158,7 +159,18 @@ class Gateway:
                 return
         if kind == "responses":
             exchange.reply = self._responses.around(exchange, reply)
-        admit(state, exchange)
+        self._admit_later(exchange, reply)
+
+    def _admit_later(self, exchange: Exchange, reply: Reply) -> None:
+        """Admit an exchange now, or once other machines have been asked, and begin it."""
+        if shared_limits(self._state, exchange.caller.key) is None:
+            admit(self._state, exchange)
+            begin(exchange)
+        else:
+            self._tasks(exchange.inbound, reply, self._admit(exchange))
+
+    async def _admit(self, exchange: Exchange) -> None:
+        await admit_shared(self._state, exchange)
         begin(exchange)
 
     async def _go_on(self, exchange: Exchange, reply: Reply, previous: str | None) -> None:
@@ -171,10 +183,9 @@ class Gateway:
         if previous is not None:
             await self._responses.go_on(exchange, previous)
         if asked == "count":
-            answer_count(self._state, exchange, reply)
+            await answer_count(self._state, exchange, reply)
         else:
-            admit(self._state, exchange)
-            begin(exchange)
+            await self._admit(exchange)
 
     def close(self) -> None:
         """Write what waits to be written."""
@@ -232,8 +243,11 @@ class Gateway:
         if self._state.draining:
             reply.whole(503, _JSON, _DRAINING)
         elif missing:
-            told = {"status": "not ready", "not_ready": missing}
-            reply.whole(503, _JSON, msgspec.json.encode(told))
+            unready = {"status": "not ready", "not_ready": missing}
+            reply.whole(503, _JSON, msgspec.json.encode(unready))
+        elif self._state.store is not None:  # which nobody needs to be served
+            told = {"status": "ready", "shared": self._state.store.state}
+            reply.whole(200, _JSON, msgspec.json.encode(told))
         else:
             reply.whole(200, _JSON, _READY)
 

@@ -10,7 +10,7 @@ from lightgate.dialect.neutral.estimate import estimate_tokens
 from lightgate.dialect.neutral.items import AnswerHead
 from lightgate.dialect.registry import DIALECTS
 from lightgate.errors import UsageError
-from lightgate.gateway.admit.admit import admit, admit_free
+from lightgate.gateway.admit.admit import admit_free, admit_shared
 from lightgate.gateway.exchange.attempt import JSON
 from lightgate.gateway.exchange.cascade import begin
 from lightgate.gateway.exchange.settle import settle_free
@@ -26,11 +26,11 @@ _NAMED: Final = b"x-request-id: %b\r\nx-lightgate-id: %b\r\n"
 _RENEWABLE: Final = frozenset((404, 405, 429))  # beside 5xx: the target does not count, or not now
 
 
-def answer_count(state: State, exchange: Exchange, reply: Reply) -> None:
+async def answer_count(state: State, exchange: Exchange, reply: Reply) -> None:
     """Answer a request for a count."""
     able = tuple([name for name in exchange.alias.targets if _counts(exchange, name)])
     if not able:
-        admit_free(state, exchange.caller.key)
+        await admit_free(state, exchange.caller.key)
         now = state.now_ns()
         named = _NAMED % (exchange.request_id, exchange.id_bytes)
         reply.whole(200, JSON + named + _SOURCE % b"estimate", _estimated(exchange))
@@ -40,7 +40,7 @@ def answer_count(state: State, exchange: Exchange, reply: Reply) -> None:
         exchange.alias, targets=able, policy="ordered", weights=(), tiers=(), verify=()
     )
     exchange.reply = _CountReply(reply, exchange)
-    admit(state, exchange)
+    await admit_shared(state, exchange)
     begin(exchange)
 
 

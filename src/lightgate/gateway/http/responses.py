@@ -155,7 +155,7 @@ class Responses:
     ) -> None:
         """Answer a request about one response."""
         state, id_ = self._state, endpoint.id or ""
-        admit_free(state, key)
+        await admit_free(state, key)
         asked = dict(parse_qsl(inbound.target.partition(b"?")[2].decode("latin-1")))
         if asked.get("stream") == "true":
             said = "A response that has been made is not streamed again: ask without `stream`."

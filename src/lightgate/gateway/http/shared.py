@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lightgate.clock.outcome import Outcome
-from lightgate.gateway.admit.admit import admit, admit_free
+from lightgate.gateway.admit.admit import admit_free, admit_shared
 from lightgate.gateway.aside.jobs import ShareAsk, name_of
 from lightgate.gateway.cache.follower import Made, Participant, follower_lines
 from lightgate.gateway.cache.memory import AnswerEnding, KeepTerms, Owner, Tempo, hit_lines, replay
@@ -78,10 +78,10 @@ class Shared:
         rule = exchange.alias.cache
         kept = await state.cache.memory.find(name, rule, state.now_ns(), state.draw())
         if kept is not None:
-            admit_free(state, exchange.caller.key)
+            await admit_free(state, exchange.caller.key)
             await self._again(kept)
         elif name in state.cache.single_flight:
-            admit_free(state, exchange.caller.key)
+            await admit_free(state, exchange.caller.key)
             await self._along()
         else:
             await state.cache.single_flight.share(name, self._participant())
@@ -131,7 +131,7 @@ class Shared:
         state, exchange = self._state, self._exchange
         exchange.cache = "miss"
         try:
-            admit(state, exchange)
+            await admit_shared(state, exchange)
         except Refusing as refusing:
             own = b"x-request-id: %b\r\n" % exchange.request_id
             refusing.refusal.send(shared, exchange.request.endpoint.dialect, own)

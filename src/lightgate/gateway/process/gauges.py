@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from lightgate.gateway.shared.store import StoreGauge
 from lightgate.route.health.breaker import State as BreakerState
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     cache_answers: int = 0
     cache_bytes: int = 0
+    store: StoreGauge | None = None  # that machines share
 
 
 _decode: Final = msgspec.json.Decoder(WorkerGauges).decode
@@ -92,6 +94,7 @@ class GaugeFile:
             waiting=len(state.journal.waiting),
             cache_answers=len(memory),
             cache_bytes=memory.size,
+            store=None if state.store is None else state.store.gauge(),
         )
         return _encode(gauges)
 

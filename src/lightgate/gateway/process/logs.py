@@ -11,11 +11,12 @@ import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, TextIO, get_args
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
 from lightgate.errors import UsageError
+from lightgate.gateway.shared.store import SHARED_ENV
 from lightgate.provider.catalogue import ENV, catalogue
 from lightgate.provider.cloud import aws, azure
 
@@ -179,14 +180,21 @@ def secrets_of(
         for table in config.providers.values():
             said = (table.api_key or "", *table.headers.values(), *table.query.values())
             names |= {text.removeprefix(ENV) for text in said if text.startswith(ENV)}
-        urls = [config.ledger.url, config.shared.url]
+        urls = [config.ledger.url, shared_url(config, env)]
+    urls.append(env.get(SHARED_ENV, ""))
     values = {env[name].strip() for name in names if env.get(name, "").strip()}
     return frozenset(values | {word for url in urls if (word := _password(url))})
 
 
+def shared_url(config: Config, env: Mapping[str, str]) -> str:
+    """The address of the store that machines share, where a variable may hold it."""
+    url = config.shared.url
+    return env.get(url.removeprefix(ENV), "").strip() if url.startswith(ENV) else url
+
+
 def _password(url: str) -> str:
     try:
-        return urlsplit(url).password or ""
+        return unquote(urlsplit(url).password or "")
     except ValueError:
         return ""
 

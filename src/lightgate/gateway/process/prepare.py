@@ -17,7 +17,7 @@ import msgspec
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import load_config
 from lightgate.errors import ConfigError
-from lightgate.gateway.process.logs import secrets_of
+from lightgate.gateway.process.logs import secrets_of, shared_url
 from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import KeyRecord, read_keys
 from lightgate.provider.catalogue import catalogue
@@ -43,6 +43,7 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     retention_ns: int
     ledger: LedgerPlace
     secrets: frozenset[str]
+    shared: str = ""  # the address of the store that machines share
     traces: dict[str, str] = {}  # variables for the console, where the file names a collector
 
 
@@ -112,6 +113,7 @@ class Preparation:
             retention_ns=config.ledger.retention,
             ledger=locate(config),
             secrets=secrets_of(config, os.environ),
+            shared=shared_url(config, os.environ),
             traces=_traces(table.traces),
         )
 

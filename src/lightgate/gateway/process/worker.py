@@ -41,6 +41,10 @@ from lightgate.gateway.request.prints import PromptPrints
 from lightgate.gateway.served.inner import SECRET_ENV, InnerCaller
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
+from lightgate.gateway.shared.answers import SharedAnswerStore
+from lightgate.gateway.shared.counters import SharedCounters
+from lightgate.gateway.shared.live import LiveSharing
+from lightgate.gateway.shared.store import SharedStore
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.locate import LedgerPlace
@@ -94,9 +98,10 @@ class Worker:
             served,
             client=self.client,
             journal=JournalWriter(Journal(options.data / "journal", options.index)),
-            spend=_counters(options, served),
+            spend=None,
             worker=options.index,
         )
+        self._share_state(served)
         self.state.prints = PromptPrints.of_folder(options.data)
         self.state.inner = InnerCaller.of(os.environ, options.host)
         self._keep_answers(served)
@@ -113,6 +118,24 @@ class Worker:
         self._door = Door(gateway.handle, limits=limits, gate=gateway.gate, crowd=crowd)
         self._door.sink_bodies(gateway.sink_of)
         self._gauges = GaugeFile(options.data, self.state, self._door)
+
+    def _share_state(self, served: Served) -> None:
+        """Open the counters of keys, and what machines share where they do."""
+        options, state = self._options, self.state
+        path, keys = options.data / "spend", served.snapshot.keys
+        self._live: LiveSharing | None = None
+        store = SharedStore.of_process(os.environ, options.data, options.index, state.now_ns)
+        if store is None:
+            state.spend = SpendCounters.open(path, options.index, keys)
+        else:
+            state.store = store
+            state.spend = state.shared_spend = shared = SharedCounters.share(
+                path, options.index, keys, store
+            )
+            learned = state.learned
+            self._live = LiveSharing(store, shared, learned.forms, learned.breakers)
+            state.cache.memory.shared_tier = SharedAnswerStore(store)
+        state.spend.charge_own()  # what an earlier life of this worker had reserved
 
     def _learn(self) -> None:
         """Know what the last life and the other workers know, and look where nobody has looked."""
@@ -197,6 +220,8 @@ class Worker:
             port = await self._door.listen(options.host, options.port, reuse_port=True)
         background = (self.state.tick(), self._watch(), self.state.load.watch())
         tasks = [loop.create_task(work) for work in background]
+        if self._live is not None:
+            tasks.append(loop.create_task(self._live.run()))
         sys.stdout.write(json.dumps({"ready": True, "port": port}) + "\n")
         sys.stdout.flush()
         gc.collect()
@@ -241,6 +266,8 @@ class Worker:
         self._gateway.close()
         await state.aside.close()
         state.journal.close()
+        if self._live is not None:
+            await self._live.leave()
         if state.spend is not None:
             state.spend.close()
 
@@ -281,13 +308,6 @@ def _key_variables(data: Path) -> list[str]:
     except LightgateError:
         return [SECRET_ENV]  # the worker itself says why it cannot start
     return [SECRET_ENV, *(name for reach in reaches for name in reach.secret_variables)]
-
-
-def _counters(options: WorkerOptions, served: Served) -> SpendCounters:
-    """The spend counters; what an earlier life of this worker had reserved counts as spent."""
-    spend = SpendCounters.open(options.data / "spend", options.index, served.snapshot.keys)
-    spend.charge_own()
-    return spend
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

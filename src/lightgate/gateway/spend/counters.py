@@ -77,6 +77,15 @@ class Orphaned(NamedTuple):
     tokens: int
 
 
+class OwnPart(NamedTuple):
+    """A key at this machine: its budget's period and spend, and what this worker has reserved."""
+
+    period: int
+    spent_nano: int
+    held_nano: int
+    held_tokens: int
+
+
 class SpendCounters:
     """One worker's part in the counters of a machine; one thread uses it, as a context manager.
 
@@ -269,6 +278,15 @@ class SpendCounters:
                 tokens=sum(locked.seconds(RING_TOKENS, TOKENS)),
                 held_tokens=locked.held_tokens(),
             )
+
+    def own_part(self, key: KeyRecord) -> OwnPart:
+        """What this machine has spent for a key in the running period, and this worker reserved."""
+        lease = self._leases.get(key.id) or self._learn(key)
+        with self._locked(lease.slot):
+            locked, words = self._rolled(lease, self._clock.wall_ns()), self._file.words
+            held, tokens = words[lease.held_at], words[lease.at + HELD_TOKENS]
+            period = self._period(lease.kind, self._clock.wall_ns())
+            return OwnPart(period * 4 + lease.kind, locked.money()[0], held, tokens)
 
     def left_nano(self, key: KeyRecord) -> int:
         """What is left of a key's budget beside what is spent and reserved, in nano-dollars."""

@@ -257,6 +257,16 @@ class Forms:
         self.pairs.adopt(state.pairs)
         self.version += 1
 
+    def beside(self, told: Mapping[str, tuple[int, dict[str, int]]], now_ns: int) -> None:
+        """Take in what workers of other machines have in flight: when, and by target.
+
+        A worker that has said nothing for PEER_NS is forgotten.
+        """
+        self._peers.update(told)
+        for name in [name for name, (at, _) in self._peers.items() if now_ns - at >= PEER_NS]:
+            del self._peers[name]
+        self._count_peers(now_ns)
+
     def _count_peers(self, now_ns: int) -> None:
         """Add up what the other workers have in flight, as far as they have told it of late."""
         fresh = [told for told in self._peers.values() if now_ns - told[0] < PEER_NS]

@@ -80,6 +80,21 @@ def record(form: Form) -> TargetState:
     )
 
 
+def moved(state: FormState, by_ns: int) -> FormState:
+    """Return a record with its instants on the clock of another machine."""
+    targets = {
+        name: msgspec.structs.replace(
+            known,
+            last_ns=known.last_ns if known.last_ns == NEVER else known.last_ns + by_ns,
+            speed_last_ns=(
+                known.speed_last_ns if known.speed_last_ns == NEVER else known.speed_last_ns + by_ns
+            ),
+        )
+        for name, known in state.targets.items()
+    }
+    return FormState(targets, state.pairs, state.in_flight, state.at_ns and state.at_ns + by_ns)
+
+
 def merge(form: Form, known: TargetState, now_ns: int) -> None:
     """Merge the record of another worker into a form; the fresher weighs more.
 

@@ -155,6 +155,25 @@ class Breaker:
         """Follow other rules from the next opening on."""
         self._rules = rules
 
+    def rest_ns(self, now_ns: int) -> tuple[int, int]:
+        """Return how long the breaker stays open and held, from now on; 0: not at all."""
+        open_ns = 0 if self.open_until_ns is None else max(0, self.open_until_ns - now_ns)
+        return open_ns, max(0, self.hold_until_ns - now_ns)
+
+    def told(self, now_ns: int, open_ns: int, hold_ns: int) -> None:
+        """Take in that another machine rests this target for so long.
+
+        A hold is the provider's own word. An opening is another machine's experience: it counts
+        only where this one has had no answer from the target in the window.
+        """
+        if now_ns + hold_ns > self.hold_until_ns and hold_ns > 0:
+            self.hold_until_ns = now_ns + min(hold_ns, LONGEST_HOLD_NS)
+            self._held_ns = now_ns
+        self._window.add(now_ns, 0, 0)
+        if open_ns > 0 and self.open_until_ns is None and not self._window.first:
+            self.open_until_ns = now_ns + min(open_ns, self._rules.max_open_ns)
+            self._changed(now_ns)
+
     def _poor(self) -> bool:
         window = self._window
         return window.second >= FLOOR and window.first < RATIO * window.second
@@ -220,6 +239,19 @@ class Breakers:
         """Return the state of every target that is not closed."""
         found = {target: self._breakers[target].state(now_ns) for target in self.troubled}
         return {target: state for target, state in found.items() if state != "closed"}
+
+    def resting(self, now_ns: int) -> dict[str, tuple[int, int]]:
+        """Return how long each target rests from now on, open and held, for other machines."""
+        found = {target: self._breakers[target].rest_ns(now_ns) for target in self.troubled}
+        return {target: rest for target, rest in found.items() if any(rest)}
+
+    def told(self, target: str, now_ns: int, open_ns: int, hold_ns: int) -> None:
+        """Take in that another machine rests a target."""
+        breaker = self._breakers.get(target)
+        if breaker is None:
+            breaker = self._new(target, now_ns)
+        breaker.told(now_ns, open_ns, hold_ns)
+        self._note(target, breaker, now_ns)
 
     def use(self, rules: Rules) -> None:
         """Follow other rules from the next opening on; what is open stays so."""

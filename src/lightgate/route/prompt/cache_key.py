@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["off", "exact", "any"]
 Pace = Literal["instant", "recorded"]
-Store = Literal["memory", "ledger"]
+Store = Literal["memory", "ledger", "shared"]
 
 KEY_BYTES: Final = 32
 MOST_BYTES: Final = 4 * 1024 * 1024  # of a body that is looked into
@@ -118,7 +118,7 @@ class CacheRule(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode = "off"
     ttl_ns: int = 3_600_000_000_000
     pace: Pace = "instant"  # of a stream that is answered from the cache
-    store: Store = "ledger"  # where answers are kept: this process only, or also on disk
+    store: Store = "ledger"  # kept here only, also on disk, or by all machines
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,146 @@
+"""Limits of keys over several machines: what the store grants, and what each takes without it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from gateway.shared.conftest import empty
+from lightgate.clock.source import SYSTEM
+from lightgate.gateway.shared.scripts import EPOCH, MEMBERS
+from lightgate.ledger.store.keys import KeyTerms, new_key
+
+if TYPE_CHECKING:
+    from gateway.shared.conftest import Machine, Machines
+    from lightgate.ledger.store.keys import KeyRecord
+    from redis_server import RedisServer
+
+CENT = 10_000_000  # nano-dollars
+
+
+def key(**terms: object) -> KeyRecord:
+    return new_key(KeyTerms(name="shared", **terms))[1]  # type: ignore[arg-type]
+
+
+async def join(machines: list[Machine]) -> None:
+    for machine in machines:
+        await machine.live.step()
+        assert machine.store.state == "joined", machine.store.problem
+
+
+async def crowd(machines: list[Machine], key: KeyRecord, count: int, **need: int) -> Counter[str]:
+    asks = [machines[n % len(machines)].ask(key, **need) for n in range(count)]
+    return Counter(await asyncio.gather(*asks))
+
+
+async def test_a_budget_for_100_of_1000_at_once_over_four_machines_is_met_exactly(
+    machines: Machines,
+) -> None:
+    record = key(budget_usd=Decimal(1))
+    four = machines(4, record)
+    await join(four)
+    said = await crowd(four, record, 1000, nano_usd=CENT)
+    assert said == {"": 100, "budget": 900}
+    holder = max(four, key=lambda machine: machine.counters.own_part(record).held_nano)
+    for _ in range(4):  # what a request did not take is another's again
+        holder.counters.settle(record.id, CENT, 0, 0, 0)
+    await holder.counters.tell()
+    assert await crowd(four, record, 50, nano_usd=CENT) == {"": 4, "budget": 46}
+
+
+async def test_requests_and_tokens_of_a_minute_are_met_exactly(machines: Machines) -> None:
+    often, long = key(rpm=100), key(tpm=1000)
+    four = machines(4, often, long)
+    await join(four)
+    assert await crowd(four, often, 400) == {"": 100, "rpm": 300}
+    assert await crowd(four, long, 400, tokens=10) == {"": 100, "tpm": 300}
+    holder = max(four, key=lambda machine: machine.counters.own_part(long).held_tokens)
+    for _ in range(25):  # half of what was reserved was not used
+        holder.counters.settle(long.id, 0, 0, 10, 5)
+    await holder.counters.tell()
+    assert await crowd(four, long, 400, tokens=10) == {"": 12, "tpm": 388}
+
+
+async def test_a_refusal_says_what_all_machines_have_left(machines: Machines) -> None:
+    record = key(budget_usd=Decimal("0.03"), rpm=3)
+    one, other = machines(2, record)
+    await join([one, other])
+    assert await one.ask(record, 2 * CENT) == ""
+    denied = await other.counters.reserve(record, SYSTEM.wall_ns(), 0, 2 * CENT)
+    assert denied is not None
+    assert "$0.01 left of its budget of $0.03" in denied.message
+    assert other.counters.left_nano(record) == CENT
+    standing = other.counters.standing(record.id)
+    assert standing is not None
+    assert (standing.held_nano, standing.requests) == (2 * CENT, 1)
+    assert await other.ask(record, 0) == await one.ask(record, 0) == ""
+    denied = await other.counters.reserve(record, SYSTEM.wall_ns(), 0, 0)
+    assert denied is not None
+    assert denied.reason == "rpm"
+    assert 1 < denied.retry_after_s <= 60
+
+
+async def test_nothing_is_counted_twice_or_forgotten_when_the_store_loses_its_data(
+    machines: Machines, redis: RedisServer
+) -> None:
+    record = key(budget_usd=Decimal(1), rpm=1000)
+    two = machines(2, record)
+    await join(two)
+    assert await crowd(two, record, 60, nano_usd=CENT) == {"": 60}
+    two[0].counters.settle(record.id, 30 * CENT, 20 * CENT, 0, 0)
+    await two[0].counters.tell()
+    empty(redis)
+    for machine in two:
+        await machine.live.step()
+    standing = two[1].counters.standing(record.id)
+    assert standing is not None
+    assert (standing.spent_nano, standing.held_nano) == (20 * CENT, 30 * CENT)
+    assert standing.requests == 60
+    assert await crowd(two, record, 100, nano_usd=CENT) == {"": 50, "budget": 50}
+
+
+async def test_a_store_that_has_lost_its_data_grants_nothing_until_all_have_told_theirs(
+    machines: Machines, redis: RedisServer
+) -> None:
+    record = key(budget_usd=Decimal(1))
+    two = machines(2, record)
+    await join(two)
+    assert await crowd(two, record, 80, nano_usd=CENT) == {"": 80}
+    for machine in two:
+        await machine.live.step()
+    redis.command("FLUSHALL")
+    # Each takes up to its share of what was left: 20 cents for two.
+    assert (await crowd([two[0]], record, 50, nano_usd=CENT))[""] <= 10
+    assert (await crowd([two[1]], record, 50, nano_usd=CENT))[""] <= 10
+    redis.command("SET", EPOCH, "1")
+    for machine in two:
+        await machine.live.step()
+    await crowd(two, record, 100, nano_usd=CENT)
+    standing = two[0].counters.standing(record.id)
+    assert standing is not None
+    assert standing.held_nano <= 100 * CENT
+
+
+async def test_a_worker_that_cannot_ask_takes_its_share_and_the_others_leave_it(
+    machines: Machines,
+) -> None:
+    record = key(budget_usd=Decimal(1), rpm=1000)
+    four = machines(4, record)
+    await join(four)
+    await crowd(four, record, 4, nano_usd=CENT)
+    for machine in four:
+        await machine.live.step()
+    four[0].store.lost("cut off")
+    assert await crowd(four[:1], record, 100, nano_usd=CENT) == {"": 24, "budget": 76}
+    # Once it is silent, its share is kept back.
+    lane = four[1].live._lane
+    await lane.run("ZINCRBY", MEMBERS, "-3000", four[0].store.member)
+    said = await crowd(four[1:], record, 300, nano_usd=CENT)
+    assert said == {"": 72, "budget": 228}
+    await four[0].store.join()
+    await four[0].live.step()
+    standing = four[0].counters.standing(record.id)
+    assert standing is not None
+    assert standing.held_nano == 100 * CENT

@@ -1,0 +1,185 @@
+"""A store that is frozen, gone, wrong or old: one sentence, and no request waits twice for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.shared.test_counters import CENT, crowd, join, key
+from lightgate.clock.source import SYSTEM
+from lightgate.gateway.shared import store as store_module
+from lightgate.gateway.shared.store import NodeId, SharedStore, shown
+from redis_server import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from gateway.shared.conftest import Machines
+
+
+@pytest.fixture
+def own_server(redis: RedisServer) -> Iterator[RedisServer]:
+    """A server that a test may freeze."""
+    assert redis
+    with RedisServer() as started:
+        started.command("SET", "{lightgate}:epoch", "1")
+        yield started
+        started.thaw()
+
+
+@pytest.fixture
+async def old_server() -> AsyncIterator[str]:
+    """A server that says that it is of version 5."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            if line.strip().upper() == b"INFO":
+                info = b"redis_version:5.0.7\r\nmaxmemory_policy:noeviction\r\n"
+                writer.write(b"$%d\r\n%b\r\n" % (len(info), info))
+            elif line.strip().upper() == b"CLIENT":
+                writer.write(b"+OK\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+
+
+async def problem(url: str) -> str:
+    store = SharedStore(url, "m", 0, SYSTEM.now_ns)
+    store.lane()
+    assert not await store.join()
+    assert store.state == "away"
+    await store.close()
+    return store.problem
+
+
+async def test_a_frozen_server_delays_requests_by_one_time_out_and_then_not_at_all(
+    machines: Machines, own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = key(budget_usd=Decimal(1), rpm=1000)
+    (one,) = machines(1, record, url=own_server.url)
+    await join([one])
+    assert await one.ask(record, CENT) == ""
+    own_server.freeze()
+    assert await crowd([one], record, 5, nano_usd=CENT) == {"": 5}  # all wait together
+    assert one.store.timeouts == 1
+    assert "does not answer in time" in one.store.problem
+    assert not one.store.asked
+    asked = asyncio.create_task(one.ask(record, CENT))
+    await asyncio.sleep(0)
+    assert asked.done()  # in the first turn of the loop: it did not wait
+    own_server.thaw()
+    await one.live.step()
+    assert one.store.state == "joined"
+    assert not one.store.asked  # it is told and heard, but for a minute no request waits for it
+    assert await one.ask(record, CENT) == ""
+    standing = one.counters.standing(record.id)
+    assert standing is not None
+    assert standing.held_nano == 8 * CENT
+    later = SYSTEM.now_ns() + 61_000_000_000
+    monkeypatch.setattr(one.store, "now_ns", lambda: later)
+    assert one.store.asked
+    assert await crowd([one], record, 200, nano_usd=CENT) == {"": 92, "budget": 108}
+
+
+async def test_a_server_that_is_killed_and_comes_back_empty_learns_everything_again(
+    machines: Machines, own_server: RedisServer
+) -> None:
+    record = key(budget_usd=Decimal(1))
+    (one,) = machines(1, record, url=own_server.url)
+    await join([one])
+    assert await crowd([one], record, 40, nano_usd=CENT) == {"": 40}
+    await one.live.step()
+    own_server.stop()
+    assert await crowd([one], record, 10, nano_usd=CENT) == {"": 10}  # nobody else is there
+    assert one.store.timeouts == 0  # a closed connection is seen at once
+    await one.live.step()
+    assert one.store.state == "away"
+    assert "cannot be reached" in one.store.problem
+    own_server.start()
+    own_server.command("SET", "{lightgate}:epoch", "1")
+    await one.live.step()
+    assert one.store.state == "joined"
+    assert await crowd([one], record, 100, nano_usd=CENT) == {"": 50, "budget": 50}
+
+
+async def test_a_late_answer_of_a_busy_loop_is_not_a_late_server(
+    machines: Machines, own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "PATIENCE_S", 0.0)
+    record = key(budget_usd=Decimal(1))
+    (one,) = machines(1, record, url=own_server.url)
+    await join([one])
+    lane = one.live._lane
+    asked = asyncio.ensure_future(lane.run("PING", within_s=0.05))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    until = SYSTEM.now_ns() + 100_000_000
+    while SYSTEM.now_ns() < until:  # the loop has other things to do
+        pass
+    assert await asked == b"PONG"
+
+
+@pytest.mark.parametrize(
+    ("options", "login", "said"),
+    [
+        (("--requirepass", "right"), ":wrong@", "does not take the user or the password"),
+        (("--requirepass", "right"), "", "wants a password"),
+        (("--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"), "",
+         "set maxmemory-policy to noeviction"),
+    ],
+)  # fmt: skip
+async def test_a_server_that_cannot_be_used_is_named_in_one_sentence_without_its_password(
+    redis: RedisServer, options: tuple[str, ...], login: str, said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    assert redis
+    with RedisServer(*options) as server, caplog.at_level(logging.WARNING):
+        sentence = await problem(f"redis://{login}127.0.0.1:{server.port}")
+    assert said in sentence
+    assert sentence.endswith(".")
+    assert sentence in caplog.text
+    assert "wrong" not in caplog.text
+
+
+async def test_an_old_server_and_no_server_are_named(old_server: str) -> None:
+    assert "is version 5.0.7; Lightgate needs 6.2 or newer" in await problem(old_server)
+    assert "cannot be reached" in await problem("redis://127.0.0.1:1")
+    assert "cannot be reached" in await problem("redis://nowhere.invalid:6379")
+    assert "not an address" in await problem("redis://127.0.0.1:port")
+
+
+async def test_eviction_without_a_limit_of_memory_never_happens_and_is_taken(
+    redis: RedisServer, machines: Machines
+) -> None:
+    redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    try:
+        await join(machines(1))
+    finally:
+        redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+def test_an_address_is_shown_without_its_secret() -> None:
+    assert shown("rediss://user:secret@host:6380/2?password=x") == "rediss://host:6380"
+    assert shown("unix:///run/redis.sock?password=x") == "unix:///run/redis.sock"
+    assert "secret" not in shown("redis://:secret@[bad")
+
+
+def test_a_machine_keeps_its_name(tmp_path: Path) -> None:
+    name = NodeId(tmp_path).read()
+    assert NodeId(tmp_path).read() == name
+    assert (tmp_path / "node").stat().st_mode & 0o777 == 0o600
+    other = tmp_path / "other"
+    other.mkdir()
+    assert NodeId(other).read() != name
+
+
+async def test_what_machines_share_is_off_without_an_address(tmp_path: Path) -> None:
+    assert SharedStore.of_process({}, tmp_path, 0, SYSTEM.now_ns) is None
+    assert SharedStore.of_process({"LIGHTGATE_SHARED_URL": ""}, tmp_path, 0, SYSTEM.now_ns) is None
