@@ -133,7 +133,7 @@ def test_every_value_has_its_source(
     ("table", "url", "said"),
     [
         ("ledger", "postgresql://u:hunter2@db/x", "a postgresql:// URL does not work yet"),
-        ("shared", "redis://:hunter2@cache:6379", "a redis:// URL does not work yet"),
+        ("shared", "http://:hunter2@cache:6379", "or an address such as redis://host:6379"),
     ],
 )
 def test_a_url_that_does_nothing_is_refused_and_its_password_not_repeated(

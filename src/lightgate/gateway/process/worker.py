@@ -121,21 +121,14 @@ class Worker:
 
     def _share_state(self, served: Served) -> None:
         """Open the counters of keys, and what machines share where they do."""
-        options, state = self._options, self.state
-        path, keys = options.data / "spend", served.snapshot.keys
+        options, state, learned = self._options, self.state, self.state.learned
         self._live: LiveSharing | None = None
         store = SharedStore.of_process(os.environ, options.data, options.index, state.now_ns)
-        if store is None:
-            state.spend = SpendCounters.open(path, options.index, keys)
-        else:
-            state.store = store
-            state.spend = state.shared_spend = shared = SharedCounters.share(
-                path, options.index, keys, store
-            )
-            learned = state.learned
-            self._live = LiveSharing(store, shared, learned.forms, learned.breakers)
+        state.store, state.spend = store, _counters(options, served, store)
+        if store is not None and isinstance(state.spend, SharedCounters):
+            state.shared_spend = state.spend
+            self._live = LiveSharing(store, state.spend, learned.forms, learned.breakers)
             state.cache.memory.shared_tier = SharedAnswerStore(store)
-        state.spend.charge_own()  # what an earlier life of this worker had reserved
 
     def _learn(self) -> None:
         """Know what the last life and the other workers know, and look where nobody has looked."""
@@ -308,6 +301,19 @@ def _key_variables(data: Path) -> list[str]:
     except LightgateError:
         return [SECRET_ENV]  # the worker itself says why it cannot start
     return [SECRET_ENV, *(name for reach in reaches for name in reach.secret_variables)]
+
+
+def _counters(
+    options: WorkerOptions, served: Served, store: SharedStore | None = None
+) -> SpendCounters:
+    """The spend counters; what an earlier life of this worker had reserved counts as spent."""
+    path, keys = options.data / "spend", served.snapshot.keys
+    if store is None:
+        spend = SpendCounters.open(path, options.index, keys)
+    else:
+        spend = SharedCounters.share(path, options.index, keys, store)
+    spend.charge_own()
+    return spend
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -95,7 +95,7 @@ class SharedStore:
         self.members = 1  # workers of all machines, when last told
         self.timeouts = 0
         self._rest_ns = 0  # until then no request waits
-        self._lanes: list[Lane] = []
+        self._lanes: list[StoreLane] = []
 
     @classmethod
     def of_process(
@@ -110,9 +110,9 @@ class SharedStore:
         """Whether a request may wait for the store now."""
         return self.state == "joined" and self.now_ns() >= self._rest_ns
 
-    def lane(self) -> Lane:
+    def lane(self) -> StoreLane:
         """Another connection, which is opened when the store is joined."""
-        lane = Lane(self)
+        lane = StoreLane(self)
         self._lanes.append(lane)
         return lane
 
@@ -156,7 +156,7 @@ class SharedStore:
             lane.drop()
 
 
-class Lane:
+class StoreLane:
     """One connection, on which one command after the other is sent."""
 
     def __init__(self, store: SharedStore) -> None:
@@ -171,7 +171,7 @@ class Lane:
         link = _connection(self._store.url)
         try:
             async with asyncio.timeout(CONNECT_S):
-                await link.connect()
+                await link.connect()  # type: ignore[no-untyped-call]
         except (OSError, TimeoutError, _errors()) as error:
             _close(link)
             raise StoreAway(_sentence(error, self._store.url)) from None
@@ -277,9 +277,10 @@ def _connection(url: str) -> AbstractConnection:
         ) from None
     try:
         pool = ConnectionPool.from_url(url, socket_connect_timeout=CONNECT_S)
-        return pool.make_connection()
+        link: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
     except (ValueError, TypeError):
         raise StoreAway(f"{shown(url)} is not an address of a Valkey or Redis server.") from None
+    return link
 
 
 def _errors() -> type[Exception]:
