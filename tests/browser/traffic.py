@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledger.notes import MS, Called, attempt_note, exchange_note
 from lightgate.clock.marks import Marks
 from lightgate.clock.outcome import Outcome
+from lightgate.clock.tokens import Usage
+from lightgate.clock.tokens import count as count_tokens
 from lightgate.errors import PeerReset, RateLimited
 from lightgate.ledger.store import schema
 from lightgate.ledger.store.rollup import Rollup
@@ -95,7 +97,8 @@ def _one(
     marks.end = marks.last or stamp
     provider, _, model = speed.target.partition("/")
     about = {"target": speed.target, "provider": provider, "model": model, "wall_ns": wall_ns}
-    called = None
+    asked = draw.choice((120, 900, 9000, 40_000))
+    called = Called(tokens=count_tokens(marks, Usage(tokens_in=asked, tokens_out=tokens)))
     if failed:
         limited = draw.random() < 0.5
         error = RateLimited("Too many requests.") if limited else PeerReset("It <b>broke</b>.")
@@ -111,7 +114,7 @@ def _one(
         outcome="ok" if not failed else first.outcome, status=502 if failed else 200,
         first_in_ns=None if failed else marks.first, first_out_ns=marks.first,
         last_in_ns=None if failed else marks.last, last_out_ns=None if failed else end + MS // 2,
-        closed_ns=end + MS, tokens_in=draw.choice((120, 900, 9000, 40_000)),
+        closed_ns=end + MS, tokens_in=asked,
         tokens_out=tokens, cost_nano=0 if failed else speed.nano_usd,
     )  # fmt: skip
     return exchange, (first,)

@@ -1,7 +1,8 @@
 // The speed board: one call fills it, one stream keeps its numbers fresh, and its order stays put.
 
-import { NONE, ago, byId, cell, element, gradeMark, interval, money, number, percent, spark, whole } from "./draw.js";
-import { offerCsv, onKey } from "./shell.js";
+import { NONE, ago, byId, cell, element, gradeMark, interval, money, number, percent, settle, spark, whole } from "./draw.js";
+import { drawGrades } from "./grades.js";
+import { hasPage, offerCsv, onKey } from "./shell.js";
 import { Live, apiQuery, ask, bindFilters, emptyState, setParameter } from "./state.js";
 import { sortHeads, walkRows } from "./table.js";
 
@@ -25,6 +26,8 @@ const COLUMNS = [
 /** @type {Map<string, HTMLTableRowElement>} */
 const shown = new Map();
 let orderedAt = 0;
+/** @type {string[]} */
+let order = [];
 /** @type {any} */
 let latest = null;
 
@@ -48,14 +51,17 @@ function link(path, text, query) {
   return made;
 }
 
-/** @param {any} row @param {any} board @param {{ttft: number, speed: number}} best */
-function fill(row, board, best) {
+/** @param {any} row @param {any} board @param {{ttft: number, speed: number}} best @param {boolean} heading whether it is the first of its model */
+function fill(row, board, best, heading) {
   const line = shown.get(row.target) ?? document.createElement("tr");
   const asked = new URLSearchParams(location.search);
   const period = asked.get("from") ? { from: String(asked.get("from")) } : {};
-  const name = element("td", "name", link("/requests", row.target, { target: row.target, ...period }));
+  const [grouped, timed] = [asked.get("group") === "model", hasPage("/time")];
+  const name = element("td", "name");
+  if (grouped && heading) name.append(element("span", "group", row.model));
+  name.append(link(timed ? "/time" : "/requests", grouped ? row.provider : row.target, { target: row.target, ...period }));
   name.title = row.why || row.target;
-  if (row.why) name.append(element("span", row.fits ? "why" : "why unfit", row.why));
+  if (row.why) name.append(element("span", row.fits === false ? "why unfit" : "why", row.why));
   const ok = cell(percent(row.ok.v), row.ok.hi !== null && row.ok.hi < 0.99 ? "worse" : "",
     row.ok.v === null ? "" : `${percent(row.ok.lo)}–${percent(row.ok.hi)} % (95 %), n ${whole(row.ok.n)}`);
   ok.dataset.label = "ok %";
@@ -68,9 +74,11 @@ function fill(row, board, best) {
   const cost = cell(money(row.cost_1k, 3), "", row.usd_per_hour === null ? "" : `self-hosted at $${money(row.usd_per_hour, 2)} an hour`);
   cost.dataset.label = "$ per 1k req";
   const grade = element("td", "mark", gradeMark(row.grade));
-  const count = cell(whole(row.n), "count");
+  const count = element("td", "count", link("/requests", whole(row.n), { target: row.target, ...period }));
   count.dataset.label = "n";
-  line.replaceChildren(
+  count.title = "to its requests";
+  line.className = grouped && heading ? "first" : "";
+  settle(line, [
     cell(row.rank === null ? NONE : String(row.rank), "rank"),
     name,
     count,
@@ -84,7 +92,7 @@ function fill(row, board, best) {
     cost,
     element("td", "picture", spark(row.spark)),
     error,
-  );
+  ]);
   shown.set(row.target, line);
   return line;
 }
@@ -93,13 +101,13 @@ function fill(row, board, best) {
 function cards(totals) {
   const card = (/** @type {string} */ title, /** @type {string} */ value, /** @type {string} */ unit) =>
     element("div", "card", element("p", "soft", title), element("p", "big", value, element("span", "unit", value === NONE ? "" : unit)));
-  byId("totals").replaceChildren(
+  settle(byId("totals"), [
     card("attempts", whole(totals.n), ""),
     card("ended well", percent(totals.ok.v), " %"),
     card("tokens out", whole(totals.tokens_out), ""),
     card("overhead p50", number(totals.overhead_p50.v), " ms"),
     card("cost", money(totals.cost_usd, 2), " $"),
-  );
+  ]);
 }
 
 /** @param {any} board @param {boolean} reorder */
@@ -110,7 +118,12 @@ function draw(board, reorder) {
   const best = { ttft: Math.min(...known("ttft_p50")), speed: Math.max(...known("speed_p50"), 0) };
   const body = byId("rows");
   const before = new Set(shown.keys());
-  const lines = board.rows.map((/** @type {any} */ row) => fill(row, board, best));
+  if (reorder) order = board.rows.map((/** @type {any} */ row) => row.target);
+  const place = new Map(order.map((target, at) => [target, at]));
+  const here = [...board.rows].sort((/** @type {any} */ a, /** @type {any} */ b) => (place.get(a.target) ?? Infinity) - (place.get(b.target) ?? Infinity));
+  const models = new Set();
+  const headings = new Set(here.filter((row) => !models.has(row.model) && models.add(row.model)).map((row) => row.target));
+  const lines = board.rows.map((/** @type {any} */ row) => fill(row, board, best, headings.has(row.target)));
   const now = new Set(board.rows.map((/** @type {any} */ row) => row.target));
   if (reorder) {
     body.replaceChildren(...lines);
@@ -127,9 +140,11 @@ function draw(board, reorder) {
     }
   }
   document.body.classList.toggle("ranked", board.ranked !== "");
+  document.body.classList.toggle("grouped", new URLSearchParams(location.search).get("group") === "model");
   byId("ranked").textContent = board.ranked;
   byId("ranked").hidden = board.ranked === "";
   cards(board.totals);
+  byId("chart").hidden = !drawGrades(byId("grades"), here);
   byId("table").hidden = board.rows.length === 0;
   byId("empty").hidden = board.rows.length > 0;
   if (!board.rows.length) emptyState(["model", "provider", "key", "tag", "size", "min_n"].some((name) => new URLSearchParams(location.search).has(name)), board.try_line, "attempt");
@@ -156,7 +171,7 @@ function say(board) {
   if (board.from_rows) parts.push("Counted from single requests, the newest of at most a day.");
   if (board.left_out) parts.push(`${whole(board.left_out)} more targets have fewer attempts and are not shown.`);
   if (board.ignored.length) parts.push(`Ignored: ${board.ignored.join(", ")}.`);
-  if (board.rows.some((/** @type {any} */ row) => row.target.startsWith("sim-"))) parts.push("Providers that begin with sim- are simulated.");
+  if (board.rows.some((/** @type {any} */ row) => row.target.startsWith("sim-"))) parts.push("This is the demo: providers that begin with sim- are simulated, and its own light traffic asks them.");
   const state = byId("state");
   state.className = "soft";
   const text = parts.join(" ");

@@ -98,7 +98,7 @@ export function spark(points) {
 
 /** @param {string|null} grade */
 export function gradeMark(grade) {
-  if (grade === null) return element("span", "none", NONE);
+  if (grade === null) return element("span", "few", "n too small");
   return element("span", `grade g${Number.parseInt(grade, 10)}`, grade);
 }
 
@@ -109,4 +109,26 @@ export function ago(time, now) {
   if (seconds < 5400) return `${Math.round(seconds / 60)} min ago`;
   if (seconds < 129600) return `${Math.round(seconds / 3600)} h ago`;
   return `${Math.round(seconds / 86400)} d ago`;
+}
+
+/** Make the children of a line those that are given, and touch only what differs: the focus and a tip stay. @param {Element} line @param {Element[]} cells */
+export function settle(line, cells) {
+  if (line.children.length !== cells.length) {
+    line.replaceChildren(...cells);
+    return;
+  }
+  cells.forEach((cell, at) => {
+    const old = line.children[at];
+    if (old.isEqualNode(cell)) return;
+    const focused = old.contains(document.activeElement);
+    old.replaceWith(cell);
+    if (focused) /** @type {HTMLElement|null} */ (cell.querySelector("a, button"))?.focus();
+  });
+}
+
+/** A round step with which an axis up to `end` has four to eight marks. @param {number} end */
+export function step(end) {
+  const rough = end / 6;
+  const unit = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].map((one) => one * unit).find((one) => one >= rough) ?? rough;
 }

@@ -20,6 +20,11 @@ export function offerCsv(address) {
   link.hidden = false;
 }
 
+/** Whether the console has a page. @param {string} path */
+export function hasPage(path) {
+  return pages().some((one) => one.getAttribute("href") === path);
+}
+
 /** Whether an event belongs to a field that is typed into. @param {Event} event */
 function typed(event) {
   return event.target instanceof HTMLElement && event.target.matches("input, select, textarea, [contenteditable]");

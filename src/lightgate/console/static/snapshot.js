@@ -40,6 +40,7 @@ function filters() {
     const name = [...label.childNodes].filter((one) => one instanceof Text).map((one) => one.textContent?.trim()).join("");
     if (field instanceof HTMLSelectElement) return [`${name} ${field.selectedOptions[0]?.textContent ?? ""}`];
     if (field instanceof HTMLInputElement && field.type === "checkbox") return field.checked ? [name] : [];
+    if (field instanceof HTMLInputElement && field.type === "radio") return field.checked && field.value ? [`${label.closest("fieldset")?.querySelector("legend")?.textContent ?? ""} ${name}`] : [];
     return field instanceof HTMLInputElement && field.value ? [`${name} ${field.value}`] : [];
   });
 }
@@ -61,37 +62,29 @@ function save(blob, name) {
 
 export async function exportHtml() {
   const { copy, css } = await frozen();
-  const page = document.implementation.createHTMLDocument(document.title);
-  page.documentElement.lang = "en";
-  const meta = (/** @type {Record<string, string>} */ attributes) => {
-    const made = page.createElement("meta");
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    return made;
-  };
-  const style = page.createElement("style");
-  style.textContent = css;
-  page.head.prepend(
-    meta({ charset: "utf-8" }), meta({ "http-equiv": "content-security-policy", content: POLICY }),
-    meta({ name: "viewport", content: "width=device-width, initial-scale=1" }), meta({ name: "color-scheme", content: "light dark" }),
-  );
-  page.head.append(style);
-  page.body.className = document.body.className;
-  page.body.append(page.adoptNode(copy));
-  const text = `<!doctype html>\n${new XMLSerializer().serializeToString(page.documentElement)}`;
+  const box = document.createElement("div");
+  box.append(copy);
+  const head = [
+    '<meta charset="utf-8">', `<meta http-equiv="content-security-policy" content="${POLICY}">`,
+    '<meta name="viewport" content="width=device-width, initial-scale=1">', '<meta name="color-scheme" content="light dark">',
+    `<title>${document.title}</title>`, `<style>${css}</style>`,
+  ];
+  const text = `<!doctype html>\n<html lang="en"><head>${head.join("\n")}</head><body class="${document.body.className}">${box.getHTML()}</body></html>\n`;
   save(new Blob([text], { type: "text/html" }), fileName("html"));
 }
 
 export async function exportPng() {
   const main = /** @type {HTMLElement} */ (document.querySelector("main"));
   const { copy, css } = await frozen();
-  const [width, height] = [main.clientWidth, main.scrollHeight];
+  const width = main.clientWidth;
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const body = document.createElement("div");
   body.className = `snapshot ${document.body.className}`;
-  const style = document.createElement("style");
-  style.textContent = css;
-  body.append(style, copy);
-  const inner = new XMLSerializer().serializeToString(body);
+  body.append(copy);
+  document.body.append(body);
+  const height = Math.ceil(body.getBoundingClientRect().height);
+  body.remove();
+  const inner = `<style xmlns="http://www.w3.org/1999/xhtml"><![CDATA[${css}]]></style>${new XMLSerializer().serializeToString(body)}`;
   const source = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" color-scheme="${dark ? "dark" : "light"}"><foreignObject width="100%" height="100%">${inner}</foreignObject></svg>`;
   const picture = new Image();
   picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source)}`;

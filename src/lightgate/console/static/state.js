@@ -22,12 +22,12 @@ export function setParameter(name, value) {
 /** Bind the fields of a form to the address. @param {() => void} changed */
 export function bindFilters(changed) {
   const form = /** @type {HTMLFormElement} */ (byId("filters"));
-  const fields = /** @type {(HTMLInputElement|HTMLSelectElement)[]} */ ([...form.elements]);
+  const fields = /** @type {(HTMLInputElement|HTMLSelectElement)[]} */ ([...form.querySelectorAll("input, select")]);
   const fill = () => {
     const asked = new URLSearchParams(location.search);
     for (const field of fields) {
       const value = asked.get(field.name) ?? "";
-      if (field instanceof HTMLInputElement && field.type === "checkbox") field.checked = value === field.value;
+      if (field instanceof HTMLInputElement && (field.type === "checkbox" || field.type === "radio")) field.checked = value === field.value;
       else {
         if (field instanceof HTMLSelectElement && ![...field.options].some((one) => one.value === value)) {
           const other = document.createElement("option");

@@ -1,17 +1,10 @@
 // One request on one axis of time: the gateway's own steps, then each attempt as a lane.
 
-import { NONE, element, money, number, svg, whole } from "./draw.js";
+import { NONE, element, money, number, step, svg, whole } from "./draw.js";
 
 const WIDTH = 1000;
 const LANE = 32;
 const TOP = 24;
-
-/** A round step so that an axis has four to eight marks. @param {number} end */
-function step(end) {
-  const rough = end / 6;
-  const unit = 10 ** Math.floor(Math.log10(rough));
-  return [1, 2, 5, 10].map((one) => one * unit).find((one) => one >= rough) ?? rough;
-}
 
 /** @param {Node} parent @param {number} from @param {number} to @param {number} y @param {string} kind @param {string} title @param {(t: number) => number} x */
 function bar(parent, from, to, y, kind, title, x) {

@@ -1,0 +1,213 @@
+"""The board and the requests in a browser: filters, live numbers, exports, the path by keys."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from browser.conftest import drawn, shot
+from browser.traffic import HOSTILE, KEYS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from browser.conftest import Site, Visit
+
+GROQ = "sim-groq/mixtral"
+TEXTS = {
+    "model": "mixtral", "provider": "sim-groq", "target": GROQ, "key": KEYS[0], "tag": "search",
+    "min_n": "20", "ttft_min": "200",
+}  # fmt: skip
+NAMES = (
+    "[...document.querySelectorAll('#rows tr')].map((row) => row.querySelector('a').textContent)"
+)
+TOPS = "[...document.querySelectorAll('#rows tr')].map((row) => row.getBoundingClientRect().top)"
+
+
+def asked(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def ask_the_gateway(site: Site, model: str) -> None:
+    body = {"model": model, "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 8}
+    address = urlsplit(site.gateway)
+    connection = http.client.HTTPConnection(address.netloc, timeout=60)
+    connection.request(
+        "POST", f"{address.path}/chat/completions", json.dumps(body),
+        {"content-type": "application/json"},
+    )  # fmt: skip
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/requests"])
+def test_every_filter_is_in_the_address_and_is_kept(visit: Visit, path: str) -> None:
+    page = visit(path)
+    fields: list[list[str]] = page.evaluate(
+        "() => [...document.querySelectorAll('#filters input, #filters select')]"
+        ".map((one) => [one.name, one.type])"
+    )
+    given: dict[str, str] = {}
+    for name, kind in dict(fields).items():
+        field = page.locator(f"#filters [name={name}]")
+        if kind == "select-one":
+            last = field.locator("option").last
+            given[name] = last.get_attribute("value") or last.inner_text()
+            field.select_option(given[name])
+        elif kind in {"radio", "checkbox"}:
+            given[name] = field.last.get_attribute("value") or ""
+            field.last.check()
+        else:
+            given[name] = TEXTS[name]
+            field.fill(given[name])
+            field.press("Enter")
+        page.wait_for_url(lambda url, name=name: name in parse_qs(urlsplit(url).query))  # type: ignore[misc]
+        drawn(page)
+        assert asked(page) == {one: [value] for one, value in given.items()}
+        assert page.locator("#state.stale").count() == 0, name
+    page.reload()
+    drawn(page)
+    for name, value in given.items():
+        field = page.locator(f"#filters [name={name}]").last
+        kept = field.input_value() if dict(fields)[name] not in {"radio", "checkbox"} else None
+        assert field.is_checked() if kept is None else kept == value, name
+
+
+def test_a_filter_is_applied(visit: Visit) -> None:
+    page = visit("/?from=-14d&model=mixtral")
+    assert set(page.evaluate(NAMES)) == {GROQ, "sim-together/mixtral"}
+    page = visit("/requests?from=-14d&outcome=bad")
+    outcomes = set(page.locator("#rows td.outcome").all_inner_texts())
+    assert outcomes == {"reset", "rate_limited"}
+
+
+def test_a_use_ranks_and_says_why(visit: Visit) -> None:
+    page = visit("/?from=-14d")
+    page.locator("#filters [name=use][value=voice]").check()
+    page.locator("body.ranked").wait_for()
+    ranks = [text for text in page.locator("#rows td.rank").all_inner_texts() if text != "·"]
+    assert ranks == [str(place) for place in range(1, len(ranks) + 1)]
+    assert page.locator("#ranked").inner_text().startswith("Ranked for voice")
+    assert all(page.locator("#rows .why").all_inner_texts())
+    shot(page, "board-voice")
+
+
+def test_hosts_of_a_model_stand_together(visit: Visit) -> None:
+    page = visit("/?from=-14d&group=model")
+    rows = page.locator("#rows tr").all_inner_texts()
+    at = next(place for place, text in enumerate(rows) if text.startswith("mixtral"))
+    assert {rows[at].split("\n")[1].split("\t")[0], rows[at + 1].split("\t")[0]} == {
+        "sim-groq",
+        "sim-together",
+    }
+
+
+def test_heads_sort_and_numbers_are_aligned(visit: Visit) -> None:
+    page = visit("/?from=-14d")
+    page.locator("#heads button", has_text="speed p50").click()
+    page.wait_for_url("**sort=-speed_p50**")
+    drawn(page)
+    assert page.evaluate(NAMES)[0] == GROQ
+    edges = page.evaluate(
+        "() => [...document.querySelectorAll('#rows td:nth-child(5)')].map((cell) => {"
+        " const range = document.createRange(); range.selectNodeContents(cell);"
+        " return Math.round(range.getBoundingClientRect().right); })"
+    )
+    assert len(set(edges)) == 1
+
+
+def test_few_samples_and_grades_are_said(visit: Visit) -> None:
+    page = visit("/?from=-14d")
+    chart = page.locator("#grades .grade-row .grade-name").all_inner_texts()
+    assert GROQ in chart
+    assert HOSTILE in chart
+    few = visit("/?from=-15m&min_n=1")
+    marks = few.locator("#rows td.mark").all_inner_texts()
+    assert "n too small" in marks
+
+
+def test_numbers_change_and_rows_stay(visit: Visit, site: Site) -> None:
+    page = visit("/?from=-1h&sort=target")
+    page.locator("#live", has_text="Live").wait_for()
+    names, tops = page.evaluate(NAMES), page.evaluate(TOPS)
+    before = page.locator("#totals .big").first.inner_text()
+    page.keyboard.press("j")
+    held = page.evaluate("() => document.activeElement.textContent")
+    ask_the_gateway(site, site.model)
+    page.wait_for_function(
+        "(before) => document.querySelector('#totals .big').textContent !== before", arg=before
+    )
+    now = page.evaluate(NAMES)
+    assert now[: len(names)] == names
+    assert page.evaluate(TOPS)[: len(tops)] == tops
+    assert page.evaluate("() => document.activeElement.textContent") == held == names[0]
+
+
+def test_new_requests_wait_behind_a_button(visit: Visit, site: Site) -> None:
+    page = visit("/requests?from=-1h")
+    first = page.locator("#rows tr a").first.inner_text()
+    ask_the_gateway(site, site.model)
+    page.locator("#newer:not([hidden])").wait_for()
+    assert page.locator("#rows tr a").first.inner_text() == first
+    page.locator("#newer").click()
+    page.locator("#newer[hidden]").wait_for(state="attached")
+    drawn(page)
+    assert page.locator("#rows tr a").first.inner_text() != first
+
+
+def test_keys_walk_to_a_waterfall_and_back(visit: Visit) -> None:
+    page = visit("/requests?from=-14d&limit=20")
+    page.keyboard.press("/")
+    assert page.evaluate("() => document.activeElement.name") == "from"
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.locator(".waterfall").wait_for()
+    assert page.locator("#rows tr.chosen").count() == 1
+    assert "open=" in page.url
+    shot(page, "waterfall")
+    page.keyboard.press("Escape")
+    page.locator("#one").wait_for(state="hidden")
+    assert "open=" not in page.url
+
+
+def test_a_view_is_saved_as_it_is(visit: Visit, tmp_path: Path) -> None:
+    page = visit("/?from=-14d&use=coding")
+    with page.expect_download() as page_file:
+        page.locator("#html").click()
+    kept = tmp_path / "view.html"
+    page_file.value.save_as(kept)
+    text = kept.read_text("utf-8")
+    assert "<script" not in text
+    assert "default-src 'none'" in text
+    with page.expect_download() as picture:
+        page.locator("#png").click()
+    assert Path(picture.value.path()).read_bytes().startswith(b"\x89PNG")
+    picture.value.save_as(Path(".shots") / "saved-board.png")
+    with page.expect_download() as sheet:
+        page.locator("#csv").click()
+    lines = Path(sheet.value.path()).read_text("utf-8").splitlines()
+    shown = page.evaluate(NAMES)
+    assert len(lines) == len(shown) + 1
+    alone = page.context.new_page()
+    alone.goto(kept.as_uri())
+    assert alone.locator("h1").inner_text() == "How fast is each target?"
+    assert [alone.locator(f"#rows tr:nth-child({at + 1})").inner_text().find(name) >= 0
+            for at, name in enumerate(shown)] == [True] * len(shown)  # fmt: skip
+    assert "rank for coding" in alone.locator("p.soft").first.inner_text()
+
+
+def test_nothing_yet_shows_a_line_that_works(visit: Visit, site: Site) -> None:
+    page = visit("/?from=2026-01-01&to=2026-01-02")
+    line = page.locator("#empty pre").inner_text()
+    assert line.startswith(f"curl {site.gateway}/chat/completions")
+    page.locator("#empty button").click()
+    assert page.evaluate("() => navigator.clipboard.readText()") == line
+    filtered = visit("/?model=nothing")
+    assert filtered.locator("#empty a").get_attribute("href") == "/"
