@@ -117,7 +117,9 @@ class SharedAnswerStore:
                 names = [ANSWERS, ANSWER_SIZES, _name(key)]
                 await self._writing.script(PUT_ANSWER, names, data, ttl_ms, self._most)
             except StoreAway as error:
-                self._store.lost(error.message)
+                self.dropped += 1
+                if not error.refused:  # one without memory for an answer may have it for a budget
+                    self._store.lost(error.message)
 
 
 def _name(key: bytes) -> str:

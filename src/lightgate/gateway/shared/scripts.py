@@ -225,7 +225,7 @@ local function drop(name)
   redis.call('ZREM', KEYS[1], name)
   local size = tonumber(redis.call('HGET', KEYS[2], name) or 0)
   redis.call('HDEL', KEYS[2], name)
-  redis.call('HINCRBY', KEYS[2], 'all', -size)
+  if size > 0 then redis.call('HINCRBY', KEYS[2], 'all', -size) end
 end
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)) do
   drop(name)

@@ -41,9 +41,13 @@ StoreState = Literal["starting", "joined", "away"]
 
 
 class StoreAway(LightgateError):  # noqa: N818 - names the event
-    """The store did not do what it was asked, and why; requests go on without it."""
+    """The store did not do what it was asked, and why; requests go on without it.
+
+    `refused`: the server answers, and would not do this.
+    """
 
     label = "shared"
+    refused = False
 
 
 class StoreGauge(msgspec.Struct, frozen=True):
@@ -191,10 +195,13 @@ class StoreLane:
         try:
             return await _in_time(_asked(link, command), within_s)
         except (OSError, TimeoutError, _errors()) as error:
-            if type(error).__name__ != "NoScriptError":
+            if type(error).__name__ == "NoScriptError":
+                raise
+            away = StoreAway(_sentence(error, self._store.url))
+            away.refused = isinstance(error, _refusals())
+            if not away.refused:
                 self.drop()
-                raise StoreAway(_sentence(error, self._store.url)) from error
-            raise
+            raise away from error
         except BaseException:
             self.drop()  # a reply that nobody reads would be taken for the next one
             raise
@@ -287,6 +294,13 @@ def _errors() -> type[Exception]:
     from valkey.exceptions import ValkeyError
 
     found: type[Exception] = ValkeyError
+    return found
+
+
+def _refusals() -> type[Exception]:
+    from valkey.exceptions import ResponseError
+
+    found: type[Exception] = ResponseError
     return found
 
 

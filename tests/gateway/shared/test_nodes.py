@@ -1,0 +1,169 @@
+"""Two machines with real workers and one server: limits, what is learned, answers, a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from gateway.workers import Workers
+from lightgate.gateway.process.sharing import FOLDER
+from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
+from lightgate.gateway.shared.live import BEAT_S, FORM_BEATS
+from lightgate.gateway.shared.store import SHARED_ENV
+from lightgate.ledger.store.keys import KeyTerms, new_key
+from sim.conftest import Line
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from redis_server import RedisServer
+    from sim.conftest import Answer
+
+SLOW, QUICK = "lab/plain!silence:0.2", "lab/plain"
+MODELS = f"""
+[models.kept]
+targets = ["{QUICK}"]
+cache = {{{{ mode = "exact", store = "shared" }}}}
+[models.both]
+targets = ["{SLOW}", "{QUICK}"]
+policy = "voice"
+hedge = "off"
+[priors."{SLOW}"]
+ttft = "1ms"
+speed = 100
+[priors."{QUICK}"]
+ttft = "50ms"
+speed = 100
+"""
+# Twelve tokens of answer at 2 dollars for a million and a prompt of some tokens: 30 fit.
+BUDGET = KeyTerms(name="budget", budget_usd=Decimal("0.001"))
+
+
+class Nodes:
+    """Machines with one worker each; what a key may do is the same on all of them."""
+
+    def __init__(self, machines: list[Workers], secrets: dict[str, str]) -> None:
+        self.machines = machines
+        self.secrets = secrets
+
+    async def ask(self, node: int, key: str, model: str = QUICK, **fields: Any) -> Answer:
+        machine = self.machines[node]
+        line = Line(*await asyncio.open_connection("127.0.0.1", machine.port))
+        say = [{"role": "user", "content": "one two three"}]
+        body = {"model": model, "messages": say, "max_tokens": 12} | fields
+        headers = {"authorization": f"Bearer {self.secrets[key]}"}
+        answer = await line.ask("POST", "/v1/chat/completions", json.dumps(body).encode(), headers)
+        await line.close()
+        return answer
+
+    async def ready(self, node: int) -> dict[str, str]:
+        line = Line(*await asyncio.open_connection("127.0.0.1", self.machines[node].port))
+        answer = await line.ask("GET", "/health/ready", b"", {})
+        await line.close()
+        assert answer.status == 200
+        told: dict[str, str] = answer.json
+        return told
+
+    async def until(self, node: int, state: str) -> None:
+        async with asyncio.timeout(30):
+            while (await self.ready(node))["shared"] != state:
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def nodes(
+    redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Nodes]:
+    monkeypatch.setenv(SHARED_ENV, redis.url)
+    terms = (BUDGET, KeyTerms(name="plain"), KeyTerms(name="other"))
+    made = {each.name: new_key(each) for each in terms}
+    machines: list[Workers] = []
+    for name in ("a", "b"):
+        opened = await Workers.open(tmp_path / name, MODELS)
+        machines.append(opened)
+        keys = tuple(record for _, record in made.values())
+        told = msgspec.structs.replace(read_snapshot(opened.data), keys=keys)
+        put_snapshot(opened.data, told)
+    await asyncio.gather(*(machine.start() for machine in machines))
+    found = Nodes(machines, {name: secret for name, (secret, _) in made.items()})
+    for node in range(2):
+        await found.until(node, "joined")
+    yield found
+    for machine in machines:
+        await machine.close()
+
+
+async def test_two_machines_with_one_store(nodes: Nodes, redis: RedisServer) -> None:
+    """One pair of machines for all of it: starting them takes longer than the questions."""
+    await _learned(nodes)
+    await _answers(nodes, redis)
+    await _budget_and_kill(nodes, redis)
+
+
+async def _learned(nodes: Nodes) -> None:
+    """What one machine has found out about a target, the other goes by within two seconds."""
+    first = await nodes.ask(0, "plain", "both", stream=True)
+    assert first.headers["x-lightgate-target"] == SLOW
+    await nodes.ask(0, "plain", "both", stream=True)
+    own_file = nodes.machines[1].data / FOLDER / "0.json"
+    async with asyncio.timeout(30):  # nobody has asked the other one, so it has heard of it
+        while not own_file.exists() or SLOW not in own_file.read_text():
+            await asyncio.sleep(0.02)
+    told = await nodes.ask(1, "plain", "both", stream=True)
+    assert told.headers["x-lightgate-target"] == QUICK
+    assert (FORM_BEATS + 1) * BEAT_S < 2
+
+
+async def _answers(nodes: Nodes, redis: RedisServer) -> None:
+    """An answer of one machine is another's too, for the same key only."""
+    asked = {"temperature": 0}
+    assert (await nodes.ask(0, "plain", "kept", **asked)).headers["x-lightgate-cache"] == "miss"
+    async with asyncio.timeout(20):
+        while b":0" in redis.command("EXISTS", "{lightgate}:answers"):
+            await asyncio.sleep(0.01)
+    hit = await nodes.ask(1, "plain", "kept", **asked)
+    assert hit.headers["x-lightgate-cache"] == "hit"
+    assert (await nodes.ask(1, "other", "kept", **asked)).headers["x-lightgate-cache"] == "miss"
+
+
+async def _budget_and_kill(nodes: Nodes, redis: RedisServer) -> None:
+    """A budget is met exactly under a crowd at both, and a killed machine gives nothing back."""
+    one = await nodes.ask(0, "budget")
+    assert one.status == 200
+    asks = [nodes.ask(n % 2, "budget") for n in range(160)]
+    said = Counter(answer.status for answer in await asyncio.gather(*asks))
+    assert set(said) == {200, 402}
+    spent = [
+        settled.exchange.cost_nano or 0
+        for machine in nodes.machines
+        for settled in machine.settled()
+        if settled.exchange.key_id is not None
+    ]
+    assert sum(spent) <= 1_000_000
+    killed = nodes.machines[0]
+    os.kill(killed._children[0].pid, signal.SIGKILL)
+    assert (await nodes.ask(1, "plain")).status == 200
+    redis.command("CLIENT", "PAUSE", "400", "ALL")  # as good as frozen
+    answers = await asyncio.gather(*(nodes.ask(1, "budget") for _ in range(10)))
+    assert {answer.status for answer in answers} <= {200, 402}
+    assert (await nodes.ask(1, "plain")).status == 200
+    await nodes.until(1, "joined")
+    usage = await _usage(nodes, 1)
+    assert usage["budget"]["spent_usd"] <= 0.001
+
+
+async def _usage(nodes: Nodes, node: int) -> Any:
+    line = Line(*await asyncio.open_connection("127.0.0.1", nodes.machines[node].port))
+    headers = {"authorization": f"Bearer {nodes.secrets['budget']}"}
+    answer = await line.ask("GET", "/v1/usage", b"", headers)
+    await line.close()
+    return answer.json
