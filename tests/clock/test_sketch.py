@@ -62,6 +62,14 @@ def test_merging_is_the_same_as_seeing_everything(groups: list[list[float]]) -> 
 
 
 @settings(derandomize=True, max_examples=150)
+@given(st.lists(VALUES, max_size=5))
+def test_merging_bytes_is_the_same_as_merging_sketches(groups: list[list[float]]) -> None:
+    made = merge_all(sketch_of(group) for group in groups)
+    read = DDSketch.from_many([sketch_of(group).to_bytes() for group in groups])
+    assert read.to_bytes() == made.to_bytes()
+
+
+@settings(derandomize=True, max_examples=150)
 @given(VALUES)
 def test_an_array_at_once_is_the_same_as_one_by_one(values: list[float]) -> None:
     at_once = DDSketch()
@@ -185,6 +193,8 @@ def test_what_is_no_sample_is_refused(value: float) -> None:
 def test_other_errors_do_not_merge() -> None:
     with pytest.raises(ValueError, match="do not merge"):
         DDSketch(0.01).merge(DDSketch(0.02))
+    with pytest.raises(ValueError, match="do not merge"):
+        DDSketch.from_many([DDSketch(0.01).to_bytes(), DDSketch(0.02).to_bytes()])
     with pytest.raises(ValueError, match="relative error"):
         DDSketch(0.0)
 

@@ -20,7 +20,7 @@ from lightgate.console.api.openapi import openapi
 from lightgate.console.api.question import BadQuestion, Period, read_question
 from lightgate.console.api.requests import Cursor, RequestSearch, read_cursor
 from lightgate.console.api.sheet import inert
-from lightgate.console.api.sums import spans
+from lightgate.console.api.sums import first_second, spans
 from lightgate.console.site.endpoints import ENDPOINTS
 from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
@@ -148,13 +148,23 @@ async def test_the_board_is_bounded(get: Get, console: ConsoleContext, traffic: 
     assert (told["left_out"], told["totals"]["n"]) == (4, SHOWN + 4)
 
 
-def test_spans_cover_a_period_once() -> None:
-    period = Period(10 * DAY_S - 4000, 12 * DAY_S + 7500)
-    covered = sorted((first, stop) for _, first, stop in spans(period))
-    assert covered[0][0] == period.start_s // FINE_S * FINE_S
-    assert covered[-1][1] == (period.stop_s // FINE_S + 1) * FINE_S
-    assert all(left[1] == right[0] for left, right in itertools.pairwise(covered))
-    assert {width for width, *_ in spans(period)} == {DAY_S, HOUR_S, FINE_S}
+@pytest.mark.parametrize("days", [1, 2, 14])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_spans_cover_a_period_once(days: int, is_open: bool) -> None:
+    period = Period(10 * DAY_S - 4000, (10 + days) * DAY_S + 7500, is_open)
+    found = list(spans(period))
+    covered = sorted((first, stop) for _, first, stop in found)
+    begins = HOUR_S if days > 1 else FINE_S
+    assert covered[0][0] == period.start_s // begins * begins == first_second(period)
+    ends = (period.stop_s // FINE_S + 1) * FINE_S
+    assert covered[-1][1] == (-(-ends // DAY_S) * DAY_S if is_open else ends)
+    for (_, stop), (first, _) in itertools.pairwise(covered):
+        assert stop == first
+    assert {width for width, *_ in found} == {
+        DAY_S,
+        HOUR_S,
+        *(() if days > 1 and is_open else (FINE_S,)),
+    }
 
 
 # Over time

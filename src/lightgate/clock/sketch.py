@@ -15,6 +15,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import Counter
+from functools import lru_cache
 from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Final, Self
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Self
 from lightgate.clock.quantile import rank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 RELATIVE_ERROR: Final = 0.01
 LIMIT: Final = 2048  # buckets: 17 decades at 1 %; beyond it the lowest are collapsed into one
@@ -194,38 +195,29 @@ class DDSketch:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` wrote; ValueError on anything else."""
-        start = len(_MAGIC) + _HEAD.size
-        if len(data) < start + _CRC.size or not data.startswith(_MAGIC):
-            raise ValueError("not a sketch of this version")
-        if _CRC.unpack(data[-_CRC.size :])[0] != zlib.crc32(data[: -_CRC.size]):
-            raise ValueError("a damaged sketch: the checksum differs")
-        error, offset, size, width, zeros, infinities, low, high, total = _HEAD.unpack(
-            data[len(_MAGIC) : start]
-        )
-        if width not in _WIDTHS or size > LIMIT or len(data) != start + size * width + _CRC.size:
-            raise ValueError("a damaged sketch: its length is not what its header says")
-        counts = _little(array(_WIDTHS[width], data[start : -_CRC.size]))
+        error, offset, counts, zeros, infinities, low, high, total = _parsed(data)
         sketch = cls(error)
-        sketch._buckets, sketch._offset = counts.tolist(), offset
+        sketch._buckets, sketch._offset = list(counts), offset
         sketch.zeros, sketch.infinities = zeros, infinities
         sketch.low, sketch.high, sketch.total = low, high, total
-        sketch._verify()
         return sketch
 
-    def _verify(self) -> None:
-        """Refuse numbers that no samples can give."""
-        if sum(self._buckets) > 2**62:
-            raise ValueError("a damaged sketch: counts beyond any count of samples")
-        if self._buckets and not (
-            self._index(TINY) <= self._offset
-            and self._offset + len(self._buckets) - 1 <= self._index(sys.float_info.max)
-        ):
-            raise ValueError("a damaged sketch: buckets beyond any number")
-        seen = self.count - self.infinities > 0
-        empty = self.low == math.inf and self.high == -math.inf and self.total == 0.0
-        filled = 0.0 <= self.low <= self.high < math.inf and self.total >= 0.0
-        if not (filled if seen else empty):
-            raise ValueError("a damaged sketch: its counts and its extremes contradict")
+    @classmethod
+    def from_many(cls, packed: Sequence[bytes]) -> Self:
+        """Read and merge what `to_bytes` wrote; all buckets of an index are added up at once."""
+        kept = [_parsed(data) for data in packed]
+        errors = {one[0] for one in kept}
+        if len(errors) > 1:
+            raise ValueError(f"sketches of different errors do not merge: {sorted(errors)}")
+        sketch = cls(*errors)
+        for _, _, _, zeros, infinities, low, high, total in kept:
+            sketch.zeros += zeros
+            sketch.infinities += infinities
+            sketch._note(low, high, total)
+        filled = [(offset, counts) for _, offset, counts, *_ in kept if counts]
+        if filled:
+            sketch._offset, sketch._buckets = _columns(filled)
+        return sketch
 
     def _note(self, low: float, high: float, total: float) -> None:
         self.low = min(self.low, low)
@@ -263,6 +255,63 @@ class DDSketch:
         """Add counts to the buckets from a place on."""
         stop = start + len(counts)
         self._buckets[start:stop] = map(add, self._buckets[start:stop], counts)
+
+
+def _columns(kept: Sequence[tuple[int, bytes | array[int]]]) -> tuple[int, list[int]]:
+    """The lowest index, and the sums of the counts of every index from there on."""
+    lowest = min(offset for offset, _ in kept)
+    highest = max(offset + len(counts) for offset, counts in kept)
+    rows: list[Sequence[int]] = []
+    for offset, counts in kept:
+        before, behind = offset - lowest, highest - offset - len(counts)
+        if isinstance(counts, bytes):
+            rows.append(bytes(before) + counts + bytes(behind))
+        else:
+            rows.append([0] * before + counts.tolist() + [0] * behind)
+    sums = list(map(sum, zip(*rows, strict=True)))
+    over = len(sums) - LIMIT
+    if over <= 0:
+        return lowest, sums
+    return lowest + over, [sum(sums[: over + 1]), *sums[over + 1 :]]
+
+
+def _parsed(
+    data: bytes,
+) -> tuple[float, int, bytes | array[int], int, int, float, float, float]:
+    """What `to_bytes` wrote: error, offset, counts, zeros, infinities, low, high, total.
+
+    ValueError for anything else, and for numbers that no samples can give.
+    """
+    start = len(_MAGIC) + _HEAD.size
+    if len(data) < start + _CRC.size or not data.startswith(_MAGIC):
+        raise ValueError("not a sketch of this version")
+    if _CRC.unpack_from(data, len(data) - _CRC.size)[0] != zlib.crc32(data[: -_CRC.size]):
+        raise ValueError("a damaged sketch: the checksum differs")
+    error, offset, size, width, zeros, infinities, low, high, total = _HEAD.unpack_from(
+        data, len(_MAGIC)
+    )
+    if width not in _WIDTHS or size > LIMIT or len(data) != start + size * width + _CRC.size:
+        raise ValueError("a damaged sketch: its length is not what its header says")
+    counts: bytes | array[int] = data[start : -_CRC.size]
+    if width > 1:
+        counts = _little(array(_WIDTHS[width], counts))
+        if width == 8 and sum(counts) > 2**62:
+            raise ValueError("a damaged sketch: counts beyond any count of samples")
+    lowest, highest = _bounds(error)
+    if size and not (lowest <= offset and offset + size - 1 <= highest):
+        raise ValueError("a damaged sketch: buckets beyond any number")
+    empty = low == math.inf and high == -math.inf and total == 0.0
+    filled = 0.0 <= low <= high < math.inf and total >= 0.0
+    if not (filled if zeros or any(counts) else empty):
+        raise ValueError("a damaged sketch: its counts and its extremes contradict")
+    return error, offset, counts, zeros, infinities, low, high, total
+
+
+@lru_cache(maxsize=16)
+def _bounds(error: float) -> tuple[int, int]:
+    """The first and the last index that a number can have."""
+    sketch = DDSketch(error)
+    return sketch._index(TINY), sketch._index(sys.float_info.max)  # noqa: SLF001 - of this module
 
 
 def _little(counts: array[int]) -> array[int]:

@@ -13,7 +13,7 @@ from lightgate.clock.quantile import smallest_n
 from lightgate.clock.sketch import DDSketch
 from lightgate.console.api.figures import Figure, grade_of, of_share, of_sketch
 from lightgate.console.api.question import BadQuestion, rfc3339
-from lightgate.console.api.sums import TargetSums, sums_of_rollups, sums_of_rows
+from lightgate.console.api.sums import TargetSums, first_second, sums_of_rollups, sums_of_rows
 from lightgate.console.api.uses import UsePlace, places, sentence
 from lightgate.ledger.store.hourly import hourly_costs
 from lightgate.ledger.store.rollup import HOUR_S
@@ -131,11 +131,10 @@ def board(
     rows = [_row(sums, sparks.get(sums.target), errors.get(sums.target), shares) for sums in shown]
     placed = [_placed(row, place) for row, place in
               zip(rows, places(rows, question.text("use")), strict=True)]  # fmt: skip
-    since, until = question.period.texts()
     return SpeedBoard(
         as_of=rfc3339(now_s),
-        since=since if oldest is None else rfc3339(oldest),
-        until=until,
+        since=rfc3339(first_second(question.period) if oldest is None else oldest),
+        until=rfc3339(question.period.stop_s),
         from_rows=from_rows,
         ranked=sentence(question.text("use")),
         rows=tuple(_sorted(placed, question)),

@@ -43,10 +43,11 @@ class Parameter(NamedTuple):
 
 
 class Period(msgspec.Struct, frozen=True):
-    """A time from a second up to another one."""
+    """A time from a second up to another one; it is open where nothing can be newer than it."""
 
     start_s: int
     stop_s: int
+    is_open: bool = False
 
     def texts(self) -> tuple[str, str]:
         """Both ends, as RFC 3339 in UTC."""
@@ -140,4 +141,4 @@ def _period(values: Mapping[str, Any], now_s: int) -> Period:
         raise BadQuestion("from lies behind to.")
     if stop - start > LONGEST_S:
         raise BadQuestion(f"A period has at most {LONGEST_S // 86_400} days.")
-    return Period(start, stop)
+    return Period(start, stop, stop >= now_s)
