@@ -37,6 +37,7 @@ PARTS_OF_VERBS = {
     "batch_via": "batch_run",
     "examine": "config",
     "first_config": "init",
+    "in_force": "launch",
 }
 
 

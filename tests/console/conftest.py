@@ -21,7 +21,7 @@ from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
     Get = Callable[..., Awaitable["Answer"]]
@@ -97,28 +97,34 @@ def get(console: ConsoleContext) -> Get:
     async def ask(
         path: str, *, method: str = "GET", access: ConsoleAccess | None = None, **headers: str
     ) -> Answer:
-        app = build_app(console, access or ConsoleAccess())
-        fields = {"host": "127.0.0.1:8081", **headers}
-        path, _, query = path.partition("?")
-        scope = {
-            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": "1.1", "method": method,
-            "scheme": "http", "path": path, "raw_path": path.encode(),
-            "query_string": query.encode(), "root_path": "",
-            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8081),
-            "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
-        }  # fmt: skip
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await app(scope, receive, send)
-        body = b"".join(message.get("body", b"") for message in sent[1:])
-        given = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        return Answer(sent[0]["status"], given, body.decode())
+        return await asked(build_app(console, access or ConsoleAccess()), path, method, headers)
 
     return ask
+
+
+async def asked(
+    app: Any, path: str, method: str = "GET", headers: Mapping[str, str] = {}, body: bytes = b""
+) -> Answer:
+    """Ask an application without a socket."""
+    fields = {"host": "127.0.0.1:8081", **headers}
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1", "method": method,
+        "scheme": "http", "path": path, "raw_path": path.encode(),
+        "query_string": query.encode(), "root_path": "",
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8081),
+        "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
+    }  # fmt: skip
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    whole = b"".join(message.get("body", b"") for message in sent[1:])
+    given = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return Answer(sent[0]["status"], given, whole.decode())

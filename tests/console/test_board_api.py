@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.notes import T0
+from lightgate.console.admin.orders import ADMIN_ORDERS
 from lightgate.console.api.board import SHOWN
 from lightgate.console.api.memory import AnswerMemory
 from lightgate.console.api.openapi import openapi
@@ -298,8 +299,9 @@ async def test_csv_has_the_same_rows_and_no_formula(
 
 async def test_the_openapi_document_describes_every_route(get: Get) -> None:
     told = json.loads((await get("/api/openapi.json")).text)
-    assert told == json.loads(json.dumps(openapi(ENDPOINTS)))
+    assert told == json.loads(json.dumps(openapi(ENDPOINTS, ADMIN_ORDERS)))
     paths = {path for route in ENDPOINTS for path in (route.path, route.csv_path)}
+    paths |= {order.path for order in ADMIN_ORDERS} | {"/api/openapi.json", "/api/live"}
     assert set(told["paths"]) == paths
     references = set(re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(told)))
     assert references == set(told["components"]["schemas"]) & references

@@ -8,46 +8,87 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightgate.console.app import REGISTRY, build_app
+from lightgate.console.app import build_app
 from lightgate.console.guard import HEADERS, PAGE_POLICY, ConsoleAccess
-from lightgate.console.site.endpoints import ENDPOINTS
-from lightgate.console.site.pages import PAGES
+from lightgate.console.site.pages import FILES, PAGES
 
 if TYPE_CHECKING:
     from console.conftest import Get
     from lightgate.console.app import ConsoleContext
 
+STATIC_PATHS = [f"/static/{name}" for name in FILES]
 SECRET = ConsoleAccess("0.0.0.0", "open sesame")
-OPEN = {"/health/live", "/health/ready"}
-API = [
-    path.replace("{id}", "some/id") for route in ENDPOINTS for path in (route.path, route.csv_path)
-] + ["/api/openapi.json", "/api/live"]
-PATHS = [entry.path for entry in REGISTRY] + API
+# What needs no credential, whatever the console's secret: all of it, by name.
+OPEN = {
+    ("GET", "/health/live"), ("GET", "/health/ready"), ("GET", "/enter"),
+    ("GET", "/static/enter.js"), ("GET", "/static/console.css"), ("GET", "/static/icon.svg"),
+    ("POST", "/api/session"),
+}  # fmt: skip
+# What needs a session or the secret on loopback too, though it is only read.
+ADMIN_READS = {"/api/keys", "/api/spend", "/api/audit", "/api/config", "/api/health"}
+
+
+def every(
+    console: ConsoleContext, access: ConsoleAccess | None = None
+) -> list[tuple[str, str, str]]:
+    """Each method and path of the console with its access, as the guard has them."""
+    guard: Any = build_app(console, access or ConsoleAccess())
+    return [
+        (method, re.sub(r"{id(:path)?}", "some-id", path), allowed)
+        for path, methods in guard._registry.items()
+        for method, allowed in methods.items()
+        if method != "HEAD"
+    ]
 
 
 def basic(password: str) -> str:
     return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
 
 
-async def test_every_route_but_health_needs_the_secret(get: Get) -> None:
-    for path in PATHS:
-        refused = await get(path, access=SECRET)
-        assert (refused.status == 401) is (path not in OPEN), path
-        if path not in OPEN:
-            assert refused.headers["www-authenticate"].startswith("Basic ")
+async def test_with_a_secret_every_route_but_the_named_ones_needs_it(
+    get: Get, console: ConsoleContext
+) -> None:
+    found = every(console)
+    assert len(found) > 40
+    for method, path, allowed in found:
+        refused = await get(path, method=method, access=SECRET)
+        open_ = (method, path) in OPEN
+        if (method, path) == ("POST", "/api/session"):
+            assert "link" in refused.text  # it looks at the link alone
+            continue
+        assert (refused.status == 401) is not open_, path
+        assert (allowed == "open") is open_, path
+        if not open_:
+            wanted = "Bearer " if allowed == "admin" else "Basic "
+            assert refused.headers["www-authenticate"].startswith(wanted)
             for wrong in ("Bearer open", "Bearer ", basic("sesame"), "Basic !!", "open sesame",
-                          "Basic"):  # fmt: skip
-                assert (await get(path, access=SECRET, authorization=wrong)).status == 401, path
+                          "Basic", "Link open sesame"):  # fmt: skip
+                answer = await get(path, method=method, access=SECRET, authorization=wrong)
+                assert answer.status == 401, path
+
+
+async def test_on_loopback_what_administers_needs_a_credential(
+    get: Get, console: ConsoleContext
+) -> None:
+    admin = set()
+    for method, path, allowed in every(console):
+        if allowed == "admin":
+            admin.add((method, path))
+            for shown in ({}, {"authorization": "Bearer "}, {"cookie": "lightgate-8081=x"}):
+                answer = await get(path, method=method, **shown)
+                assert answer.status == 401, path
+                assert "lightgate console link" in answer.text
+    reads = {path.removesuffix(".csv") for method, path in admin if method == "GET"}
+    assert reads == ADMIN_READS
+    # And whatever is no reading administers; the sign-in alone is open.
+    others = {(method, path) for method, path, _ in every(console) if method != "GET"} - admin
+    assert others == {("POST", "/api/session")}
 
 
 @pytest.mark.parametrize("path", ["/", "/api/board", "/metrics", "/static/board.js"])
 @pytest.mark.parametrize("shown", ["Bearer open sesame", basic("open sesame")])
 async def test_the_secret_opens(get: Get, path: str, shown: str) -> None:
     assert (await get(path, access=SECRET, authorization=shown)).status == 200
-
-
-async def test_the_open_routes_are_the_named_ones() -> None:
-    assert {entry.path for entry in REGISTRY if entry.access == "open"} == OPEN
 
 
 @pytest.mark.parametrize(
@@ -67,11 +108,14 @@ def test_only_loopback_names_are_ours(text: str, start: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
-async def test_nothing_can_be_written(get: Get, method: str) -> None:
-    for path in PATHS:
-        answer = await get(path, method=method)
-        assert answer.status == 405, path
-        assert answer.headers["allow"] == "GET, HEAD"
+async def test_no_other_method_is_answered(get: Get, console: ConsoleContext, method: str) -> None:
+    found = every(console)
+    known = {(one, path) for one, path, _ in found}
+    for path in {path for _, path, _ in found}:
+        if (method, path) not in known:
+            answer = await get(path, method=method)
+            assert answer.status == 405, path
+            assert method not in answer.headers["allow"].split(", ")
 
 
 @pytest.mark.parametrize(
@@ -108,8 +152,8 @@ def test_names_beside_loopback(access: ConsoleAccess, host: str, answer: bool) -
     assert access.knows(host) is answer
 
 
-async def test_every_answer_has_the_headers(get: Get) -> None:
-    for path in (*PATHS, "/nothing"):
+async def test_every_answer_has_the_headers(get: Get, console: ConsoleContext) -> None:
+    for path in (*(path for method, path, _ in every(console) if method == "GET"), "/nothing"):
         answer = await get(path)
         for name, value in HEADERS.items():
             assert answer.headers[name] == value, path
@@ -129,7 +173,7 @@ async def test_the_pages_have_nothing_inline(get: Get, path: str) -> None:
 
 
 async def test_the_scripts_make_no_markup_of_text(get: Get) -> None:
-    for path in PATHS:
+    for path in STATIC_PATHS:
         if path.endswith(".js"):
             script = (await get(path)).text
             for risky in (
@@ -141,13 +185,7 @@ async def test_the_scripts_make_no_markup_of_text(get: Get) -> None:
             ):
                 assert risky not in script, path
             for imported in re.findall(r'from "\./([^"]*)"', script):
-                assert f"/static/{imported}" in PATHS
-
-
-async def test_no_route_is_missing_here(console: ConsoleContext) -> None:
-    guard: Any = build_app(console, ConsoleAccess())
-    named = {path.replace("{id:path}", "some/id") for path in guard._registry}
-    assert named == set(PATHS)
+                assert f"/static/{imported}" in STATIC_PATHS
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 from decimal import Decimal, InvalidOperation
@@ -13,31 +14,28 @@ import click
 from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, dollars, emit_json, emit_table, note
 from lightgate.clock.source import SYSTEM
-from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError, UsageError
+from lightgate.gateway.served.key_desk import KeyDesk, public_facts
+from lightgate.ledger.audit import Author
 from lightgate.ledger.locate import LedgerPlace, locate
 from lightgate.ledger.store.keys import (
+    MOST_COUNT,
+    MOST_FANOUT,
+    SOUND_NAME,
     KeyRecord,
     KeyTerms,
     Period,
-    add_key,
+    budget_problem,
+    expiry_of,
     given_key,
-    instant_ns,
-    instant_text,
-    new_key,
     period_start,
     read_keys,
-    revoke_key,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from lightgate.ledger.store.store import Ledger
-
-_MOST = 2_147_483_647  # what every database takes for an integer
-_DEAREST = Decimal(1_000_000_000)
-_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,100}")
 
 
 class DollarAmount(click.ParamType[Decimal]):
@@ -53,10 +51,9 @@ class DollarAmount(click.ParamType[Decimal]):
             amount = Decimal(str(value).removeprefix("$"))
         except InvalidOperation:
             amount = Decimal(0)
-        if not amount.is_finite() or not 0 < amount <= _DEAREST:
-            self.fail(f"{value!r} is not a positive amount of dollars, such as 25 or 0.50.", param)
-        if amount.as_tuple().exponent < -9:  # type: ignore[operator]  # finite, so a number
-            self.fail("A budget is counted in billionths of a dollar, not finer.", param, ctx)
+        problem = budget_problem(amount)
+        if problem:
+            self.fail(f"{value!r}: {problem}", param, ctx)
         return amount
 
 
@@ -92,14 +89,14 @@ def command() -> None:
     type=click.Choice(("total", "day", "month")),
     help="When the budget begins again (UTC); never by default.",
 )
-@click.option("--rpm", type=click.IntRange(1, _MOST), help="Requests in any 60 seconds.")
-@click.option("--tpm", type=click.IntRange(1, _MOST), help="Tokens in any 60 seconds.")
+@click.option("--rpm", type=click.IntRange(1, MOST_COUNT), help="Requests in any 60 seconds.")
+@click.option("--tpm", type=click.IntRange(1, MOST_COUNT), help="Tokens in any 60 seconds.")
 @click.option("--models", default="", help="Models it may ask for, with commas; all by default.")
-@click.option("--max-tokens", type=click.IntRange(1, _MOST), help="Longest answer, in tokens.")
+@click.option("--max-tokens", type=click.IntRange(1, MOST_COUNT), help="Longest answer, in tokens.")
 @click.option("--race", is_flag=True, help="It may have several targets race for one answer.")
 @click.option(
     "--max-fanout",
-    type=click.IntRange(1, 8),
+    type=click.IntRange(1, MOST_FANOUT),
     default=2,
     show_default=True,
     help="Targets that one request may use at once.",
@@ -117,26 +114,23 @@ def command() -> None:
 def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wishes: Any) -> None:
     """Make a key, print it once on stdout, and keep only its hash."""
     given = _given(wishes["from_env"])
-    secret, record = new_key(_terms(wishes), given=given)
-    place = _find(data, config_file)
+    terms = _terms(wishes)
+    place = find_ledger(data, config_file)
     with place.open() as ledger:
-        with ledger.writing() as connection:
-            there = None if given is None else _same(read_keys(connection), record)
-            if there is None:
-                add_key(connection, record)
-        count = _tell_gateway(ledger, place)
+        made = KeyDesk(ledger, place.data).create(terms, cli_author(), given=given)
+    secret, record = made.secret, made.record
     if given is not None:
         if as_json:
-            emit_json(_facts(there or record))
-        word = "is now" if there is None else "was already"
-        note(f"The key of {wishes['from_env']} {word} in the ledger: {(there or record).name!r}.")
+            emit_json(_facts(record))
+        word = "is now" if made.fresh else "was already"
+        note(f"The key of {wishes['from_env']} {word} in the ledger: {record.name!r}.")
         return
     if as_json:
         emit_json({"key": secret, **_facts(record)})
     else:
         click.echo(secret)
     note(f"This is key {record.name!r} ({record.id}). It is not shown again.")
-    if count == 1:
+    if made.keys == 1:
         note("It is the first: from now on the gateway answers only requests with a key.")
 
 
@@ -149,7 +143,7 @@ def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wish
 @json_option
 def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """List the keys with their terms; the keys themselves are not stored."""
-    place = _find(data, config_file)
+    place = find_ledger(data, config_file)
     rows = [] if place.missing else _rows(place)
     if as_json:
         emit_json(rows)
@@ -202,17 +196,15 @@ def _rows(place: LedgerPlace) -> list[dict[str, Any]]:
 @json_option
 def revoke(*, key: str, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """Revoke a key for good; its requests are refused from then on, its records stay."""
-    place = _find(data, config_file)
+    place = find_ledger(data, config_file)
     with place.open() as ledger:
-        with ledger.writing() as connection:
-            record = revoke_key(connection, key, wall_ns=SYSTEM.wall_ns())
-        _tell_gateway(ledger, place)
+        record = KeyDesk(ledger, place.data).revoke(key, cli_author())
     if as_json:
         emit_json(_facts(record))
     note(f"Revoked {record.name!r} ({record.id}).")
 
 
-def _find(data: Path | None, config_file: Path | None) -> LedgerPlace:
+def find_ledger(data: Path | None, config_file: Path | None) -> LedgerPlace:
     """The data folder: of the flag, else of the configuration, else the default.
 
     A gateway goes on with the configuration that it has when its file is broken. So do its keys,
@@ -231,17 +223,12 @@ def _find(data: Path | None, config_file: Path | None) -> LedgerPlace:
     return locate(config, data)
 
 
-def _tell_gateway(ledger: Ledger, place: LedgerPlace) -> int:
-    """Put all keys into the snapshot of a gateway that runs, and give their number.
-
-    Under the ledger's write lock: of two commands at once, the later one writes both keys.
-    """
-    from lightgate.gateway.served.snapshot import refresh_keys
-
-    with ledger.writing() as connection:
-        keys = read_keys(connection)
-        refresh_keys(place.data, keys)
-    return len(keys)
+def cli_author() -> Author:
+    """Who types: the user of this machine."""
+    try:
+        return Author("cli", getpass.getuser())
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        return Author("cli", f"user {os.getuid()}")
 
 
 def _given(variable: str | None) -> str | None:
@@ -254,18 +241,8 @@ def _given(variable: str | None) -> str | None:
     return given_key(text)
 
 
-def _same(records: Iterable[KeyRecord], wanted: KeyRecord) -> KeyRecord | None:
-    """The record of the same key; a revoked key is not brought back."""
-    found = next((record for record in records if record.hash == wanted.hash), None)
-    if found is not None and (why := found.over(SYSTEM.wall_ns())):
-        raise UsageError(
-            f"This key is {why}: {found.name!r} ({found.id}).", hint="Put another one there."
-        )
-    return found
-
-
 def _terms(wishes: dict[str, Any]) -> KeyTerms:
-    if not _NAME.fullmatch(wishes["name"]):
+    if not re.fullmatch(SOUND_NAME, wishes["name"]):
         raise click.UsageError("--name has 1 to 100 characters, and none that controls a terminal.")
     if wishes["period"] is not None and wishes["budget"] is None:
         raise click.UsageError("--period needs a --budget.")
@@ -291,20 +268,10 @@ def _expiry(text: str | None) -> str | None:
     """The instant at which the key expires: a duration from now, or a date in UTC."""
     if text is None:
         return None
-    now_ns = SYSTEM.wall_ns()
     try:
-        try:
-            until_ns = now_ns + parse_duration(text)
-        except ValueError:
-            until_ns = instant_ns(text)
-        until = instant_text(until_ns)
-    except (ValueError, OverflowError):
-        raise click.UsageError(
-            f"--expires {text!r} is neither a duration such as 90d nor a date such as 2027-01-31."
-        ) from None
-    if until_ns <= now_ns:
-        raise click.UsageError(f"--expires {text!r} is in the past.")
-    return until
+        return expiry_of(text, SYSTEM.wall_ns())
+    except ValueError as problem:
+        raise click.UsageError(f"--expires {text!r} {problem}") from None
 
 
 def _tags(pairs: tuple[str, ...]) -> str | None:
@@ -320,13 +287,8 @@ def _tags(pairs: tuple[str, ...]) -> str | None:
 
 
 def _facts(record: KeyRecord) -> dict[str, Any]:
-    """What is shown of a key: all of its record but the hash."""
-    import msgspec
-
-    facts = msgspec.structs.asdict(record)
-    del facts["hash"]
-    facts["tags"] = msgspec.json.decode(record.tags) if record.tags else {}
-    return facts | {"state": record.over(SYSTEM.wall_ns()) or "in use"}
+    """What is shown of a key, with its state now."""
+    return public_facts(record) | {"state": record.over(SYSTEM.wall_ns()) or "in use"}
 
 
 def _spent(ledger: Ledger) -> dict[str, dict[str, Decimal]]:

@@ -19,6 +19,7 @@ from lightgate.cli.output import note
 from lightgate.clock.source import SYSTEM
 from lightgate.config.load import find_config
 from lightgate.config.notation import parse_duration
+from lightgate.console.admin.sign_in import SignIns, link_address
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process import logs
 from lightgate.gateway.process.apart import apart, apart_aside
@@ -144,6 +145,7 @@ class Launch:
     def __init__(self, options: UpOptions) -> None:
         self._options = options
         self.console_host = options.console_host
+        self._config_taken = asyncio.Event()
         require_secret(self.console_host, os.environ)
         path = find_config(options.config_file, env=os.environ, cwd=Path.cwd())
         self._known = look(path)  # before it is read: a change meanwhile is not missed
@@ -238,7 +240,10 @@ class Launch:
                 await self._start_all(supervisor)
             else:
                 await self._adopt(supervisor, before)
-            tasks = [asyncio.ensure_future(self._keep_priors())]
+            tasks = [
+                asyncio.ensure_future(self._keep_priors()),
+                asyncio.ensure_future(self._tell_config()),
+            ]
             try:
                 if not self._demo:  # the configuration of a demo names all models
                     tasks.append(await self._keep_lists(supervisor))
@@ -314,6 +319,7 @@ class Launch:
             lambda: prepare.put_snapshot(lambda: keys_in(fresh.ledger), first=False, forced=forced)
         )
         before, self.settings, self._keys = self.settings, fresh, served.keys
+        self._config_taken.set()
         if self._lists is not None:
             self._lists.again()
         for field, name in _NEEDS_RESTART.items():
@@ -334,6 +340,21 @@ class Launch:
                 logs.say(_log, logging.WARNING, f"The priors stay as they are. {error.message}")
             except Exception:  # noqa: BLE001 - the wall of a background task: workers need none
                 _log.exception("The priors stay as they are")
+
+    async def _tell_config(self) -> None:
+        """Write down the configuration in force, now and after every reload, until cancelled."""
+        while True:
+            self._config_taken.clear()
+            try:
+                await apart_aside(self._write_config)
+            except (LightgateError, OSError) as error:
+                logs.say(_log, logging.WARNING, f"The console shows an old configuration: {error}")
+            await self._config_taken.wait()
+
+    def _write_config(self) -> None:
+        from lightgate.cli.in_force import write_in_force  # with all that reads a configuration
+
+        write_in_force(self.data, self._prepare.path, self._prepare.typed)
 
     def _state(self, started: str, children: tuple[ChildState, ...]) -> SupervisorState:
         return SupervisorState(
@@ -478,6 +499,7 @@ class Launch:
         crew = "1 worker" if workers == 1 else f"{workers} workers"
         note(f"Gateway    {gateway}   ({crew}; {who})")
         note(f"Console    {console}   (live speeds, /metrics)")
+        note(f"Sign in    {self._sign_in()}")
         note(f"Providers  {self._providers(served)}")
         if served.model is not None:
             more = f"; all {served.names}: GET /v1/models" if served.names > 1 else ""
@@ -491,6 +513,17 @@ class Launch:
         note(f"Data       {self.data}")
         note(f"Try        {self._example(served, keyed=keyed)}")
         note("Ctrl-C lets open streams finish and stops.")
+
+    def _sign_in(self) -> str:
+        """A link that is good once; only for a terminal: other lines may be kept as a log."""
+        if not sys.stderr.isatty():
+            return "`lightgate console link` prints a link, to change keys and to start races"
+        try:
+            code = SignIns(self.data).new_link("up")
+        except OSError as error:
+            return f"no link could be made: {error.strerror}"
+        url = link_address(self.console_host, self._console_port, code)
+        return f"{url}   (once, within 10 minutes)"
 
     def _providers(self, served: ServedNames) -> str:
         names = [name for name in served.providers if not name.startswith("sim-")]

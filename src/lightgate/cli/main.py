@@ -42,6 +42,7 @@ VERBS = (
     Verb("selftest", "Measure the error of the stopwatch on this machine."),
     Verb("doctor", "Check what works from here: keys, connections, clock."),
     Verb("keys", "Make, list and revoke the keys of clients."),
+    Verb("console", "Sign in to the console; see who changed what."),
     Verb("models", "List providers, their models, and which have a key here."),
     Verb("prices", "Show what tokens cost, in dollars per million."),
     Verb("config", "Check, explain or import a configuration."),

@@ -12,8 +12,20 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from lightgate.clock.source import SYSTEM
+from lightgate.console.admin.guesses import WrongGuesses
+from lightgate.console.admin.orders import ADMIN_ORDERS, AdminDesk
+from lightgate.console.admin.sign_in import SignIns
+from lightgate.console.admin.sources import AdminSources
 from lightgate.console.api.pages import ApiPages, matched
-from lightgate.console.guard import METHODS, REPORT_POLICY, Access, ConsoleAccess, Guard
+from lightgate.console.guard import (
+    METHODS,
+    REPORT_POLICY,
+    Access,
+    ConsoleAccess,
+    Credentials,
+    Guard,
+    reads,
+)
 from lightgate.console.site.endpoints import ENDPOINTS
 from lightgate.console.site.pages import FILES, KINDS, PAGES, STATIC, page_html
 from lightgate.errors import LightgateError
@@ -38,6 +50,7 @@ if TYPE_CHECKING:
 
 STALE_S: Final = 30.0  # without a whole pass over the journals for so long the console is not ready
 REPORT_DAYS: Final = 14
+_ENTER_FILES: Final = frozenset(("enter.js", "console.css", "icon.svg"))  # of the page /enter
 _PAGES: Final = {page.path: page for page in PAGES}
 
 
@@ -55,11 +68,15 @@ class ConsoleContext(NamedTuple):
 
 
 class ConsoleRoute(NamedTuple):
-    """A route of the registry; a path that is not there is answered with 404."""
+    """A route of the registry; a path that is not there is answered with 404.
+
+    A route that changes or spends something names its methods and has the access "admin".
+    """
 
     path: str
     access: Access
     page: Page
+    methods: tuple[str, ...] = METHODS
 
 
 async def live(console: ConsoleContext, request: Request) -> Response:
@@ -105,6 +122,12 @@ async def html_page(console: ConsoleContext, request: Request) -> Response:
     return Response(page_html(_PAGES[request.url.path]), media_type="text/html")
 
 
+async def enter(console: ConsoleContext, request: Request) -> Response:
+    """Answer with the page that uses a sign-in link up: it stands alone, and says nothing."""
+    del console, request
+    return Response((STATIC / "enter.html").read_bytes(), media_type="text/html")
+
+
 async def static(console: ConsoleContext, request: Request) -> Response:
     """Answer with a file of the page; the registry names each of them."""
     del console
@@ -118,7 +141,11 @@ REGISTRY: Final = (
     ConsoleRoute("/health/ready", "open", ready),
     ConsoleRoute("/metrics", "reader", metrics),
     ConsoleRoute("/report", "reader", report),
-    *(ConsoleRoute(f"/static/{name}", "reader", static) for name in FILES),
+    ConsoleRoute("/enter", "open", enter),
+    *(
+        ConsoleRoute(f"/static/{name}", "open" if name in _ENTER_FILES else "reader", static)
+        for name in FILES
+    ),
 )
 
 
@@ -127,13 +154,33 @@ def build_app(console: ConsoleContext, access: ConsoleAccess) -> ASGIApp:
     api = ApiPages(
         ENDPOINTS, console.ledger, console.data,
         totals=console.totals, ship_loop=console.ship_loop, clock=console.clock,
-    ).pages()  # fmt: skip
-    routes = [Route(entry.path, _bound(entry.page, console), methods=METHODS) for entry in REGISTRY]
-    routes += [Route(matched(path), page, methods=METHODS) for path, page in api.items()]
+    )  # fmt: skip
+    pages = api.pages()
+    routes = [
+        Route(entry.path, _bound(entry.page, console), methods=list(entry.methods))
+        for entry in REGISTRY
+    ]
+    routes += [Route(matched(path), page, methods=METHODS) for path, page in pages.items()]
+    credentials = Credentials(SignIns(console.data, console.clock), WrongGuesses(console.clock))
+    desk = AdminDesk(console.ledger, console.data, *credentials, access=access, clock=console.clock)
+    routes += [
+        Route(order.path, desk.page(order), methods=[order.method]) for order in ADMIN_ORDERS
+    ]
     app = Starlette(routes=routes, exception_handlers={LightgateError: _failed})
-    registry: dict[str, Access] = {entry.path: entry.access for entry in REGISTRY}
-    registry |= dict.fromkeys(map(matched, api), "reader")
-    return Guard(app, registry=registry, access=access)
+    registry: dict[str, dict[str, Access]] = {}
+    for entry in REGISTRY:
+        registry.setdefault(entry.path, {}).update(dict.fromkeys(entry.methods, entry.access))
+    for path, allowed in api.accesses().items():
+        registry.setdefault(matched(path), {}).update(reads(allowed))
+    for order in ADMIN_ORDERS:
+        registry.setdefault(order.path, {})[order.method] = order.access
+    guard = Guard(app, registry=registry, access=access, credentials=credentials)
+    api.orders = ADMIN_ORDERS
+    api.admin = AdminSources(
+        console.data, console.ship_loop, console.workers, console.totals.names, console.notice,
+        lambda: dict(guard.refused),
+    )  # fmt: skip
+    return guard
 
 
 def _bound(page: Page, console: ConsoleContext) -> Callable[[Request], Awaitable[Response]]:

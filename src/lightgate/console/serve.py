@@ -128,7 +128,7 @@ async def _serve(
         uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", server_header=False,
             timeout_graceful_shutdown=CLOSE_S, ws="none", limit_concurrency=MOST,
-            http=ConsoleConnection,
+            http=ConsoleConnection, proxy_headers=False,  # nobody may choose their own address
         )
     )  # fmt: skip
     loop = asyncio.get_running_loop()

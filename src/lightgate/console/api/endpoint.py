@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from decimal import Decimal
 
+    from lightgate.console.admin.sources import AdminSources
     from lightgate.console.api.question import Parameter, Question
+    from lightgate.console.guard import Access
     from lightgate.ledger.store.store import Ledger
 
 _encode: Final = msgspec.json.Encoder(decimal_format="string").encode
@@ -33,10 +35,15 @@ class ApiContext(NamedTuple):
     hourly: Mapping[str, Decimal]
     gateway: str = ""
     try_line: str = ""
+    admin: AdminSources | None = None
 
 
 class ApiRoute(NamedTuple):
-    """An endpoint; `rows` makes the rows of its CSV file."""
+    """An endpoint; `rows` makes the rows of its CSV file.
+
+    What has the access "admin" is shown to sessions and to holders of the secret alone, and is
+    never an answer that was given before.
+    """
 
     path: str
     about: str
@@ -44,6 +51,7 @@ class ApiRoute(NamedTuple):
     record: type[msgspec.Struct]
     make: Callable[[ApiContext, Question, str], Any]
     rows: Callable[[ApiContext, Question, str], Iterator[dict[str, object]]]
+    access: Access = "reader"
 
     @property
     def csv_path(self) -> str:

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from lightgate.clock.source import Clock
+    from lightgate.console.admin.sources import AdminSources
     from lightgate.console.api.endpoint import ApiRoute
+    from lightgate.console.api.openapi import ApiOrder
+    from lightgate.console.guard import Access
     from lightgate.console.labels import LabelNames
     from lightgate.console.ship_loop import ShipLoop
     from lightgate.console.totals import Totals
@@ -49,6 +52,8 @@ class ApiPages:
         self._totals = totals
         self._ship_loop = ship_loop
         self._clock = clock
+        self.admin: AdminSources | None = None  # the application sets these two
+        self.orders: Sequence[ApiOrder] = ()
         self._memory = AnswerMemory()
         self._live = 0
 
@@ -87,7 +92,16 @@ class ApiPages:
 
     def _answer(self, route: ApiRoute, request: Request) -> bytes:
         query, id_ = request.url.query, request.path_params.get("id", "")
+        if route.access == "admin":  # a change shows at once
+            return answer(route, self._context(), query, id_)
         return self._remembered(route, query, id_)
+
+    def accesses(self) -> dict[str, Access]:
+        """Who may ask each path."""
+        found: dict[str, Access] = dict.fromkeys(self.pages(), "reader")
+        for route in self._endpoints.values():
+            found |= {route.path: route.access, route.csv_path: route.access}
+        return found
 
     def _remembered(self, route: ApiRoute, query: str, id_: str = "") -> bytes:
         return self._memory.get(
@@ -105,15 +119,13 @@ class ApiPages:
         names = self._totals.names
         return ApiContext(
             self._ledger, self._clock.wall_ns(), names.hourly or {}, gateway,
-            _try_line(gateway, names) if gateway else "",
+            _try_line(gateway, names) if gateway else "", self.admin,
         )  # fmt: skip
 
     async def _openapi(self, request: Request) -> Response:
         del request
-        return Response(
-            msgspec.json.encode(openapi(list(self._endpoints.values()))),
-            media_type="application/json",
-        )
+        told = openapi(list(self._endpoints.values()), self.orders)
+        return Response(msgspec.json.encode(told), media_type="application/json")
 
     async def _stream(self, request: Request) -> Response:
         """Send the board, or how many requests are newer than a page, every two seconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lightgate.console.admin.routes import ADMIN_READS
 from lightgate.console.api.routes import API_ROUTES
 
-ENDPOINTS: Final = (*API_ROUTES,)
+ENDPOINTS: Final = (*API_ROUTES, *ADMIN_READS)

@@ -18,6 +18,7 @@ import msgspec
 
 from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
+from lightgate.config.notation import parse_duration
 from lightgate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,19 @@ SHOWN: Final = 8  # characters of a key that are kept for display: 30 of its 256
 # 43 characters of base 64 are 256 bits. A key at random of that length has some 30 different ones.
 DISTINCT: Final = 16
 _GIVEN: Final = re.compile(r"lg-[A-Za-z0-9_-]{40,200}")
+MOST_COUNT: Final = 2_147_483_647  # what every database takes for an integer
+MOST_FANOUT: Final = 8
+DEAREST: Final = Decimal(1_000_000_000)
+SOUND_NAME: Final = r"[^\x00-\x1f\x7f]{1,100}"  # none that controls a terminal
 Period = Literal["total", "day", "month"]
+
+
+class KeyUnknown(UsageError):  # noqa: N818 - names the event
+    """No key has this id, or this name."""
+
+
+class KeyConflict(UsageError):  # noqa: N818 - names the event
+    """The key is not in a state in which this can be done, or another one has its name."""
 
 
 class KeyTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +128,11 @@ def given_key(text: str) -> str:
     return text
 
 
+def terms_of(record: KeyRecord) -> KeyTerms:
+    """The terms in a key's record."""
+    return KeyTerms(**{name: getattr(record, name) for name in KeyTerms.__struct_fields__})
+
+
 def period_start(period: Period, wall_ns: int) -> datetime | None:
     """Return when the running day or month began, in UTC; None for a budget without a period."""
     now = datetime.fromtimestamp(wall_ns // 1_000_000_000, UTC)
@@ -146,11 +164,30 @@ def add_key(connection: Connection, record: KeyRecord) -> None:
 
     wall_ns = instant_ns(record.created)
     if any(key.name == record.name and not key.over(wall_ns) for key in read_keys(connection)):
-        raise UsageError(
-            f"A key named {record.name!r} is in use.",
-            hint="Choose another --name, or revoke it first: lightgate keys revoke NAME.",
-        )
+        raise _name_taken(record.name)
     connection.execute(keys.insert().values(**msgspec.structs.asdict(record)))
+
+
+def change_key(
+    connection: Connection, id_: str, terms: KeyTerms, *, wall_ns: int
+) -> tuple[KeyRecord, KeyRecord]:
+    """Give a key other terms: its record before and now. A revoked key stays as it was."""
+    from lightgate.ledger.store.schema import keys
+
+    known = read_keys(connection)
+    before = next((key for key in known if key.id == id_), None)
+    if before is None:
+        raise KeyUnknown(f"There is no key {id_!r}.")
+    if before.revoked is not None:
+        raise KeyConflict(f"The key {before.name!r} was revoked: it stays as it was.")
+    after = msgspec.structs.replace(before, **msgspec.structs.asdict(terms))
+    others = (key for key in known if key.id != id_ and not key.over(wall_ns))
+    if any(key.name == after.name for key in others):
+        raise _name_taken(after.name)
+    connection.execute(
+        keys.update().where(keys.c.id == id_).values(**msgspec.structs.asdict(terms))
+    )
+    return before, after
 
 
 def restore_keys(connection: Connection, records: Iterable[KeyRecord]) -> None:
@@ -179,13 +216,49 @@ def revoke_key(connection: Connection, named: str, *, wall_ns: int) -> KeyRecord
     found = [key for key in known if key.id == named]
     found = found or [key for key in known if key.name == named and key.revoked is None]
     if not found:
-        raise UsageError(
+        raise KeyUnknown(
             f"There is no key {named!r} that could be revoked.",
             hint="`lightgate keys list` has the names and ids.",
         )
     if found[0].revoked is not None:
-        raise UsageError(f"The key {named!r} was revoked before.")
+        raise KeyConflict(f"The key {named!r} was revoked before.")
     for key in found:  # an expired one may share the name of the one in use
         at = instant_text(wall_ns)
         connection.execute(keys.update().where(keys.c.id == key.id).values(revoked=at))
     return msgspec.structs.replace(found[-1], revoked=instant_text(wall_ns))
+
+
+def expiry_of(text: str, now_ns: int) -> str:
+    """The instant at which a key expires: a duration from now, or a date in UTC.
+
+    ValueError says in one sentence what is wrong; its subject is missing.
+    """
+    try:
+        try:
+            until_ns = now_ns + parse_duration(text)
+        except ValueError:
+            until_ns = instant_ns(text)
+        until = instant_text(until_ns)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            "is neither a duration such as 90d nor a date such as 2027-01-31."
+        ) from None
+    if until_ns <= now_ns:
+        raise ValueError("is in the past.")
+    return until
+
+
+def budget_problem(amount: Decimal) -> str:
+    """What is wrong with a budget; empty where nothing is."""
+    if not amount.is_finite() or not 0 < amount <= DEAREST:
+        return "A budget is a positive amount of dollars, such as 25 or 0.50."
+    if amount.as_tuple().exponent < -9:  # type: ignore[operator]  # finite, so a number
+        return "A budget is counted in billionths of a dollar, not finer."
+    return ""
+
+
+def _name_taken(name: str) -> KeyConflict:
+    return KeyConflict(
+        f"A key named {name!r} is in use.",
+        hint="Choose another --name, or revoke it first: lightgate keys revoke NAME.",
+    )

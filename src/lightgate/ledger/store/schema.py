@@ -190,6 +190,22 @@ keys: Final = sa.Table(
     sa.Column("tags", sa.Text),
 )
 
+# Who has changed what; rows are added and never changed. Its ids sort by time.
+audit: Final = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("wall_ns", sa.BigInteger, nullable=False),
+    sa.Column("via", sa.Text, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("address", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("object", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("before", sa.Text),
+    sa.Column("after", sa.Text),
+)
+
 # How far each journal file has been read; the row outlives the file by one pass.
 shipped: Final = sa.Table(
     "shipped",

@@ -1,0 +1,179 @@
+"""Links that are good once, and the sessions that they begin."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lightgate.clock.source import ManualClock
+from lightgate.console.admin.guesses import MOST_ADDRESSES, MOST_WRONG, WINDOW_NS, WrongGuesses
+from lightgate.console.admin.sign_in import (
+    FOLDER,
+    IDLE_NS,
+    LINK_NS,
+    LONGEST_NS,
+    MOST,
+    NOTED_NS,
+    SignIns,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+T0 = 1_790_000_000_000_000_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(wall_ns=T0)
+
+
+@pytest.fixture
+def sign_ins(tmp_path: Path, clock: ManualClock) -> SignIns:
+    return SignIns(tmp_path, clock)
+
+
+def test_a_link_begins_one_session(sign_ins: SignIns) -> None:
+    code = sign_ins.new_link("up")
+    made = sign_ins.redeem(code, "127.0.0.1")
+    assert made is not None
+    cookie, session = made
+    assert (session.by, session.address) == ("up", "127.0.0.1")
+    assert sign_ins.session_of(cookie) == session
+    assert sign_ins.redeem(code, "127.0.0.1") is None
+    assert sign_ins.session_of(code) is None
+    assert sign_ins.session_of("") is None
+
+
+def test_nothing_in_the_folder_opens_anything(sign_ins: SignIns, tmp_path: Path) -> None:
+    code = sign_ins.new_link("up")
+    made = sign_ins.redeem(sign_ins.new_link("up"), "127.0.0.1")
+    assert made is not None
+    folder = tmp_path / FOLDER
+    kept = [path.name + path.read_text() for path in folder.iterdir()]
+    assert len(kept) == 2
+    assert not any(code in text or made[0] in text for text in kept)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    for path in folder.iterdir():  # what is read there is no code and no cookie
+        digest = path.stem.partition("-")[2]
+        assert sign_ins.redeem(digest, "") is None
+        assert sign_ins.session_of(digest) is None
+
+
+@pytest.mark.parametrize("wrong", ["", "x", "../supervisor", "a\0b", "\ud800", "é" * 100])
+def test_a_wrong_code_is_refused(sign_ins: SignIns, wrong: str) -> None:
+    sign_ins.new_link("up")
+    assert sign_ins.redeem(wrong, "") is None
+    assert sign_ins.session_of(wrong) is None
+
+
+@pytest.mark.parametrize(
+    ("passed_ns", "good"), [(LINK_NS - 1, True), (LINK_NS, False), (-1, False)]
+)
+def test_a_link_is_good_for_ten_minutes(
+    sign_ins: SignIns, clock: ManualClock, passed_ns: int, good: bool
+) -> None:
+    code = sign_ins.new_link("up")
+    clock.step_wall(passed_ns)
+    assert (sign_ins.redeem(code, "") is not None) is good
+    assert sign_ins.redeem(code, "") is None
+
+
+def test_of_many_at_once_one_gets_in(sign_ins: SignIns) -> None:
+    code, got, gate = sign_ins.new_link("up"), [], threading.Barrier(8)
+
+    def try_it() -> None:
+        gate.wait()
+        got.append(sign_ins.redeem(code, ""))
+
+    threads = [threading.Thread(target=try_it) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([one for one in got if one is not None]) == 1
+
+
+def test_a_session_ends_when_nobody_uses_it(sign_ins: SignIns, clock: ManualClock) -> None:
+    made = sign_ins.redeem(sign_ins.new_link("up"), "")
+    assert made is not None
+    cookie = made[0]
+    clock.step_wall(IDLE_NS - 1)
+    assert sign_ins.session_of(cookie) is not None  # and this use is noted
+    clock.step_wall(IDLE_NS - 1)
+    assert sign_ins.session_of(cookie) is not None
+    clock.step_wall(IDLE_NS)
+    assert sign_ins.session_of(cookie) is None
+
+
+def test_a_session_ends_after_a_week(sign_ins: SignIns, clock: ManualClock) -> None:
+    made = sign_ins.redeem(sign_ins.new_link("up"), "")
+    assert made is not None
+    step = IDLE_NS // 2
+    for _ in range(LONGEST_NS // step):
+        assert sign_ins.session_of(made[0]) is not None
+        clock.step_wall(step)
+    assert sign_ins.session_of(made[0]) is None
+
+
+def test_a_clock_that_was_set_back_ends_sessions(sign_ins: SignIns, clock: ManualClock) -> None:
+    made = sign_ins.redeem(sign_ins.new_link("up"), "")
+    assert made is not None
+    clock.step_wall(-2 * NOTED_NS)
+    assert sign_ins.session_of(made[0]) is None
+
+
+def test_ends(sign_ins: SignIns, tmp_path: Path) -> None:
+    first, second = (sign_ins.redeem(sign_ins.new_link("up"), "") for _ in range(2))
+    assert first is not None
+    assert second is not None
+    sign_ins.end(first[0])
+    assert sign_ins.session_of(first[0]) is None
+    assert sign_ins.session_of(second[0]) is not None
+    code = sign_ins.new_link("up")
+    assert SignIns(tmp_path, ManualClock(wall_ns=T0)).end_all() == 1  # of another process
+    assert sign_ins.session_of(second[0]) is None
+    assert sign_ins.redeem(code, "") is None
+
+
+def test_there_are_only_so_many(sign_ins: SignIns, clock: ManualClock, tmp_path: Path) -> None:
+    made = [sign_ins.redeem(sign_ins.new_link("up"), "") for _ in range(MOST + 3)]
+    assert len(list((tmp_path / FOLDER).iterdir())) == MOST
+    assert made[-1] is not None
+    assert sign_ins.session_of(made[-1][0]) is not None
+    clock.step_wall(LONGEST_NS)
+    sign_ins.new_link("up")
+    assert len(list((tmp_path / FOLDER).iterdir())) == 1
+
+
+# Guesses
+
+
+def test_an_address_waits_after_a_few_guesses(clock: ManualClock) -> None:
+    guesses = WrongGuesses(clock)
+    for _ in range(MOST_WRONG):
+        assert guesses.wait_s("10.0.0.1") == 0
+        guesses.note("10.0.0.1")
+    assert guesses.wait_s("10.0.0.1") == WINDOW_NS // 1_000_000_000
+    assert guesses.wait_s("10.0.0.2") == 0
+    clock.advance(WINDOW_NS)
+    assert guesses.wait_s("10.0.0.1") == 0
+
+
+def test_the_addresses_of_one_owner_are_one(clock: ManualClock) -> None:
+    guesses = WrongGuesses(clock)
+    for number in range(MOST_WRONG):
+        guesses.note(f"2001:db8::{number:x}")
+    assert guesses.wait_s("2001:db8::ffff") > 0
+    assert guesses.wait_s("2001:db8:0:1::1") == 0
+
+
+def test_the_table_is_bounded(clock: ManualClock) -> None:
+    guesses = WrongGuesses(clock)
+    for number in range(MOST_ADDRESSES + 10):
+        guesses.note(f"host-{number}")
+    assert len(guesses._by_address) == MOST_ADDRESSES
