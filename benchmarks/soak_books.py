@@ -37,6 +37,8 @@ BREAKS = RESTARTS | {DEATH}
 REPLACES = frozenset({"reload", "replace"})  # a request has the time of the drain, and no more
 BOOKED_CUT = BREAKS | {"kill worker", "stop worker"}
 SHED = ("overloaded", "overloaded_error", "UNAVAILABLE")
+NEAR_S = 10.0  # of an event that is told beside a failure that nothing explains
+SHOWN = 5
 NOTICED_S = 0.25  # between an event and the turn of the client that sees it, on an idle machine
 # A client that reads or writes now and then notices as late as it pauses.
 PAUSES_S = {"slow reader": 8.5, "slow sender": 1.2, "openai SDK": 0.75}
@@ -93,7 +95,8 @@ class Books:
         found = list(ones)
         self.figures[what] = len(found)
         if found:
-            self.misses.append(f"{what}: {len(found)}, such as {found[0]}")
+            shown = "; ".join(str(one) for one in found[:SHOWN])
+            self.misses.append(f"{what}: {len(found)}, such as {shown}")
 
     # Failures
 
@@ -107,9 +110,19 @@ class Books:
                 without.append(asked)
         self.figures["requests"] = len(self.book)
         self.figures["answered whole"] = sum(asked.how == "whole" for asked in self.book)
-        self._miss("failures that no fault explains", without)
+        self._miss("failures that no fault explains", [self._with_events(one) for one in without])
         took = [asked.ended - asked.began for asked in self.book]
         self.figures["longest, s"] = round(max(took, default=0.0), 1)
+
+    def _with_events(self, asked: Asked) -> str:
+        """Write down a failure that nothing explains, with what went on around it."""
+        near = [
+            f"{window.kind} from {window.began - asked.ended:+.2f} to"
+            f" {window.ended - asked.ended:+.2f} s"
+            for window in self.windows
+            if window.began - NEAR_S <= asked.ended <= window.ended + NEAR_S
+        ]
+        return f"{asked}; around its end: {', '.join(near) or 'nothing'}"
 
     def _explanation(self, asked: Asked) -> str:
         """Why this end is right; empty where nothing explains it."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from lightgate.wire.door.crowd import Crowd, CrowdLimits
 from lightgate.wire.door.door import Door, DoorLimits
+from lightgate.wire.door.farewell import MOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
+    from lightgate.clock.marks import StampSource
     from lightgate.wire.door.inbound import Inbound
     from lightgate.wire.door.reply import Reply
 
@@ -84,6 +90,69 @@ async def test_a_connection_too_many_is_told_so_and_room_is_made_again() -> None
         writer.close()
     await door.close()
     assert door.crowd.connections == 0
+
+
+@asynccontextmanager
+async def connected(**where: Any) -> AsyncIterator[asyncio.StreamReader]:
+    """What a client reads, until it closes."""
+    reader, writer = await asyncio.open_connection(**where)
+    try:
+        yield reader
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@asynccontextmanager
+async def crowded(
+    stamp: StampSource = "read", linger_s: float = 60.0
+) -> AsyncIterator[tuple[Door, int]]:
+    """A door for one connection, which somebody has."""
+    limits = DoorLimits(linger_s=linger_s)
+    door = Door(hello, stamp=stamp, limits=limits, crowd=CrowdLimits(connections=1))
+    port = await door.listen("127.0.0.1", 0)
+    async with connected(host="127.0.0.1", port=port):
+        await settle(lambda: door.connections == 1)
+        yield door, port
+        await door.close()
+        assert not door._farewells
+
+
+@pytest.mark.parametrize("stamp", ["read", "kernel"])
+@pytest.mark.parametrize("size", [0, 50_000])
+async def test_one_that_has_sent_its_request_already_hears_why_it_is_turned_away(
+    stamp: StampSource, size: int
+) -> None:
+    async with crowded(stamp) as (door, port):
+        # In the kernel's hands, and the door has not looked at the connection yet.
+        sock = socket.create_connection(("127.0.0.1", port))
+        request = POST % (b"", size, bytes(size))
+        assert sock.send(request) == len(request)
+        sock.setblocking(False)
+        async with connected(sock=sock) as reader:
+            said = await reader.read()  # to the end, which is no reset
+            assert said.startswith(b"HTTP/1.1 503")
+            assert said.endswith(b'"Too many connections."}}')
+            assert len(door._farewells) == 1
+        await settle(lambda: not door._farewells)
+
+
+async def test_one_that_was_turned_away_and_does_not_leave_is_not_waited_for() -> None:
+    async with (
+        crowded(linger_s=0.05) as (door, port),
+        connected(host="127.0.0.1", port=port) as reader,
+    ):
+        assert (await reader.read()).startswith(b"HTTP/1.1 503")
+        await settle(lambda: not door._farewells)
+
+
+async def test_so_many_that_are_turned_away_are_waited_for_and_no_more() -> None:
+    async with crowded() as (door, port), AsyncExitStack() as clients:
+        for _ in range(MOST + 5):
+            reader = await clients.enter_async_context(connected(host="127.0.0.1", port=port))
+            assert await status(reader) == b"503"
+        assert len(door._farewells) == MOST
 
 
 async def test_unfinished_bodies_are_counted_and_let_go() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from lightgate.errors import ConfigError
 from lightgate.wire.door.connection import ServerConnection, address_of
+from lightgate.wire.door.farewell import Farewells
 from lightgate.wire.door.inbound import DoorLimits, Inbound
 from lightgate.wire.door.reply import Reply
 from lightgate.wire.door.service import Service
@@ -71,6 +72,7 @@ class Door:
         self._stamper = Stamper("kernel") if stamp == "kernel" else None
         self._tls = tls
         self._listeners: list[_Listener] = []
+        self._farewells = Farewells(self._limits.linger_s)
 
     @property
     def connections(self) -> int:
@@ -132,6 +134,7 @@ class Door:
     async def close(self) -> None:
         """Stop now: sockets are closed, handlers cancelled and waited for."""
         self._stop_accepting()
+        self._farewells.close()
         for connection in tuple(self._service.connections):
             connection.abort()
         if self._tasks:  # a handler that will not be cancelled must not stop the door
@@ -156,8 +159,7 @@ class Door:
         elif self._service.crowd.enter(address_of(peer)):
             ServerConnection(link, self._service, peer, accepted_ns)
         else:
-            link.write(_FULL)
-            link.close()
+            self._farewells.say(link, _FULL)
 
     def _stop_accepting(self, *, gentle: bool = False) -> None:
         self._service.close(gentle=gentle)
