@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -191,3 +194,19 @@ async def test_an_estimate_counts_as_a_request_with_its_ids(rig: Rig) -> None:
     (settled,) = rig.settled()
     assert answer.headers["x-lightgate-id"] == settled.exchange.id
     assert answer.headers["content-type"] == "application/json"
+
+
+async def test_work_whose_client_left_before_it_began_is_put_away() -> None:
+    state = SimpleNamespace(loop=asyncio.get_running_loop(), keep=lambda _: None)
+    reply = SimpleNamespace(finished=False, on_lost=None)
+    begun: list[str] = []
+
+    async def answer() -> None:
+        begun.append("answer")
+
+    work = answer()
+    Gateway._tasks(SimpleNamespace(_state=state), None, reply, work)  # type: ignore[arg-type]
+    reply.on_lost()  # type: ignore[misc]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (begun, inspect.getcoroutinestate(work)) == ([], inspect.CORO_CLOSED)

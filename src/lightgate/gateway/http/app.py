@@ -213,6 +213,7 @@ class Gateway:
                 reply.fail(error)
 
         task = self._state.loop.create_task(run())
+        task.add_done_callback(lambda _: work.close())  # where the client left before it began
         self._state.keep(task)
         reply.on_lost = task.cancel
 
