@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -138,3 +140,21 @@ def test_an_empty_ledger_has_nothing_to_doubt(ledger: Ledger, tmp_path: Path) ->
     retention = RetentionClock(ledger, tmp_path, clock=ManualClock())
     assert retention.prune().exchanges == 0
     assert retention.doubt == ""
+
+
+def test_a_full_disk_leaves_no_part_of_the_file(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.run(1)
+    before = (site.data / FILE).read_bytes()
+
+    def full(path: Path, content: bytes) -> int:
+        path.open("wb").close()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path), len(content))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(site.data), "write_bytes", full)
+        site.retention.prune()
+    assert "No space left on device" in caplog.text
+    assert not list(site.data.glob("retention*.new"))
+    assert (site.data / FILE).read_bytes() == before

@@ -8,7 +8,6 @@ the process has really run, until the clock has stayed ahead for a day; the log 
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -120,9 +119,10 @@ class RetentionClock:
         return None if found is None else _Seen(found)
 
     def _write(self) -> None:
-        unborn = self._file.with_suffix(f".{os.getpid()}.new")
+        unborn = self._file.with_suffix(".new")  # one process writes it; what a kill left is reused
         try:
             unborn.write_bytes(msgspec.json.encode(self._seen))
             unborn.replace(self._file)
         except OSError as error:
+            unborn.unlink(missing_ok=True)
             _log.warning("%s cannot be written: %s.", self._file, error.strerror)
