@@ -136,6 +136,7 @@ soak: $(VENV)/test.stamp .venv-sdk-openai/stamp
 	$(BIN)/python benchmarks/crowd.py
 	$(BIN)/python benchmarks/batch_beside.py
 	$(BIN)/python benchmarks/batch_room.py
+	$(BIN)/python benchmarks/console_beside.py || test $$? -eq 7 # cannot judge on a busy machine, and says so
 	$(BIN)/python benchmarks/turns.py || test $$? -eq 6 # misses its limit on a busy machine, and says so
 	$(BIN)/python benchmarks/adds_up.py
 	$(BIN)/python benchmarks/kill.py
