@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
-from ledger.notes import T0
+from ledger.notes import T0, attempt_note, marks, settled
 from lightgate.console.admin.orders import ADMIN_ORDERS
 from lightgate.console.api.board import SHOWN
 from lightgate.console.api.memory import AnswerMemory
@@ -22,8 +22,10 @@ from lightgate.console.api.question import BadQuestion, Period, read_question
 from lightgate.console.api.requests import Cursor, RequestSearch, read_cursor
 from lightgate.console.api.sheet import inert
 from lightgate.console.api.sums import first_second, spans
+from lightgate.console.api.ticks import Ticks
 from lightgate.console.site.endpoints import ENDPOINTS
 from lightgate.ledger.store.hourly import note_hourly_prices
+from lightgate.ledger.store.keys import KeyRecord, restore_keys
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
 
 if TYPE_CHECKING:
@@ -348,3 +350,41 @@ async def test_a_stream_ends_with_the_console(
     assert told.get("newer", 3) == 3
     assert (await get("/api/live")).status == 400
     assert (await get(f"/api/live?topic={topic}&from=x")).status == 400
+
+
+async def test_a_request_has_its_ticks_as_long_as_they_are_kept(
+    get: Get, console: ConsoleContext, traffic: Traffic
+) -> None:
+    traffic(2)
+    console.ship_loop.work()
+    (lane,) = json.loads((await get("/api/requests/x-000001")).text)["attempts"]
+    ticks = lane["ticks_ms"]
+    assert len(ticks) == lane["bursts"] == 4
+    assert (ticks[0], ticks[-1]) == (lane["t_ms"]["first"], lane["t_ms"]["last"])
+    console.totals.ticks = Ticks()
+    (lane,) = json.loads((await get("/api/requests/x-000000")).text)["attempts"]
+    assert (lane["ticks_ms"], lane["bursts"]) == (None, 4)
+
+
+def test_ticks_are_bounded() -> None:
+    kept = Ticks(most_bytes=3 * 4 * 8)
+    kept.take([settled(f"x-{number}") for number in range(5)])
+    assert [kept.of(f"x-{number}-a") is not None for number in range(5)] == [False] * 2 + [True] * 3
+    kept.take([settled("x-4")])  # a note that is read again is kept once
+    assert kept.of("x-2-a") is not None
+    kept.take([settled("x-9", attempt_note("x-9", marks(bursts=5000)))])
+    assert kept.of("x-9-a") is None  # more than the whole room
+
+
+async def test_a_key_is_found_by_its_name(
+    get: Get, console: ConsoleContext, ledger: Ledger, traffic: Traffic
+) -> None:
+    record = KeyRecord(id="k-1", name="the app", hash="h", prefix="lg_", created="2026-01-01")
+    with ledger.writing() as connection:
+        restore_keys(connection, (record,))
+    traffic(3)
+    console.ship_loop.work()
+    for wanted, count in (("the%20app", 3), ("k-1", 3), ("other", 0)):
+        assert len(json.loads((await get(f"/api/requests?key={wanted}")).text)["rows"]) == count
+        told = json.loads((await get(f"/api/board?key={wanted}")).text)
+        assert told["totals"]["n"] == count

@@ -13,6 +13,7 @@ from collections import Counter
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from lightgate.console.api.ticks import Ticks
 from lightgate.console.labels import OTHER, LabelNames, TargetLabels
 from lightgate.dialect.registry import DIALECTS
 from lightgate.ledger.store.queries import spend_per_key
@@ -129,7 +130,8 @@ class Totals:
     """Counters of attempts by target, of exchanges by model, and of money by key.
 
     `names` decides what may be a label. A key keeps its series for as long as the process lives:
-    those that had spent most when it began come first, then those that spend first.
+    those that had spent most when it began come first, then those that spend first. `ticks` are the
+    stamps of the newest answers, which the ledger does not keep.
     """
 
     def __init__(self, names: LabelNames) -> None:
@@ -138,6 +140,7 @@ class Totals:
         self.exchanges: Counter[tuple[str, str]] = Counter()
         self.shared: Counter[tuple[str, str]] = Counter()  # answers by model and use of the cache
         self.key_nano: dict[str, int] = {}
+        self.ticks = Ticks()
         self.lock = threading.Lock()  # held while the counters are changed or read
 
     def begin(self, ledger: Ledger) -> None:
@@ -149,6 +152,7 @@ class Totals:
     def take(self, settled: Sequence[Settled]) -> None:
         """Count exchanges that are in the ledger now."""
         self.names.look()
+        self.ticks.take(settled)
         with self.lock:
             for note in settled:
                 exchange = note.exchange

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from lightgate.console.admin.sources import AdminSources
     from lightgate.console.api.question import Parameter, Question
+    from lightgate.console.api.ticks import Ticks
     from lightgate.console.guard import Access
     from lightgate.ledger.store.store import Ledger
 
@@ -27,6 +28,7 @@ _encode: Final = msgspec.json.Encoder(decimal_format="string").encode
 class ApiContext(NamedTuple):
     """What answers are made of: the ledger, the time, prices by the hour, the gateway's address.
 
+    `ticks` are the stamps of the newest answers.
     `try_line` is a command that sends a request through the gateway.
     """
 
@@ -36,6 +38,7 @@ class ApiContext(NamedTuple):
     gateway: str = ""
     try_line: str = ""
     admin: AdminSources | None = None
+    ticks: Ticks | None = None
 
 
 class ApiRoute(NamedTuple):

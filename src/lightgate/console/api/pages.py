@@ -119,7 +119,7 @@ class ApiPages:
         names = self._totals.names
         return ApiContext(
             self._ledger, self._clock.wall_ns(), names.hourly or {}, gateway,
-            _try_line(gateway, names) if gateway else "", self.admin,
+            _try_line(gateway, names) if gateway else "", self.admin, ticks=self._totals.ticks,
         )  # fmt: skip
 
     async def _openapi(self, request: Request) -> Response:

@@ -16,7 +16,10 @@ from lightgate.ledger.store.exchange import ExchangeRecord
 from lightgate.ledger.store.queries import exchange_by_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lightgate.clock.attempt import AttemptRecord
+    from lightgate.console.api.ticks import Ticks
     from lightgate.ledger.store.store import Ledger
 
 INSTANTS: Final = ("plan", "send", "headers", "event", "first", "answer", "last", "end")
@@ -35,7 +38,8 @@ class RequestUnknown(LightgateError):  # noqa: N818 - names the event
 class AttemptLane(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt; `t_ms` are its instants in ms since the request's first byte.
 
-    `bursts` is how many reads brought tokens; their single stamps are not kept.
+    `bursts` is how many reads brought tokens; `ticks_ms` are their instants, like `t_ms`, as long
+    as the console remembers them.
     """
 
     target: str
@@ -57,6 +61,7 @@ class AttemptLane(msgspec.Struct, frozen=True, kw_only=True):
     e2e_ms: float | None
     stall_ms: float | None
     bursts: int | None
+    ticks_ms: tuple[float, ...] | None
     tokens_in: int | None
     tokens_out: int | None
     tokens_cached: int | None
@@ -84,7 +89,7 @@ class OneRequest(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def one_request(ledger: Ledger, id_: str, gateway: str) -> OneRequest:
+def one_request(ledger: Ledger, id_: str, gateway: str, ticks: Ticks | None) -> OneRequest:
     """Return a request by its own id or its client's; `gateway` is asked for the candidates."""
     found = exchange_by_id(ledger, id_)
     if found is None:
@@ -95,7 +100,9 @@ def one_request(ledger: Ledger, id_: str, gateway: str) -> OneRequest:
     return OneRequest(
         exchange=exchange,
         t_ms={name: _since(zero, getattr(exchange, f"{name}_ns")) for name in MOMENTS},
-        attempts=tuple(_lane(one, zero) for one in tries),
+        attempts=tuple(
+            _lane(one, zero, None if ticks is None else ticks.of(one.id)) for one in tries
+        ),
         candidates=candidates,
         why=" ".join(part for part in (_expected(exchange), _missing(exchange, missing)) if part),
     )
@@ -112,13 +119,14 @@ def _since(zero: int, instant: int | None) -> float | None:
     return None if instant is None else round((instant - zero) / 1e6, 3)
 
 
-def _lane(one: AttemptRecord, zero: int) -> AttemptLane:
-    names = set(AttemptLane.__struct_fields__) - {"t_ms", "cost_usd", "outcome"}
+def _lane(one: AttemptRecord, zero: int, stamps: Sequence[int] | None) -> AttemptLane:
+    names = set(AttemptLane.__struct_fields__) - {"t_ms", "cost_usd", "outcome", "ticks_ms"}
     return AttemptLane(
         **{name: getattr(one, name) for name in names},
         outcome=one.outcome.value,
         cost_usd=None if one.cost_usd is None else format(one.cost_usd, "f"),
         t_ms={name: _since(zero, getattr(one, f"t_{name}_ns")) for name in INSTANTS},
+        ticks_ms=None if stamps is None else tuple(round((at - zero) / 1e6, 2) for at in stamps),
     )
 
 

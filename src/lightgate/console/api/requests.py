@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from lightgate.clock.source import SYSTEM
 from lightgate.console.api.question import BadQuestion, rfc3339
-from lightgate.console.api.sums import SIZES
+from lightgate.console.api.sums import SIZES, of_keys
 from lightgate.console.totals import PROBE
 from lightgate.ledger.store.owners import tags_of
 from lightgate.ledger.store.schema import (
@@ -273,11 +273,11 @@ def _ms(value: float | None) -> float | None:
 def _conditions(question: Question) -> list[Any]:
     table = exchanges.c
     found: list[Any] = [table.policy != PROBE]
-    for name, column in (
-        ("model", table.model_asked), ("target", table.winner), ("key", table.key_id),
-    ):  # fmt: skip
+    for name, column in (("model", table.model_asked), ("target", table.winner)):
         if question.names(name):
             found.append(column.in_(question.names(name)))
+    if question.names("key"):
+        found.append(of_keys(table.key_id, question.names("key")))
     if question.names("provider"):
         starts = (
             table.winner.startswith(f"{name}/", autoescape=True)

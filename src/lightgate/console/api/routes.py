@@ -36,7 +36,7 @@ _NAMES: Final = (
     Parameter("target", "names", "targets, provider/model; may be repeated"),
 )
 _OWNERS: Final = (
-    Parameter("key", "names", "ids of virtual keys; may be repeated"),
+    Parameter("key", "names", "virtual keys, by name or id; may be repeated"),
     Parameter("tag", "names", "tags, one of which a request has; may be repeated"),
     Parameter(
         "size", "choice",
@@ -64,7 +64,7 @@ def _requests(context: ApiContext, question: Question, _: str) -> requests.Reque
 
 
 def _request(context: ApiContext, _: Question, id_: str) -> request.OneRequest:
-    return request.one_request(context.ledger, id_, context.gateway)
+    return request.one_request(context.ledger, id_, context.gateway, context.ticks)
 
 
 def _board_rows(context: ApiContext, question: Question, id_: str) -> Iterator[dict[str, object]]:

@@ -17,7 +17,14 @@ from lightgate.ledger.store.exchange import NANO
 from lightgate.ledger.store.owners import tags_of
 from lightgate.ledger.store.queries import measured
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
-from lightgate.ledger.store.schema import METRICS, attempt_notes, attempts, exchange_notes, rollups
+from lightgate.ledger.store.schema import (
+    METRICS,
+    attempt_notes,
+    attempts,
+    exchange_notes,
+    keys,
+    rollups,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -176,11 +183,17 @@ def _take_row(sums: TargetSums, row: Any) -> None:
     sums.cost += (row.cost_nano or 0) * NANO
 
 
+def of_keys(column: sa.ColumnElement[Any], wanted: Sequence[str]) -> sa.ColumnElement[bool]:
+    """The condition that a row belongs to one of these keys, each by its id or its name."""
+    named_so = sa.select(keys.c.id).where(keys.c.name.in_(wanted))
+    return sa.or_(column.in_(wanted), column.in_(named_so))
+
+
 def _owned(question: Question) -> list[sa.ColumnElement[bool]]:
     """The conditions of the parameters key and size; tags are looked at row by row."""
     found: list[sa.ColumnElement[bool]] = []
     if question.names("key"):
-        found.append(exchange_notes.c.key_id.in_(question.names("key")))
+        found.append(of_keys(exchange_notes.c.key_id, question.names("key")))
     if question.names("tag"):
         found.append(exchange_notes.c.tags.is_not(None))
     size = SIZES.get(question.text("size"))

@@ -76,7 +76,7 @@ function draw() {
 async function open() {
   const id = new URLSearchParams(location.search).get("open");
   const box = byId("one");
-  box.hidden = !id;
+  if (!id) box.hidden = true;
   for (const row of byId("rows").children) row.className = "";
   if (!id) return;
   const at = page ? page.rows.findIndex((/** @type {any} */ row) => row.id === id) : -1;
@@ -90,8 +90,10 @@ async function open() {
       open();
     });
     box.replaceChildren(waterfall(told, close));
+    box.hidden = false;
     box.scrollIntoView({ block: "nearest" });
   } catch (error) {
+    box.hidden = false;
     box.replaceChildren(element("p", "stale", error instanceof Error ? error.message : "The console does not answer."));
   }
 }
@@ -111,7 +113,7 @@ const live = new Live(
 
 async function refresh() {
   const query = apiQuery(["open"]);
-  offerCsv(`/api/requests.csv?${apiQuery(["open", "before"])}`);
+  offerCsv(`/api/requests.csv?${apiQuery(["open", "before", "limit"])}`, "newest 100,000");
   byId("newer").hidden = true;
   try {
     page = await ask("/api/requests", query);

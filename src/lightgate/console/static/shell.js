@@ -13,9 +13,10 @@ export function onKey(key, words, act) {
   keys.set(key, { words, act });
 }
 
-/** Offer the rows of the page as CSV. @param {string} address */
-export function offerCsv(address) {
+/** Offer the rows of the page as CSV. @param {string} address @param {string} [limit] what is left out, where something is */
+export function offerCsv(address, limit = "") {
   const link = /** @type {HTMLAnchorElement} */ (byId("csv"));
+  link.textContent = limit ? `CSV (${limit})` : "CSV";
   link.href = address;
   link.hidden = false;
 }

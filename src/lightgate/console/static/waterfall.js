@@ -5,6 +5,8 @@ import { NONE, element, money, number, step, svg, whole } from "./draw.js";
 const WIDTH = 1000;
 const LANE = 32;
 const TOP = 24;
+const STALL_MS = 100;
+const STALL_TIMES = 8; // of the usual gap
 
 /** @param {Node} parent @param {number} from @param {number} to @param {number} y @param {string} kind @param {string} title @param {(t: number) => number} x */
 function bar(parent, from, to, y, kind, title, x) {
@@ -13,6 +15,24 @@ function bar(parent, from, to, y, kind, title, x) {
     x: x(from).toFixed(1), y: y + (thin ? 10 : 4), width: Math.max(1, x(to) - x(from)).toFixed(1), height: thin ? 4 : 16, rx: thin ? 2 : 3, class: kind,
   }, svg("title", {}, title));
   parent.appendChild(made);
+}
+
+/** A tick for every read that brought tokens, one for all that share a pixel, and a line over a stall. @param {any} lane @param {number} y @param {Node} picture @param {(t: number) => number} x */
+function drawTicks(lane, y, picture, x) {
+  /** @type {number[]} */
+  const ticks = lane.ticks_ms;
+  const places = new Set(ticks.map((t) => Math.round(x(t) * 2) / 2));
+  const kind = lane.won === false ? "ticks lost" : "ticks";
+  const gaps = ticks.slice(1).map((t, at) => t - ticks[at]);
+  const usual = [...gaps].sort((a, b) => a - b)[Math.floor(gaps.length / 2)] ?? 0;
+  const words = `${whole(lane.bursts ?? ticks.length)} reads with tokens, ${number(usual)} ms apart at the median`;
+  picture.appendChild(svg("rect", { x: x(ticks[0]).toFixed(1), y: y + 4, width: Math.max(1, x(ticks[ticks.length - 1]) - x(ticks[0])).toFixed(1), height: 16, class: "under" }, svg("title", {}, words)));
+  picture.appendChild(svg("path", { d: [...places].map((at) => `M${at} ${y + 4}v16`).join(""), class: kind }));
+  gaps.forEach((gap, at) => {
+    if (gap < STALL_MS || gap < STALL_TIMES * usual) return;
+    const [from, to] = [x(ticks[at]), x(ticks[at + 1])];
+    picture.appendChild(svg("path", { d: `M${from} ${y + 12}H${to}`, class: "stall" }, svg("title", {}, `stall: no token for ${number(gap)} ms`)));
+  });
 }
 
 /** @param {any} lane @param {number} y @param {Node} picture @param {(t: number) => number} x */
@@ -26,7 +46,8 @@ function drawLane(lane, y, picture, x) {
     const until = t.first ?? end;
     if (until !== null) bar(picture, t.send, until, y, "wait", t.first === null ? `no token came in ${ms(until - t.send)}` : `sent, first token after ${ms(t.first - t.send)}`, x);
   }
-  if (t.first !== null && t.last !== null) {
+  if (t.first !== null && t.last !== null && lane.ticks_ms) drawTicks(lane, y, picture, x);
+  else if (t.first !== null && t.last !== null) {
     bar(picture, t.first, t.last, y, lane.won === false ? "lost" : "tokens", `tokens for ${ms(t.last - t.first)} in ${whole(lane.bursts ?? 0)} reads, longest gap ${lane.stall_ms === null ? NONE : ms(lane.stall_ms)}`, x);
   }
   for (const [name, words] of [["headers", "status line"], ["first", "first token"], ["answer", "first token of the answer"]]) {
@@ -65,6 +86,7 @@ export function waterfall(told, close) {
     label.title = `${lane.target}, ${lane.role}`;
     labels.append(label);
   });
+  const ticked = attempts.some((/** @type {any} */ lane) => lane.ticks_ms);
   const fact = (/** @type {string} */ name, /** @type {string} */ value) => element("div", "", element("dt", "", name), element("dd", "", value));
   const facts = element(
     "dl", "facts",
@@ -82,16 +104,18 @@ export function waterfall(told, close) {
     element("div", "bar", element("h2", "", `${exchange.model_asked}, ${exchange.wall_time.slice(0, 23).replace("T", " ")} UTC`), element("p", "tools", close)),
     facts,
     element("div", "fall", element("div", "spacer"), axis, labels, picture),
-    legend(),
+    legend(ticked),
+    ticked ? "" : element("p", "soft", "Single ticks are kept for the newest requests only."),
     lanes(attempts),
     why(told),
     element("p", "soft", `Request ${exchange.request_id}`),
   );
 }
 
-function legend() {
+/** @param {boolean} ticked */
+function legend(ticked) {
   const one = (/** @type {string} */ kind, /** @type {string} */ text) => element("span", "", element("i", kind), text);
-  return element("p", "legend soft", one("connect", "waits and connects"), one("wait", "waits for the first token"), one("tokens", "tokens of the winner"), one("lost", "tokens of a loser"), one("out", "handed to the client"));
+  return element("p", "legend soft", one("connect", "waits and connects"), one("wait", "waits for the first token"), one("tokens", ticked ? "a read with tokens" : "tokens of the winner"), one("lost", "tokens of a loser"), one("out", "handed to the client"));
 }
 
 /** @param {any[]} attempts */
