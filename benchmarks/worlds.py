@@ -9,7 +9,8 @@ kept between runs, so that only the policies are played again.
 
 `--worlds` takes names or their beginnings; "all" adds the queues of other sizes to the usual ones.
 A policy is NAME, NAME:HEDGE (off, auto, p75 to p99) or NAME:raceN; with @4 behind it four workers
-of one gateway share the requests, and what they learn once a second. The first one is judged by
+of one gateway share the requests, and what they learn once a second; with @2m behind it two
+machines do, and tell in-flight counts ten times a second. The first one is judged by
 LIMITS; exit code 6 if it misses one in the worlds that were played.
 """
 
@@ -182,6 +183,10 @@ def named(text: str) -> NamedPolicy:
     """A policy of the gateway by its short name."""
     text, _, count = text.partition("@")
     name, _, how = text.partition(":")
+    if count.endswith("m"):
+        return gateway_policy(
+            PolicySettings(policy=name, hedge=how or "auto", machines=int(count[:-1]))
+        )
     workers = int(count or 1)
     if how.startswith("race"):
         return gateway_policy(PolicySettings(policy=name, race=int(how[4:]), workers=workers))

@@ -54,6 +54,7 @@ class Machine:
     """One worker of one machine, without a gateway around it."""
 
     def __init__(self, url: str, name: str, data: Path, keys: tuple[KeyRecord, ...]) -> None:
+        self._closed = False
         self.store = SharedStore(url, name, 0, SYSTEM.now_ns)
         self.counters = SharedCounters.share(data / name, 0, keys, self.store)
         self.forms = Forms({})
@@ -65,9 +66,16 @@ class Machine:
         denied = await self.counters.reserve(key, SYSTEM.wall_ns(), tokens, nano_usd)
         return "" if denied is None else denied.reason
 
+    async def beat(self) -> None:
+        """Tell and hear, the use of keys too."""
+        await self.live.step()
+        await self.counters.tell()
+
     async def close(self) -> None:
         await self.store.close()
-        self.counters.close()
+        if not self._closed:
+            self._closed = True
+            self.counters.close()
 
 
 @pytest.fixture

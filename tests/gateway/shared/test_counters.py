@@ -7,13 +7,18 @@ from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gateway.shared.conftest import empty
+from gateway.shared.conftest import Machine, empty
 from lightgate.clock.source import SYSTEM
+from lightgate.gateway.shared import counters as counters_module
 from lightgate.gateway.shared.scripts import EPOCH, MEMBERS
 from lightgate.ledger.store.keys import KeyTerms, new_key
 
 if TYPE_CHECKING:
-    from gateway.shared.conftest import Machine, Machines
+    from pathlib import Path
+
+    import pytest
+
+    from gateway.shared.conftest import Machines
     from lightgate.ledger.store.keys import KeyRecord
     from redis_server import RedisServer
 
@@ -26,7 +31,7 @@ def key(**terms: object) -> KeyRecord:
 
 async def join(machines: list[Machine]) -> None:
     for machine in machines:
-        await machine.live.step()
+        await machine.beat()
         assert machine.store.state == "joined", machine.store.problem
 
 
@@ -93,12 +98,51 @@ async def test_nothing_is_counted_twice_or_forgotten_when_the_store_loses_its_da
     await two[0].counters.tell()
     empty(redis)
     for machine in two:
-        await machine.live.step()
+        await machine.beat()
     standing = two[1].counters.standing(record.id)
     assert standing is not None
     assert (standing.spent_nano, standing.held_nano) == (20 * CENT, 30 * CENT)
     assert standing.requests == 60
     assert await crowd(two, record, 100, nano_usd=CENT) == {"": 50, "budget": 50}
+
+
+async def test_what_a_machine_spent_before_its_restart_is_told_to_a_store_that_has_lost_it(
+    machines: Machines, redis: RedisServer, tmp_path: Path
+) -> None:
+    record = key(budget_usd=Decimal(1))
+    one, other = machines(2, record)
+    await join([one, other])
+    assert await crowd([one], record, 40, nano_usd=CENT) == {"": 40}
+    one.counters.settle(record.id, 40 * CENT, 30 * CENT, 0, 0)
+    await one.close()
+    empty(redis)
+    again = Machine(redis.url, "m0", tmp_path, (record,))
+    await join([again, other])
+    assert await crowd([other], record, 100, nano_usd=CENT) == {"": 70, "budget": 30}
+    await again.close()
+
+
+async def test_an_answer_that_cannot_be_read_leaves_nobody_waiting(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = key(budget_usd=Decimal(1))
+    one = machines(1, record)[0]
+    await join([one])
+    monkeypatch.setattr(counters_module, "SPEND", "return 'nonsense'")
+    assert await crowd([one], record, 3, nano_usd=CENT) == {"": 3}
+    assert "cannot be read" in one.store.problem
+
+
+async def test_a_request_whose_client_has_gone_holds_nothing(machines: Machines) -> None:
+    record = key(budget_usd=Decimal("0.01"))
+    one = machines(1, record)[0]
+    await join([one])
+    asked = asyncio.ensure_future(one.ask(record, CENT))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.wait({asked})
+    assert one.counters.own_part(record).held_nano == 0
+    assert await one.ask(record, CENT) == ""
 
 
 async def test_a_store_that_has_lost_its_data_grants_nothing_until_all_have_told_theirs(
@@ -109,14 +153,14 @@ async def test_a_store_that_has_lost_its_data_grants_nothing_until_all_have_told
     await join(two)
     assert await crowd(two, record, 80, nano_usd=CENT) == {"": 80}
     for machine in two:
-        await machine.live.step()
+        await machine.beat()
     redis.command("FLUSHALL")
     # Each takes up to its share of what was left: 20 cents for two.
     assert (await crowd([two[0]], record, 50, nano_usd=CENT))[""] <= 10
     assert (await crowd([two[1]], record, 50, nano_usd=CENT))[""] <= 10
     redis.command("SET", EPOCH, "1")
     for machine in two:
-        await machine.live.step()
+        await machine.beat()
     await crowd(two, record, 100, nano_usd=CENT)
     standing = two[0].counters.standing(record.id)
     assert standing is not None
@@ -131,7 +175,7 @@ async def test_a_worker_that_cannot_ask_takes_its_share_and_the_others_leave_it(
     await join(four)
     await crowd(four, record, 4, nano_usd=CENT)
     for machine in four:
-        await machine.live.step()
+        await machine.beat()
     four[0].store.lost("cut off")
     assert await crowd(four[:1], record, 100, nano_usd=CENT) == {"": 24, "budget": 76}
     # Once it is silent, its share is kept back.
@@ -140,7 +184,7 @@ async def test_a_worker_that_cannot_ask_takes_its_share_and_the_others_leave_it(
     said = await crowd(four[1:], record, 300, nano_usd=CENT)
     assert said == {"": 72, "budget": 228}
     await four[0].store.join()
-    await four[0].live.step()
+    await four[0].beat()
     standing = four[0].counters.standing(record.id)
     assert standing is not None
     assert standing.held_nano == 100 * CENT

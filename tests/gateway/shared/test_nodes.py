@@ -16,7 +16,7 @@ import pytest
 from gateway.workers import Workers
 from lightgate.gateway.process.sharing import FOLDER
 from lightgate.gateway.served.snapshot import put_snapshot, read_snapshot
-from lightgate.gateway.shared.live import BEAT_S, FORM_BEATS
+from lightgate.gateway.shared.live import FORM_S, IDLE_BEAT_S
 from lightgate.gateway.shared.store import SHARED_ENV
 from lightgate.ledger.store.keys import KeyTerms, new_key
 from sim.conftest import Line
@@ -120,7 +120,7 @@ async def _learned(nodes: Nodes) -> None:
             await asyncio.sleep(0.02)
     told = await nodes.ask(1, "plain", "both", stream=True)
     assert told.headers["x-lightgate-target"] == QUICK
-    assert (FORM_BEATS + 1) * BEAT_S < 2
+    assert FORM_S + IDLE_BEAT_S < 2
 
 
 async def _answers(nodes: Nodes, redis: RedisServer) -> None:

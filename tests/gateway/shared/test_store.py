@@ -99,11 +99,11 @@ async def test_a_server_that_is_killed_and_comes_back_empty_learns_everything_ag
     (one,) = machines(1, record, url=own_server.url)
     await join([one])
     assert await crowd([one], record, 40, nano_usd=CENT) == {"": 40}
-    await one.live.step()
+    await one.beat()
     own_server.stop()
     assert await crowd([one], record, 10, nano_usd=CENT) == {"": 10}  # nobody else is there
     assert one.store.timeouts == 0  # a closed connection is seen at once
-    await one.live.step()
+    await one.beat()
     assert "cannot be reached" in one.store.problem
     own_server.start()
     own_server.command("SET", "{lightgate}:epoch", "1")

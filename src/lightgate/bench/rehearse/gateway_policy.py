@@ -38,19 +38,24 @@ if TYPE_CHECKING:
 
 ALIAS: Final = "rehearsed"
 STALE_NS: Final = 10_000_000_000  # without a sample for so long, a target is probed
+BEAT_NS: Final = 100_000_000  # between two tellings of machines
 NANO: Final = 1e9
 _SPREAD: Final = 2_654_435_761  # an odd number far from round: neighbours meet other workers
 _PER_TOKEN: Final = 1e3  # a dollar per million tokens is a thousand nano-dollars each
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy and what is set beside it, as in `[models.NAME]`; `workers` share its requests."""
+    """A policy and what is set beside it, as in `[models.NAME]`; `workers` share its requests.
+
+    `machines` do too.
+    """
 
     policy: str
     hedge: str = "auto"
     race: int = 1
     slo: ServiceLevels | None = None
     workers: int = 1
+    machines: int = 1  # with one worker each, which tell each other more often
 
     @property
     def name(self) -> str:
@@ -62,6 +67,8 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
             words.append(f"hedge {self.hedge}")
         if self.workers > 1:
             words.append(f"{self.workers} workers")
+        if self.machines > 1:
+            words.append(f"{self.machines} machines")
         return ", ".join(words)
 
 
@@ -279,12 +286,72 @@ class SharedWorkers(RehearsedPolicy):
         return self._last
 
 
+class SharedMachines(SharedWorkers):
+    """Several machines with a worker each, which share what they know through a store.
+
+    As in the gateway, they tell their in-flight counts ten times a second, and hear those of the
+    others half a beat later on average; form is shared once a second.
+    """
+
+    def __init__(self, workers: Sequence[GatewayPolicy]) -> None:
+        super().__init__(workers)
+        self._beat_ns = 0  # when they tell next
+        self._told: list[tuple[int, dict[str, tuple[int, dict[str, int]]]]] = []
+
+    def plan(self, wanted: RehearsedRequest, now_ns: int) -> Plan:
+        """Plan a request by the machine that got it."""
+        self._tell(now_ns)
+        return super().plan(wanted, now_ns)
+
+    def began(self, tried: RehearsedAttempt) -> None:
+        """Tell its machine that an attempt starts."""
+        self._tell(tried.began_ns)
+        super().began(tried)
+
+    def done(self, tried: RehearsedAttempt, now_ns: int, tokens: int, decode_ns: int) -> None:
+        """Tell its machine of a whole answer."""
+        self._tell(now_ns)
+        super().done(tried, now_ns, tokens, decode_ns)
+
+    def stale(self, now_ns: int) -> list[int]:
+        """Share form between the machines, once a second."""
+        self._tell(now_ns)
+        told = [one.forms.export(now_ns) for one in self._workers]
+        read, self._written = self._written, told
+        for number, worker in enumerate(self._workers):
+            for other, state in enumerate(read):
+                if other != number:
+                    form = msgspec.structs.replace(state, in_flight={}, at_ns=0)
+                    worker.forms.adopt(form, now_ns)
+        return self._workers[0].stale(now_ns)
+
+    def _tell(self, now_ns: int) -> None:
+        """Do what was due before this instant; nothing has changed since the last event."""
+        while self._told and self._told[0][0] <= now_ns:
+            heard_ns, counts = self._told.pop(0)
+            for number, worker in enumerate(self._workers):
+                others = {name: told for name, told in counts.items() if name != str(number)}
+                worker.forms.beside(others, heard_ns)
+        if now_ns < self._beat_ns:
+            return
+        at_ns = max(self._beat_ns, now_ns - BEAT_NS)
+        self._beat_ns = at_ns + BEAT_NS
+        counts = {}
+        for number, worker in enumerate(self._workers):
+            forms = worker.forms.by_target.items()
+            counts[str(number)] = at_ns, {n: form.in_flight for n, form in forms if form.in_flight}
+        self._told.append((at_ns + BEAT_NS // 2, counts))
+
+
 def gateway_policy(settings: PolicySettings) -> NamedPolicy:
     """Name a policy of the gateway."""
 
     def make(truth: Truth, seed: int, source: RehearsalSource) -> RehearsedPolicy:
         del truth
         offers, tokens = source.offers, source.usual_tokens
+        if settings.machines > 1:
+            own_seeds = range(seed, seed + settings.machines)
+            return SharedMachines([GatewayPolicy(offers, settings, tokens, s) for s in own_seeds])
         if settings.workers == 1:
             return GatewayPolicy(offers, settings, tokens, seed)
         seeds = range(seed, seed + settings.workers)

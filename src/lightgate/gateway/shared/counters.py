@@ -36,6 +36,7 @@ LEASE_MS: Final = 30_000  # without a word of it, a worker counts as gone
 SILENCE_MS: Final = 2_000  # ... and from here on its share is kept back for it
 SETTLE_MS: Final = 2_000  # after the store has lost its data: all workers have told theirs again
 MOST_AT_ONCE: Final = 512  # requests in one question
+MOST_TOLD: Final = 128  # keys that are told about in one, beside those of its requests
 ACTIVE_NS: Final = 90 * SECOND_NS  # after its last request, a key is still told about
 _SETTLING: Final = 9
 
@@ -166,9 +167,10 @@ class SharedCounters(SpendCounters):
     async def tell(self) -> None:
         """Tell the store about every key that is in use, unless a question is under way.
 
-        Requests that come meanwhile are asked in the next question. StoreAway says why not.
+        Requests that come meanwhile are asked in the next question.
         """
-        if self._sending is not None and not self._sending.done():
+        busy = self._sending is not None and not self._sending.done()
+        if busy or self._store.state != "joined":
             return
         since = self._store.now_ns() - ACTIVE_NS
         for key_id in [key_id for key_id, at in self._active_ns.items() if at < since]:
@@ -176,13 +178,23 @@ class SharedCounters(SpendCounters):
                 del self._active_ns[key_id]
         keys = [self._keys[key_id] for key_id in self._active_ns]
         if keys:
-            self._sending = asyncio.get_running_loop().create_task(self._send(keys[:MOST_AT_ONCE]))
+            self._sending = asyncio.get_running_loop().create_task(self._send(keys))
             await asyncio.wait({self._sending})
+
+    def tell_all(self) -> None:
+        """Have every key told about in the next beat that this machine has spent something for."""
+        for key_id, lease in self._leases.items():
+            own = self.own_part(lease.key)
+            if own.spent_nano or own.held_nano or key_id in self._shares:
+                self._share(lease.key)
+                self._active_ns[key_id] = self._store.now_ns()
 
     async def _send(self, told: Sequence[KeyRecord] = ()) -> None:
         """Ask for the requests that wait, until none does; the first time tell about keys too."""
-        items = {key.id: _Item(key) for key in told}
-        while items or self._asks:
+        waiting_keys = list(told)
+        while waiting_keys or self._asks:
+            items = {key.id: _Item(key) for key in waiting_keys[:MOST_TOLD]}
+            del waiting_keys[:MOST_TOLD]
             taken, self._asks = self._asks[:MOST_AT_ONCE], self._asks[MOST_AT_ONCE:]
             for ask in taken:
                 item = items.get(ask.key.id)
@@ -198,7 +210,7 @@ class SharedCounters(SpendCounters):
                 self._store.lost(error.message)
                 for ask in waiting:
                     self._answer_alone(ask)
-            items = {}
+                return
 
     async def _exchange(self, items: Mapping[str, _Item]) -> None:
         """Tell the store about keys, ask for their requests, and take in what it says."""
@@ -209,10 +221,13 @@ class SharedCounters(SpendCounters):
             LEASE_MS, SILENCE_MS, SETTLE_MS, told,
         )  # fmt: skip
         names = [MEMBERS, EPOCH, *(KEY + key_id for key_id in items)]
-        reply = _decode(await self._lane.script(SPEND, names, _encode(batch)))
-        settling, self._store.members, answers = reply
-        for item, answer in zip(items.values(), answers, strict=True):
-            self._hear(item, answer, settling=settling)
+        reply = await self._lane.script(SPEND, names, _encode(batch))
+        try:
+            settling, self._store.members, answers = _decode(reply)
+            for item, answer in zip(items.values(), answers, strict=True):
+                self._hear(item, answer, settling=settling)
+        except (msgspec.DecodeError, TypeError, ValueError):
+            raise StoreAway("The store gave an answer that cannot be read.") from None
 
     def _item(self, item: _Item) -> tuple[Any, ...]:
         key, share = item.key, self._share(item.key)

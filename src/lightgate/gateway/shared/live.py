@@ -1,6 +1,7 @@
-"""Tell other machines what this worker knows, and hear what they know, four times a second.
+"""Tell other machines what this worker knows, and hear what they know, ten times a second.
 
-In-flight counts and resting breakers go with every beat, the form of targets with every fourth.
+In-flight counts and resting breakers go with every beat, the form of targets once a second, the use
+of keys a few times a second. While no machine has a request under way, beats are rarer.
 Instants are moved from the clock of one machine to that of another by the age that the store gives
 them. No request waits for any of this.
 """
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
     from lightgate.route.form.forms import Forms
     from lightgate.route.health.breaker import Breakers
 
-BEAT_S: Final = 0.25
-FORM_BEATS: Final = 4  # a form is told with every fourth beat: others know it within two seconds
+BEAT_S: Final = 0.1  # older counts send requests into queues: decision 0046
+IDLE_BEAT_S: Final = 0.5  # while nothing is in flight anywhere
+TELL_S: Final = 0.25  # between two tellings of what keys have used
+FORM_S: Final = 1.0  # between two tellings of form: others know it within two seconds
+BEAT_PATIENCE_S: Final = 1.0  # for a beat, which nobody waits for
 LIVE_MS: Final = 3_000
 FORM_MS: Final = 10_000
 MOST_HEARD: Final = 32  # members that are heard in a beat; of more, others each time
 _MS_NS: Final = 1_000_000
+_SECOND_NS: Final = 1_000_000_000
 
 
 class LiveState(msgspec.Struct, frozen=True, array_like=True):
@@ -75,15 +80,20 @@ class LiveSharing:
         self._breakers = breakers
         self._sleep = sleep
         self._lane = store.lane()
-        self._beats = 0
+        self._form_ns = self._tell_ns = 0  # when form and keys are told next
+        self._busy = False  # something is in flight
         self._since = "0"  # the store's time of the last beat
+        self._epoch = b""
         self._checked_ns = 0
 
     async def run(self) -> None:
         """Tell and hear until cancelled; a store that is away is looked for again."""
         while True:
             await self.step()
-            await self._sleep(BEAT_S if self._store.state == "joined" else RETRY_S)
+            if self._store.state == "joined":
+                await self._sleep(BEAT_S if self._busy else IDLE_BEAT_S)
+            else:
+                await self._sleep(RETRY_S)
 
     async def step(self) -> None:
         """Join the store where it is away; then tell and hear once."""
@@ -91,16 +101,19 @@ class LiveSharing:
         if store.state != "joined":
             if not await store.join():
                 return
-            self._checked_ns, self._since, self._beats = now_ns, "0", 0
+            self._checked_ns, self._since, self._epoch = now_ns, "0", b""
+            self._form_ns = self._tell_ns = 0
         try:
-            if now_ns - self._checked_ns > CHECK_S * 1e9:
+            if now_ns - self._checked_ns > CHECK_S * _SECOND_NS:
                 self._checked_ns = now_ns
                 await self._lane.check()
             await self.beat()
         except StoreAway as error:
             store.lost(error.message)
             return
-        await self._counters.tell()
+        if now_ns >= self._tell_ns:
+            self._tell_ns = now_ns + int(TELL_S * _SECOND_NS)
+            await self._counters.tell()
 
     async def beat(self) -> None:
         """Tell the others about this worker, and take in what they have told."""
@@ -109,14 +122,17 @@ class LiveSharing:
         flying = {name: form.in_flight for name, form in forms if form.in_flight}
         live = _encode(LiveState(now_ns, flying, self._breakers.resting(now_ns)))
         form = b""
-        if self._beats % FORM_BEATS == 0:
+        if now_ns >= self._form_ns:
+            self._form_ns = now_ns + int(FORM_S * _SECOND_NS)
             form = _encode(FormMessage(now_ns, self._forms.export(now_ns)))
-        self._beats += 1
-        when, store.members, rows = await self._lane.script(
+        when, store.members, rows, epoch = await self._lane.script(
             BEAT, [MEMBERS, EPOCH], store.member, store.machine, live, form, self._since,
-            LEASE_MS, LIVE_MS, FORM_MS, MOST_HEARD, LIVE, FORM,
+            LEASE_MS, LIVE_MS, FORM_MS, MOST_HEARD, LIVE, FORM, within_s=BEAT_PATIENCE_S,
         )  # fmt: skip
         self._since = when
+        if epoch != self._epoch:  # a store without our data, or one that has lost it
+            self._epoch = epoch
+            self._counters.tell_all()
         self._hear(rows)
 
     def _hear(self, rows: list[Any]) -> None:
@@ -136,6 +152,8 @@ class LiveSharing:
                     told = _form(form)
                     self._adopt(told, now_ns - int(form_age) * _MS_NS - told.now_ns, now_ns)
         self._forms.beside(flying, now_ns)
+        own = any(form.in_flight for form in self._forms.by_target.values())
+        self._busy = own or any(counts for _, counts in flying.values())
 
     def _rest(self, said: LiveState, at_ns: int, now_ns: int) -> None:
         passed = now_ns - at_ns

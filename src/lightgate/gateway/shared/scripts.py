@@ -168,8 +168,8 @@ return cmsgpack.pack({settling, count, replies})
 
 # KEYS: members, epoch. ARGV: member, machine, live state, form or '', the time of the last call,
 # milliseconds for which a member counts, live state holds, and form holds; the most members.
-# Returns the time, the members that count, and what others have said since: {member, age, live,
-# form} (form only of other machines).
+# Returns the time, the members that count, what others have said since (member, age, live state,
+# age, form; form only of other machines), and since when the store has its data.
 BEAT: Final = (
     _HEAD
     + """
@@ -205,7 +205,7 @@ for step = 1, math.min(#names, most) do
     end
   end
 end
-return {string.format('%.0f', now), #names, rows}
+return {string.format('%.0f', now), #names, rows, redis.call('GET', KEYS[2])}
 """
 )
 

@@ -206,15 +206,19 @@ class StoreLane:
             self.drop()  # a reply that nobody reads would be taken for the next one
             raise
 
-    async def script(self, text: str, keys: list[str], *arguments: Any) -> Any:
+    async def script(
+        self, text: str, keys: list[str], *arguments: Any, within_s: float = PATIENCE_S
+    ) -> Any:
         """Run a script, which is sent as a whole where the server does not know it yet."""
         name = sha1(text.encode(), usedforsecurity=False).hexdigest()
         if name in self._known:
             try:
-                return await self.run("EVALSHA", name, len(keys), *keys, *arguments)
+                asked = ("EVALSHA", name, len(keys), *keys, *arguments)
+                return await self.run(*asked, within_s=within_s)
             except _errors():  # the server has forgotten its scripts
                 self._known.discard(name)
-        reply = await self.run("EVAL", text, len(keys), *keys, *arguments)
+        asked = ("EVAL", text, len(keys), *keys, *arguments)
+        reply = await self.run(*asked, within_s=within_s)
         self._known.add(name)
         return reply
 
