@@ -17,7 +17,7 @@ from lightgate.clock.tokens import Tokens
 from lightgate.ledger.store.rollup import Rollup
 from lightgate.ledger.store.schema import attempt_notes, exchange_notes
 from lightgate.ledger.store.store import Ledger
-from lightgate.report.money.bill import _Lives, bill, bill_cells, remaining_s
+from lightgate.report.money.bill import Lives, bill, bill_cells, remaining_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,15 +116,15 @@ def test_seconds_bought_are_not_biased_much() -> None:
         own = np.exp(rng.normal(-1.0, 1.0, 2000))
         spoke = DELAY + np.exp(rng.normal(-0.5, 0.8, 2000))
         wins = (own > DELAY) & (spoke < own)
-        lives = _Lives(np.where(wins, spoke, own), ~wins)
+        lives = Lives(np.where(wins, spoke, own), ~wins)
         ratios.append(remaining_s(lives, spoke[wins]).sum() / (own - spoke)[wins].sum())
     assert 0.8 < np.mean(ratios) < 1.1
 
 
 def test_what_is_left_of_a_time(ledger: Ledger) -> None:
-    lives = _Lives(np.array([1.0, 2.0, 3.0, 4.0]), np.array([True] * 4))
+    lives = Lives(np.array([1.0, 2.0, 3.0, 4.0]), np.array([True] * 4))
     left = remaining_s(lives, np.array([0.0, 1.0, 2.5, 4.0, 9.0]))
     assert left.tolist() == pytest.approx([2.5, 2.0, 1.0, 0.0, 0.0])
-    closed = _Lives(np.array([1.0, 2.0, 5.0]), np.array([False, True, True]))
+    closed = Lives(np.array([1.0, 2.0, 5.0]), np.array([False, True, True]))
     assert remaining_s(closed, np.array([1.0])).tolist() == pytest.approx([2.5])
     assert bill(ledger, *DAY) == []

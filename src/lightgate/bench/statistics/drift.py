@@ -70,21 +70,38 @@ def drift(
     """
     if not medians or any(not (math.isfinite(m) and m > 0) for m in medians):
         raise ValueError("drift needs positive, finite medians")
+    alpha = FALSE_ALARMS / (2 * looks)  # half for the step, half for the creep
+    found = step(medians, alpha=alpha, tolerance=tolerance)
+    if found.ratio is None:
+        return found
+    logs = [math.log(median) for median in medians[-(LAST + 1) :]]
+    found = msgspec.structs.replace(found, creep=creep(logs, rng))
+    return msgspec.structs.replace(found, call=_call(found, alpha, tolerance))
+
+
+def step(
+    medians: Sequence[float], *, alpha: float, tolerance: float = TOLERANCE, doubt: float = 0.0
+) -> Drift:
+    """Judge the last of the medians by the interval in which one like those before would lie.
+
+    `alpha` is the error rate of this one look. `doubt` is the standard error of the newest
+    median's logarithm, where it rests on fewer samples than those before.
+    """
     *earlier, newest = [math.log(median) for median in medians[-(LAST + 1) :]]
     plain = Drift(runs=len(earlier), newest=medians[-1])
     if len(earlier) < FEWEST:
         return plain
-    alpha = FALSE_ALARMS / (2 * looks)  # half for the step, half for the creep
-    typical, spread = statistics.fmean(earlier), max(statistics.stdev(earlier), SPREAD_FLOOR)
-    widened = spread * math.sqrt(1.0 + 1.0 / len(earlier))
+    typical = statistics.fmean(earlier)
+    squares = math.fsum([(one - typical) ** 2 for one in earlier])
+    spread = max(math.sqrt(squares / (len(earlier) - 1)), SPREAD_FLOOR)
+    widened = math.hypot(spread * math.sqrt(1.0 + 1.0 / len(earlier)), doubt)
     reach = student(len(earlier) - 1, 1.0 - alpha) * widened
-    step = newest - typical
+    away = newest - typical
     found = msgspec.structs.replace(
         plain,
         typical=math.exp(typical),
-        ratio=math.exp(step),
-        interval=Interval(math.exp(step - reach), math.exp(step + reach), 1.0 - alpha),
-        creep=creep([*earlier, newest], rng),
+        ratio=math.exp(away),
+        interval=Interval(math.exp(away - reach), math.exp(away + reach), 1.0 - alpha),
     )
     return msgspec.structs.replace(found, call=_call(found, alpha, tolerance))
 

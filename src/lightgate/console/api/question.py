@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -18,10 +19,11 @@ from lightgate.errors import LightgateError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Kind = Literal["time", "names", "choice", "count", "text"]
+Kind = Literal["time", "names", "choice", "count", "amount", "text"]
 LONGEST_S: Final = 400 * 86_400  # as long as sums are kept
 MOST_NAMES: Final = 50
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AMOUNT: Final = re.compile(r"\d{1,9}(\.\d{1,9})?")
 _AGO: Final = re.compile(r"-(\d{1,7})([smhd])")
 
 
@@ -74,6 +76,11 @@ class Question(msgspec.Struct, frozen=True):
         """The number that a parameter has; 0 where it was not given and has no default."""
         return int(self.values[name] or 0)
 
+    def amount(self, name: str) -> Decimal | None:
+        """The decimal number above 0 that a parameter has; None where it was not given."""
+        found: Decimal | None = self.values[name]
+        return found
+
 
 def rfc3339(second: int) -> str:
     """A second since the epoch, as RFC 3339 in UTC."""
@@ -103,6 +110,8 @@ def _value(parameter: Parameter, given: list[str], now_s: int) -> Any:
         return _second(parameter.name, text, now_s)
     if parameter.kind == "count":
         return _count(parameter, text)
+    if parameter.kind == "amount":
+        return _amount(parameter, text)
     if parameter.kind == "choice" and text not in parameter.choices:
         words = ", ".join(choice for choice in parameter.choices if choice)
         raise BadQuestion(f"{parameter.name} is one of {words}.")
@@ -117,6 +126,14 @@ def _count(parameter: Parameter, text: str) -> int:
     if int(text) > parameter.most:
         raise BadQuestion(f"{parameter.name} is at most {parameter.most}.")
     return int(text)
+
+
+def _amount(parameter: Parameter, text: str) -> Decimal | None:
+    if not text:
+        return None
+    if not text.isascii() or not _AMOUNT.fullmatch(text) or not 0 < Decimal(text) <= parameter.most:
+        raise BadQuestion(f"{parameter.name} is a number above 0 and at most {parameter.most:,}.")
+    return Decimal(text)
 
 
 def _second(name: str, text: str, now_s: int) -> int:

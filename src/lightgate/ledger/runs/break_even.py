@@ -2,11 +2,12 @@
 
 Both are held against each other by dollars per 1,000 requests of the same work. A machine costs the
 same whether it works or not, so what it costs for a request falls with its use: from some share of
-what it can serve on, it is cheaper than the API. Runs and production share this.
+what it can serve on, it is cheaper than the API. Runs, production and the console share this.
 """
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -36,6 +37,38 @@ class ApiCost(NamedTuple):
     name: str
     per_1k: Decimal | None
     models: tuple[str, ...] = ()
+
+
+class MonthCost(NamedTuple):
+    """A month of so many output tokens: on machines of one's own, and at an API.
+
+    `machines` is how many are needed if each may be filled to the share that was asked for, and
+    `used` how much of them the tokens fill.
+    """
+
+    requests: Decimal
+    machines: int
+    used: float
+    own_usd: Decimal
+    api_usd: Decimal
+
+
+def month_cost(
+    machine: MachineCost, api: ApiCost, tokens: Decimal, fill: float
+) -> MonthCost | None:
+    """Hold a month's bills against each other; None where something about one is unknown."""
+    served = _served_per_month(machine.hourly, machine.per_1k)
+    if served is None or machine.hourly is None or not machine.tokens_out or api.per_1k is None:
+        return None
+    requests = tokens / machine.tokens_out
+    machines = max(1, math.ceil(requests / (served * Decimal(str(fill)))))
+    return MonthCost(
+        requests=requests,
+        machines=machines,
+        used=float(requests / (served * machines)),
+        own_usd=machines * machine.hourly * HOURS_PER_MONTH,
+        api_usd=api.per_1k * requests / 1000,
+    )
 
 
 def break_even_row(machine: MachineCost, api: ApiCost) -> BreakEven:

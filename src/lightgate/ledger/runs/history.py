@@ -9,7 +9,7 @@ nothing. A newer record's fields become new columns when the file is opened.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -195,6 +195,25 @@ class History:
             return self._base.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise HistoryFailed(f"The history {self.path} cannot be read: {error}.") from None
+
+
+def scheduled_runs(path: Path, *, since: str, until: str, most: int) -> list[tuple[str, Run]]:
+    """The newest runs of schedules by their start (RFC 3339), oldest first, each with its schedule.
+
+    The file is only read: none is made where there is none, and then there are no runs.
+    """
+    if not path.is_file():
+        return []
+    query = """
+        SELECT schedule, record FROM runs WHERE schedule <> '' AND started >= ? AND started < ?
+        ORDER BY started DESC, id DESC LIMIT ?
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as base:
+            found = base.execute(query, (since, until, most)).fetchall()
+    except sqlite3.Error as error:
+        raise HistoryFailed(f"The history {path} cannot be read: {error}.") from None
+    return [(name, msgspec.json.decode(record, type=Run)) for name, record in reversed(found)]
 
 
 def _type(name: str) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-BillBy = Literal["target", "key"]
+BillBy = Literal["target", "key", "day", "all"]
 NS: Final = 1_000_000_000
 ROUNDS: Final = 200
 CONFIDENCE: Final = 0.95
@@ -54,7 +54,7 @@ _CLOSED: Final = frozenset({"cancelled", "cut"})
 
 
 class BillRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The second attempts of one target's or one key's requests; None where undefined."""
+    """The second attempts of a group of requests; None where undefined."""
 
     by: BillBy
     name: str
@@ -66,16 +66,19 @@ class BillRow(msgspec.Struct, frozen=True, kw_only=True):
     usd_per_s: float | None
 
 
-class _Fired(NamedTuple):
+class Fired(NamedTuple):
     """A request with a second attempt; `waited_s` is None where the first attempt won."""
 
     target: str
     key: str
     waited_s: float | None
     paid_nano: int
+    wall_ns: int
+    winner: Any  # the attempt that won, as the ledger has it; None where none did
+    race: bool
 
 
-class _Lives(NamedTuple):
+class Lives(NamedTuple):
     """The first tokens of a target: seconds, and whether they came or the attempt was closed."""
 
     seconds: Floats
@@ -90,32 +93,41 @@ def bill(ledger: Ledger, since: datetime, until: datetime) -> list[BillRow]:
     with ledger.reading() as connection:
         named = {row.id: row.name for row in connection.execute(sa.select(keys.c.id, keys.c.name))}
         for row in connection.execute(_query(start, stop)):
-            life = _life(row)
+            life = life_of(row)
             if life is not None:
                 lives[row.target].append(life)
             if row.attempts > 1:
                 tried[row.exchange_id].append(row)
-    fired = [one for rows in tried.values() if (one := _fired(rows)) is not None]
-    known = {target: _spread(found) for target, found in lives.items()}
+    fired = [one for rows in tried.values() if (one := fired_of(rows)) is not None]
+    known = {target: spread(found) for target, found in lives.items()}
     rows = _rows("target", fired, known, {})
     return rows + _rows("key", fired, known, named)
 
 
 def _query(start: int, stop: int) -> sa.Select[Any]:
+    at = attempt_notes.c.wall_ns
+    return attempts_query().where(at >= start, at < stop).order_by(at, attempt_notes.c.id)
+
+
+def attempts_query() -> sa.Select[Any]:
+    """The attempts that a bill is made of, with what it reads of each."""
     table, whole = attempt_notes.c, exchange_notes.c
     return (
         sa.select(
             table.exchange_id, table.target, table.role, table.won, table.outcome, table.cost_nano,
-            table.t_send_ns, table.t_first_ns, table.t_end_ns, whole.key_id, whole.attempts,
+            table.t_send_ns, table.t_first_ns, table.t_end_ns, table.tokens_out, table.wall_ns,
+            whole.key_id, whole.attempts,
         )
         .join(exchange_notes, whole.id == table.exchange_id)
-        .where(table.wall_ns >= start, table.wall_ns < stop, table.source == "gateway")
-        .where(table.role.in_(_ROLES))
-        .order_by(table.wall_ns, table.id)
+        .where(table.source == "gateway", table.role.in_(_ROLES))
     )  # fmt: skip
 
 
-def _life(row: Any) -> tuple[float, bool] | None:
+def life_of(row: Any) -> tuple[float, bool] | None:
+    """The seconds of an attempt to its first token, and whether it came before the attempt's end.
+
+    None where it failed, or was never sent.
+    """
     if row.t_send_ns is None:
         return None
     if row.t_first_ns is not None:
@@ -125,13 +137,14 @@ def _life(row: Any) -> tuple[float, bool] | None:
     return None
 
 
-def _spread(found: Sequence[tuple[float, bool]]) -> _Lives:
+def spread(found: Sequence[tuple[float, bool]]) -> Lives:
+    """Keep as many of them as are looked at, evenly spread."""
     picked = np.linspace(0, len(found) - 1, min(len(found), MOST)).astype(int)
     seconds = np.array([found[at][0] for at in picked])
-    return _Lives(seconds, np.array([found[at][1] for at in picked], dtype=np.bool_))
+    return Lives(seconds, np.array([found[at][1] for at in picked], dtype=np.bool_))
 
 
-def _fired(rows: Sequence[Any]) -> _Fired | None:
+def fired_of(rows: Sequence[Any]) -> Fired | None:
     """Make one of a request with a second attempt; None where the first one was not beside it."""
     first = next((row for row in rows if row.role in {"primary", "only"}), None)
     second = [row for row in rows if row.role in _BESIDE]
@@ -141,17 +154,24 @@ def _fired(rows: Sequence[Any]) -> _Fired | None:
     waited = None
     if winner is not None and first.outcome in _CLOSED:
         waited = max((winner.t_first_ns - first.t_send_ns) / NS, 0.0)
-    paid = sum(row.cost_nano or 0 for row in rows if not row.won)
-    return _Fired(first.target, first.key_id or "", waited, paid)
+    return Fired(
+        target=first.target,
+        key=first.key_id or "",
+        waited_s=waited,
+        paid_nano=sum(row.cost_nano or 0 for row in rows if not row.won),
+        wall_ns=first.wall_ns,
+        winner=next((row for row in rows if row.won), None),
+        race=any(row.role == "racer" for row in second),
+    )
 
 
 def _rows(
-    by: BillBy, fired: Iterable[_Fired], lives: dict[str, _Lives], named: dict[str, str]
+    by: BillBy, fired: Iterable[Fired], lives: dict[str, Lives], named: dict[str, str]
 ) -> list[BillRow]:
-    groups: dict[str, list[_Fired]] = defaultdict(list)
+    groups: dict[str, list[Fired]] = defaultdict(list)
     for one in fired:
         groups[one.target if by == "target" else one.key].append(one)
-    found = [_row(by, _name(by, name, named), some, lives) for name, some in groups.items()]
+    found = [bill_row(by, _name(by, name, named), some, lives) for name, some in groups.items()]
     return sorted(found, key=lambda row: (-row.fired, row.name))
 
 
@@ -161,14 +181,17 @@ def _name(by: BillBy, name: str, named: dict[str, str]) -> str:
     return f"{named[name]} ({name})" if named.get(name) else name or NO_KEY
 
 
-def _row(by: BillBy, name: str, fired: list[_Fired], lives: dict[str, _Lives]) -> BillRow:
+def bill_row(
+    by: BillBy, name: str, fired: Sequence[Fired], lives: dict[str, Lives], rounds: int = ROUNDS
+) -> BillRow:
+    """Add a group of requests up; without `rounds` of drawing anew there is no interval."""
     won = [one for one in fired if one.waited_s is not None]
     paid = sum(one.paid_nano for one in fired) * NANO
     seconds = _bought(won, lives, None)
     between = None
-    if len(won) >= FEWEST:
+    if len(won) >= FEWEST and rounds:
         rng = np.random.default_rng(len(fired))
-        drawn = [_bought(won, lives, rng) for _ in range(ROUNDS)]
+        drawn = [_bought(won, lives, rng) for _ in range(rounds)]
         tail = (1.0 - CONFIDENCE) / 2.0
         low, high = np.quantile(drawn, (tail, 1.0 - tail))
         between = Interval(float(low), float(high), CONFIDENCE)
@@ -185,7 +208,7 @@ def _row(by: BillBy, name: str, fired: list[_Fired], lives: dict[str, _Lives]) -
 
 
 def _bought(
-    won: Sequence[_Fired], lives: dict[str, _Lives], rng: np.random.Generator | None
+    won: Sequence[Fired], lives: dict[str, Lives], rng: np.random.Generator | None
 ) -> float:
     """Sum up what was left of the first attempts; with `rng`, of a sample drawn anew."""
     by_target: dict[str, list[float]] = defaultdict(list)
@@ -197,12 +220,12 @@ def _bought(
         found = lives[target]
         if rng is not None:
             again = rng.integers(0, len(found.seconds), len(found.seconds))
-            found = _Lives(found.seconds[again], found.came[again])
+            found = Lives(found.seconds[again], found.came[again])
         total += float(remaining_s(found, np.array(waited)).sum())
     return total
 
 
-def remaining_s(lives: _Lives, waited: Floats) -> Floats:
+def remaining_s(lives: Lives, waited: Floats) -> Floats:
     """The mean time that is left of first tokens that have not come after so long."""
     order = np.argsort(lives.seconds, kind="stable")
     times, came = lives.seconds[order], lives.came[order]

@@ -45,7 +45,7 @@ def machine_run(uses: Sequence[MachineUse], apis: Iterable[ApiPrice], since: str
     """Make the part of a run that the tables and charts of break-even read; None without both."""
     own = {use.provider for use in uses}
     listed = [a for a in apis if a.row.name.partition("/")[0] not in own and a.row.cost_usd]
-    rows = [break_even_row(machine_cost(use), _api(use, api)) for use in uses for api in listed]
+    rows = [break_even_row(machine_cost(use), api_cost(use, api)) for use in uses for api in listed]
     if not rows:
         return None
     named = dict.fromkeys([*(machine_name(use) for use in uses), *(a.row.name for a in listed)])
@@ -61,19 +61,26 @@ def machine_name(use: MachineUse) -> str:
 def machine_cost(use: MachineUse) -> MachineCost:
     """What a machine costs that goes on as in its busiest five minutes."""
     each = Decimal(use.tokens_out) / max(use.answered, 1)
-    tokens = Decimal(str(use.peak_tps)) * HOUR_S  # in an hour
+    return machine_at(machine_name(use), LOAD, use.usd_per_hour, use.peak_tps, each)
+
+
+def machine_at(
+    name: str, load: str, hourly: Decimal, tokens_per_s: float, each: Decimal
+) -> MachineCost:
+    """What a machine costs that never waits for work, with answers of `each` tokens."""
+    tokens = Decimal(str(tokens_per_s)) * HOUR_S  # in an hour
     served = int(tokens / each) if each else 0
     return MachineCost(
-        name=machine_name(use),
-        load=LOAD,
-        hourly=use.usd_per_hour,
-        per_1k=cost_1k(use.usd_per_hour, served),
-        per_mtok=cost_out(use.usd_per_hour, float(tokens)),
+        name=name,
+        load=load,
+        hourly=hourly,
+        per_1k=cost_1k(hourly, served),
+        per_mtok=cost_out(hourly, float(tokens)),
         tokens_out=each,
     )
 
 
-def _api(use: MachineUse, api: ApiPrice) -> ApiCost:
+def api_cost(use: MachineUse, api: ApiPrice) -> ApiCost:
     """What the machine's requests would cost at an API: by its prices, else by what it billed."""
     row, rates = api.row, api.rates
     if rates is not None and rates.input is not None and rates.output is not None:
