@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lightgate.gateway.served.snapshot import Snapshot
+    from lightgate.price.rates import Rates
 
 OTHER: Final = "other"
 MOST: Final = 50  # targets, and models, beside those of the configuration's [models]
@@ -43,6 +44,7 @@ class LabelNames:
         self._room = [MOST, MOST]
         self.configured: tuple[str, ...] = ()  # targets of the configuration's [models]
         self.hourly: dict[str, Decimal] | None = None  # prices of self-hosted providers
+        self.rates: dict[str, dict[str, Rates]] = {}  # prices by provider and model
         self.aliases: tuple[str, ...] = ()  # names of the configuration's [models]
         self.keyed = False  # whether clients need a virtual key
         self.look()
@@ -90,6 +92,7 @@ class LabelNames:
             for name, reach in snapshot.providers.items()
             if reach.hourly_cost is not None
         }
+        self.rates = {name: reach.prices for name, reach in snapshot.providers.items()}
         self.configured = tuple(
             dict.fromkeys(target for alias in snapshot.aliases for target in alias.targets)
         )

@@ -12,7 +12,6 @@ import pytest
 from bench.test_rules import worked
 from lightgate.bench.run.schedule import (
     FILE,
-    HISTORY,
     Schedule,
     Scheduler,
     SchedulerEffects,
@@ -28,7 +27,7 @@ from lightgate.clock.attempt import wall_time
 from lightgate.clock.source import ManualClock
 from lightgate.errors import ConfigError, ConnectionFailed, HttpRefused, UsageError
 from lightgate.ledger.runs.folder import RunFolder
-from lightgate.ledger.runs.history import History
+from lightgate.ledger.runs.history import HISTORY, History
 from lightgate.ledger.runs.run import Run
 from lightgate.wire.client.client import Client
 

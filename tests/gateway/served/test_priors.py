@@ -22,11 +22,10 @@ from lightgate.gateway.served.snapshot import (
     refresh_keys,
     refresh_priors,
 )
-from lightgate.ledger.runs.history import History
+from lightgate.ledger.runs.history import HISTORY, History
 from lightgate.ledger.runs.run import Run
 from lightgate.ledger.sqlite import FILE
 from lightgate.ledger.store.keys import KeyTerms, new_key
-from lightgate.ledger.store.seen import HISTORY
 from lightgate.ledger.store.store import Ledger
 from lightgate.route.form.prior import DEFAULT, Prior
 from lightgate.route.form.slo import ServiceLevels

@@ -7,15 +7,14 @@ import msgspec
 import pytest
 
 from ledger.notes import T0, Called, attempt_note, marks, settled
-from lightgate.bench.run import schedule
 from lightgate.clock.outcome import Outcome
 from lightgate.clock.tokens import Usage, count
 from lightgate.ledger.journal.journal import Journal
 from lightgate.ledger.journal.ship import Shipper
-from lightgate.ledger.runs.history import History
+from lightgate.ledger.runs.history import HISTORY, History
 from lightgate.ledger.runs.run import CellSummary, Estimate, Metric, Run
 from lightgate.ledger.store.lengths import answer_lengths
-from lightgate.ledger.store.seen import ENOUGH, HISTORY, seen_in_runs, seen_in_traffic
+from lightgate.ledger.store.seen import ENOUGH, seen_in_runs, seen_in_traffic
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:
@@ -120,10 +119,6 @@ def test_the_last_run_counts_at_its_least_load(tmp_path: Path) -> None:
         assert (seen.speed_tps, seen.speed_slow_tps) == (200.0, 150.0)
         assert seen.age_s == timedelta(days=2).total_seconds()
         assert seen_in_runs(history, NOW + timedelta(days=40)) == {}
-
-
-def test_the_history_is_that_of_the_schedules() -> None:
-    assert HISTORY == schedule.HISTORY
 
 
 def spoke(made: str, tokens: int, finish: str = "stop", **changes: Any) -> Settled:

@@ -27,7 +27,7 @@ from lightgate.clock.source import SYSTEM, Clock
 from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError, HttpRefused, LightgateError, UsageError
 from lightgate.ledger.runs.folder import RUN, DiskFailed, RunFolder
-from lightgate.ledger.runs.history import History
+from lightgate.ledger.runs.history import HISTORY, History
 from lightgate.wire.client.fetch import fetch
 from lightgate.wire.client.roundtrip import Deadlines
 from lightgate.wire.origin import split_url
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 FILE: Final = "schedules.json"
-HISTORY: Final = "history.sqlite"
 RUNS: Final = "runs"
 WATCHED: Final = ("ttft_ms", "speed_tps", "e2e_ms")
 SHORTEST_NS: Final = 60 * 1_000_000_000

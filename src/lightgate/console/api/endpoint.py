@@ -15,12 +15,14 @@ from lightgate.console.api.question import read_question
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from decimal import Decimal
+    from pathlib import Path
 
     from lightgate.console.admin.sources import AdminSources
     from lightgate.console.api.question import Parameter, Question
     from lightgate.console.api.ticks import Ticks
     from lightgate.console.guard import Access
     from lightgate.ledger.store.store import Ledger
+    from lightgate.price.rates import Rates
 
 _encode: Final = msgspec.json.Encoder(decimal_format="string").encode
 
@@ -29,7 +31,8 @@ class ApiContext(NamedTuple):
     """What answers are made of: the ledger, the time, prices by the hour, the gateway's address.
 
     `ticks` are the stamps of the newest answers.
-    `try_line` is a command that sends a request through the gateway.
+    `try_line` is a command that sends a request through the gateway. `data` is the folder in which
+    benchmarks keep their history, and `rates` has the prices of models, by provider and model.
     """
 
     ledger: Ledger
@@ -39,6 +42,8 @@ class ApiContext(NamedTuple):
     try_line: str = ""
     admin: AdminSources | None = None
     ticks: Ticks | None = None
+    data: Path | None = None
+    rates: Mapping[str, Mapping[str, Rates]] = {}
 
 
 class ApiRoute(NamedTuple):

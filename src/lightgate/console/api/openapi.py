@@ -32,8 +32,11 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
     "names": {"type": "array", "items": {"type": "string"}},
     "choice": {"type": "string"},
     "count": {"type": "integer", "minimum": 0},
+    "amount": {"type": "number", "exclusiveMinimum": 0},
     "text": {"type": "string"},
 }
+
+_NUMBERS: Final = frozenset({"count", "amount"})
 
 
 class ApiOrder(Protocol):
@@ -138,7 +141,7 @@ def _parameter(one: Any) -> dict[str, Any]:
     if one.choices:
         schema["enum"] = [choice for choice in one.choices if choice]
     if one.default:
-        schema["default"] = int(one.default) if one.kind == "count" else one.default
-    if one.kind == "count":
+        schema["default"] = int(one.default) if one.kind in _NUMBERS else one.default
+    if one.kind in _NUMBERS:
         schema["maximum"] = one.most
     return {"name": one.name, "in": "query", "description": one.about, "schema": schema}

@@ -119,7 +119,8 @@ class ApiPages:
         names = self._totals.names
         return ApiContext(
             self._ledger, self._clock.wall_ns(), names.hourly or {}, gateway,
-            _try_line(gateway, names) if gateway else "", self.admin, ticks=self._totals.ticks,
+            _try_line(gateway, names) if gateway else "", self.admin, self._totals.ticks,
+            self._data, names.rates,
         )  # fmt: skip
 
     async def _openapi(self, request: Request) -> Response:

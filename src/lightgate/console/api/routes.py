@@ -1,4 +1,4 @@
-"""The endpoints of the board, the history and the requests: what each is asked, and its answer."""
+"""The endpoints of the board and the requests: what each is asked, and its answer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lightgate.console.api import board as boards
-from lightgate.console.api import history, request, requests, sheet
+from lightgate.console.api import request, requests, sheet
 from lightgate.console.api.endpoint import ApiRoute
+from lightgate.console.api.parameters import NAMES, OWNERS, period
 from lightgate.console.api.question import Parameter
-from lightgate.console.api.sums import SIZES
 from lightgate.console.api.uses import USES
 
 if TYPE_CHECKING:
@@ -22,41 +22,8 @@ if TYPE_CHECKING:
 MOST_EXPORTED: Final = 100_000  # requests in one CSV file
 
 
-def _period(default: str) -> tuple[Parameter, ...]:
-    times = "RFC 3339, or an age like -15m, -24h or -14d, or now"
-    return (
-        Parameter("from", "time", f"start of the period: {times}", default),
-        Parameter("to", "time", f"end of the period: {times}", "now"),
-    )
-
-
-_NAMES: Final = (
-    Parameter("model", "names", "models of targets; may be repeated"),
-    Parameter("provider", "names", "providers; may be repeated"),
-    Parameter("target", "names", "targets, provider/model; may be repeated"),
-)
-_OWNERS: Final = (
-    Parameter("key", "names", "virtual keys, by name or id; may be repeated"),
-    Parameter("tag", "names", "tags, one of which a request has; may be repeated"),
-    Parameter(
-        "size", "choice",
-        "tokens of the prompt: s up to 300, m up to 3,000, l up to 30,000, xl above",
-        choices=("", *SIZES),
-    ),
-)  # fmt: skip
-_METRIC: Final = Parameter("metric", "choice", "what is shown", "ttft", tuple(history.MEASURES))
-
-
 def _board(context: ApiContext, question: Question, _: str) -> boards.SpeedBoard:
     return boards.board(context.ledger, question, context.now_ns, context.hourly, context.try_line)
-
-
-def _series(context: ApiContext, question: Question, _: str) -> history.Series:
-    return history.series(context.ledger, question, context.now_ns)
-
-
-def _heat(context: ApiContext, question: Question, _: str) -> history.Heat:
-    return history.heat(context.ledger, question, context.now_ns)
 
 
 def _requests(context: ApiContext, question: Question, _: str) -> requests.RequestPage:
@@ -74,18 +41,6 @@ def _board_rows(context: ApiContext, question: Question, id_: str) -> Iterator[d
         cells["last_error"] = None if error is None else error.outcome
         cells["last_error_at"] = None if error is None else error.at
         yield cells
-
-
-def _series_rows(context: ApiContext, question: Question, id_: str) -> Iterator[dict[str, object]]:
-    for one in _series(context, question, id_).rows:
-        for point in one.points:
-            yield {"target": one.target, **sheet.flat(point)}
-
-
-def _heat_rows(context: ApiContext, question: Question, id_: str) -> Iterator[dict[str, object]]:
-    found = _heat(context, question, id_)
-    for cell in found.rows:
-        yield {"tz": found.tz, **sheet.flat(cell)}
 
 
 def _request_rows(context: ApiContext, question: Question, _: str) -> Iterator[dict[str, object]]:
@@ -112,7 +67,7 @@ API_ROUTES: Final = (
         "/api/board",
         "Every target over a period: quantiles with intervals, success, cost, 24 hours, ranking.",
         (
-            *_period("-24h"), *_NAMES, *_OWNERS,
+            *period("-24h"), *NAMES, *OWNERS,
             Parameter("use", "choice", "rank for a use", choices=("", *USES)),
             Parameter("group", "choice", "hosts of one model side by side",
                       choices=("", "model")),
@@ -123,31 +78,14 @@ API_ROUTES: Final = (
         boards.SpeedBoard, _board, _board_rows,
     ),
     ApiRoute(
-        "/api/series",
-        "One metric over time, with percentile bands; the 12 targets with most attempts.",
-        (
-            *_period("-24h"), *_NAMES, _METRIC,
-            Parameter("bucket", "choice", "width of a point", "auto",
-                      ("auto", *history.BUCKETS)),
-        ),
-        history.Series, _series, _series_rows,
-    ),
-    ApiRoute(
-        "/api/heat",
-        "One metric by hour of the day and day of the week.",
-        (*_period("-14d"), *_NAMES, _METRIC,
-         Parameter("tz", "text", "time zone of the hours", "UTC")),
-        history.Heat, _heat, _heat_rows,
-    ),
-    ApiRoute(
         "/api/requests",
         "Requests, newest first, a page at a time; never a prompt or an answer.",
         (
-            *_period("-24h"),
+            *period("-24h"),
             Parameter("model", "names", "models as clients asked for them; may be repeated"),
             Parameter("provider", "names", "providers of the answers; may be repeated"),
             Parameter("target", "names", "targets that answered; may be repeated"),
-            *_OWNERS,
+            *OWNERS,
             Parameter("outcome", "choice", "how requests ended; bad are all but ok", "all",
                       requests.OUTCOME_CHOICES),
             Parameter("ttft_min", "count", "fewest milliseconds to the first token"),

@@ -79,8 +79,8 @@ def _traffic(config: Config, data: Path, now: datetime) -> dict[str, ObservedSpe
 
 
 def _runs(data: Path, now: datetime) -> dict[str, ObservedSpeed]:
-    from lightgate.ledger.runs.history import History
-    from lightgate.ledger.store.seen import HISTORY, seen_in_runs
+    from lightgate.ledger.runs.history import HISTORY, History
+    from lightgate.ledger.store.seen import seen_in_runs
 
     if not (data / HISTORY).exists():
         return {}

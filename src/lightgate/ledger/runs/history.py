@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from lightgate.ledger.runs.recording import Recording
 
+HISTORY: Final = "history.sqlite"  # in the data folder
 VERSION: Final = 1  # of the file, in PRAGMA user_version
 BUSY_S: Final = 30.0  # how long one writer waits for another
 _FIELDS: Final = AttemptRecord.__struct_fields__

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lightgate.ledger.runs.run import CellSummary, Run
     from lightgate.ledger.store.store import Ledger
 
-HISTORY: Final = "history.sqlite"  # where `lightgate schedule` keeps its runs, in the data folder
 LONGEST: Final = timedelta(days=30)
 ENOUGH: Final = 200  # answers after which no older hour is looked at
 FEWEST: Final = 3  # answers below which nothing is said

@@ -1,4 +1,4 @@
-"""Targets over time: percentile bands of one metric, and a week's hours beside each other."""
+"""Targets over time: percentile bands of one metric with marks, and the hours of a week."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from lightgate.clock.sketch import DDSketch
 from lightgate.console.api.figures import Figure, of_sketch
 from lightgate.console.api.question import BadQuestion, rfc3339
 from lightgate.console.api.sums import named
+from lightgate.console.charts.marks import ChartMark, drift_marks, outage_marks
+from lightgate.ledger.runs.history import HISTORY, scheduled_runs
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
 from lightgate.ledger.store.schema import rollups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from lightgate.console.api.question import Question
     from lightgate.ledger.store.store import Ledger
@@ -30,6 +33,7 @@ MEASURES: Final = {
 BUCKETS: Final = {"5m": FINE_S, "1h": HOUR_S, "1d": DAY_S}
 MOST_POINTS: Final = 1500  # of one target
 MOST_TARGETS: Final = 12
+MOST_RUNS: Final = 400  # scheduled benchmarks, the newest
 _HEAT_S: Final = 92 * DAY_S
 
 
@@ -53,8 +57,24 @@ class TargetSeries(msgspec.Struct, frozen=True):
     points: tuple[Point, ...]
 
 
+class RunPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scheduled benchmark measured of a target under one load."""
+
+    t: str
+    target: str
+    schedule: str
+    run_id: str
+    load: str
+    p50: float
+    p95: float | None
+    n: int
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric over time, for each target; `bucket_s` is the seconds of a point."""
+    """One metric over time, for each target; `bucket_s` is the seconds of a point.
+
+    `marks` are days on which a target differed and its outages, `runs` scheduled benchmarks.
+    """
 
     as_of: str
     since: str
@@ -62,7 +82,10 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     bucket_s: int
     rows: tuple[TargetSeries, ...]
+    marks: tuple[ChartMark, ...]
+    runs: tuple[RunPoint, ...]
     left_out: int
+    try_line: str
     ignored: tuple[str, ...]
 
 
@@ -86,16 +109,26 @@ class Heat(msgspec.Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...]
 
 
-def series(ledger: Ledger, question: Question, now_ns: int) -> Series:
-    """Return the series of the targets with most attempts among those that are asked for."""
+def series(
+    ledger: Ledger, question: Question, now_ns: int, data: Path | None = None, try_line: str = ""
+) -> Series:
+    """Return the series of the targets with most attempts among those that are asked for.
+
+    Scheduled benchmarks are read from the history in `data`.
+    """
     period, metric = question.period, question.text("metric")
     width = _width(question)
     buckets: dict[str, list[Any]] = defaultdict(list)
     with ledger.reading() as connection:
         for row in _rows(connection, question, width):
             buckets[row.target].append(row)
-    busiest = sorted(buckets, key=lambda name: (-sum(row.attempts for row in buckets[name]), name))
-    shown = sorted(busiest[:MOST_TARGETS])
+        asked = {name: sum(row.attempts for row in rows) for name, rows in buckets.items()}
+        busiest = sorted(asked, key=lambda name: (-asked[name], name))
+        shown = sorted(busiest[:MOST_TARGETS])
+        marks = [
+            *drift_marks(connection, shown, MEASURES[metric], period),
+            *outage_marks(connection, shown, period),
+        ]
     since, until = period.texts()
     return Series(
         as_of=rfc3339(now_ns // 1_000_000_000),
@@ -104,7 +137,10 @@ def series(ledger: Ledger, question: Question, now_ns: int) -> Series:
         metric=metric,
         bucket_s=width,
         rows=tuple(TargetSeries(name, tuple(map(_point, buckets[name]))) for name in shown),
+        marks=tuple(marks),
+        runs=tuple(_run_points(data, shown, question)) if data is not None else (),
         left_out=len(buckets) - len(shown),
+        try_line=try_line,
         ignored=question.ignored,
     )
 
@@ -133,6 +169,29 @@ def heat(ledger: Ledger, question: Question, now_ns: int) -> Heat:
         rows=tuple(HeatCell(*at, of_sketch(hours[at], 0.5)) for at in sorted(hours)),
         ignored=question.ignored,
     )
+
+
+def _run_points(data: Path, targets: Sequence[str], question: Question) -> Iterator[RunPoint]:
+    """The medians of scheduled benchmarks at these targets, oldest first."""
+    since, until = question.period.texts()
+    metric = MEASURES[question.text("metric")]
+    kept = scheduled_runs(data / HISTORY, since=since, until=until, most=MOST_RUNS)
+    for schedule, run in kept:
+        for cell in run.cells:
+            found = cell.estimate(metric, 0.5) if cell.target in targets else None
+            if found is None or found.value is None:
+                continue
+            tail = cell.estimate(metric, 0.05 if metric.endswith("_tps") else 0.95)
+            yield RunPoint(
+                t=run.started,
+                target=cell.target,
+                schedule=schedule,
+                run_id=run.id,
+                load=cell.load,
+                p50=round(found.value, 3),
+                p95=None if tail is None or tail.value is None else round(tail.value, 3),
+                n=found.n,
+            )
 
 
 def _width(question: Question) -> int:
