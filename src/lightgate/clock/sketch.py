@@ -142,15 +142,22 @@ class DDSketch:
 
     def quantile(self, q: float) -> float | None:
         """Nearest-rank quantile within the relative error; +inf where failures reach that far."""
+        return self.quantiles((q,))[0]
+
+    def quantiles(self, shares: Iterable[float]) -> list[float | None]:
+        """Several quantiles at once: the counts are added up once for all of them."""
         n = self.count
-        place = rank(n, q)
         if n == 0:
-            return None
-        if place > n - self.infinities:
+            return [None for _ in shares]
+        below = list(accumulate(self._buckets))
+        return [self._at_place(rank(n, q), below) for q in shares]
+
+    def _at_place(self, place: int, below: Sequence[int]) -> float:
+        if place > self.count - self.infinities:
             return math.inf
         if place <= self.zeros:
             return self.low
-        at = bisect_left(list(accumulate(self._buckets)), place - self.zeros)
+        at = bisect_left(below, place - self.zeros)
         return min(self.high, max(self.low, self._value(at + self._offset)))
 
     def at_most(self, bound: float) -> int:

@@ -33,12 +33,11 @@ def of_sketch(sketch: DDSketch, q: float) -> Figure:
     pair = _pair(n, q)
     if pair is None:
         return Figure(None, None, None, n)
-    middle = sketch.quantile(q)
-    low, high = (sketch.quantile(rank / n) for rank in pair)
+    middle, low, high = sketch.quantiles((q, pair[0] / n, pair[1] / n))
     if middle is None or low is None or high is None:
         return Figure(None, None, None, n)
     error = sketch.relative_error
-    return Figure(_short(middle), _short(low * (1 - error)), _short(high * (1 + error)), n)
+    return Figure(short(middle), short(low * (1 - error)), short(high * (1 + error)), n)
 
 
 def _pair(n: int, q: float) -> tuple[int, int] | None:
@@ -64,5 +63,6 @@ def grade_of(speed_total: Figure) -> str | None:
     return str(grade(speed_total.lo, speed_total.hi))
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
+def short(value: float | None) -> float | None:
+    """A number with as many digits as a sketch knows."""
+    return None if value is None else float(f"{value:.{_DIGITS}g}")

@@ -18,6 +18,7 @@ from lightgate.console.api.figures import Figure
 from lightgate.console.api.question import rfc3339
 from lightgate.console.api.sums import sums_of_rollups
 from lightgate.ledger.store.exchange import NANO
+from lightgate.ledger.store.hourly import hourly_costs
 from lightgate.ledger.store.schema import BESIDE, attempt_notes
 from lightgate.report.money.bill import (
     Fired,
@@ -140,6 +141,8 @@ def hedge_bill(
         found = [one for some in tried.values() if (one := fired_of(some)) is not None]
         fired = _wanted(found, question)
         sums = _sums(connection, question, sorted({one.target for one in fired}))
+        period = (question.period.start_s, question.period.stop_s)
+        own = set(hourly_costs(connection, period, prices))
     closed: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     for row in rows:
         life = life_of(row)
@@ -147,7 +150,7 @@ def hedge_bill(
             closed[row.target].append(life)
     facts = _Facts(
         {name: _lives(sums.get(name), closed[name]) for name in {one.target for one in fired}},
-        {name: _per_token(one, prices) for name, one in sums.items()},
+        {name: _per_token(one, own) for name, one in sums.items()},
     )
     since, until = question.period.texts()
     by_day = _groups(fired, lambda one: rfc3339(one.wall_ns // _NS_PER_S)[:10])
@@ -233,9 +236,9 @@ def _quantiles(sketch: DDSketch, count: int) -> list[float]:
     return [value / _MS_PER_S for value in found if value is not None]
 
 
-def _per_token(sums: TargetSums, prices: Mapping[str, Decimal]) -> Decimal | None:
+def _per_token(sums: TargetSums, own: set[str]) -> Decimal | None:
     """Dollars per output token, prompts included; one more at a self-hosted provider costs none."""
-    if sums.provider in prices:
+    if sums.provider in own:
         return Decimal(0)
     return sums.cost / sums.tokens_out if sums.cost and sums.tokens_out else None
 

@@ -10,17 +10,18 @@ from zoneinfo import ZoneInfo
 import msgspec
 import sqlalchemy as sa
 
+from lightgate.clock.quantile import smallest_n
 from lightgate.clock.sketch import DDSketch
-from lightgate.console.api.figures import Figure, of_sketch
+from lightgate.console.api.figures import Figure, of_sketch, short
 from lightgate.console.api.question import BadQuestion, rfc3339
-from lightgate.console.api.sums import named
+from lightgate.console.api.sums import named, spans
 from lightgate.console.charts.marks import ChartMark, drift_marks, outage_marks
 from lightgate.ledger.runs.history import HISTORY, scheduled_runs
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
 from lightgate.ledger.store.schema import rollups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from lightgate.console.api.question import Question
@@ -30,11 +31,13 @@ MEASURES: Final = {
     "ttft": "ttft_ms", "ttfa": "ttfa_ms", "speed": "speed_tps", "speed_total": "speed_total_tps",
     "e2e": "e2e_ms", "overhead": "overhead_ms",
 }  # fmt: skip
-BUCKETS: Final = {"5m": FINE_S, "1h": HOUR_S, "1d": DAY_S}
+BUCKETS: Final = {"5m": FINE_S, "1h": HOUR_S, "6h": 6 * HOUR_S, "1d": DAY_S}
 MOST_POINTS: Final = 1500  # of one target
 MOST_TARGETS: Final = 12
+FEWEST_POINTS: Final = 14  # a chart that was made coarser for its p95 has more
 MOST_RUNS: Final = 400  # scheduled benchmarks, the newest
 _HEAT_S: Final = 92 * DAY_S
+_BAND: Final = {q: smallest_n(q) for q in (0.05, 0.25, 0.5, 0.75, 0.95)}
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -117,14 +120,10 @@ def series(
     Scheduled benchmarks are read from the history in `data`.
     """
     period, metric = question.period, question.text("metric")
-    width = _width(question)
-    buckets: dict[str, list[Any]] = defaultdict(list)
     with ledger.reading() as connection:
-        for row in _rows(connection, question, width):
-            buckets[row.target].append(row)
-        asked = {name: sum(row.attempts for row in rows) for name, rows in buckets.items()}
-        busiest = sorted(asked, key=lambda name: (-asked[name], name))
-        shown = sorted(busiest[:MOST_TARGETS])
+        asked = _attempts(connection, question)
+        shown = sorted(sorted(asked, key=lambda name: (-asked[name], name))[:MOST_TARGETS])
+        width, buckets = _chosen(connection, question, shown)
         marks = [
             *drift_marks(connection, shown, MEASURES[metric], period),
             *outage_marks(connection, shown, period),
@@ -136,10 +135,12 @@ def series(
         until=until,
         metric=metric,
         bucket_s=width,
-        rows=tuple(TargetSeries(name, tuple(map(_point, buckets[name]))) for name in shown),
+        rows=tuple(
+            TargetSeries(name, tuple(one.point() for one in buckets[name])) for name in shown
+        ),
         marks=tuple(marks),
         runs=tuple(_run_points(data, shown, question)) if data is not None else (),
-        left_out=len(buckets) - len(shown),
+        left_out=len(asked) - len(shown),
         try_line=try_line,
         ignored=question.ignored,
     )
@@ -194,33 +195,108 @@ def _run_points(data: Path, targets: Sequence[str], question: Question) -> Itera
             )
 
 
-def _width(question: Question) -> int:
-    """The width of a point: as asked, or the finest that keeps the number of points readable."""
+class _Bucket:
+    """The sums of one target over one point, which may be several rows of the ledger."""
+
+    __slots__ = ("attempts", "bucket_s", "judged", "ok", "sketch")
+
+    def __init__(self, bucket_s: int) -> None:
+        self.bucket_s = bucket_s
+        self.attempts = self.judged = self.ok = 0
+        self.sketch = DDSketch()
+
+    def take(self, row: Any) -> None:
+        self.attempts += row.attempts
+        self.judged += row.attempts - row.cancelled - row.cut
+        self.ok += row.ok
+        if row.sketch is not None:
+            self.sketch.merge(DDSketch.from_bytes(row.sketch))
+
+    def point(self) -> Point:
+        n = self.sketch.count
+        found = dict(zip(_BAND, self.sketch.quantiles(_BAND), strict=True))
+        # A quantile is told where enough samples would give it an interval.
+        told = (short(found[q]) if n >= needed else None for q, needed in _BAND.items())
+        ok = round(self.ok / self.judged, 6) if self.judged else None
+        return Point(rfc3339(self.bucket_s), *told, self.attempts, ok)
+
+
+def _attempts(connection: sa.Connection, question: Question) -> dict[str, int]:
+    """How often every target was asked in the period."""
+    table = rollups.c
+    found: dict[str, int] = defaultdict(int)
+    for width, first, stop in spans(question.period):
+        query = (
+            sa.select(table.target, sa.func.sum(table.attempts))
+            .where(table.width_s == width, table.bucket_s >= first, table.bucket_s < stop)
+            .where(*named(question, table))
+            .group_by(table.target)
+        )
+        for target, count in connection.execute(query):
+            found[target] += int(count)
+    return found
+
+
+def _chosen(
+    connection: sa.Connection, question: Question, shown: Sequence[str]
+) -> tuple[int, dict[str, list[_Bucket]]]:
+    """The width of a point and the points of every target.
+
+    Unless a width is asked for: the finest at which the typical point has a p95 and the chart still
+    has enough points; else the finest at which it has a median.
+    """
     seconds = question.period.stop_s - question.period.start_s
     asked = question.text("bucket")
     if asked != "auto":
         if seconds > BUCKETS[asked] * MOST_POINTS:
             raise BadQuestion(f"That are more than {MOST_POINTS:,} points: ask for wider buckets.")
-        return BUCKETS[asked]
-    return next((width for width in BUCKETS.values() if seconds <= width * 600), DAY_S)
+        return BUCKETS[asked], _buckets(connection, question, BUCKETS[asked], shown)
+    fitting = [width for width in BUCKETS.values() if seconds <= width * 600] or [DAY_S]
+    tried = []
+    for width in fitting:
+        if tried and seconds < width * FEWEST_POINTS:
+            break
+        found = _buckets(connection, question, width, shown)
+        tried.append((width, found))
+        if _typical(found) >= _BAND[0.95]:
+            return width, found
+    return next((one for one in tried if _typical(one[1]) >= _BAND[0.5]), tried[-1])
 
 
-def _rows(connection: sa.Connection, question: Question, width: int) -> Iterator[Any]:
+def _typical(buckets: Mapping[str, Sequence[_Bucket]]) -> int:
+    """The samples of the point in the middle of all."""
+    counts = sorted(one.sketch.count for some in buckets.values() for one in some)
+    return counts[len(counts) // 2] if counts else 0
+
+
+def _buckets(
+    connection: sa.Connection, question: Question, width: int, shown: Sequence[str]
+) -> dict[str, list[_Bucket]]:
+    """The points of every target, in their order; six hours are added up from single ones."""
+    kept = width if width in {FINE_S, HOUR_S, DAY_S} else HOUR_S
+    found: dict[str, dict[int, _Bucket]] = defaultdict(dict)
+    for row in _rows(connection, question, kept, shown):
+        mine, at = found[row.target], row.bucket_s // width * width
+        if at not in mine:
+            mine[at] = _Bucket(at)
+        mine[at].take(row)
+    return {target: list(points.values()) for target, points in found.items()}
+
+
+def _of(question: Question, shown: Sequence[str] | None) -> list[sa.ColumnElement[bool]]:
+    return named(question, rollups.c) if shown is None else [rollups.c.target.in_(shown)]
+
+
+def _rows(
+    connection: sa.Connection, question: Question, width: int, shown: Sequence[str] | None = None
+) -> Iterator[Any]:
     table, period = rollups.c, question.period
     packed = table[f"{MEASURES[question.text('metric')]}_sketch"].label("sketch")
     query = (
         sa.select(table.target, table.bucket_s, table.attempts, table.ok, table.cancelled,
                   table.cut, packed)
         .where(table.width_s == width, table.bucket_s >= period.start_s // width * width,
-               table.bucket_s <= period.stop_s, *named(question, table))
+               table.bucket_s <= period.stop_s, *_of(question, shown))
         .order_by(table.bucket_s)
     )  # fmt: skip
     yield from connection.execute(query)
-
-
-def _point(row: Any) -> Point:
-    sketch = DDSketch() if row.sketch is None else DDSketch.from_bytes(row.sketch)
-    judged = row.attempts - row.cancelled - row.cut
-    p05, p25, p50, p75, p95 = (of_sketch(sketch, q).v for q in (0.05, 0.25, 0.5, 0.75, 0.95))
-    ok = round(row.ok / judged, 6) if judged else None
-    return Point(rfc3339(row.bucket_s), p05, p25, p50, p75, p95, row.attempts, ok)

@@ -21,11 +21,11 @@ from lightgate.clock.share import Z, wilson
 from lightgate.clock.sketch import DDSketch
 from lightgate.console.api.figures import of_sketch
 from lightgate.console.api.question import rfc3339
-from lightgate.ledger.store.rollup import DAY_S, FINE_S
+from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
 from lightgate.ledger.store.schema import ATTEMPT_FAILED, OUTCOMES, attempt_notes, rollups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from lightgate.console.api.figures import Figure
     from lightgate.console.api.question import Period
@@ -149,7 +149,7 @@ def _drift_mark(target: str, spell: _Spell, *, is_rate: bool) -> ChartMark:
     told = [1.0 / one if is_rate else one for one in (ratio, *ends)]
     word = ("lower" if slower else "higher") if is_rate else "longer" if slower else "shorter"
     amounts = [abs(one - 1.0) for one in told]
-    between = f" ({min(amounts[1:]):.0%} to {max(amounts[1:]):.0%})" if ends else ""
+    between = f" ({_percent(min(amounts[1:]))} to {_percent(max(amounts[1:]))})" if ends else ""
     lasted = "" if len(spell.days) == 1 else f" at most, for {len(spell.days)} days"
     stayed = "; since then this is the usual" if len(spell.days) == FEWEST else ""
     return ChartMark(
@@ -159,14 +159,18 @@ def _drift_mark(target: str, spell: _Spell, *, is_rate: bool) -> ChartMark:
         until=rfc3339(spell.days[-1].day_s + DAY_S),
         change=round(ratio - 1.0, 4),
         text=(
-            f"median {amounts[0]:.0%} {word} than on the {strongest.runs} days before"
+            f"median {_percent(amounts[0])} {word} than on the {strongest.runs} days before"
             f"{between}{lasted}{stayed}"
         ),
     )
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
 def is_down(failed: int, judged: int) -> bool:
-    """Whether surely more than half of the attempts of five minutes failed."""
+    """Whether surely more than half of the attempts of a span failed."""
     return failed >= FEWEST_FAILED and wilson(failed / judged, judged).low > DOWN
 
 
@@ -175,29 +179,41 @@ def outage_marks(
 ) -> list[ChartMark]:
     """Mark the stretches of a period in which most attempts at a target failed.
 
-    By the index of failures, so for as long as single requests are kept.
+    By spans of five minutes, and by hours where a target is asked too rarely for those. The index
+    of failures finds them, so for as long as single requests are kept.
     """
     down: dict[str, list[Any]] = defaultdict(list)
-    for row in connection.execute(_failing(targets, period)):
-        judged = row.attempts - row.cancelled - row.cut
-        if is_down(judged - row.ok, judged):
-            down[row.target].append(row)
-    found = []
-    for target in targets:
-        stretches: list[list[Any]] = []
-        for row in sorted(down[target], key=lambda row: row.bucket_s):
-            if stretches and row.bucket_s - stretches[-1][-1].bucket_s <= FINE_S + APART_S:
-                stretches[-1].append(row)
-            else:
-                stretches.append([row])
-        found += [_outage(target, rows) for rows in stretches[-MOST_OUTAGES:]]
+    for width in (FINE_S, HOUR_S):
+        found = defaultdict(list)
+        for row in connection.execute(_failing(targets, period, width)):
+            judged = row.attempts - row.cancelled - row.cut
+            if is_down(judged - row.ok, judged):
+                found[row.target].append(row)
+        for target, rows in found.items():
+            known = {one.bucket_s // width for one in down[target]}
+            down[target] += [row for row in rows if row.bucket_s // width not in known]
+    return [
+        _outage(target, rows)
+        for target in targets
+        for rows in _stretches(down[target])[-MOST_OUTAGES:]
+    ]
+
+
+def _stretches(down: Iterable[Any]) -> list[list[Any]]:
+    """Spans of time that are close to each other, in groups."""
+    found: list[list[Any]] = []
+    for row in sorted(down, key=lambda row: row.bucket_s):
+        if found and row.bucket_s - found[-1][-1].bucket_s - found[-1][-1].width_s <= APART_S:
+            found[-1].append(row)
+        else:
+            found.append([row])
     return found
 
 
-def _failing(targets: Sequence[str], period: Period) -> sa.Select[Any]:
-    """The sums of those five minutes in which enough attempts failed to look closer."""
+def _failing(targets: Sequence[str], period: Period, width: int) -> sa.Select[Any]:
+    """The sums of those spans in which enough attempts failed to look closer."""
     note, table = attempt_notes.c, rollups.c
-    bucket = (note.wall_ns // (FINE_S * _NS_PER_S) * FINE_S).label("bucket_s")
+    bucket = (note.wall_ns // (width * _NS_PER_S) * width).label("bucket_s")
     failed = (
         sa.select(note.target, bucket)
         .where(note.target.in_(targets), ATTEMPT_FAILED)
@@ -208,9 +224,10 @@ def _failing(targets: Sequence[str], period: Period) -> sa.Select[Any]:
         .subquery()
     )
     here = sa.and_(table.bucket_s == failed.c.bucket_s, table.target == failed.c.target)
+    plain = (table.target, table.width_s, table.bucket_s, table.attempts)
     return (
-        sa.select(table.target, table.bucket_s, table.attempts, *(table[name] for name in OUTCOMES))
-        .join_from(failed, rollups, sa.and_(table.width_s == FINE_S, here))
+        sa.select(*plain, *(table[name] for name in OUTCOMES))
+        .join_from(failed, rollups, sa.and_(table.width_s == width, here))
         .where(2 * table.ok < table.attempts - table.cancelled - table.cut)
     )
 
@@ -224,7 +241,7 @@ def _outage(target: str, rows: Sequence[Any]) -> ChartMark:
         kind="outage",
         target=target,
         t=rfc3339(rows[0].bucket_s),
-        until=rfc3339(rows[-1].bucket_s + FINE_S),
+        until=rfc3339(rows[-1].bucket_s + rows[-1].width_s),
         change=None,
         text=f"{lost:,} of {total:,} attempts failed, most of them with {worst}",
     )
