@@ -216,9 +216,10 @@ class _Bucket:
         n = self.sketch.count
         found = dict(zip(_BAND, self.sketch.quantiles(_BAND), strict=True))
         # A quantile is told where enough samples would give it an interval.
-        told = (short(found[q]) if n >= needed else None for q, needed in _BAND.items())
+        told = [short(found[q]) if n >= needed else None for q, needed in _BAND.items()]
+        p05, p25, p50, p75, p95 = told
         ok = round(self.ok / self.judged, 6) if self.judged else None
-        return Point(rfc3339(self.bucket_s), *told, self.attempts, ok)
+        return Point(rfc3339(self.bucket_s), p05, p25, p50, p75, p95, self.attempts, ok)
 
 
 def _attempts(connection: sa.Connection, question: Question) -> dict[str, int]:
@@ -252,7 +253,7 @@ def _chosen(
             raise BadQuestion(f"That are more than {MOST_POINTS:,} points: ask for wider buckets.")
         return BUCKETS[asked], _buckets(connection, question, BUCKETS[asked], shown)
     fitting = [width for width in BUCKETS.values() if seconds <= width * 600] or [DAY_S]
-    tried = []
+    tried: list[tuple[int, dict[str, list[_Bucket]]]] = []
     for width in fitting:
         if tried and seconds < width * FEWEST_POINTS:
             break
