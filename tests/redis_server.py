@@ -27,7 +27,7 @@ class RedisServer:
     """One server; `options` are lines of its configuration."""
 
     def __init__(self, *options: str, port: int = 0) -> None:
-        self.port = port or _free_port()
+        self.port = port or free_port()
         self._options = options
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -54,10 +54,17 @@ class RedisServer:
 
     def command(self, *words: str) -> bytes:
         """Send a command on a connection of its own, and return the first bytes of the reply."""
+        return self.ask_as("", *words)
+
+    def ask_as(self, password: str, *words: str) -> bytes:
+        """Send a command after a password, and return the first bytes of the last reply."""
+        reply = b""
         with socket.create_connection(("127.0.0.1", self.port), timeout=READY_S) as link:
-            link.sendall(b"*%d\r\n" % len(words))
-            link.sendall(b"".join(b"$%d\r\n%b\r\n" % (len(w), w.encode()) for w in words))
-            return link.recv(65536)
+            for command in (("AUTH", password), words) if password else (words,):
+                parts = b"".join(b"$%d\r\n%b\r\n" % (len(w), w.encode()) for w in command)
+                link.sendall(b"*%d\r\n%b" % (len(command), parts))
+                reply = link.recv(65536)
+        return reply
 
     def freeze(self) -> None:
         assert self._child is not None
@@ -86,7 +93,8 @@ class RedisServer:
             return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

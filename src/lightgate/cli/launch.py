@@ -71,7 +71,8 @@ AUTO: Final = (
     " them; other providers mean other prices and terms"
 )
 _NEEDS_RESTART: Final = {
-    "host": "host", "port": "port", "workers": "workers", "data": "data", "drain_ns": "drain",
+    "host": "[gateway] host", "port": "[gateway] port", "workers": "[gateway] workers",
+    "data": "[gateway] data", "drain_ns": "[gateway] drain", "shared": "[shared] url",
 }  # fmt: skip
 _log = logging.getLogger(__name__)
 
@@ -199,7 +200,11 @@ class Launch:
         self._port, self._console_port = gateway.port, console_at.port
         self._prepare.port = gateway.port
         if before is None and any(key.budget_usd is not None for key in self._keys):
-            await apart_aside(lambda: restore_spend(self.settings.ledger, self._keys))
+            await apart_aside(
+                lambda: restore_spend(
+                    self.settings.ledger, self._keys, shared=bool(self.settings.shared)
+                )
+            )
         started = instant_text(SYSTEM.wall_ns()) if before is None else before.started
 
         def changed(children: tuple[ChildState, ...]) -> None:
@@ -324,7 +329,7 @@ class Launch:
             self._lists.again()
         for field, name in _NEEDS_RESTART.items():
             if getattr(before, field) != getattr(fresh, field):
-                logs.say(_log, logging.WARNING, f"[gateway] {name} changes with the next start")
+                logs.say(_log, logging.WARNING, f"{name} changes with the next start")
 
     def _usable(self) -> bool:
         wall_ns = SYSTEM.wall_ns()

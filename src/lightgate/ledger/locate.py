@@ -46,6 +46,11 @@ class LedgerPlace(msgspec.Struct, frozen=True):
         """Return whether this ledger has not been made yet."""
         return self.url == _PLAIN_SQLITE and not (self.data / FILE).is_file()
 
+    @property
+    def own(self) -> bool:
+        """Return whether this ledger is a file of this machine, which no other writes to."""
+        return self.url.startswith(_PLAIN_SQLITE)
+
     def environment(self) -> dict[str, str]:
         """Return the environment that `of_process` reads."""
         return {LEDGER_ENV: self.url}

@@ -18,6 +18,9 @@ from lightgate.gateway.process.prepare import (
     restore_spend,
 )
 from lightgate.gateway.served.snapshot import LOCK, read_snapshot
+from lightgate.gateway.shared.counters import SharedCounters
+from lightgate.gateway.shared.store import SharedStore
+from lightgate.gateway.spend.counter_file import CounterFile
 from lightgate.gateway.spend.counters import SpendCounters
 from lightgate.ledger.locate import LedgerPlace
 from lightgate.ledger.store.keys import KeyRecord, KeyTerms, add_key, new_key
@@ -152,6 +155,27 @@ def test_the_spend_of_an_earlier_life_is_restored(tmp_path: Path) -> None:
         assert standing is not None
         assert (standing.held_nano, standing.spent_nano) == (0, 0)
         assert counters.admit(record, SYSTEM.wall_ns(), 0, S) is None
+
+
+def test_a_ledger_of_all_machines_is_told_to_them_and_not_counted_as_this_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = key(budget_usd=Decimal(1))
+    place = LedgerPlace("sqlite", tmp_path)
+    with SpendCounters.open(tmp_path / "spend", 3, [record]) as dead:
+        assert dead.admit(record, SYSTEM.wall_ns(), 0, 7) is None
+    spent = {record.id: Decimal("0.25")}
+    monkeypatch.setattr("lightgate.ledger.store.queries.spend_per_key", lambda *_: spent)
+    monkeypatch.setattr(LedgerPlace, "own", False)
+    restore_spend(place, (record,), shared=True)
+    with SpendCounters.open(tmp_path / "spend", 0, [record]) as counters:
+        own = counters.own_part(record)
+        assert (own.spent_nano, own.held_nano) == (7, 0)  # what the dead had reserved
+    store = SharedStore("redis://127.0.0.1:1", "m", 0, SYSTEM.now_ns)
+    known = SharedCounters(CounterFile(tmp_path / "spend"), 0, SYSTEM, store)
+    known.know_ledger(tmp_path)
+    assert known._ledger == {record.id: (own.period, S // 4)}
+    known.close()
 
 
 def test_an_order_says_all_that_another_process_needs(prepared: Preparation) -> None:

@@ -122,6 +122,19 @@ async def test_what_a_machine_spent_before_its_restart_is_told_to_a_store_that_h
     await again.close()
 
 
+async def test_what_a_ledger_of_all_machines_knows_is_the_least_that_was_spent(
+    machines: Machines, tmp_path: Path
+) -> None:
+    record = key(budget_usd=Decimal(1))
+    two = machines(2, record)
+    period = two[0].counters.own_part(record).period
+    counters_module.write_known(tmp_path, {record.id: (period, 60 * CENT)})
+    for machine in two:  # both were told the same sum, which counts once
+        machine.counters.know_ledger(tmp_path)
+    await join(two)
+    assert await crowd(two, record, 100, nano_usd=CENT) == {"": 40, "budget": 60}
+
+
 async def test_an_answer_that_cannot_be_read_leaves_nobody_waiting(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,12 +8,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
+import trustme
 
 from gateway.shared.test_counters import CENT, crowd, join, key
 from lightgate.clock.source import SYSTEM
 from lightgate.gateway.shared import store as store_module
 from lightgate.gateway.shared.store import NodeId, SharedStore, shown
-from redis_server import RedisServer
+from redis_server import RedisServer, free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -165,6 +166,28 @@ async def test_eviction_without_a_limit_of_memory_never_happens_and_is_taken(
         await join(machines(1))
     finally:
         redis.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+async def test_tls_and_a_password(redis: RedisServer, tmp_path: Path) -> None:
+    del redis
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    names = {"cert-file": "cert", "key-file": "key", "ca-cert-file": "ca"}
+    files = [word for n, f in names.items() for word in (f"--tls-{n}", str(tmp_path / f"{f}.pem"))]
+    with RedisServer(
+        "--tls-port", "0", "--tls-auth-clients", "no", "--requirepass", "s3cret", *files
+    ) as server:
+        port = free_port()
+        login = f"rediss://:s3cret@127.0.0.1:{port}"
+        server.ask_as("s3cret", "CONFIG", "SET", "tls-port", str(port))
+        trusted = SharedStore(f"{login}?ssl_ca_certs={tmp_path / 'ca.pem'}", "m", 0, SYSTEM.now_ns)
+        trusted.lane()
+        assert await trusted.join(), trusted.problem
+        await trusted.close()
+        assert "cannot be reached" in await problem(login)  # a certificate that nobody vouches for
 
 
 def test_an_address_is_shown_without_its_secret() -> None:

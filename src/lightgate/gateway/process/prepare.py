@@ -285,14 +285,28 @@ def keys_in(place: LedgerPlace) -> tuple[KeyRecord, ...]:
         return read_keys(connection)
 
 
-def restore_spend(place: LedgerPlace, keys: tuple[KeyRecord, ...]) -> None:
-    """Raise the spend counters to what the journals and the ledger know, before a worker runs."""
+def restore_spend(place: LedgerPlace, keys: tuple[KeyRecord, ...], *, shared: bool = False) -> None:
+    """Raise the spend counters to what the journals and the ledger know, before a worker runs.
+
+    A ledger of all machines that share their counters is told to those instead: it knows more than
+    this machine has spent.
+    """
+    from lightgate.gateway.shared.counters import write_known
     from lightgate.gateway.spend.counters import SpendCounters, restore
     from lightgate.ledger.journal.ship import Shipper
 
     with place.open() as ledger, SpendCounters.open(place.data / "spend", 0) as spend:
         Shipper(ledger, place.data / "journal").drain()
-        restore(spend, ledger, keys, SYSTEM.wall_ns())
+        if not shared or place.own:
+            restore(spend, ledger, keys, SYSTEM.wall_ns())
+            return
+        known: dict[str, tuple[int, int]] = {}
+
+        def tell(key: KeyRecord, nano_usd: int) -> None:
+            known[key.id] = spend.own_part(key).period, nano_usd
+
+        restore(spend, ledger, keys, SYSTEM.wall_ns(), tell)
+        write_known(place.data, known)
 
 
 def providers_with_key() -> list[str]:

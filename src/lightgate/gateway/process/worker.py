@@ -311,7 +311,8 @@ def _counters(
     if store is None:
         spend = SpendCounters.open(path, options.index, keys)
     else:
-        spend = SharedCounters.share(path, options.index, keys, store)
+        spend = shared = SharedCounters.share(path, options.index, keys, store)
+        shared.know_ledger(options.data)
     spend.charge_own()
     return spend
 

@@ -11,6 +11,7 @@ Where the store may not be waited for, the worker takes from its share (`share`)
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -37,11 +38,19 @@ SILENCE_MS: Final = 2_000  # ... and from here on its share is kept back for it
 SETTLE_MS: Final = 2_000  # after the store has lost its data: all workers have told theirs again
 MOST_AT_ONCE: Final = 512  # requests in one question
 MOST_TOLD: Final = 128  # keys that are told about in one, beside those of its requests
+KNOWN: Final = "ledger-spend.json"  # what a ledger of all machines said at the start
 ACTIVE_NS: Final = 90 * SECOND_NS  # after its last request, a key is still told about
 _SETTLING: Final = 9
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder().decode
+
+
+def write_known(data: Path, spent: Mapping[str, tuple[int, int]]) -> None:
+    """Keep what a ledger of all machines says was spent: period and nano-dollars, by key."""
+    unborn = (data / KNOWN).with_suffix(".new")
+    unborn.write_bytes(msgspec.json.encode(spent))
+    unborn.replace(data / KNOWN)
 
 
 class _Ask:
@@ -104,9 +113,11 @@ class SharedCounters(SpendCounters):
         counters.add(keys)
         return counters
 
-    def know_ledger(self, spent: Mapping[str, tuple[int, int]]) -> None:
-        """Take in what a ledger of all machines says was spent: period and nano-dollars, by key."""
-        self._ledger.update(spent)
+    def know_ledger(self, data: Path) -> None:
+        """Take in what a ledger of all machines said at the start, where there is one."""
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            content = (data / KNOWN).read_bytes()
+            self._ledger.update(msgspec.json.decode(content, type=dict[str, tuple[int, int]]))
 
     async def reserve(
         self, key: KeyRecord, wall_ns: int, tokens: int, nano_usd: int

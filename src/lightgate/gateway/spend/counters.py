@@ -43,7 +43,7 @@ from lightgate.gateway.spend.shares import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from lightgate.clock.source import Clock
@@ -385,9 +385,16 @@ def limited(key: KeyRecord) -> bool:
 
 
 def restore(
-    counters: SpendCounters, ledger: Ledger, keys: Iterable[KeyRecord], wall_ns: int
+    counters: SpendCounters,
+    ledger: Ledger,
+    keys: Iterable[KeyRecord],
+    wall_ns: int,
+    raise_to: Callable[[KeyRecord, int], None] | None = None,
 ) -> None:
     """Raise every spend to what the ledger knows, then drop what earlier lives had reserved.
+
+    `raise_to` is called instead, with nano-dollars, where others have spent of it too; then what
+    earlier lives had reserved counts as spent here.
 
     Call it while no worker of this data folder runs, after the journals were shipped and their
     orphans settled: then the ledger knows every cent, and no reservation is anybody's.
@@ -402,9 +409,15 @@ def restore(
         spent = spend_per_key(ledger, period_start(period, wall_ns)) if of_period else {}
         for key in of_period:
             if key.id in spent:
-                counters.load_spend(key.id, int(spent[key.id] * SECOND_NS))
+                nano_usd = int(spent[key.id] * SECOND_NS)
+                if raise_to is None:
+                    counters.load_spend(key.id, nano_usd)
+                else:
+                    raise_to(key, nano_usd)
     for worker in range(counters.workers):
-        counters.clear_worker(worker)
+        orphaned = counters.clear_worker(worker)
+        for key_id, held in orphaned.items() if raise_to is not None else ():
+            counters.settle(key_id, 0, held.nano_usd, 0, held.tokens)
 
 
 def _denied(
