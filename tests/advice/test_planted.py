@@ -35,8 +35,8 @@ from lightgate.advise.advice import (
 )
 from lightgate.advise.advise import advise
 from lightgate.advise.history import run_history
+from lightgate.advise.of_ledger import advise_ledger, scope_of
 from lightgate.advise.scope import AdviceScope
-from lightgate.cli.advise import advise_ledger, scope_of
 from lightgate.clock.quantile import Interval
 from lightgate.config.load import parse_config
 from lightgate.ledger.runs.checked import ChecksRecord, PassPair

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 NAME: Final = "batch-times.jsonl"
@@ -67,14 +67,18 @@ class PastTimes:
             finally:
                 os.close(descriptor)
 
+    def newest(self, limit: int) -> list[PastTime]:
+        """The last jobs and runs of all providers and targets, the newest first."""
+        found: deque[PastTime] = deque(self._all(), maxlen=limit)
+        return list(reversed(found))
+
     def _last(self, kind: str, name: str) -> deque[PastTime]:
-        found: deque[PastTime] = deque(maxlen=LAST)
+        return deque((o for o in self._all() if o.kind == kind and o.name == name), maxlen=LAST)
+
+    def _all(self) -> Iterator[PastTime]:
         if self._path is None:
-            return found
+            return
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             for raw in file:
                 with contextlib.suppress(msgspec.DecodeError):
-                    one = _decode(raw)
-                    if one.kind == kind and one.name == name:
-                        found.append(one)
-        return found
+                    yield _decode(raw)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from lightgate.cli.options import config_option, json_option, read_config
 from lightgate.cli.output import Column, emit_json, emit_table
@@ -18,10 +17,8 @@ from lightgate.ledger.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from lightgate.advise.advise import AdviceReport
-    from lightgate.advise.scope import AdviceScope
     from lightgate.config.model import Config
     from lightgate.ledger.runs.run import Run
-    from lightgate.ledger.store.store import Ledger
 
 
 @click.command("advise", epilog="Example: lightgate advise --last 14d --all")
@@ -80,47 +77,14 @@ def command(**given: Any) -> None:
 
 
 def _of_ledger(given: dict[str, Any], config: Config | None, checks: Run | None) -> AdviceReport:
+    from lightgate.advise.of_ledger import advise_ledger, scope_of
+
     now = datetime.now(UTC)
     period = (now - length_of(given["last"]), now)
     place = locate(config if given["data"] is None else None, given["data"])
     with place.open_existing() as ledger:
         scope = scope_of(ledger, period, config, checks)
         return advise_ledger(ledger, scope, given["model"], rehearse=given["rehearse"])
-
-
-def scope_of(
-    ledger: Ledger,
-    period: tuple[datetime, datetime],
-    config: Config | None,
-    checks: Run | None = None,
-    most: int | None = None,
-) -> AdviceScope:
-    """Read a period of a ledger; of more than `most` requests the newest."""
-    from lightgate.advise.history import MOST, ledger_history
-    from lightgate.advise.scope import AdviceScope
-    from lightgate.ledger.store.hourly import hourly_rows, machine_uses
-
-    tables = {} if config is None else config.providers
-    prices = {name: t.hourly_cost for name, t in tables.items() if t.hourly_cost is not None}
-    last = period[1] - period[0]
-    hourly = hourly_rows(ledger, last, period[1], prices)
-    machines = machine_uses(ledger, hourly, last, period[1])
-    return AdviceScope(ledger_history(ledger, *period, most or MOST), config, machines, checks)
-
-
-def advise_ledger(
-    ledger: Ledger, scope: AdviceScope, model: str | None = None, *, rehearse: bool = True
-) -> AdviceReport:
-    """Find what could be changed in a period of a ledger."""
-    from lightgate.advise.advise import advise
-    from lightgate.advise.rehearsed import rehearse_advice
-
-    report = advise(scope, model)
-    if not rehearse:
-        return report
-    return msgspec.structs.replace(
-        report, advice=tuple(rehearse_advice(ledger, scope, report.advice))
-    )
 
 
 def _of_run(path: Path, config: Config | None, checks: Run | None) -> AdviceReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import signal
 import sys
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from lightgate.ledger.runs.run import Run
     from lightgate.provider.target import Target
 
+PARENT_DEATH_ENV = "LIGHTGATE_ENDS_WITH_PARENT"  # as in lightgate.gateway.process.lock
 PROFILES = ("voice", "coding", "agent", "batch")
 
 
@@ -151,6 +153,10 @@ def command(**given: Any) -> int:
     from lightgate.bench.judge.slo import parse
     from lightgate.bench.watch.watch import EngineWatch
 
+    if PARENT_DEATH_ENV in os.environ:  # the console started it, and is its parent
+        from lightgate.gateway.process.child import end_with_parent
+
+        end_with_parent(os.environ)
     checks = [parse(text) for text in given["limits"]]
     cases = cases_of(given)
     if cases is None and any(check.name.startswith("pass") for check in checks):

@@ -44,7 +44,7 @@ from lightgate.gateway.process.prepare import (
 )
 from lightgate.gateway.process.shelter import ENOUGH, keep_private, raise_descriptors
 from lightgate.gateway.process.supervisor import ChildSpec, StoppedEarly, Supervisor, look
-from lightgate.gateway.served.inner import SECRET_ENV, new_secret
+from lightgate.gateway.served.inner import CONSOLE_ENV, SECRET_ENV, new_secret
 from lightgate.gateway.shared.store import SHARED_ENV
 from lightgate.gateway.spend.shares import WORKERS as MOST_WORKERS
 from lightgate.ledger.store.keys import KeyRecord, instant_text
@@ -170,8 +170,11 @@ class Launch:
         self._generation = 0  # how often the processes were replaced
         self._served = ServedNames(providers=(), model=None)  # known once there is a snapshot
         self._lists: ListKeeper | None = None
-        # For the lines of batches; the program before this one has left it, or it is made now.
-        self._secret = os.environ.pop(SECRET_ENV, "") or new_secret()
+        # For the lines of batches and for the console's own requests; the program before this one
+        # has left them, or they are made now.
+        self._secrets = {
+            name: os.environ.pop(name, "") or new_secret() for name in (SECRET_ENV, CONSOLE_ENV)
+        }
 
     def require_keys(self) -> None:
         """Read the keys; a gateway that other machines can reach must have a usable one."""
@@ -228,7 +231,7 @@ class Launch:
                         children=supervisor.hands(),
                         facts=None if self._prepare.facts is None else dict(self._prepare.facts),
                     ),
-                    {SECRET_ENV: self._secret},
+                    self._secrets,
                 )
 
         supervisor = Supervisor(
@@ -396,8 +399,7 @@ class Launch:
                 argv=_module("lightgate.gateway.process.worker", *where, "--index",
                              str(first + index), "--drain-s", f"{drain_s:g}",
                              *(() if index else ("--probes",))),
-                env={**self._environment(), SECRET_ENV: self._secret,
-                     SHARED_ENV: self.settings.shared},
+                env={**self._environment(), **self._secrets, SHARED_ENV: self.settings.shared},
                 stage=WORKERS,
                 stop_s=drain_s + AFTER_DRAIN_S,
                 reloads=True,
@@ -414,7 +416,7 @@ class Launch:
         return ChildSpec(
             name="batches",
             argv=_module("lightgate.gateway.runner", *where),
-            env={**self._environment(), SECRET_ENV: self._secret},
+            env={**self._environment(), SECRET_ENV: self._secrets[SECRET_ENV]},
             without=self._key_variables(),
             stage=TRAFFIC,
             stop_s=BATCHES_STOP_S,
@@ -428,12 +430,18 @@ class Launch:
             name="console",
             argv=_module("lightgate.console", *where, "--port", str(self._console_port),
                          "--retention-s", f"{retention_s:g}"),
-            env={**self._environment(), **self.settings.traces},
+            env={**self._environment(), **self.settings.traces,
+                 CONSOLE_ENV: self._secrets[CONSOLE_ENV], **self._config_file()},
             without=self._key_variables(),
             stage=CONSOLE,
             stop_s=CONSOLE_STOP_S,
             silent_s=SILENT_S,
         )  # fmt: skip
+
+    def _config_file(self) -> dict[str, str]:
+        """The configuration file for a process that reads it by itself."""
+        path = self._prepare.path
+        return {} if path is None else {"LIGHTGATE_CONFIG": str(path.absolute())}
 
     def _environment(self) -> dict[str, str]:
         return {

@@ -215,8 +215,8 @@ def _read(
 
 def _advice(ledger: Ledger, period: ReportPeriod, config: Config | None) -> str:
     """The section about what to change; nothing is rehearsed for it."""
+    from lightgate.advise.of_ledger import advise_ledger, scope_of
     from lightgate.advise.page import advice_section
-    from lightgate.cli.advise import advise_ledger, scope_of
 
     span = (period.until - period.length, period.until)
     scope = scope_of(ledger, span, config, most=_MOST_ADVISED)

@@ -28,6 +28,8 @@ from lightgate.console.guard import (
 )
 from lightgate.console.site.endpoints import ENDPOINTS
 from lightgate.console.site.pages import FILES, KINDS, PAGES, STATIC, page_html
+from lightgate.console.work.orders import WORK_ORDERS, WorkDesk
+from lightgate.console.work.own_gateway import OwnGateway
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.lock import read_state
 from lightgate.report.tables.speed_report import GROUPINGS
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 STALE_S: Final = 30.0  # without a whole pass over the journals for so long the console is not ready
 REPORT_DAYS: Final = 14
 _ENTER_FILES: Final = frozenset(("enter.js", "console.css", "icon.svg"))  # of the page /enter
+ORDERS: Final = (*ADMIN_ORDERS, *WORK_ORDERS)
 _PAGES: Final = {page.path: page for page in PAGES}
 
 
@@ -65,6 +68,7 @@ class ConsoleContext(NamedTuple):
     data: Path
     clock: Clock = SYSTEM
     notice: Callable[[], str] = lambda: ""  # what an operator should know, though all is well
+    work: WorkDesk | None = None  # None: made with the application
 
 
 class ConsoleRoute(NamedTuple):
@@ -151,8 +155,9 @@ REGISTRY: Final = (
 
 def build_app(console: ConsoleContext, access: ConsoleAccess) -> ASGIApp:
     """Build the routes of the registry and those of the API behind the guard."""
+    work = console.work or WorkDesk(console.ledger, OwnGateway(console.data), console.clock)
     api = ApiPages(
-        ENDPOINTS, console.ledger, console.data,
+        ENDPOINTS, console.ledger, work.own,
         totals=console.totals, ship_loop=console.ship_loop, clock=console.clock,
     )  # fmt: skip
     pages = api.pages()
@@ -166,16 +171,20 @@ def build_app(console: ConsoleContext, access: ConsoleAccess) -> ASGIApp:
     routes += [
         Route(order.path, desk.page(order), methods=[order.method]) for order in ADMIN_ORDERS
     ]
+    routes += [
+        Route(matched(order.path), work.page(order), methods=[order.method])
+        for order in WORK_ORDERS
+    ]
     app = Starlette(routes=routes, exception_handlers={LightgateError: _failed})
     registry: dict[str, dict[str, Access]] = {}
     for entry in REGISTRY:
         registry.setdefault(entry.path, {}).update(dict.fromkeys(entry.methods, entry.access))
     for path, allowed in api.accesses().items():
         registry.setdefault(matched(path), {}).update(reads(allowed))
-    for order in ADMIN_ORDERS:
-        registry.setdefault(order.path, {})[order.method] = order.access
+    for order in ORDERS:
+        registry.setdefault(matched(order.path), {})[order.method] = order.access
     guard = Guard(app, registry=registry, access=access, credentials=credentials)
-    api.orders = ADMIN_ORDERS
+    api.orders = ORDERS
     api.admin = AdminSources(
         console.data, console.ship_loop, console.workers, console.totals.names, console.notice,
         lambda: dict(guard.refused),

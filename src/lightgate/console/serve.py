@@ -25,11 +25,14 @@ from lightgate.console.labels import LabelNames
 from lightgate.console.ship_loop import ShipLoop
 from lightgate.console.totals import Totals
 from lightgate.console.traces import make_traces
+from lightgate.console.work.orders import WorkDesk
+from lightgate.console.work.own_gateway import OwnGateway
 from lightgate.console.workers import Workers
 from lightgate.errors import LightgateError
 from lightgate.gateway.process.child import beat, end_with_parent
 from lightgate.gateway.process.logs import CONSOLE_SECRET_ENV, secrets_of, start_child
 from lightgate.gateway.process.port import refused, require_secret
+from lightgate.gateway.served.inner import CONSOLE_ENV
 from lightgate.gateway.served.snapshot import SnapshotFailed, read_snapshot
 from lightgate.ledger.locate import LEDGER_ENV, LedgerPlace, locate
 from lightgate.ledger.store.hourly import note_hourly_prices
@@ -81,7 +84,7 @@ def run(options: ConsoleOptions, ledger_made: Callable[[], object] | None = None
     shared = end_with_parent(
         os.environ
     )  # the parent holds the port: it is the same in the next life
-    start_child(os.environ, secrets=secrets_of(config, os.environ))
+    start_child(os.environ, secrets=secrets_of(config, os.environ, also=[CONSOLE_ENV]))
     sock = _listening(options, shared=shared)
     place = LedgerPlace.of_process(os.environ, options.data)
     if config is not None and LEDGER_ENV not in os.environ:
@@ -120,9 +123,12 @@ async def _serve(
         taken=taken,
     )
     workers = Workers(options.data, SYSTEM)
+    own = OwnGateway(options.data, os.environ.pop(CONSOLE_ENV, ""))
+    work = WorkDesk(ledger, own, SYSTEM)
     console = ConsoleContext(
-        ledger, ship_loop, totals, workers, traces, options.data, notice=lambda: retention.doubt
-    )
+        ledger, ship_loop, totals, workers, traces, options.data,
+        notice=lambda: retention.doubt, work=work,
+    )  # fmt: skip
     app = build_app(console, ConsoleAccess(options.host, secret))
     server = _Server(
         uvicorn.Config(
@@ -153,6 +159,7 @@ async def _serve(
     await asyncio.to_thread(traces.close)
     server.should_exit = True
     await serving
+    await work.close()
     if beating is not None:
         beating.cancel()
 

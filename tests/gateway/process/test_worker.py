@@ -22,7 +22,7 @@ from lightgate.gateway.process import worker as module
 from lightgate.gateway.process.gauges import read_gauges
 from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.worker import TOO_LARGE, Worker, WorkerOptions
-from lightgate.gateway.served.inner import SECRET_ENV
+from lightgate.gateway.served.inner import CONSOLE_ENV, SECRET_ENV
 from lightgate.gateway.served.resolve import make_snapshot
 from lightgate.gateway.served.snapshot import FILE, LoadTerms, put_snapshot
 from lightgate.gateway.spend.counters import SpendCounters
@@ -308,10 +308,10 @@ def test_a_worker_that_cannot_start_says_why(
     code = module.main(["--data", str(tmp_path / "none")])
     assert code != 0
     assert str(tmp_path / "none") in capsys.readouterr().err
-    assert module._key_variables(tmp_path / "none") == [SECRET_ENV]
+    assert module._key_variables(tmp_path / "none") == [SECRET_ENV, CONSOLE_ENV]
     config = '[providers.lab]\nbase_url = "http://h/v1"\napi_key = "env:LAB_KEY"\n'
     put_snapshot(tmp_path, make_snapshot(parse_config(config), (), {"LAB_KEY": "sk-1"}))
-    assert module._key_variables(tmp_path) == [SECRET_ENV, "LAB_KEY"]
+    assert module._key_variables(tmp_path) == [SECRET_ENV, CONSOLE_ENV, "LAB_KEY"]
 
 
 async def test_engines_are_asked_for_their_load_while_there_is_traffic(

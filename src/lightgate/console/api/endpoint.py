@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lightgate.console.api.question import Parameter, Question
     from lightgate.console.api.ticks import Ticks
     from lightgate.console.guard import Access
+    from lightgate.console.work.own_gateway import OwnGateway
     from lightgate.ledger.store.store import Ledger
     from lightgate.price.rates import Rates
 
@@ -33,6 +34,7 @@ class ApiContext(NamedTuple):
     `ticks` are the stamps of the newest answers.
     `try_line` is a command that sends a request through the gateway. `data` is the folder in which
     benchmarks keep their history, and `rates` has the prices of models, by provider and model.
+    `own` is the gateway itself.
     """
 
     ledger: Ledger
@@ -44,6 +46,7 @@ class ApiContext(NamedTuple):
     ticks: Ticks | None = None
     data: Path | None = None
     rates: Mapping[str, Mapping[str, Rates]] = {}
+    own: OwnGateway | None = None
 
 
 class ApiRoute(NamedTuple):

@@ -16,12 +16,11 @@ from lightgate.console.api.openapi import openapi
 from lightgate.console.api.question import BadQuestion, read_question
 from lightgate.console.api.request import RequestUnknown
 from lightgate.console.api.requests import count_newer, read_cursor
-from lightgate.errors import LightgateError
-from lightgate.gateway.process.lock import read_state
+from lightgate.console.work.runs import RunUnknown
+from lightgate.errors import LightgateError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-    from pathlib import Path
 
     from starlette.requests import Request
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from lightgate.console.labels import LabelNames
     from lightgate.console.ship_loop import ShipLoop
     from lightgate.console.totals import Totals
+    from lightgate.console.work.own_gateway import OwnGateway
     from lightgate.ledger.store.store import Ledger
 
 LIVE_S: Final = 2.0
@@ -43,12 +43,12 @@ class ApiPages:
     """The endpoints of the API for one console."""
 
     def __init__(
-        self, endpoints: Sequence[ApiRoute], ledger: Ledger, data: Path, *,
+        self, endpoints: Sequence[ApiRoute], ledger: Ledger, own: OwnGateway, *,
         totals: Totals, ship_loop: ShipLoop, clock: Clock,
     ) -> None:  # fmt: skip
         self._endpoints = {route.path: route for route in endpoints}
         self._ledger = ledger
-        self._data = data
+        self._own = own
         self._totals = totals
         self._ship_loop = ship_loop
         self._clock = clock
@@ -111,16 +111,12 @@ class ApiPages:
         )
 
     def _context(self) -> ApiContext:
-        state = read_state(self._data)
-        gateway = ""
-        if state is not None:
-            host = "127.0.0.1" if state.host in {"0.0.0.0", "::"} else state.host  # noqa: S104 - read, not bound
-            gateway = f"http://{f'[{host}]' if ':' in host else host}:{state.port}"
+        gateway = self._own.address
         names = self._totals.names
         return ApiContext(
             self._ledger, self._clock.wall_ns(), names.hourly or {}, gateway,
             _try_line(gateway, names) if gateway else "", self.admin, self._totals.ticks,
-            self._data, names.rates,
+            self._own.data, names.rates, self._own,
         )  # fmt: skip
 
     async def _openapi(self, request: Request) -> Response:
@@ -199,8 +195,8 @@ def _event(number: int, data: bytes) -> bytes:
 
 def _refused(error: LightgateError) -> Response:
     status = 503
-    if isinstance(error, BadQuestion):
+    if isinstance(error, BadQuestion | UsageError):
         status = 400
-    elif isinstance(error, RequestUnknown):
+    elif isinstance(error, RequestUnknown | RunUnknown):
         status = 404
     return PlainTextResponse(f"{error.message}\n", status_code=status)

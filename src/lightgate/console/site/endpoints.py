@@ -7,5 +7,6 @@ from typing import Final
 from lightgate.console.admin.routes import ADMIN_READS
 from lightgate.console.api.routes import API_ROUTES
 from lightgate.console.charts.routes import CHART_ROUTES
+from lightgate.console.work.routes import WORK_ROUTES
 
-ENDPOINTS: Final = (*API_ROUTES, *CHART_ROUTES, *ADMIN_READS)
+ENDPOINTS: Final = (*API_ROUTES, *CHART_ROUTES, *WORK_ROUTES, *ADMIN_READS)

@@ -16,7 +16,7 @@ async function frozen() {
     picture.alt = was[at].getAttribute("aria-label") ?? "";
     one.replaceWith(picture);
   });
-  for (const one of copy.querySelectorAll("[hidden], script, noscript, dialog, datalist, .filters, .tools, form")) one.remove();
+  for (const one of copy.querySelectorAll("[hidden], script, link, noscript, dialog, datalist, .filters, .tools, form")) one.remove();
   for (const link of copy.querySelectorAll("a, button")) {
     const plain = document.createElement("span");
     plain.className = link.className;
@@ -27,8 +27,9 @@ async function frozen() {
   note.className = "soft";
   note.textContent = [`Lightgate, saved at ${new Date().toISOString().slice(0, 19).replace("T", " ")} UTC`, ...filters()].join(" · ");
   copy.querySelector("h1")?.after(note);
-  const css = await (await fetch("/static/console.css", { credentials: "same-origin" })).text();
-  return { copy, css };
+  const sheets = [...document.querySelectorAll("link[rel=stylesheet]")].map((one) => /** @type {HTMLLinkElement} */ (one).href);
+  const texts = await Promise.all(sheets.map(async (one) => (await fetch(one, { credentials: "same-origin" })).text()));
+  return { copy, css: texts.join("\n") };
 }
 
 /** The filters in force, in words. */

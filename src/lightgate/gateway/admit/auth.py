@@ -9,7 +9,7 @@ from lightgate.gateway.admit.overrides import forbidden, read_headers
 from lightgate.gateway.exchange.caller import NEVER, Caller
 from lightgate.gateway.request.passed import check_hops
 from lightgate.gateway.request.refusal import UNAUTHORIZED, Refusing
-from lightgate.gateway.served.inner import PREFIX
+from lightgate.gateway.served.inner import CONSOLE_PREFIX, PREFIX
 from lightgate.gateway.served.keys import presented_key
 from lightgate.ledger.store.keys import instant_ns
 
@@ -30,6 +30,8 @@ def read_caller(state: State, inbound: Inbound, endpoint: Endpoint) -> Caller:
     batch = presented is not None and presented.startswith(PREFIX)
     if batch:
         key = _authorize_line(state, inbound, presented or b"")
+    elif presented is not None and presented.startswith(CONSOLE_PREFIX):
+        key = _authorize_console(state, inbound, presented)
     else:
         key = authorize(state, inbound, state.wall_ns())
     overrides, request_id, passed = read_headers(inbound, key)
@@ -68,6 +70,12 @@ def _authorize_line(state: State, inbound: Inbound, presented: bytes) -> KeyReco
     if key is None:
         raise Refusing(UNAUTHORIZED)
     return key
+
+
+def _authorize_console(state: State, inbound: Inbound, presented: bytes) -> None:
+    """Let the console's own requests in; they belong to no key."""
+    if state.inner is None or not state.inner.is_console(presented, inbound.peer):
+        raise Refusing(UNAUTHORIZED)
 
 
 def _check_origin(origin: bytes | None) -> None:

@@ -220,6 +220,11 @@ class BatchStore:
         rows = self._opened().execute("SELECT facts FROM jobs WHERE active ORDER BY seq")
         return [_job(facts) for (facts,) in rows.fetchall()]
 
+    def newest(self, limit: int) -> list[BatchJob]:
+        """The last batches of all keys, the newest first."""
+        rows = self._opened().execute("SELECT facts FROM jobs ORDER BY seq DESC LIMIT ?", (limit,))
+        return [_job(facts) for (facts,) in rows.fetchall()]
+
     def change(
         self, id_: str, change: Callable[[BatchJob], BatchJob], *new: StoredFile
     ) -> BatchJob | None:

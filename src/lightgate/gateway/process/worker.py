@@ -38,7 +38,7 @@ from lightgate.gateway.process.probe import Prober
 from lightgate.gateway.process.sharing import SHARE_TICKS, FormSharing
 from lightgate.gateway.process.shelter import most_connections
 from lightgate.gateway.request.prints import PromptPrints
-from lightgate.gateway.served.inner import SECRET_ENV, InnerCaller
+from lightgate.gateway.served.inner import CONSOLE_ENV, SECRET_ENV, InnerCaller
 from lightgate.gateway.served.served import Served
 from lightgate.gateway.served.snapshot import FILE, read_snapshot
 from lightgate.gateway.shared.answers import SharedAnswerStore
@@ -299,8 +299,12 @@ def _key_variables(data: Path) -> list[str]:
     try:
         reaches = read_snapshot(data).providers.values()
     except LightgateError:
-        return [SECRET_ENV]  # the worker itself says why it cannot start
-    return [SECRET_ENV, *(name for reach in reaches for name in reach.secret_variables)]
+        return [SECRET_ENV, CONSOLE_ENV]  # the worker itself says why it cannot start
+    return [
+        SECRET_ENV,
+        CONSOLE_ENV,
+        *(name for reach in reaches for name in reach.secret_variables),
+    ]
 
 
 def _counters(

@@ -24,7 +24,7 @@ def example_name(snapshot: Snapshot) -> str | None:
     if snapshot.aliases:
         return snapshot.aliases[0].name
     for name, reach in snapshot.providers.items():
-        model = _chat_model(reach)
+        model = chat_model(reach)
         if model is None:
             continue
         target = f"{name}/{model}"
@@ -37,7 +37,7 @@ def example_name(snapshot: Snapshot) -> str | None:
     return None
 
 
-def _chat_model(reach: Reach) -> str | None:
+def chat_model(reach: Reach) -> str | None:
     """The catalogue's example where the provider has it, else its cheapest model that can chat."""
     row = reach.provider
     example = row.model_prefix + row.example if row.example else ""

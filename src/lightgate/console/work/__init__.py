@@ -1,0 +1,1 @@
+"""What the console sets going and follows: races, benchmark runs, batches, advice."""
