@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lightgate.console.admin.orders import ADMIN_ORDERS
+from lightgate.console.app import ORDERS
 from lightgate.console.site.endpoints import ENDPOINTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "console-api.md"
@@ -24,4 +24,4 @@ def test_every_path_and_parameter_has_its_row() -> None:
         rows = row.findall(found[route.path])
         assert rows == [(one.name, one.default) for one in route.parameters]
     orders = re.findall(r"^\| `([A-Z]+) ([^`]+)` \|", found["Orders"], re.MULTILINE)
-    assert orders == [(one.method, one.path) for one in ADMIN_ORDERS]
+    assert orders == [(one.method, one.path) for one in ORDERS]

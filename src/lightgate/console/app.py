@@ -181,8 +181,10 @@ def build_app(console: ConsoleContext, access: ConsoleAccess) -> ASGIApp:
         registry.setdefault(entry.path, {}).update(dict.fromkeys(entry.methods, entry.access))
     for path, allowed in api.accesses().items():
         registry.setdefault(matched(path), {}).update(reads(allowed))
-    for order in ORDERS:
-        registry.setdefault(matched(order.path), {})[order.method] = order.access
+    for order in ADMIN_ORDERS:
+        registry.setdefault(order.path, {})[order.method] = order.access
+    for work_order in WORK_ORDERS:
+        registry.setdefault(matched(work_order.path), {})[work_order.method] = work_order.access
     guard = Guard(app, registry=registry, access=access, credentials=credentials)
     api.orders = ORDERS
     api.admin = AdminSources(
