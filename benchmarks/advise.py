@@ -32,7 +32,7 @@ from advice.histories import (
     simulate,
     truly_saved,
 )
-from lightgate.cli.advise import advise_ledger, scope_of
+from lightgate.advise.of_ledger import advise_ledger, scope_of
 from lightgate.ledger.store.store import Ledger
 
 if TYPE_CHECKING:

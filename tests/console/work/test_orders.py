@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from console.work.conftest import RaceRig, Track
 
 SECRET = "open sesame"
-BEARER = {"authorization": f"Bearer {SECRET}"}
+BEARER: dict[str, Any] = {"authorization": f"Bearer {SECRET}"}
 SPENDING = [one for one in WORK_ORDERS if one.access == "admin"]
 ORDER = {"prompt": "How fast are you?", "lanes": ["lab/quick"], "max_tokens": 4}
 
@@ -155,7 +155,7 @@ async def test_nobody_spends_without_a_credential_or_from_another_site(
     made = await track()
     path = order.path.replace("{id}", "some-id")
 
-    async def status(**headers: str) -> int:
+    async def status(**headers: Any) -> int:
         got = await post(made, ORDER, path=path, method=order.method, **headers)
         return got.status
 

@@ -53,7 +53,7 @@ async def test_lanes_run_side_by_side_and_the_order_is_the_ledgers(track: Track)
         assert exchange.key_id is None
         assert attempt.target == one["target"] == one["name"]
         assert one["ttft_ms"] == attempt.ttft_ms
-        assert Decimal(one["cost_usd"]) == exchange.cost_usd > 0
+        assert Decimal(one["cost_usd"]) == exchange.cost_usd != 0
         # What the console stamped is the gateway's instant and the way from there to here.
         assert one["t_first_ms"] <= firsts[one["lane"]] <= one["t_first_ms"] + 5
         assert one["t_last_ms"] <= ends[one["lane"]] <= one["t_last_ms"] + 5

@@ -68,7 +68,12 @@ def cell(target: str, workers: int, ttft_ms: float) -> CellSummary:
 
 
 def test_one_run_has_cells_with_intervals_and_verdicts(tmp_path: Path) -> None:
-    facts = {"provider": "lab", "model": "s1", "base_url": "http://lab", "dialect": "openai"}
+    facts: dict[str, Any] = {
+        "provider": "lab",
+        "model": "s1",
+        "base_url": "http://lab",
+        "dialect": "openai",
+    }
     made = Run(
         id="r", started="2026-11-16T12:00:00Z", finished="2026-11-16T12:01:00Z",
         options={"targets": "lab/a,lab/b", "requests": "40"},

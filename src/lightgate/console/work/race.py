@@ -136,7 +136,7 @@ _chunk: Final = msgspec.json.Decoder(_Chunk)
 class _Lane:
     """One lane under way."""
 
-    def __init__(self, number: int, name: str, race: Race) -> None:
+    def __init__(self, number: int, name: str, race: RaceRun) -> None:
         self.number = number
         self.name = name
         self.request_id = f"{race.id}-{number + 1}"
@@ -197,7 +197,7 @@ class _Lane:
         )
 
 
-class Race:
+class RaceRun:
     """One race; `frames` runs it, and ends it when nobody asks for the next frame any more."""
 
     def __init__(

@@ -10,7 +10,7 @@ import msgspec
 from lightgate.bench.run.budget import ASK_ABOVE
 from lightgate.clock.source import SYSTEM
 from lightgate.console.work.lanes import LaneChoice, choice_of, offered, other_names
-from lightgate.console.work.race import Race, RaceOrder
+from lightgate.console.work.race import RaceOrder, RaceRun
 from lightgate.errors import LightgateError, UsageError
 from lightgate.wire.client.client import Client
 from lightgate.wire.client.proxy import Proxies
@@ -132,7 +132,7 @@ class RaceDesk:
         gateway = self._gateway.reached()
         if self._client is None:
             self._client = Client(proxies=Proxies(), watch_lag=False)
-        race = Race(order, gateway, self._client, ledger=self._ledger, clock=self._clock)
+        race = RaceRun(order, gateway, self._client, ledger=self._ledger, clock=self._clock)
         self.under_way += 1
         try:
             async for frame in race.frames(est_usd, gone):

@@ -31,7 +31,8 @@ def read_caller(state: State, inbound: Inbound, endpoint: Endpoint) -> Caller:
     if batch:
         key = _authorize_line(state, inbound, presented or b"")
     elif presented is not None and presented.startswith(CONSOLE_PREFIX):
-        key = _authorize_console(state, inbound, presented)
+        _authorize_console(state, inbound, presented)
+        key = None
     else:
         key = authorize(state, inbound, state.wall_ns())
     overrides, request_id, passed = read_headers(inbound, key)
