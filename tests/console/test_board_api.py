@@ -14,7 +14,6 @@ import pytest
 import sqlalchemy as sa
 
 from ledger.notes import T0, attempt_note, marks, settled
-from lightgate.console.admin.orders import ADMIN_ORDERS
 from lightgate.console.api.board import SHOWN
 from lightgate.console.api.memory import AnswerMemory
 from lightgate.console.api.openapi import openapi
@@ -23,6 +22,7 @@ from lightgate.console.api.requests import Cursor, RequestSearch, read_cursor
 from lightgate.console.api.sheet import inert
 from lightgate.console.api.sums import first_second, spans
 from lightgate.console.api.ticks import Ticks
+from lightgate.console.app import ORDERS
 from lightgate.console.site.endpoints import ENDPOINTS
 from lightgate.ledger.store.hourly import note_hourly_prices
 from lightgate.ledger.store.keys import KeyRecord, restore_keys
@@ -301,9 +301,9 @@ async def test_csv_has_the_same_rows_and_no_formula(
 
 async def test_the_openapi_document_describes_every_route(get: Get) -> None:
     told = json.loads((await get("/api/openapi.json")).text)
-    assert told == json.loads(json.dumps(openapi(ENDPOINTS, ADMIN_ORDERS)))
+    assert told == json.loads(json.dumps(openapi(ENDPOINTS, ORDERS)))
     paths = {path for route in ENDPOINTS for path in (route.path, route.csv_path)}
-    paths |= {order.path for order in ADMIN_ORDERS} | {"/api/openapi.json", "/api/live"}
+    paths |= {order.path for order in ORDERS} | {"/api/openapi.json", "/api/live"}
     assert set(told["paths"]) == paths
     references = set(re.findall(r'"\$ref": "#/components/schemas/(\w+)"', json.dumps(told)))
     assert references == set(told["components"]["schemas"]) & references
