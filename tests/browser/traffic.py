@@ -55,13 +55,13 @@ SPEEDS = (
 )
 
 
-def fill(data: Path, now_s: int, count: int = 3000) -> None:
+def fill(data: Path, now_s: int, count: int = 3000, *, hostile: bool = True) -> None:
     """Write the exchanges, the newest of the last minutes, and the sums by which they are shown."""
     draw = random.Random(16)  # noqa: S311 - the same traffic every time
     rollup = Rollup()
     exchanges: list[ExchangeNote] = []
     attempts: list[AttemptNote] = []
-    weights = [speed.share for speed in SPEEDS]
+    weights = [speed.share if hostile or speed.target != HOSTILE else 0.0 for speed in SPEEDS]
     for number in range(count):
         age_s = 14 * DAY_S * (1 - (number + 1) / count) ** 2  # more of it lies in the last days
         wall_ns = int((now_s - 60 - age_s) * 1e9)
