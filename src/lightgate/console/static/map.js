@@ -74,11 +74,11 @@ function pointMark(row, map, at, y, sides, taken) {
   const [left, up] = at;
   const mark = svg("a", { href: `/time?${new URLSearchParams({ target: row.target })}`, class: `point ${row.place}` });
   const words = describe(row, map);
-  mark.setAttribute("aria-label", words);
-  mark.append(svg("title", {}, words), svg("line", { x1: left, x2: left, y1: y.at(Number(row.y.lo)), y2: y.at(Number(row.y.hi)), class: "whisker" }));
+  const text = row.target.length > 34 ? `${row.target.slice(0, 33)}…` : row.target;
+  mark.setAttribute("aria-label", text === row.target ? words : `${text} ${words}`); // begins with what is seen
+  mark.append(svg("line", { x1: left, x2: left, y1: y.at(Number(row.y.lo)), y2: y.at(Number(row.y.hi)), class: "whisker" }));
   if (row.usd_per_hour === null) mark.append(svg("circle", { cx: left, cy: up, r: 5.5 }));
   else mark.append(svg("rect", { x: left - 5, y: up - 5, width: 10, height: 10 }));
-  const text = row.target.length > 34 ? `${row.target.slice(0, 33)}…` : row.target;
   const w = text.length * CHAR;
   const free = (/** @type {number} */ x0, /** @type {number} */ y0) => x0 >= sides[0] && x0 + w <= sides[1] + PLOT.right && !taken.some((one) => Math.abs(one.y - y0) < 14 && x0 < one.x + one.w + 4 && one.x < x0 + w + 4);
   const spots = [[10, 4], [-10, 4], [8, -10], [-8, -10], [8, 18], [-8, 18], [8, -24], [8, 32]].map(([dx, dy]) => ({ x: left + dx, start: dx > 0 ? left + dx : left + dx - w, y: up + dy, side: dx > 0 ? "" : " end" }));
