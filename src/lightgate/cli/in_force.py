@@ -13,6 +13,7 @@ from lightgate.config.load import parse_config, read_text
 from lightgate.console.admin.health import CONFIG_FILE, ConfigInForce, ConfigValue
 from lightgate.gateway.process.logs import Redactor, secrets_of
 from lightgate.ledger.store.keys import instant_text
+from lightgate.whole_file import put
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,8 +44,4 @@ def write_in_force(data: Path, path: Path | None, typed: Mapping[str, Any]) -> N
     kept = ConfigInForce(
         as_of=instant_text(SYSTEM.wall_ns()), file=None if path is None else name, rows=rows
     )
-    unborn = (data / CONFIG_FILE).with_suffix(".new")
-    descriptor = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(kept))
-    unborn.replace(data / CONFIG_FILE)
+    put(data / CONFIG_FILE, msgspec.json.encode(kept))

@@ -7,13 +7,13 @@ cannot be fetched leaves the one before it in force.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from lightgate.errors import LightgateError
 from lightgate.provider.model_list import ModelList, fetch_models
+from lightgate.whole_file import own_name, put
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,15 +43,11 @@ def read_lists(data: Path) -> dict[str, ModelList]:
 
 def keep_lists(data: Path, lists: Mapping[str, ModelList]) -> None:
     """Replace the file of the lists."""
-    fresh = data / f"{FILE}.{os.getpid()}.new"
+    path = data / FILE
     try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(dict(lists)))
-        fresh.replace(data / FILE)
+        put(path, msgspec.json.encode(dict(lists)), unborn=own_name(path))
     except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise LightgateError(f"{data / FILE} cannot be written: {error.strerror}.") from None
+        raise LightgateError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def due(

@@ -168,6 +168,7 @@ def gauged(data: Path) -> tuple[GaugeFile, WorkerGauges]:
     forms = SimpleNamespace(by_target={"a/m": form, "b/m": SimpleNamespace(in_flight=0)})
     state: Any = SimpleNamespace(
         worker=4,
+        store=None,
         now_ns=lambda: 77,
         exchanges={1, 2, 3},
         load=SimpleNamespace(lags=[1, 2], lag_total_ns=9, shed={"lag": 5}),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import socket
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
+from full_disk import full_disk
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.gateway.process.apart import apart, apart_aside
 from lightgate.gateway.process.lock import (
@@ -22,6 +22,9 @@ from lightgate.gateway.process.lock import (
     read_state,
     unready,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_work_is_done_in_another_process_and_its_result_comes_back() -> None:
@@ -136,28 +139,23 @@ def state(*children: ChildState) -> SupervisorState:
 
 def test_a_full_disk_leaves_no_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readiness goes by the file: where no other can be made, this one is written over."""
-
-    def full(path: Path, data: bytes) -> int:
-        path.touch()
-        raise OSError(errno.ENOSPC, "full")
-
     one = ChildState(name="worker-0", pid=7, ready=True, restarts=0)
     with DataFolderLock(tmp_path) as lock:
-        monkeypatch.setattr(Path, "write_bytes", full)
-        with pytest.raises(OSError, match="full"):  # there is no file yet
+        full_disk(monkeypatch)
+        with pytest.raises(OSError, match="No space"):  # there is no file yet
             lock.write(state(one))
         assert read_state(tmp_path) is None
         monkeypatch.undo()
         lock.write(state(one))
         assert unready(tmp_path) == []
-        monkeypatch.setattr(Path, "write_bytes", full)
+        full_disk(monkeypatch)
         late = msgspec.structs.replace(one, ready=False)
         lock.write(state(late))
         assert read_state(tmp_path) == state(late)
         assert unready(tmp_path) == ["worker-0"]
         assert not list(tmp_path.glob("*.new"))
         many = [msgspec.structs.replace(one, name=f"worker-{n}") for n in range(200)]
-        with pytest.raises(OSError, match="full"):  # they do not fit
+        with pytest.raises(OSError, match="No space"):  # they do not fit
             lock.write(state(*many))
         assert read_state(tmp_path) == state(late)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 
+from full_disk import full_disk
 from ledger.notes import T0, settled
 from lightgate.clock.source import ManualClock
 from lightgate.ledger.journal.journal import Journal
@@ -148,12 +147,8 @@ def test_a_full_disk_leaves_no_part_of_the_file(
     site.run(1)
     before = (site.data / FILE).read_bytes()
 
-    def full(path: Path, content: bytes) -> int:
-        path.open("wb").close()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path), len(content))
-
     with monkeypatch.context() as patch:
-        patch.setattr(type(site.data), "write_bytes", full)
+        full_disk(patch)
         site.retention.prune()
     assert "No space left on device" in caplog.text
     assert not list(site.data.glob("retention*.new"))

@@ -28,6 +28,7 @@ from lightgate.config.notation import parse_duration
 from lightgate.errors import ConfigError, HttpRefused, LightgateError, UsageError
 from lightgate.ledger.runs.folder import RUN, DiskFailed, RunFolder
 from lightgate.ledger.runs.history import HISTORY, History
+from lightgate.whole_file import put
 from lightgate.wire.client.fetch import fetch
 from lightgate.wire.client.roundtrip import Deadlines
 from lightgate.wire.origin import split_url
@@ -198,13 +199,9 @@ class Schedules:
             os.close(lock)
 
     def _replace(self, book: ScheduleFile) -> None:
-        temporary = self.data / f".{FILE}.{os.getpid()}"
         try:
             # A webhook's path is often its secret: the file is its owner's alone.
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(book)) + b"\n")
-            temporary.replace(self._path)
+            put(self._path, msgspec.json.format(msgspec.json.encode(book)) + b"\n")
         except OSError as error:
             raise DiskFailed(f"{self._path} cannot be written: {error.strerror}.") from None
 

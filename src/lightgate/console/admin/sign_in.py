@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import secrets
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from lightgate.clock.source import SYSTEM
+from lightgate.whole_file import own_name, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,11 +151,7 @@ class SignIns:
         if there and not path.exists():
             return  # it was ended meanwhile
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unborn = path.with_suffix(f".{os.getpid()}.new")
-        descriptor = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_encode(record))
-        unborn.replace(path)
+        put(path, _encode(record), unborn=own_name(path))
 
 
 def _digest(secret: str) -> str:

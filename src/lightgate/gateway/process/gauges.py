@@ -14,6 +14,7 @@ import msgspec
 
 from lightgate.gateway.shared.store import StoreGauge
 from lightgate.route.health.breaker import State as BreakerState
+from lightgate.whole_file import put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,14 +105,10 @@ class GaugeFile:
         A disk that takes nothing only makes the metrics older.
         """
         # The name of a worker's place, not of its life: what a killed one left is written over.
-        unborn = self._path.with_name(f"{self._state.worker}.new")
-        try:
+        unborn = f"{self._state.worker}.new"
+        with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            unborn.write_bytes(content)
-            unborn.replace(self._path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                unborn.unlink()
+            put(self._path, content, unborn=unborn)
 
 
 def read_gauges(data: Path) -> list[tuple[Path, WorkerGauges]]:

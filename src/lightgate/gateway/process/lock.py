@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from lightgate.errors import ConfigError, LightgateError
+from lightgate.whole_file import put
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -81,12 +82,9 @@ class DataFolderLock:
         """
         told = msgspec.json.format(msgspec.json.encode(state), indent=2) + b"\n"
         told = told.ljust(-(-len(told) // ROOM_BYTES) * ROOM_BYTES - 1) + b"\n"
-        fresh = self._data / f"{STATE}.new"
         try:
-            fresh.write_bytes(told)
-            fresh.replace(self._data / STATE)
+            put(self._data / STATE, told)
         except OSError as error:
-            fresh.unlink(missing_ok=True)
             if error.errno not in _FULL or not self._written_over(told):
                 raise
 

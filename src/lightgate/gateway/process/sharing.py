@@ -6,15 +6,14 @@ that is missing, of another version or broken is passed over.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from lightgate.route.form.forms import FormState
 from lightgate.route.form.size import OFFSETS
+from lightgate.whole_file import put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,14 +72,10 @@ class FormSharing:
 
     def keep(self, content: bytes) -> None:
         """Write the own file; in a thread, since a disk may be slow."""
-        unborn = self._own.with_suffix(".new")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            unborn.write_bytes(content)
-            os.replace(unborn, self._own)  # noqa: PTH105 - one call, no second look-up
+            put(self._own, content)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                unborn.unlink()  # part of it may be there, and a full disk needs the room
             if not self._failed:  # once, until it can be written again
                 logger.warning(
                     "the form of targets cannot be written for other workers: %s", error.strerror

@@ -23,6 +23,7 @@ from lightgate.provider.catalogue import Provider, references
 from lightgate.route.form.prior import Prior
 from lightgate.route.health.breaker import Rules
 from lightgate.route.plan.alias import Alias
+from lightgate.whole_file import own_name, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -167,17 +168,10 @@ _encode: Final = msgspec.json.Encoder().encode
 def put_snapshot(data: Path, snapshot: Snapshot) -> None:
     """Replace the file by rename: a reader sees the old one or the new one."""
     path = data / FILE
-    unborn = path.with_suffix(f".{os.getpid()}.new")
     try:
         data.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_encode(snapshot))
-            file.flush()
-            os.fsync(file.fileno())
-        unborn.replace(path)
+        put(path, _encode(snapshot), unborn=own_name(path), sync=True)
     except OSError as error:
-        unborn.unlink(missing_ok=True)
         raise SnapshotFailed(f"{path} cannot be written: {error.strerror}.") from None
 
 

@@ -17,6 +17,7 @@ from lightgate.clock.attempt import AttemptRecord
 from lightgate.errors import ConfigError, LightgateError, UsageError
 from lightgate.ledger.runs.recording import Recording
 from lightgate.ledger.runs.run import SCHEMA, Run
+from lightgate.whole_file import own_name, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,12 +60,11 @@ class RunFolder:
         self._replace(RUN, text + b"\n")
 
     def _replace(self, name: str, data: bytes) -> None:
-        temporary = self.path / f".{name}.{os.getpid()}"
+        path = self.path / name
         try:
-            temporary.write_bytes(data)
-            temporary.replace(self.path / name)
+            put(path, data, mode=0o666, unborn=own_name(path))
         except OSError as error:
-            raise DiskFailed(f"{self.path / name} cannot be written: {error.strerror}.") from None
+            raise DiskFailed(f"{path} cannot be written: {error.strerror}.") from None
 
     def write_answers(self, lines: Iterable[msgspec.Struct]) -> None:
         """Replace checks.jsonl as a whole: the answers to the user's own cases, one a line."""

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from lightgate.clock.source import SYSTEM
 from lightgate.ledger.store.retention import Keep, Pruned, old_ns, prune
 from lightgate.ledger.store.schema import exchange_notes
+from lightgate.whole_file import put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,10 +120,7 @@ class RetentionClock:
         return None if found is None else _Seen(found)
 
     def _write(self) -> None:
-        unborn = self._file.with_suffix(".new")  # one process writes it; what a kill left is reused
         try:
-            unborn.write_bytes(msgspec.json.encode(self._seen))
-            unborn.replace(self._file)
+            put(self._file, msgspec.json.encode(self._seen))
         except OSError as error:
-            unborn.unlink(missing_ok=True)
             _log.warning("%s cannot be written: %s.", self._file, error.strerror)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 from lightgate.ledger.runs.folder import DiskFailed
@@ -14,6 +13,7 @@ from lightgate.report.pages.html import page
 from lightgate.report.pages.material import read
 from lightgate.report.tables.arrange import names, targets
 from lightgate.report.tables.summary_csv import summary_csv
+from lightgate.whole_file import own_name, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,10 +59,8 @@ def charts(material: Material) -> dict[str, Picture]:
 
 def write_whole(path: Path, content: bytes) -> Path:
     """Replace the file as a whole, so that nobody reads half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        put(path, content, mode=0o666, unborn=own_name(path))
     except OSError as error:
         raise DiskFailed(f"{path} cannot be written: {error.strerror}.") from None
     return path
