@@ -192,6 +192,10 @@ async def test_where_keys_are_asked_for_only_the_consoles_credential_is_let_in(
         assert got.status == status, shown
     shown = f"Bearer {console_credential('0wn-c0nsole')}"
     assert (await made.rig.ask("/v1/files", authorization=shown)).status == 401
+    theirs = await made.rig.chat("lab/quick", headers={"x_api_key": made.rig.keys["app"]})
+    one = f"/v1/requests/{theirs.headers['x-lightgate-id']}"
+    assert (await made.rig.ask(one, authorization=shown)).json["exchange"]["outcome"] == "ok"
+    assert (await made.rig.ask(one, authorization=f"{shown}x")).status == 401
     made.rig.state.inner = None
     with pytest.raises(UsageError, match="lightgate up"):
         made.gateway._replace(secret="").reached()

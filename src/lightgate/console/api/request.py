@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lightgate.clock.attempt import AttemptRecord
-    from lightgate.console.api.ticks import Ticks
-    from lightgate.ledger.store.store import Ledger
+    from lightgate.console.api.endpoint import ApiContext
+    from lightgate.console.work.own_gateway import OwnGateway
 
 INSTANTS: Final = ("plan", "send", "headers", "event", "first", "answer", "last", "end")
 MOMENTS: Final = ("accepted", "first_byte", "received", "routed", "sent", "first_in", "first_out",
@@ -89,14 +89,14 @@ class OneRequest(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def one_request(ledger: Ledger, id_: str, gateway: str, ticks: Ticks | None) -> OneRequest:
-    """Return a request by its own id or its client's; `gateway` is asked for the candidates."""
-    found = exchange_by_id(ledger, id_)
+def one_request(context: ApiContext, id_: str) -> OneRequest:
+    """Return a request by its own id or its client's; the gateway is asked for the candidates."""
+    found, ticks = exchange_by_id(context.ledger, id_), context.ticks
     if found is None:
         raise RequestUnknown(f"No request with the id {id_[:128]} is in the ledger.")
     exchange, tries = found
     zero = _zero(exchange, tries)
-    candidates, missing = _candidates(exchange.id, gateway)
+    candidates, missing = _candidates(exchange.id, context.own)
     return OneRequest(
         exchange=exchange,
         t_ms={name: _since(zero, getattr(exchange, f"{name}_ns")) for name in MOMENTS},
@@ -148,24 +148,27 @@ def _missing(exchange: ExchangeRecord, missing: str) -> str:
     return "The plan follows from the configuration alone: no target was weighed."
 
 
-def _candidates(id_: str, gateway: str) -> tuple[tuple[CandidateShown, ...], str]:
+def _candidates(id_: str, own: OwnGateway | None) -> tuple[tuple[CandidateShown, ...], str]:
     """What the workers remember of a plan, or a sentence that says why there is nothing."""
-    gone = "The candidates are not known any more: a gateway keeps those of 2,000 requests."
-    if not gateway:
+    try:
+        reached = None if own is None else own.reached()
+    except LightgateError as error:
+        return (), f"The candidates are not known. {error.message}"
+    if reached is None:
         return (), "The candidates are not known: the gateway does not run."
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    asked = f"{gateway}/v1/requests/{quote(id_, safe='')}"
+    shown = {"authorization": f"Bearer {reached.credential}"} if reached.credential else {}
+    asked = urllib.request.Request(  # noqa: S310 - our own gateway
+        f"{reached.base_url}/requests/{quote(id_, safe='')}", headers=shown
+    )
     for _ in range(_TRIES):
         try:
             with opener.open(asked, timeout=_WAIT_S) as answer:
                 told: Any = json.load(answer).get("candidates")
-        except urllib.error.HTTPError as refused:
-            if refused.code in {401, 403}:
-                command = f"lightgate explain {id_}"
-                return (), f"The gateway tells the candidates to the request's own key: {command}"
+        except urllib.error.HTTPError:
             continue  # unknown to this worker
         except (OSError, ValueError):
             return (), "The candidates are not known: the gateway does not answer."
         if told:
             return tuple(msgspec.convert(told, list[CandidateShown], strict=False)), ""
-    return (), gone
+    return (), "The candidates are not known any more: a gateway keeps those of 2,000 requests."

@@ -31,7 +31,7 @@ def _requests(context: ApiContext, question: Question, _: str) -> requests.Reque
 
 
 def _request(context: ApiContext, _: Question, id_: str) -> request.OneRequest:
-    return request.one_request(context.ledger, id_, context.gateway, context.ticks)
+    return request.one_request(context, id_)
 
 
 def _board_rows(context: ApiContext, question: Question, id_: str) -> Iterator[dict[str, object]]:

@@ -30,9 +30,8 @@ def read_caller(state: State, inbound: Inbound, endpoint: Endpoint) -> Caller:
     batch = presented is not None and presented.startswith(PREFIX)
     if batch:
         key = _authorize_line(state, inbound, presented or b"")
-    elif presented is not None and presented.startswith(CONSOLE_PREFIX):
-        _authorize_console(state, inbound, presented)
-        key = None
+    elif is_console(state, inbound):
+        key = None  # the console's own requests belong to no key
     else:
         key = authorize(state, inbound, state.wall_ns())
     overrides, request_id, passed = read_headers(inbound, key)
@@ -73,10 +72,14 @@ def _authorize_line(state: State, inbound: Inbound, presented: bytes) -> KeyReco
     return key
 
 
-def _authorize_console(state: State, inbound: Inbound, presented: bytes) -> None:
-    """Let the console's own requests in; they belong to no key."""
+def is_console(state: State, inbound: Inbound) -> bool:
+    """Whether a request shows the console's credential; Refusing where it shows a wrong one."""
+    presented = presented_key(inbound.headers)
+    if presented is None or not presented.startswith(CONSOLE_PREFIX):
+        return False
     if state.inner is None or not state.inner.is_console(presented, inbound.peer):
         raise Refusing(UNAUTHORIZED)
+    return True
 
 
 def _check_origin(origin: bytes | None) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from lightgate.errors import LightgateError
 from lightgate.gateway.admit.admit import admit, admit_shared, open_exchange, shared_limits
-from lightgate.gateway.admit.auth import authorize, read_caller
+from lightgate.gateway.admit.auth import authorize, is_console, read_caller
 from lightgate.gateway.admit.overrides import SOUND_ID
 from lightgate.gateway.batches.desk import BatchDesk
 from lightgate.gateway.exchange.caller import NEVER, Caller
@@ -223,6 +223,8 @@ class Gateway:
             reply.whole(200, _JSON, _LIVE)
         elif path.verb == "ready":
             self._ready(reply)
+        elif path.verb == "request" and is_console(state, inbound):
+            self._tasks(inbound, reply, self._look_up(reply, path.id or "", None, of_all=True))
         else:
             key = authorize(state, inbound, state.wall_ns())
             if path.verb == "models":
@@ -256,8 +258,11 @@ class Gateway:
         body = await usage_body(self._state, self._data, key, inbound.target)
         reply.whole(200, _JSON, body)
 
-    async def _look_up(self, reply: Reply, id_: str, key: KeyRecord | None) -> None:
-        reply.whole(200, _JSON, await look_up(self._state, self._data, id_, key))
+    async def _look_up(
+        self, reply: Reply, id_: str, key: KeyRecord | None, *, of_all: bool = False
+    ) -> None:
+        told = await look_up(self._state, self._data, id_, key, of_all=of_all)
+        reply.whole(200, _JSON, told)
 
     async def _list_models(self, inbound: Inbound, reply: Reply, key: KeyRecord | None) -> None:
         reply.whole(200, _JSON, await self._models.all(key, _shape(inbound)))

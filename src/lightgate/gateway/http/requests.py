@@ -61,12 +61,15 @@ class CandidateShown(msgspec.Struct, frozen=True):
         )
 
 
-async def look_up(state: State, data: Path, id_: str, key: KeyRecord | None) -> bytes:
+async def look_up(
+    state: State, data: Path, id_: str, key: KeyRecord | None, *, of_all: bool = False
+) -> bytes:
     """The exchange, its attempts and the candidates of its plan as JSON.
 
     They come from this worker's memory, else from the ledger, which knows no candidates.
 
-    Another key's request is as unknown as one that never was.
+    Another key's request is as unknown as one that never was, but to the console, whose reader
+    sees the requests `of_all` keys.
     """
     owner = None if key is None else key.id
     for prefix in _PREFIXES:
@@ -83,7 +86,7 @@ async def look_up(state: State, data: Path, id_: str, key: KeyRecord | None) -> 
         candidates = [CandidateShown.of(one) for one in (() if plan is None else plan.candidates)]
     else:
         exchange, attempts = await asyncio.to_thread(_from_ledger, data, id_)
-    if exchange is None or exchange.key_id != owner:
+    if exchange is None or not (of_all or exchange.key_id == owner):
         raise Refusing(
             Refusal(
                 status=404,
