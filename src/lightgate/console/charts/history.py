@@ -243,8 +243,8 @@ def _chosen(
 ) -> tuple[int, dict[str, list[_Bucket]]]:
     """The width of a point and the points of every target.
 
-    Unless a width is asked for: the finest at which the typical point has a p95 and the chart still
-    has enough points; else the finest at which it has a median.
+    Unless a width is asked for: the finest at which half of the points have a p95 and the chart
+    still has enough points; else the finest at which three of four have a median.
     """
     seconds = question.period.stop_s - question.period.start_s
     asked = question.text("bucket")
@@ -259,15 +259,15 @@ def _chosen(
             break
         found = _buckets(connection, question, width, shown)
         tried.append((width, found))
-        if _typical(found) >= _BAND[0.95]:
+        if _samples(found, 0.5) >= _BAND[0.95]:
             return width, found
-    return next((one for one in tried if _typical(one[1]) >= _BAND[0.5]), tried[-1])
+    return next((one for one in tried if _samples(one[1], 0.25) >= _BAND[0.5]), tried[-1])
 
 
-def _typical(buckets: Mapping[str, Sequence[_Bucket]]) -> int:
-    """The samples of the point in the middle of all."""
+def _samples(buckets: Mapping[str, Sequence[_Bucket]], share: float) -> int:
+    """The samples of a point, of which a share of all points has fewer."""
     counts = sorted(one.sketch.count for some in buckets.values() for one in some)
-    return counts[len(counts) // 2] if counts else 0
+    return counts[int(share * len(counts))] if counts else 0
 
 
 def _buckets(

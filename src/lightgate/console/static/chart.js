@@ -4,6 +4,8 @@ import { byId, number, svg } from "./draw.js";
 
 /** @typedef {{at: (value: number) => number, ticks: number[]}} Scale */
 
+const MOST_TICKS = 5;
+
 /** Round numbers between two, about as many as wanted. @param {number} low @param {number} high @param {number} wanted */
 export function roundTicks(low, high, wanted) {
   const rough = (high - low) / Math.max(wanted, 1);
@@ -23,13 +25,19 @@ export function linear(high, pixels, wanted = 4) {
 /** A scale of logarithms over values above zero. @param {number} low @param {number} high @param {[number, number]} pixels @returns {Scale} */
 export function logarithmic(low, high, pixels) {
   const [from, to] = high > low ? [Math.log(low), Math.log(high)] : [Math.log(low) - 0.5, Math.log(low) + 0.5];
-  const ticks = [];
-  for (let power = Math.floor(from / Math.LN10); power <= Math.ceil(to / Math.LN10); power += 1) {
-    for (const one of to - from > 4 * Math.LN10 ? [1] : to - from > 1.2 * Math.LN10 ? [1, 3] : [1, 2, 3, 5, 7]) {
-      const value = one * 10 ** power;
-      if (Math.log(value) >= from - 1e-9 && Math.log(value) <= to + 1e-9) ticks.push(value);
+  const within = (/** @type {number[]} */ digits) => {
+    const found = [];
+    for (let power = Math.floor(from / Math.LN10); power <= Math.ceil(to / Math.LN10); power += 1) {
+      for (const digit of digits) {
+        const value = digit * 10 ** power;
+        if (Math.log(value) >= from - 1e-9 && Math.log(value) <= to + 1e-9) found.push(value);
+      }
     }
-  }
+    return found;
+  };
+  // The densest that can be read; where even that is too thin, round numbers.
+  const fitting = [[1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]].map(within).find((found) => found.length <= MOST_TICKS) ?? within([1]);
+  const ticks = fitting.length > 2 ? fitting : roundTicks(Math.exp(from), Math.exp(to), 3);
   return { at: (value) => pixels[0] + ((pixels[1] - pixels[0]) * (Math.log(value) - from)) / (to - from), ticks };
 }
 
@@ -38,11 +46,6 @@ export function tickText(value) {
   if (value === 0) return "0";
   if (Math.abs(value) >= 1) return value.toLocaleString("en", { maximumFractionDigits: 1 });
   return value.toLocaleString("en", { maximumSignificantDigits: 2, maximumFractionDigits: 6 });
-}
-
-/** The letters that a zone's offset has, for the words beside an axis. @param {string} zone */
-export function zoneWords(zone) {
-  return zone === "UTC" ? "UTC" : zone.replaceAll("_", " ");
 }
 
 const DAY_MS = 86_400_000;
@@ -118,4 +121,21 @@ export function onWidth(place, draw) {
     width = place.clientWidth;
     draw();
   }).observe(place);
+}
+
+/** Leave a parameter out of the address that says what is shown anyway. @param {string} name @param {string} usual */
+export function leaveOut(name, usual) {
+  const asked = new URLSearchParams(location.search);
+  if (asked.get(name) !== usual) return;
+  asked.delete(name);
+  history.replaceState(null, "", asked.size ? `?${asked}` : location.pathname);
+}
+
+/** The choices that a field offers while it is typed into. @param {string} id @param {string[]} names */
+export function offerNames(id, names) {
+  byId(id).replaceChildren(...[...new Set(names)].sort().map((name) => {
+    const option = document.createElement("option");
+    option.value = name;
+    return option;
+  }));
 }

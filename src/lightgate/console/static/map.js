@@ -1,6 +1,6 @@
 // Cost against speed: the map with its edge, a machine of one's own against APIs, the bill of second attempts.
 
-import { logarithmic, linear, onWidth, path, tell, tickText, timeTicks, upAxis } from "./chart.js";
+import { leaveOut, linear, logarithmic, offerNames, onWidth, path, tell, tickText, timeTicks, upAxis } from "./chart.js";
 import { NONE, byId, cell, element, interval, money, number, percent, svg, whole } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
 import { apiQuery, ask, bindFilters, emptyState } from "./state.js";
@@ -164,7 +164,8 @@ async function drawOwn() {
   const told = await ask("/api/break-even", ownQuery());
   /** @type {HTMLAnchorElement} */ (byId("own-csv")).href = `/api/break-even.csv?${ownQuery()}`;
   const machine = told.machine;
-  for (const part of ["own-form", "verdict"]) byId(part).hidden = !machine;
+  byId("own").hidden = false;
+  for (const part of ["own-form", "verdict", "own-note"]) byId(part).hidden = !machine;
   const table = /** @type {HTMLElement} */ (byId("own-rows").closest(".scroll"));
   table.hidden = told.rows.length === 0;
   tell("own-state", told.missing || ownWords(told));
@@ -207,7 +208,9 @@ function ownWords(told) {
 /** @param {any} told */
 function verdict(told) {
   const machine = told.machine;
-  const rival = told.rows.find((/** @type {any} */ row) => !row.other_model && row.own_month_usd !== null) ?? told.rows.find((/** @type {any} */ row) => row.own_month_usd !== null);
+  const billed = told.rows.filter((/** @type {any} */ row) => row.own_month_usd !== null);
+  const same = billed.filter((/** @type {any} */ row) => !row.other_model);
+  const rival = (same.length ? same : billed).sort((/** @type {any} */ a, /** @type {any} */ b) => Number(a.api_month_usd) - Number(b.api_month_usd))[0];
   if (!rival) {
     byId("verdict").textContent = "";
     return;
@@ -217,7 +220,7 @@ function verdict(told) {
   const count = rival.machines === 1 ? "One machine" : `${whole(rival.machines)} machines`;
   const when = rival.cheaper_from === null ? "It would never be cheaper at this price and capacity." : `One is cheaper from ${number(rival.cheaper_from * 100)} % of its capacity on: ${mtokText(Number(rival.tokens_per_month) / 1e6)} tokens a month.`;
   byId("verdict").replaceChildren(
-    element("b", own < api ? "kind faster" : "kind", `${count}, $${money(own, 0)} a month: $${money(Math.abs(own - api), 0)} ${less} than ${rival.api}.`),
+    element("b", own < api ? "kind faster" : "kind", `${count}, $${money(own, 0)} a month: $${money(Math.abs(own - api), 0)} ${less} than ${rival.api}, the cheapest API ${same.length ? "with its model" : "here"}.`),
     ` ${when} Filled to ${number(told.fill * 100)} %, 1,000 requests cost $${money(machine.per_1k, 3)} on it and $${money(rival.api_per_1k, 3)} there.`);
 }
 
@@ -267,6 +270,7 @@ async function drawBill() {
   /** @type {HTMLAnchorElement} */ (byId("bill-csv")).href = `/api/hedges.csv?${billQuery()}`;
   const total = told.total;
   const fired = total.races + total.hedges;
+  byId("bill").hidden = false;
   for (const id of ["bill-cards", "bill-days", "bill-note"]) byId(id).hidden = fired === 0;
   /** @type {HTMLElement} */ (byId("bill-table").closest(".scroll")).hidden = fired === 0;
   tell("bill-state", fired
@@ -330,23 +334,14 @@ function failed(error) {
   byId("state").textContent = error instanceof Error ? error.message : "The console does not answer.";
 }
 
-/** @param {string} id @param {string[]} found */
-function names(id, found) {
-  byId(id).replaceChildren(...[...new Set(found)].sort().map((name) => {
-    const option = document.createElement("option");
-    option.value = name;
-    return option;
-  }));
-}
-
 async function refresh() {
   offerCsv(`/api/map.csv?${apiQuery(OWN)}`);
   try {
     const map = await ask("/api/map", apiQuery(OWN));
     drawMap(map);
     say(map);
-    names("models", map.rows.map((/** @type {MapPoint} */ row) => row.model));
-    names("providers", map.rows.map((/** @type {MapPoint} */ row) => row.provider));
+    offerNames("models", map.rows.map((/** @type {MapPoint} */ row) => row.model));
+    offerNames("providers", map.rows.map((/** @type {MapPoint} */ row) => row.provider));
     await drawOwn();
     await drawBill();
   } catch (error) {
@@ -359,5 +354,6 @@ let days = null;
 onWidth(byId("map"), () => latest && drawMap(latest));
 onWidth(byId("bill"), () => days && billDays(days));
 onKey("r", "read the numbers anew", refresh);
+leaveOut("from", "-14d");
 bindFilters(refresh);
 refresh();

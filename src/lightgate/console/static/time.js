@@ -1,6 +1,6 @@
 // Targets over time: a row of charts for each, all of one metric on the same scale, and a week's hours.
 
-import { amount, area, linear, logarithmic, onWidth, path, stretches, tell, timeTicks, upAxis } from "./chart.js";
+import { amount, area, leaveOut, linear, logarithmic, offerNames, onWidth, path, stretches, tell, timeTicks, upAxis } from "./chart.js";
 import { byId, cell, element, number, svg, whole } from "./draw.js";
 import { offerCsv, onKey } from "./shell.js";
 import { apiQuery, ask, bindFilters, emptyState } from "./state.js";
@@ -197,19 +197,10 @@ function draw(all) {
   byId("empty").hidden = rows.length > 0;
   if (!rows.length) emptyState(["target", "model", "provider"].some((name) => new URLSearchParams(location.search).has(name)), first.try_line, "attempt");
   happened(all);
-  names("targets", first.rows.map((row) => row.target));
-  names("models", first.rows.map((row) => row.target.slice(row.target.indexOf("/") + 1)));
-  names("providers", first.rows.map((row) => row.target.split("/")[0]));
+  offerNames("targets", first.rows.map((row) => row.target));
+  offerNames("models", first.rows.map((row) => row.target.slice(row.target.indexOf("/") + 1)));
+  offerNames("providers", first.rows.map((row) => row.target.split("/")[0]));
   say(first);
-}
-
-/** @param {string} id @param {string[]} found */
-function names(id, found) {
-  byId(id).replaceChildren(...[...new Set(found)].sort().map((name) => {
-    const option = document.createElement("option");
-    option.value = name;
-    return option;
-  }));
 }
 
 /** @param {Series[]} all */
@@ -351,5 +342,6 @@ byId("heat-of").addEventListener("change", heat);
 byId("heat-metric").addEventListener("change", heat);
 matchMedia("(max-width: 640px)").addEventListener("change", () => shown.length && heat());
 onKey("r", "read the numbers anew", refresh);
+leaveOut("from", "-7d");
 bindFilters(refresh);
 refresh();
