@@ -150,10 +150,11 @@ class DDSketch:
         if n == 0:
             return [None for _ in shares]
         below = list(accumulate(self._buckets))
-        return [self._at_place(rank(n, q), below) for q in shares]
+        finite = n - self.infinities
+        return [self._at_place(rank(n, q), below, finite) for q in shares]
 
-    def _at_place(self, place: int, below: Sequence[int]) -> float:
-        if place > self.count - self.infinities:
+    def _at_place(self, place: int, below: Sequence[int], finite: int) -> float:
+        if place > finite:
             return math.inf
         if place <= self.zeros:
             return self.low

@@ -11,7 +11,7 @@ import msgspec
 import sqlalchemy as sa
 
 from lightgate.clock.quantile import smallest_n
-from lightgate.clock.sketch import DDSketch
+from lightgate.clock.sketch import DDSketch, merge_all
 from lightgate.console.api.figures import Figure, of_sketch, short
 from lightgate.console.api.question import BadQuestion, rfc3339
 from lightgate.console.api.sums import named, spans
@@ -198,23 +198,26 @@ def _run_points(data: Path, targets: Sequence[str], question: Question) -> Itera
 class _Bucket:
     """The sums of one target over one point, which may be several rows of the ledger."""
 
-    __slots__ = ("attempts", "bucket_s", "judged", "ok", "sketch")
+    __slots__ = ("attempts", "bucket_s", "judged", "measured", "ok", "packed")
 
     def __init__(self, bucket_s: int) -> None:
         self.bucket_s = bucket_s
-        self.attempts = self.judged = self.ok = 0
-        self.sketch = DDSketch()
+        self.attempts = self.judged = self.ok = self.measured = 0
+        self.packed: list[bytes] = []
 
     def take(self, row: Any) -> None:
         self.attempts += row.attempts
         self.judged += row.attempts - row.cancelled - row.cut
         self.ok += row.ok
+        self.measured += row.measured
         if row.sketch is not None:
-            self.sketch.merge(DDSketch.from_bytes(row.sketch))
+            self.packed.append(row.sketch)
 
     def point(self) -> Point:
-        n = self.sketch.count
-        found = dict(zip(_BAND, self.sketch.quantiles(_BAND), strict=True))
+        parts = [DDSketch.from_bytes(one) for one in self.packed]
+        sketch = parts[0] if len(parts) == 1 else merge_all(parts)
+        n = sketch.count
+        found = dict(zip(_BAND, sketch.quantiles(_BAND), strict=True))
         # A quantile is told where enough samples would give it an interval.
         told = [short(found[q]) if n >= needed else None for q, needed in _BAND.items()]
         p05, p25, p50, p75, p95 = told
@@ -266,7 +269,7 @@ def _chosen(
 
 def _samples(buckets: Mapping[str, Sequence[_Bucket]], share: float) -> int:
     """The samples of a point, of which a share of all points has fewer."""
-    counts = sorted(one.sketch.count for some in buckets.values() for one in some)
+    counts = sorted(one.measured for some in buckets.values() for one in some)
     return counts[int(share * len(counts))] if counts else 0
 
 
@@ -295,7 +298,7 @@ def _rows(
     packed = table[f"{MEASURES[question.text('metric')]}_sketch"].label("sketch")
     query = (
         sa.select(table.target, table.bucket_s, table.attempts, table.ok, table.cancelled,
-                  table.cut, packed)
+                  table.cut, table.measured, packed)
         .where(table.width_s == width, table.bucket_s >= period.start_s // width * width,
                table.bucket_s <= period.stop_s, *_of(question, shown))
         .order_by(table.bucket_s)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from lightgate.console.api.question import rfc3339
 from lightgate.console.api.sums import named, spans
 from lightgate.ledger.runs.break_even import break_even_row, month_cost, soonest_first
-from lightgate.ledger.store.hourly import MachineUse, hourly_rows, machine_uses
+from lightgate.ledger.store.hourly import MachineUse, hourly_costs, hourly_rows, machine_uses
 from lightgate.ledger.store.queries import SpeedRow
 from lightgate.ledger.store.schema import rollups
 from lightgate.price.cost import HOURS_PER_MONTH
@@ -116,11 +116,12 @@ def own_or_api(
     period = question.period
     until = datetime.fromtimestamp(period.stop_s, UTC)
     last = timedelta(seconds=max(period.stop_s - period.start_s, 1))
-    hourly = hourly_rows(ledger, last, until, prices)
-    uses = machine_uses(ledger, hourly, last, until) if hourly else []
-    own = {row.provider for row in hourly}
     with ledger.reading() as connection:
+        own = set(hourly_costs(connection, (period.start_s, period.stop_s), prices))
         apis = _apis(connection, question, own)
+    uses = []
+    if own:  # reading every five minutes of a period takes a while
+        uses = machine_uses(ledger, hourly_rows(ledger, last, until, prices), last, until)
     use = _asked(_chosen(uses, question) or _thought_up(apis), question)
     mtok = question.amount("mtok") or _month_mtok(use, last)
     fill = (question.count("busy") or 100) / 100
