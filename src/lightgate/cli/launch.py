@@ -392,7 +392,8 @@ class Launch:
         """
         drain_s = self.settings.drain_ns / 1e9
         first = (self._generation % 2) * len(self.sockets)
-        where = ("--data", str(self.data), "--host", self.settings.host, "--port", str(self._port))
+        where = ("--data", str(self.data), "--host", self.settings.host, "--port", str(self._port),
+                 "--console", _address(self.console_host, self._console_port) + "/")  # fmt: skip
         return [
             ChildSpec(
                 name=f"{WORKER}{index}",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway.conftest import Start
     from gateway.security.conftest import Behind, Spawn, Upstream
 
-OPEN = ("/health", "/health/live", "/health/ready")
+OPEN = ("/", "/health", "/health/live", "/health/ready")
 LOCKED = {
     "POST": (
         "/v1/chat/completions",
@@ -61,7 +61,7 @@ CHANGING = (
     ("DELETE", "/v1/messages/batches/msgbatch_1"),
 )
 NOWHERE = (
-    "/", "//", "/v1", "/v1/", "/v1/chat", "/v1/chat/completions//", "/V1/chat/completions",
+    "//", "/v1", "/v1/", "/v1/chat", "/v1/chat/completions//", "/V1/chat/completions",
     "/v1//chat/completions", "/v1/./chat/completions", "/v1/x/../chat/completions",
     "/../etc/passwd",
     "/v1/%2e%2e/etc/passwd", "/..%2f..%2fetc/passwd", "/%2e%2e%2f%2e%2e%2fetc%2fpasswd",
@@ -94,7 +94,7 @@ async def test_what_is_not_in_the_table_does_not_exist(start: Start) -> None:
     assert len(rig.sim.log) == 0
 
 
-async def test_without_a_key_only_health_answers(start: Start) -> None:
+async def test_without_a_key_only_health_and_the_root_answer(start: Start) -> None:
     rig = await start(terms={"me": KeyTerms(name="me")})
     for path in OPEN:
         assert (await rig.ask(path)).status == 200

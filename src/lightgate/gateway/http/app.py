@@ -22,6 +22,7 @@ from lightgate.gateway.http.large import look_into, read_large
 from lightgate.gateway.http.models import ModelPages
 from lightgate.gateway.http.requests import look_up
 from lightgate.gateway.http.responses import Responses
+from lightgate.gateway.http.root import answer_root
 from lightgate.gateway.http.shared import Shared, shared_name
 from lightgate.gateway.http.usage import usage_body
 from lightgate.gateway.kept.talk import previous_of
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from lightgate.wire.door.reply import Reply
 
 _JSON: Final = ((b"content-type", b"application/json"),)
-_OPEN: Final = frozenset(("live", "ready"))  # endpoints that need no key
+_OPEN: Final = frozenset(("live", "ready", "root"))  # endpoints that need no key
 _SOUND: Final = frozenset(("speech", "transcription", "translation"))
 _BY_ITEMS: Final = frozenset(("responses", "count"))  # requests that may go on from a response
 _APART: Final = _BY_ITEMS | _SOUND
@@ -52,12 +53,23 @@ _DRAINING: Final = b'{"status":"draining"}'
 
 
 class Gateway:
-    """Handles the requests of one worker; `unready` names the workers that do not serve."""
+    """Handles the requests of one worker; `unready` names the workers that do not serve.
 
-    def __init__(self, state: State, data: Path, unready: Callable[[], list[str]] = list) -> None:
+    `console` is the console's address, which `/` tells this machine.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        data: Path,
+        unready: Callable[[], list[str]] = list,
+        *,
+        console: str = "",
+    ) -> None:
         self._state = state
         self._data = data
         self._unready = unready
+        self._console = console
         self._responses = Responses(state, data)
         self._models = ModelPages(state)
         self._batches = BatchDesk(state, data)
@@ -225,6 +237,8 @@ class Gateway:
             self._ready(reply)
         elif path.verb == "request" and is_console(state, inbound):
             self._tasks(inbound, reply, self._look_up(reply, path.id or "", None, of_all=True))
+        elif path.verb == "root":
+            answer_root(inbound, reply, self._console)
         else:
             key = authorize(state, inbound, state.wall_ns())
             if path.verb == "models":

@@ -78,6 +78,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     drain_s: float = 30.0
     fds: tuple[int, ...] = ()  # listening sockets, opened by the supervisor; none: it opens its own
     probes: bool = False  # asks targets that nobody asks
+    console: str = ""  # the address of the console
     supervised: bool = False
 
 
@@ -107,7 +108,9 @@ class Worker:
         self._keep_answers(served)
         self._learn()
         limits = DoorLimits(body_bytes=served.terms.max_body_bytes, body_hint=TOO_LARGE)
-        gateway = Gateway(self.state, options.data, lambda: unready(options.data))
+        gateway = Gateway(
+            self.state, options.data, lambda: unready(options.data), console=options.console
+        )
         self._gateway = gateway
         own = served.terms.limits
         crowd = CrowdLimits(
@@ -330,6 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--drain-s", type=float, default=30.0)
     parser.add_argument("--fds", default="", help="descriptors of listening sockets")
+    parser.add_argument("--console", default="", help="address of the console")
     parser.add_argument("--probes", action="store_true", help="ask targets that nobody asks")
     given = parser.parse_args(arguments)
     options = WorkerOptions(
@@ -340,6 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         drain_s=given.drain_s,
         fds=tuple(int(fd) for fd in given.fds.split(",") if fd),
         probes=given.probes,
+        console=given.console,
         supervised=end_with_parent(os.environ),
     )
 

@@ -35,6 +35,7 @@ Verb = Literal[
     "message_batch_results",
     "live",
     "ready",
+    "root",
 ]
 
 
@@ -77,6 +78,7 @@ _CALLS: Final = {f"/v1{one.path}".encode(): _call(one) for one in DIALECTS.value
 # And those whose path ends in a verb of Google's, behind the model.
 _VERBS: Final = {one.verb.encode(): one for one in DIALECTS.values() if one.verb}
 _READS: Final = {
+    b"/": Endpoint("root"),
     b"/v1/models": Endpoint("models"),
     b"/v1beta/models": Endpoint("models", "gemini"),
     b"/v1/usage": Endpoint("usage"),
@@ -139,7 +141,7 @@ class Found(NamedTuple):
 def find(target: bytes) -> Found | None:
     """The endpoint of a request target; of the query only Gemini's `alt=sse` is read."""
     path, _, query = target.partition(b"?")
-    if path.endswith(b"/"):
+    if len(path) > len(b"//") and path.endswith(b"/"):
         path = path[:-1]  # some clients end their base URL or their paths so
     call = _CALLS.get(path)
     if call is not None:
