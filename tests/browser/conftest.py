@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ import pytest
 
 from browser import traffic
 from lightgate.clock.source import SYSTEM
+from lightgate.console.admin.sign_in import SignIns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,19 +58,16 @@ class Site(NamedTuple):
     console: str
     gateway: str
     model: str
+    data: Path
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """`lightgate up` with the demo's providers, on a ledger that has two weeks of traffic."""
-    home = tmp_path_factory.mktemp("site")
-    data = home / "lightgate-data"
-    data.mkdir(mode=0o700)
-    traffic.fill(data, SYSTEM.wall_ns() // 10**9)
+@contextmanager
+def running(home: Path, *words: str) -> Iterator[Site]:
+    """`lightgate up` with the demo's providers on the ledger that lies in a folder."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("LIGHTGATE")}
-    words = ("up", "--demo", "--port", "0", "--console-port", "0", "--log", "json")
+    up = ("up", "--demo", "--port", "0", "--console-port", "0", "--log", "json", *words)
     with subprocess.Popen(
-        [sys.executable, "-m", "lightgate", *words],
+        [sys.executable, "-m", "lightgate", *up],
         cwd=home, env=clean, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stderr is not None
@@ -79,11 +78,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 if "gateway" in said:
                     break
             assert "gateway" in said, said
-            yield Site(said["console"].rstrip("/"), said["gateway"], said["try_model"])
+            console, gateway = said["console"].rstrip("/"), said["gateway"]
+            yield Site(console, gateway, said["try_model"], home / "lightgate-data")
         finally:
             process.terminate()
             process.stderr.read()
             process.wait(60)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """`lightgate up` with the demo's providers, on a ledger that has two weeks of traffic."""
+    home = tmp_path_factory.mktemp("site")
+    data = home / "lightgate-data"
+    data.mkdir(mode=0o700)
+    traffic.fill(data, SYSTEM.wall_ns() // 10**9)
+    with running(home) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -134,6 +145,17 @@ def visit(site: Site, browser: Browser) -> Iterator[Visit]:
             assert page.evaluate("() => window.hit === undefined"), "a name ran as a script"
     context.close()
     assert wrong == []
+
+
+@pytest.fixture
+def signed_in(visit: Visit, site: Site) -> Visit:
+    """Visit pages after a sign-in with a link of the command line."""
+    code = SignIns(site.data).new_link("the tests")
+    page = visit(f"/enter#{code}")
+    page.wait_for_url(f"{site.console}/")
+    drawn(page)
+    page.close()
+    return visit
 
 
 def _stays(url: str, home: str, wrong: list[str]) -> None:

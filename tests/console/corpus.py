@@ -46,6 +46,11 @@ CORPUS = (
 )  # fmt: skip
 
 
+def id_of(number: int) -> str:
+    """The id of the request with the text of this number."""
+    return f"c{number:031x}"
+
+
 def fill(ledger: Ledger, data: Path, clock: Clock, wall_ns: int = T0) -> None:
     """One request with each text in each field, and a key of that name."""
     journal = Journal(data / "journal", 0)
@@ -53,7 +58,7 @@ def fill(ledger: Ledger, data: Path, clock: Clock, wall_ns: int = T0) -> None:
     for number, text in enumerate(CORPUS):
         terms = KeyTerms(name=text[:100], models=(text,), tags=_tags(text))
         key = desk.create(terms, Author("cli", text, text)).record
-        made = f"{number:032x}"
+        made = id_of(number)
         about: dict[str, Any] = {
             "target": f"{text}/{text}", "provider": text, "model": text, "wall_ns": wall_ns,
         }  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from console.admin.test_orders import Browser
-from console.corpus import CORPUS, fill
+from console.corpus import CORPUS, fill, id_of
 
 if TYPE_CHECKING:
     from console.conftest import Answer
@@ -34,7 +34,7 @@ async def browser(console: ConsoleContext) -> Browser:
 def reads(browser: Browser) -> list[str]:
     """Every path that is read, those of one request with the id of a request."""
     return [
-        path.replace("{id:path}", f"{3:032x}")
+        path.replace("{id:path}", id_of(3))
         for path, methods in browser.app._registry.items()
         if "GET" in methods and path != "/api/live"
     ]

@@ -28,6 +28,12 @@ _data_option = click.option(
     help="Data folder of the gateway; gateway.data of the configuration by default.",
 )
 
+# Of a new key: what says nothing (None), and what all have that were not given another one.
+_USUAL: dict[str, Any] = {
+    "id": None, "name": None, "created": None, "prefix": None, "budget_period": "total",
+    "max_fanout": 2,
+}  # fmt: skip
+
 
 @click.group("console", epilog="Example: lightgate console link")
 def command() -> None:
@@ -130,7 +136,7 @@ def _change(row: AuditEntry) -> str:
         return ", ".join(
             f"{name} {_value(value)}"
             for name, value in after.items()
-            if value not in (None, False, [], {}) and name not in {"id", "name", "created"}
+            if value not in (None, False, [], {}) and _USUAL.get(name, ...) not in (value, None)
         )
     return ", ".join(
         f"{name} {_value(row.before.get(name))} → {_value(value)}" for name, value in after.items()

@@ -6,6 +6,8 @@ import { offerCsv } from "./shell.js";
 import { ask, bindFilters } from "./state.js";
 
 const LOOK_MS = 5000;
+const PAGE = 20; // changes at a time
+const USUAL = /** @type {Record<string, any>} */ ({ budget_period: "total", max_fanout: 2 }); // of a new key
 /** @type {any[]} */
 let changes = [];
 /** @type {string|null} */
@@ -117,7 +119,7 @@ function words(value) {
 function differs(entry) {
   const after = entry.after ?? {};
   if (entry.before === null) {
-    const set = Object.entries(after).filter(([name, value]) => !["id", "name", "created"].includes(name) && words(value) !== "none" && value !== false);
+    const set = Object.entries(after).filter(([name, value]) => !["id", "name", "created", "prefix"].includes(name) && words(value) !== "none" && value !== false && USUAL[name] !== value);
     return set.map(([name, value]) => `${name} ${words(value)}`).join("; ");
   }
   return Object.entries(after).map(([name, value]) => `${name} ${words(entry.before[name])} → ${words(value)}`).join("; ");
@@ -125,13 +127,13 @@ function differs(entry) {
 
 async function audit() {
   try {
-    const told = await ask("/api/audit", next ? `before=${encodeURIComponent(next)}` : "");
+    const told = await ask("/api/audit", `limit=${PAGE}${next ? `&before=${encodeURIComponent(next)}` : ""}`);
     changes = [...changes, ...told.rows];
     next = told.next;
     byId("older").hidden = !next;
     byId("audit").replaceChildren(changes.length ? table(
       [["when (UTC)", "left"], ["what", "left"], ["of", "left"], ["change", "left"], ["who", "left"], ["from", "left"]],
-      changes.map((one) => [cell(one.at.slice(0, 19).replace("T", " "), "left"), cell(one.action, "left"), cell(one.name, "wide"), cell(differs(one), "wide"), cell(one.who, "wide"), cell(one.address || "command line", "left")]), "Changes",
+      changes.map((one) => [cell(one.at.slice(0, 19).replace("T", " "), "left"), cell(one.action, "left"), cell(one.name, "wide"), cell(differs(one), "wide change"), cell(one.who, "wide"), cell(one.address || "command line", "wide")]), "Changes",
     ) : element("p", "soft", "Nothing was changed yet."));
   } catch (error) {
     failed(error);

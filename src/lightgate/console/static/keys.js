@@ -164,6 +164,8 @@ function meant(name, text) {
     if (!/^\d+$/.test(value)) throw new Refused(`${name} is a whole number.`, name);
     return Number(value);
   }
+  if (name === "name" && !value) throw new Refused("A key needs a name.", name);
+  if (name === "budget_usd" && value && !/^\d+(\.\d{1,9})?$/.test(value)) throw new Refused("A budget is an amount of dollars such as 25 or 0.50.", name);
   if (name === "name" || name === "budget_period") return value;
   return value || null;
 }
