@@ -72,7 +72,10 @@ async def close(lines: Held) -> None:
             await writer.wait_closed()
 
 
-@pytest.mark.parametrize("sent", [HALF, b""])
+HALF_BODY = b"POST / HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n{"
+
+
+@pytest.mark.parametrize("sent", [HALF, b"", HALF_BODY])
 async def test_half_sent_heads_keep_nobody_out(port: int, sent: bytes) -> None:
     lines = await held(port, MOST, sent)
     for _ in range(5):

@@ -131,7 +131,9 @@ async def test_a_borrowed_name_is_refused(get: Get, host: str, status: int) -> N
     assert (await get("/", host=host)).status == status
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1.evil.example", "http://["]
+)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_another_site_is_refused(get: Get, origin: str, method: str) -> None:
     assert (await get("/api/board", method=method, origin=origin)).status == 403

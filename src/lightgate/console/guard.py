@@ -128,7 +128,7 @@ class Guard:
         if not self._access.knows(headers.get("host", "")):
             return _say(403, "This name is not one of the console's. Use 127.0.0.1 or localhost.")
         origin = headers.get("origin")
-        if origin is not None and not self._access.knows(urlsplit(origin).netloc):
+        if origin is not None and not self._access.knows(_netloc(origin)):
             return _say(403, "Another site may not ask the console.")
         methods = self._methods_of(scope["path"])
         if methods is None:
@@ -222,7 +222,7 @@ def _same_site(headers: Headers) -> bool | None:
     if site is not None:
         return site in {"same-origin", "none"}
     origin = headers.get("origin")
-    return None if origin is None else urlsplit(origin).netloc.lower() == headers["host"].lower()
+    return None if origin is None else _netloc(origin).lower() == headers["host"].lower()
 
 
 def _adding_headers(send: Send) -> Send:
@@ -239,6 +239,14 @@ def _adding_headers(send: Send) -> Send:
 
 def _say(status: int, sentence: str, **headers: str) -> PlainTextResponse:
     return PlainTextResponse(f"{sentence}\n", status_code=status, headers=headers)
+
+
+def _netloc(origin: str) -> str:
+    """The host and port of an origin; empty for what is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _host_name(authority: str) -> str | None:
