@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from lightgate.cli.keys import cli_author, find_ledger
-from lightgate.cli.options import config_option, json_option
+from lightgate.cli.keys import cli_author, find_ledger, place_option
+from lightgate.cli.options import json_option
 from lightgate.cli.output import Column, emit_json, emit_table, note
 from lightgate.clock.ids import Ids
 from lightgate.clock.source import SYSTEM
@@ -20,13 +19,9 @@ from lightgate.ledger.audit import ChangeNote, note_change, read_audit
 from lightgate.ledger.store.keys import instant_text
 
 if TYPE_CHECKING:
-    from lightgate.ledger.audit import AuditEntry
+    from pathlib import Path
 
-_data_option = click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    help="Data folder of the gateway; gateway.data of the configuration by default.",
-)
+    from lightgate.ledger.audit import AuditEntry
 
 # Of a new key: what says nothing (None), and what all have that were not given another one.
 _USUAL: dict[str, Any] = {
@@ -50,8 +45,7 @@ def command() -> None:
     epilog="Example: lightgate console link --base https://gate.example",
 )
 @click.option("--base", help="Where you reach the console; its own address by default.")
-@_data_option
-@config_option
+@place_option
 @json_option
 def link(*, base: str | None, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """Print a link that signs one browser in, once, within 10 minutes."""
@@ -77,8 +71,7 @@ def link(*, base: str | None, data: Path | None, config_file: Path | None, as_js
     short_help="End every session.",
     epilog="Example: lightgate console sign-out",
 )
-@_data_option
-@config_option
+@place_option
 @json_option
 def sign_out(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """End every session of a browser, and every link that was not used yet."""
@@ -102,8 +95,7 @@ def sign_out(*, data: Path | None, config_file: Path | None, as_json: bool) -> N
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many."
 )
-@_data_option
-@config_option
+@place_option
 @json_option
 def audit(*, limit: int, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """List the changes of keys and the sign-ins, the newest first, with what was before."""

@@ -7,7 +7,7 @@ import os
 import re
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,18 +24,14 @@ from lightgate.ledger.store.keys import (
     SOUND_NAME,
     KeyRecord,
     KeyTerms,
-    Period,
     budget_problem,
     expiry_of,
     given_key,
-    period_start,
     read_keys,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from lightgate.ledger.store.store import Ledger
 
 
 class DollarAmount(click.ParamType[Decimal]):
@@ -57,7 +53,7 @@ class DollarAmount(click.ParamType[Decimal]):
         return amount
 
 
-def _place(function: Callable[..., Any]) -> Callable[..., Any]:
+def place_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--data` and `--config`; the verb gets them as `data` and `config_file`."""
     return click.option(
         "--data",
@@ -109,7 +105,7 @@ def command() -> None:
     help="Take the key from this variable instead of making one; nothing is changed where it is"
     " there already.",
 )
-@_place
+@place_option
 @json_option
 def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wishes: Any) -> None:
     """Make a key, print it once on stdout, and keep only its hash."""
@@ -139,7 +135,7 @@ def create(*, data: Path | None, config_file: Path | None, as_json: bool, **wish
     short_help="List the keys and their terms.",
     epilog="Example: lightgate keys list --json",
 )
-@_place
+@place_option
 @json_option
 def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """List the keys with their terms; the keys themselves are not stored."""
@@ -178,10 +174,12 @@ def show(*, data: Path | None, config_file: Path | None, as_json: bool) -> None:
 
 def _rows(place: LedgerPlace) -> list[dict[str, Any]]:
     """The facts of every key in a ledger, with what each has spent."""
+    from lightgate.ledger.store.queries import spend_by_period
+
     with place.open() as ledger:
         with ledger.reading() as connection:
             records = read_keys(connection)
-        spent = _spent(ledger)
+        spent = spend_by_period(ledger, SYSTEM.wall_ns())
     return [
         _facts(record) | {"spent_usd": spent[record.budget_period].get(record.id, Decimal(0))}
         for record in records
@@ -192,7 +190,7 @@ def _rows(place: LedgerPlace) -> list[dict[str, Any]]:
     "revoke", short_help="Refuse a key from now on.", epilog="Example: lightgate keys revoke ci"
 )
 @click.argument("key", metavar="ID|NAME")
-@_place
+@place_option
 @json_option
 def revoke(*, key: str, data: Path | None, config_file: Path | None, as_json: bool) -> None:
     """Revoke a key for good; its requests are refused from then on, its records stay."""
@@ -289,16 +287,6 @@ def _tags(pairs: tuple[str, ...]) -> str | None:
 def _facts(record: KeyRecord) -> dict[str, Any]:
     """What is shown of a key, with its state now."""
     return public_facts(record) | {"state": record.over(SYSTEM.wall_ns()) or "in use"}
-
-
-def _spent(ledger: Ledger) -> dict[str, dict[str, Decimal]]:
-    """Dollars by period and key, as far as the ledger knows."""
-    from lightgate.ledger.store.queries import spend_per_key
-
-    now_ns = SYSTEM.wall_ns()
-    return {
-        period: spend_per_key(ledger, period_start(period, now_ns)) for period in get_args(Period)
-    }
 
 
 def _cents(amount: Decimal) -> str:

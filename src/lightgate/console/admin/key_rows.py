@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import sqlalchemy as sa
@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from lightgate.console.api.question import BadQuestion, rfc3339
 from lightgate.gateway.served.key_desk import public_facts, version_of
 from lightgate.ledger.store.exchange import NANO
-from lightgate.ledger.store.keys import Period, period_start, read_keys
+from lightgate.ledger.store.keys import Period, read_keys
 from lightgate.ledger.store.owners import MOST_GROUPS, NO_KEY, OTHER, tags_of
-from lightgate.ledger.store.queries import spend_per_key
+from lightgate.ledger.store.queries import spend_by_period
 from lightgate.ledger.store.rollup import DAY_S, FINE_S
 from lightgate.ledger.store.schema import exchange_notes, key_rollups
 
@@ -124,7 +124,7 @@ def key_row(record: KeyRecord, now_ns: int, spent: Decimal = Decimal(0)) -> KeyR
 def key_list(ledger: Ledger, question: Question, now_ns: int) -> KeyList:
     """All keys, those in use first, then by name."""
     wanted = question.text("state")
-    spent = _spent(ledger, now_ns)
+    spent = spend_by_period(ledger, now_ns)
     now_s = now_ns // _NS_PER_S
     first = now_s // DAY_S * DAY_S - (DAYS - 1) * DAY_S
     with ledger.reading() as connection:
@@ -172,7 +172,7 @@ def spend_days(ledger: Ledger, question: Question, now_ns: int) -> SpendDays:
         )
         for (day, group), (requests, cost, lost) in sorted(found.items())
     ]
-    spent = _spent(ledger, now_ns)
+    spent = spend_by_period(ledger, now_ns)
     return SpendDays(
         as_of=rfc3339(now_ns // _NS_PER_S),
         since=rfc3339(start),
@@ -267,12 +267,6 @@ def _name(key_id: str, records: dict[str, KeyRecord]) -> str:
     if not key_id:
         return NO_KEY
     return records[key_id].name if key_id in records else key_id
-
-
-def _spent(ledger: Ledger, now_ns: int) -> dict[str, dict[str, Decimal]]:
-    """Dollars by period and key, as far as the ledger knows."""
-    periods: tuple[Period, ...] = get_args(Period)
-    return {period: spend_per_key(ledger, period_start(period, now_ns)) for period in periods}
 
 
 def _days(connection: sa.Connection, first: int) -> dict[str, dict[int, Decimal]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from lightgate.clock.attempt import AttemptRecord
 from lightgate.clock.quantile import Interval, interval, quantile, quantiles, ranks
 from lightgate.clock.sketch import DDSketch, merge_all
 from lightgate.ledger.store.exchange import ExchangeRecord, exchange_of
+from lightgate.ledger.store.keys import Period, period_start
 from lightgate.ledger.store.rollup import DAY_S, FINE_S, HOUR_S
 from lightgate.ledger.store.schema import (
     OUTCOMES,
@@ -126,6 +127,12 @@ def spend_per_key(ledger: Ledger, since: datetime | None = None) -> dict[str, De
             spent[key_id or ""] += Decimal(nano_usd).scaleb(-9)
     spent.pop("", None)  # requests without a key
     return dict(spent)
+
+
+def spend_by_period(ledger: Ledger, now_ns: int) -> dict[str, dict[str, Decimal]]:
+    """Return the dollars of each key in the running period, by kind of period and key."""
+    periods: tuple[Period, ...] = get_args(Period)
+    return {period: spend_per_key(ledger, period_start(period, now_ns)) for period in periods}
 
 
 class KeyUsage(msgspec.Struct, frozen=True, kw_only=True):
